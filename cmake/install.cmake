@@ -1,0 +1,17 @@
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+# Headers only, hence the architecture-independent place.
+set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/parx)
+
+install(TARGETS parx EXPORT parxTargets FILE_SET HEADERS)
+install(EXPORT parxTargets NAMESPACE parx:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/parxConfig.cmake.in ${PROJECT_BINARY_DIR}/parxConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
+        DESTINATION ${package_dir})
+if(PARX_BUILD_EXAMPLES)
+  install(TARGETS parxrun)
+endif()

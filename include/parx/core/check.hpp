@@ -1,0 +1,14 @@
+// require: the precondition check of public functions.
+#pragma once
+
+#include <parx/core/error.hpp>
+
+namespace parx {
+
+/// Throws usage_error with the formatted text unless `condition` holds.
+template <typename... Args>
+constexpr void require(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) [[unlikely]] throw_usage(text, std::forward<Args>(args)...);
+}
+
+}  // namespace parx

@@ -1,0 +1,52 @@
+// deadline: a point on the steady clock by which something must have happened.
+//
+// Every wait in parx takes one. A duration is turned into a deadline once, at the outermost call, so
+// that retries and inner waits share the same budget.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+
+namespace parx {
+
+class deadline {
+ public:
+  using clock = std::chrono::steady_clock;
+  using duration = std::chrono::milliseconds;
+
+  /// `limit` from now. A limit of zero or less has already passed.
+  [[nodiscard]] static deadline after(duration limit) noexcept {
+    const auto start = clock::now();
+    if (limit >= std::chrono::duration_cast<duration>(clock::time_point::max() - start)) return never();
+    return {start, start + limit};
+  }
+  [[nodiscard]] static deadline never() noexcept { return {clock::now(), clock::time_point::max()}; }
+
+  [[nodiscard]] bool passed() const noexcept { return !is_never() && clock::now() >= end_; }
+  [[nodiscard]] bool is_never() const noexcept { return end_ == clock::time_point::max(); }
+
+  /// Time left, never negative.
+  [[nodiscard]] duration remaining() const noexcept {
+    if (is_never()) return duration::max();
+    return std::max(duration::zero(), std::chrono::ceil<duration>(end_ - clock::now()));
+  }
+  /// Time since the deadline was made, in seconds: the "after 30.0 s" of error messages.
+  [[nodiscard]] double elapsed_seconds() const noexcept {
+    return std::chrono::duration<double>(clock::now() - start_).count();
+  }
+  /// The limit as an argument for poll(2): milliseconds, at most `cap`, -1 for no limit.
+  [[nodiscard]] int poll_timeout(int cap = -1) const noexcept {
+    if (is_never()) return cap;
+    const auto left = std::min<duration::rep>(remaining().count(), INT_MAX);
+    return cap < 0 ? static_cast<int>(left) : std::min(cap, static_cast<int>(left));
+  }
+  [[nodiscard]] clock::time_point end() const noexcept { return end_; }
+
+ private:
+  deadline(clock::time_point start, clock::time_point end) noexcept : start_(start), end_(end) {}
+  clock::time_point start_;
+  clock::time_point end_;
+};
+
+}  // namespace parx

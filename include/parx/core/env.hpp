@@ -1,0 +1,68 @@
+// Typed access to environment variables.
+//
+// An `environment` is a plain map, so that everything which reads variables is a pure function that
+// tests can call with a table. `process_environment()` copies the real one.
+#pragma once
+
+#include <unistd.h>
+
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <parx/core/error.hpp>
+
+namespace parx {
+
+using environment = std::map<std::string, std::string, std::less<>>;
+
+[[nodiscard]] inline environment process_environment() {
+  environment result;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string_view::npos && equals > 0) {
+      result.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return result;
+}
+
+/// The value of `name`, or nullopt where it is unset or empty.
+[[nodiscard]] inline std::optional<std::string> env_string(const environment& env,
+                                                           std::string_view name) {
+  const auto found = env.find(name);
+  if (found == env.end() || found->second.empty()) return std::nullopt;
+  return found->second;
+}
+
+/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error naming
+/// the variable when its text is not a number of type T.
+template <typename T>
+  requires std::is_arithmetic_v<T>
+[[nodiscard]] std::optional<T> env_number(const environment& env, std::string_view name) {
+  const auto text = env_string(env, name);
+  if (!text) return std::nullopt;
+  T value{};
+  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (code != std::errc{} || end != text->data() + text->size()) {
+    throw_usage("environment variable {}=\"{}\" is not a {} number in range", name, *text,
+                std::is_integral_v<T> ? "whole" : "decimal");
+  }
+  return value;
+}
+
+/// The value of `name` as a switch: 1/true/yes/on or 0/false/no/off. Throws usage_error on other text.
+[[nodiscard]] inline std::optional<bool> env_flag(const environment& env, std::string_view name) {
+  const auto text = env_string(env, name);
+  if (!text) return std::nullopt;
+  if (*text == "1" || *text == "true" || *text == "yes" || *text == "on") return true;
+  if (*text == "0" || *text == "false" || *text == "no" || *text == "off") return false;
+  throw_usage("environment variable {}=\"{}\" is neither 1/true/yes/on nor 0/false/no/off", name,
+              *text);
+}
+
+}  // namespace parx

@@ -1,0 +1,114 @@
+// The two kinds of failure that parx reports.
+//
+// usage_error: the call itself is wrong (a count, a dtype, a rank, an environment variable). It is
+//   thrown before anything is sent, so a group stays usable.
+// error: something went wrong outside the program's control (a peer died, a deadline passed, a file
+//   is damaged). A std::system_error whose code is an errc; a communication error closes its group.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace parx {
+
+enum class errc {
+  timeout = 1,        ///< a deadline passed
+  peer_lost,          ///< another rank's connection ended while it was still needed
+  aborted,            ///< another rank failed first; the message quotes its reason
+  mismatch,           ///< ranks disagree: operation, count, dtype, root, parameters or world size
+  rendezvous_failed,  ///< the ranks did not find each other
+  protocol,           ///< a peer sent bytes that are not of the protocol
+  closed,             ///< the group or the store was closed by an earlier failure
+  io,                 ///< the operating system refused a file or socket operation
+  bad_data,           ///< a file's contents are not what they should be
+};
+
+class error_category final : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "parx"; }
+  std::string message(int value) const override {
+    switch (static_cast<errc>(value)) {
+      case errc::timeout: return "the deadline passed";
+      case errc::peer_lost: return "a peer was lost";
+      case errc::aborted: return "another rank failed first";
+      case errc::mismatch: return "the ranks disagree";
+      case errc::rendezvous_failed: return "the ranks did not find each other";
+      case errc::protocol: return "a peer broke the protocol";
+      case errc::closed: return "already closed by an earlier failure";
+      case errc::io: return "the operating system refused";
+      case errc::bad_data: return "the data are damaged";
+    }
+    return "unknown";
+  }
+};
+
+[[nodiscard]] inline const std::error_category& category() noexcept {
+  static const error_category instance;
+  return instance;
+}
+
+[[nodiscard]] inline std::error_code make_error_code(errc value) noexcept {
+  return {static_cast<int>(value), category()};
+}
+
+/// Where a failure belongs. Members that do not apply keep their defaults.
+struct error_context {
+  std::string operation;        ///< "all_reduce", "rendezvous", "store get", ...
+  std::string group;            ///< the process group's name
+  std::uint64_t sequence = 0;   ///< number of the collective in its group, 0 when there is none
+  int rank = -1;                ///< this process's rank in the group
+  int peer = -1;                ///< the rank that is to blame, -1 when nobody is known
+  std::string host;             ///< the host of `peer`
+  double elapsed_seconds = 0;   ///< from the start of the operation to the failure
+};
+
+/// A failure outside the program's control. what() is a full sentence: what failed, where, why, and
+/// what to do; it already names everything in context().
+class error : public std::system_error {
+ public:
+  error(errc code, std::string message, error_context context = {})
+      : std::system_error(make_error_code(code)),
+        message_(std::move(message)),
+        context_(std::move(context)) {}
+
+  const char* what() const noexcept override { return message_.c_str(); }
+  [[nodiscard]] errc code_value() const noexcept { return static_cast<errc>(code().value()); }
+  [[nodiscard]] const error_context& context() const noexcept { return context_; }
+
+ private:
+  std::string message_;
+  error_context context_;
+};
+
+/// A wrong call, found before anything was sent. The object that threw it stays usable.
+class usage_error : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+template <typename... Args>
+[[noreturn]] void throw_usage(fmt::format_string<Args...> text, Args&&... args) {
+  throw usage_error(fmt::format(text, std::forward<Args>(args)...));
+}
+
+template <typename... Args>
+[[noreturn]] void throw_error(errc code, fmt::format_string<Args...> text, Args&&... args) {
+  throw error(code, fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// "Permission denied (errno 13)" for a saved errno.
+[[nodiscard]] inline std::string errno_text(int saved_errno) {
+  return fmt::format("{} (errno {})", std::generic_category().message(saved_errno), saved_errno);
+}
+
+}  // namespace parx
+
+template <>
+struct std::is_error_code_enum<parx::errc> : std::true_type {};

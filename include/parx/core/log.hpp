@@ -1,0 +1,86 @@
+// Logging: one line at a time to standard error, with the rank in front.
+//
+// PARX_LOG_LEVEL (error, warn, info, debug; default warn) sets what is shown. The rank is known once
+// init() has run; before that, lines carry the process id. Safe from any thread.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace parx {
+
+enum class log_level { error, warn, info, debug };
+
+/// The process's logger. Its sink can be replaced (tests, a program with a logger of its own).
+class logger {
+ public:
+  using sink = std::function<void(log_level, std::string_view line)>;
+
+  [[nodiscard]] static logger& instance() {
+    static logger the_logger;
+    return the_logger;
+  }
+
+  [[nodiscard]] bool shows(log_level level) const noexcept {
+    return level <= level_.load(std::memory_order_relaxed);
+  }
+  void set_level(log_level level) noexcept { level_.store(level, std::memory_order_relaxed); }
+  void set_rank(int rank) noexcept { rank_.store(rank, std::memory_order_relaxed); }
+  void set_sink(sink new_sink) {
+    const std::lock_guard lock(mutex_);
+    sink_ = std::move(new_sink);
+  }
+
+  void write(log_level level, std::string_view text) {
+    static constexpr const char* names[] = {"error", "warning", "info", "debug"};
+    const int rank = rank_.load(std::memory_order_relaxed);
+    const std::string who = rank >= 0 ? fmt::format("rank {}", rank) : fmt::format("pid {}", ::getpid());
+    const std::string line =
+        fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)], text);
+    const std::lock_guard lock(mutex_);
+    if (sink_) {
+      sink_(level, line);
+    } else {
+      // One write, so that lines of several ranks on one terminal do not mix.
+      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    }
+  }
+
+ private:
+  logger() {
+    const char* text = std::getenv("PARX_LOG_LEVEL");
+    const std::string_view wanted = text != nullptr ? text : "";
+    if (wanted == "error") level_ = log_level::error;
+    if (wanted == "info") level_ = log_level::info;
+    if (wanted == "debug") level_ = log_level::debug;
+    if (!wanted.empty() && wanted != "error" && wanted != "warn" && wanted != "info" &&
+        wanted != "debug") {
+      write(log_level::warn,
+            fmt::format("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn", wanted));
+    }
+  }
+
+  std::atomic<log_level> level_{log_level::warn};
+  std::atomic<int> rank_{-1};
+  std::mutex mutex_;
+  sink sink_;
+};
+
+template <typename... Args>
+void log(log_level level, fmt::format_string<Args...> text, Args&&... args) {
+  if (logger::instance().shows(level)) {
+    logger::instance().write(level, fmt::format(text, std::forward<Args>(args)...));
+  }
+}
+
+}  // namespace parx

@@ -1,0 +1,28 @@
+// call_site: where in the user's code a call was made.
+//
+// std::source_location is missing from clang 14, so this is the one shim: a defaulted argument
+// `call_site site = call_site::current()` is evaluated at the caller.
+#pragma once
+
+#include <string_view>
+
+namespace parx {
+
+struct call_site {
+  const char* file = "";
+  int line = 0;
+
+  [[nodiscard]] static constexpr call_site current(const char* file = __builtin_FILE(),
+                                                   int line = __builtin_LINE()) noexcept {
+    return {file, line};
+  }
+
+  /// The file's name without its folders: messages quote `train.cpp:88`, not a build path.
+  [[nodiscard]] constexpr std::string_view file_name() const noexcept {
+    std::string_view path = file;
+    const auto slash = path.find_last_of('/');
+    return slash == std::string_view::npos ? path : path.substr(slash + 1);
+  }
+};
+
+}  // namespace parx
