@@ -1,0 +1,253 @@
+// csv_reader: records of a CSV or TSV file, one at a time, plain or gzip.
+//
+// RFC 4180: a field in quotes may hold delimiters, line breaks and doubled quotes; lines end in LF or
+// CRLF. Every record has as many fields as the first. Empty lines and a UTF-8 byte order mark are
+// skipped. Each error says line and field, counted from 1, lines as a text editor counts them.
+// Memory is one record and one buffer, whatever the file's size. A reader belongs to one thread.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/data/formats/gzip.hpp>
+
+namespace parx::data {
+
+enum class csv_header { present, absent };
+enum class csv_quotes { rfc4180, none };  ///< `none`: a quote is an ordinary character, as in most TSV
+enum class csv_spaces { keep, strip };    ///< around unquoted fields: `a, b` is "a" and " b", or "b"
+
+struct csv_options {
+  char delimiter = ',';
+  csv_header header = csv_header::present;
+  csv_quotes quotes = csv_quotes::rfc4180;
+  csv_spaces spaces = csv_spaces::keep;
+};
+
+/// Tab-separated values as they are commonly written: no quoting.
+[[nodiscard]] constexpr csv_options tsv(csv_header header = csv_header::present) {
+  return {.delimiter = '\t', .header = header, .quotes = csv_quotes::none};
+}
+
+class csv_reader {
+ public:
+  /// Opens `path` and reads its header, if it has one. Throws errc::io or errc::bad_data.
+  explicit csv_reader(const std::string& path, csv_options options = {})
+      : file_(path), options_(options) {
+    require(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r',
+            "csv_reader: a quote or a line break cannot be the delimiter");
+    if (options.header == csv_header::present) {
+      std::vector<std::string> names;
+      if (!next(names)) throw_error(errc::bad_data, "\"{}\" is empty; expected a header line.", path);
+      header_ = std::move(names);
+    }
+  }
+
+  /// Reads the next record into `fields`; false at the end of the file. Throws errc::bad_data for an
+  /// unclosed quote, text after a closing quote, or another number of fields than the first record's.
+  bool next(std::vector<std::string>& fields) {
+    while (peek() != end_of_file) {
+      record_line_ = line_;
+      if (skip_empty_line()) continue;
+      read_record(fields);
+      if (width_ == 0) width_ = fields.size();
+      if (fields.size() != width_) {
+        throw_error(errc::bad_data,
+                    "\"{}\", line {}: the record has {} fields, but the first record has {}. Check "
+                    "the delimiter '{}' and the quotes of this line.",
+                    path(), record_line_, fields.size(), width_, printable(options_.delimiter));
+      }
+      return true;
+    }
+    return false;
+  }
+
+  /// The names of the header line; empty where the file has none.
+  [[nodiscard]] const std::vector<std::string>& header() const noexcept { return header_; }
+
+  /// The column called `name`; in a file without a header, a number from 0 as text ("0").
+  /// Throws usage_error that lists the columns when there is none.
+  [[nodiscard]] std::size_t column(std::string_view name) const {
+    const auto found = std::find(header_.begin(), header_.end(), name);
+    if (found != header_.end()) return static_cast<std::size_t>(found - header_.begin());
+    if (header_.empty()) {
+      std::size_t number = 0;
+      const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (code == std::errc{} && end == name.data() + name.size()) return number;
+      throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one", path(), name);
+    }
+    throw_usage("\"{}\" has no column \"{}\"; its columns are {}", path(), name,
+                fmt::join(header_, ", "));
+  }
+
+  /// The line on which the last record began.
+  [[nodiscard]] std::uint64_t line() const noexcept { return record_line_; }
+  [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
+
+  /// `text`, field number `column` of the last record, as a finite number. Throws errc::bad_data with
+  /// line and column when it is none.
+  [[nodiscard]] float number(std::string_view text, std::size_t column) const {
+    std::string_view digits = text;
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+    while (!digits.empty() && is_blank(digits.front())) digits.remove_prefix(1);
+    while (!digits.empty() && is_blank(digits.back())) digits.remove_suffix(1);
+    // from_chars takes a minus sign but no plus sign.
+    if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
+    double value = 0;
+    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value)) {
+      throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
+                  record_line_, column_name(column), text);
+    }
+    return static_cast<float>(value);
+  }
+
+  /// "column 3 (age)", for messages.
+  [[nodiscard]] std::string column_name(std::size_t column) const {
+    if (column < header_.size()) return fmt::format("column {} ({})", column + 1, header_[column]);
+    return fmt::format("column {}", column + 1);
+  }
+
+ private:
+  static constexpr int end_of_file = -1;
+
+  int peek() {
+    if (position_ == filled_) {
+      filled_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
+      position_ = 0;
+      if (filled_ == 0) return end_of_file;
+      const bool is_start = std::exchange(at_start_, false);
+      if (is_start && std::string_view(buffer_.data(), filled_).starts_with("\xEF\xBB\xBF")) {
+        position_ = 3;
+        return peek();
+      }
+    }
+    return static_cast<unsigned char>(buffer_[position_]);
+  }
+
+  int take() {
+    const int character = peek();
+    if (character != end_of_file) {
+      ++position_;
+      if (character == '\n') ++line_;
+    }
+    return character;
+  }
+
+  /// Takes LF or CRLF, if the next character begins one.
+  bool take_line_end() {
+    if (peek() == '\r') {
+      take();
+      if (peek() == '\n') take();
+      return true;
+    }
+    if (peek() != '\n') return false;
+    take();
+    return true;
+  }
+
+  bool skip_empty_line() { return (peek() == '\n' || peek() == '\r') && take_line_end(); }
+
+  void read_record(std::vector<std::string>& fields) {
+    std::size_t count = 0;
+    for (bool more = true; more;) {
+      if (count == fields.size()) fields.emplace_back();
+      std::string& field = fields[count++];
+      field.clear();
+      if (options_.quotes == csv_quotes::rfc4180 && begins_quoted()) {
+        read_quoted(field, count);
+      } else {
+        read_plain(field);
+      }
+      more = false;
+      if (peek() == static_cast<unsigned char>(options_.delimiter)) {
+        take();
+        more = true;
+      } else {
+        take_line_end();
+      }
+    }
+    fields.resize(count);
+  }
+
+  bool begins_quoted() {
+    if (options_.spaces == csv_spaces::strip) {
+      while (peek() == ' ') take();
+    }
+    return peek() == '"';
+  }
+
+  void read_plain(std::string& field) {
+    for (int c = peek(); c != end_of_file && c != static_cast<unsigned char>(options_.delimiter) &&
+                         c != '\n' && c != '\r';
+         c = peek()) {
+      field.push_back(static_cast<char>(take()));
+    }
+    if (options_.spaces == csv_spaces::strip) {
+      field.erase(field.find_last_not_of(' ') + 1);
+      field.erase(0, field.find_first_not_of(' '));
+    }
+  }
+
+  void read_quoted(std::string& field, std::size_t number) {
+    const std::uint64_t opened = line_;
+    take();
+    for (;;) {
+      const int c = take();
+      if (c == end_of_file) {
+        throw_error(errc::bad_data,
+                    "\"{}\", line {}, {}: the quote opened here is never closed. Close it, or read "
+                    "the file with csv_quotes::none.",
+                    path(), opened, column_name(number - 1));
+      }
+      if (c != '"') {
+        field.push_back(static_cast<char>(c));
+      } else if (peek() == '"') {
+        field.push_back(static_cast<char>(take()));
+      } else {
+        break;
+      }
+    }
+    if (options_.spaces == csv_spaces::strip) {
+      while (peek() == ' ') take();
+    }
+    const int after = peek();
+    if (after != end_of_file && after != static_cast<unsigned char>(options_.delimiter) &&
+        after != '\n' && after != '\r') {
+      throw_error(errc::bad_data,
+                  "\"{}\", line {}, {}: '{}' follows a closing quote, expected '{}' or the end of the "
+                  "line. Write a quote inside a quoted field twice.",
+                  path(), line_, column_name(number - 1), printable(static_cast<char>(after)),
+                  printable(options_.delimiter));
+    }
+  }
+
+  static std::string printable(char character) {
+    if (character == '\t') return "\\t";
+    const auto code = static_cast<unsigned char>(character);
+    return code < 0x20 || code >= 0x7F ? fmt::format("\\x{:02x}", code) : std::string(1, character);
+  }
+
+  gzip_reader file_;
+  csv_options options_;
+  std::vector<std::string> header_;
+  std::size_t width_ = 0;
+  std::uint64_t line_ = 1;
+  std::uint64_t record_line_ = 0;
+  std::vector<char> buffer_ = std::vector<char>(std::size_t{1} << 16U);
+  std::size_t position_ = 0;
+  std::size_t filled_ = 0;
+  bool at_start_ = true;
+};
+
+}  // namespace parx::data
