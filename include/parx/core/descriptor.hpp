@@ -1,0 +1,38 @@
+// descriptor: owns a file descriptor and closes it.
+//
+// Every descriptor that parx makes is close-on-exec, so that a child process never keeps a port or a
+// connection alive; the flag is given at creation, where it cannot race with a fork.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace parx {
+
+class descriptor {
+ public:
+  descriptor() = default;
+  /// Takes ownership of `number`; -1 owns nothing.
+  explicit descriptor(int number) noexcept : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    descriptor taken(std::move(other));
+    std::swap(number_, taken.number_);
+    return *this;
+  }
+  ~descriptor() { close(); }
+
+  [[nodiscard]] int get() const noexcept { return number_; }
+  [[nodiscard]] bool valid() const noexcept { return number_ >= 0; }
+  /// Gives up ownership.
+  [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
+  void close() noexcept {
+    if (number_ >= 0) ::close(std::exchange(number_, -1));
+  }
+
+ private:
+  int number_ = -1;
+};
+
+}  // namespace parx
