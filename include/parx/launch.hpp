@@ -1,0 +1,6 @@
+// L4: which rank of which job this process is, and parxrun's way of starting ranks on one host.
+#pragma once
+
+#include <parx/launch/hostlist.hpp>    // IWYU pragma: export
+#include <parx/launch/launch_env.hpp>  // IWYU pragma: export
+#include <parx/launch/launcher.hpp>    // IWYU pragma: export

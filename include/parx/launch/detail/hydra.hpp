@@ -1,0 +1,63 @@
+// Which job of MPICH's launcher (hydra) this is. Its environment says nothing that differs between two
+// jobs on a host, but every rank on the host descends from the job's one hydra_pmi_proxy.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/core/env.hpp>
+#include <parx/launch/detail/rank_env.hpp>
+
+namespace parx::detail {
+
+struct process_stat {
+  std::string name;  ///< at most 15 characters, as the kernel keeps it
+  int parent = 0;
+};
+
+/// From the text of /proc/PID/stat: "PID (name) S PARENT ...", where the name may hold anything.
+[[nodiscard]] inline process_stat parse_process_stat(std::string_view text) {
+  const auto open = text.find('(');
+  const auto close = text.rfind(')');
+  if (open == text.npos || close == text.npos || close < open || close + 4 >= text.size()) return {};
+  process_stat result{std::string(text.substr(open + 1, close - open - 1)), 0};
+  for (std::size_t at = close + 4; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+    result.parent = result.parent * 10 + (text[at] - '0');
+  }
+  return result;
+}
+
+/// The pid of the nearest ancestor that is a hydra proxy, or 0.
+[[nodiscard]] inline int find_hydra_proxy() {
+  int pid = ::getppid();
+  for (int depth = 0; depth < 32 && pid > 1; ++depth) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string line;
+    std::getline(file, line);
+    const process_stat stat = parse_process_stat(line);
+    if (stat.name.starts_with("hydra_")) return pid;
+    pid = stat.parent;
+  }
+  return 0;
+}
+
+/// `env` with PARX_RUN_ID added where a one-host hydra job has no other name. On several hosts each
+/// has a proxy of its own, so nothing is added.
+[[nodiscard]] inline environment with_hydra_run_id(environment env) {
+  const auto size = env_string(env, "PMI_SIZE");
+  if (size && size == env_string(env, "MPI_LOCALNRANKS") &&
+      !any_set(env, {"PARX_RUN_ID", "PMI_JOBID"})) {
+    if (const int pid = find_hydra_proxy(); pid != 0) {
+      env.insert_or_assign("PARX_RUN_ID", fmt::format("hydra-{}", pid));
+    }
+  }
+  return env;
+}
+
+}  // namespace parx::detail

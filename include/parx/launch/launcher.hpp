@@ -1,0 +1,63 @@
+// launch_env: this process's place in its job, as its launcher described it. A plain value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace parx {
+
+enum class launcher {
+  alone,      ///< no launcher: a world of one
+  parx,       ///< parxrun, or PARX_RANK and PARX_WORLD_SIZE set by hand
+  torchrun,   ///< torchrun, torch.distributed.launch
+  variables,  ///< RANK and WORLD_SIZE set by something else
+  open_mpi,   ///< Open MPI's mpirun
+  pmi,        ///< MPICH, Intel MPI and others whose launcher speaks PMI
+  slurm,      ///< a step started by srun
+};
+
+[[nodiscard]] constexpr std::string_view to_string(launcher value) noexcept {
+  switch (value) {
+    case launcher::alone: return "no launcher";
+    case launcher::parx: return "parxrun";
+    case launcher::torchrun: return "torchrun";
+    case launcher::variables: return "RANK and WORLD_SIZE";
+    case launcher::open_mpi: return "Open MPI";
+    case launcher::pmi: return "MPICH/PMI";
+    case launcher::slurm: return "srun";
+  }
+  return "unknown";
+}
+
+/// Who listens on master_host:master_port.
+enum class store_keeper {
+  rank_zero,  ///< rank 0 must start the store there
+  agent,      ///< the launcher already serves a PyTorch TCPStore there; every rank is a client
+};
+
+struct launch_env {
+  int rank = 0;
+  int world_size = 1;
+  /// Index of this process among the job's processes on its host, and their number. Not known where
+  /// a person set RANK and WORLD_SIZE without LOCAL_RANK and LOCAL_WORLD_SIZE.
+  std::optional<int> local_rank;
+  std::optional<int> local_world_size;
+  std::optional<int> node_rank;
+  launcher started_by = launcher::alone;
+  std::string master_host;        ///< empty only for a world of one
+  std::uint16_t master_port = 0;  ///< 0 only for a world of one
+  store_keeper keeper = store_keeper::rank_zero;
+  /// The same on all ranks of one start of the job, another for another start; may be empty.
+  std::string run_id;
+  std::string secret;   ///< shared by the job's ranks; empty when it has none
+  std::string warning;  ///< for the log: probably not what the user meant; mostly empty
+
+  /// Whether this process must start the store's server at master_host:master_port.
+  [[nodiscard]] bool hosts_store() const noexcept {
+    return world_size > 1 && rank == 0 && keeper == store_keeper::rank_zero;
+  }
+};
+
+}  // namespace parx
