@@ -1,0 +1,9 @@
+// The autograd chapter: variables, parameters, backward and the differentiable operations.
+#pragma once
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/loss.hpp>
+#include <parx/autograd/no_grad.hpp>
+#include <parx/autograd/observer.hpp>
+#include <parx/autograd/parameter.hpp>
+#include <parx/autograd/variable.hpp>

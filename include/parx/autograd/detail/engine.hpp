@@ -1,0 +1,184 @@
+// The backward pass: collect the graph, count what each leaf will get, walk it in descending sequence.
+//
+// Knows nodes, not values, so one pass may cross element types. Runs on the calling thread; scratch
+// memory is kept per thread. A node may start another backward (recomputation): passes nest.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/detail/node.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx {
+
+enum class graph_after {
+  freed,     ///< what the operations saved is dropped as backward passes
+  retained,  ///< backward can run again
+};
+
+struct backward_options {
+  double seed = 1;   ///< factor on the gradient, on top of what observers choose
+  double count = 1;  ///< the weight of the loss: see weighted_loss
+  graph_after graph = graph_after::freed;
+};
+
+namespace detail {
+
+class backward_pass {
+ public:
+  explicit backward_pass(graph_after after) : after_(after) { std::swap(scratch_, idle_scratch()); }
+  backward_pass(const backward_pass&) = delete;
+  backward_pass& operator=(const backward_pass&) = delete;
+  ~backward_pass() {
+    scratch_.clear();
+    std::swap(scratch_, idle_scratch());
+  }
+
+  /// Finds the nodes behind `root`. Throws usage_error when a part of the graph was freed before.
+  void collect(node_base& root) {
+    const std::uint64_t pass = next_pass();
+    visit(root, pass);
+    while (!scratch_.stack.empty()) {
+      node_base* const here = scratch_.stack.back();
+      scratch_.stack.pop_back();
+      for (std::size_t i = 0; i < here->inputs(); ++i) {
+        node_base* const input = here->input(i);
+        if (input == nullptr) continue;
+        visit(*input, pass);
+        if (input->is_leaf) ++input->pending;
+      }
+    }
+    if (root.is_leaf) ++root.pending;
+    std::sort(scratch_.order.begin(), scratch_.order.end(),
+              [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
+  }
+
+  /// Announces the pass to the observers and returns the factor that they agree on.
+  [[nodiscard]] double begin(double count) {
+    std::sort(scratch_.leaves.begin(), scratch_.leaves.end(), [](const auto& a, const auto& b) {
+      return a->observer != b->observer ? std::less<>()(a->observer, b->observer)
+                                        : a->observer_index < b->observer_index;
+    });
+    bool agreed = false;
+    double factor = count == 0 ? 1 : 1 / count;
+    for (std::size_t i = 0; i < scratch_.leaves.size();) {
+      backward_observer* const observer = scratch_.leaves[i]->observer;
+      scratch_.reached.clear();
+      for (; i < scratch_.leaves.size() && scratch_.leaves[i]->observer == observer; ++i) {
+        scratch_.reached.push_back(scratch_.leaves[i]->observer_index);
+      }
+      if (observer == nullptr) continue;
+      scratch_.observers.push_back(observer);
+      const double wanted = observer->begin_backward(count, scratch_.reached);
+      require(!agreed || wanted == factor,
+              "two observers of one backward start it differently, {} and {}: parameters of two "
+              "wrappers are in one graph",
+              factor, wanted);
+      factor = wanted;
+      agreed = true;
+    }
+    return factor;
+  }
+
+  /// Runs all nodes; the root must have its gradient.
+  void run(node_base& root) {
+    if (root.is_leaf) contribution_arrived(root);
+    for (counted<node_base>& here : scratch_.order) {
+      if (here->is_leaf) continue;
+      here->run();
+      here->drop_gradient();
+      for (std::size_t i = here->inputs(); i-- > 0;) {
+        node_base* const input = here->input(i);
+        if (input != nullptr && input->is_leaf) contribution_arrived(*input);
+      }
+      if (after_ == graph_after::freed) {
+        here->release();
+        here.reset();
+      }
+    }
+    while (!scratch_.observers.empty()) {
+      backward_observer* const last = scratch_.observers.back();
+      last->end_backward();
+      scratch_.observers.pop_back();
+    }
+  }
+
+  /// After an exception: leaves no trace of the pass in the nodes.
+  void abandon() noexcept {
+    for (const counted<node_base>& leaf : scratch_.leaves) leaf->pending = 0;
+    for (const counted<node_base>& here : scratch_.order) {
+      if (here) here->drop_gradient();
+    }
+    for (backward_observer* const observer : scratch_.observers) observer->abandon_backward();
+  }
+
+ private:
+  struct scratch {
+    std::vector<counted<node_base>> order;
+    std::vector<node_base*> stack;
+    std::vector<counted<node_base>> leaves;
+    std::vector<std::size_t> reached;
+    std::vector<backward_observer*> observers;
+
+    void clear() noexcept {
+      order.clear();
+      stack.clear();
+      leaves.clear();
+      reached.clear();
+      observers.clear();
+    }
+  };
+
+  void visit(node_base& found, std::uint64_t pass) {
+    if (found.visited_by == pass) return;
+    require(!found.released,
+            "backward goes through a part of the graph that an earlier backward has freed: call the "
+            "earlier one with .graph = parx::graph_after::retained, or detach() the shared part");
+    found.visited_by = pass;
+    if (found.is_leaf) {
+      scratch_.leaves.emplace_back(&found);
+    } else {
+      scratch_.order.emplace_back(&found);
+      scratch_.stack.push_back(&found);
+    }
+  }
+  static void contribution_arrived(node_base& leaf) {
+    if (--leaf.pending > 0) return;
+    leaf.complete();
+    if (leaf.observer != nullptr) leaf.observer->leaf_ready(leaf.observer_index);
+  }
+
+  [[nodiscard]] static std::uint64_t next_pass() noexcept {
+    static std::atomic<std::uint64_t> counter{1};
+    return counter.fetch_add(1, std::memory_order_relaxed);
+  }
+  [[nodiscard]] static scratch& idle_scratch() {
+    thread_local scratch idle;
+    return idle;
+  }
+
+  graph_after after_;
+  scratch scratch_;
+};
+
+/// One whole pass. `start(factor)` gives the root its gradient.
+template <typename Start>
+void run_backward(node_base& root, const backward_options& options, Start&& start) {
+  require(options.count >= 0, "the weight of a loss is not negative: {}", options.count);
+  backward_pass pass(options.graph);
+  try {
+    pass.collect(root);
+    start(options.seed * pass.begin(options.count));
+    pass.run(root);
+  } catch (...) {
+    pass.abandon();
+    throw;
+  }
+}
+
+}  // namespace detail
+}  // namespace parx

@@ -1,0 +1,136 @@
+// leaf: the node of a parameter. Its gradient outlives backward, adds up over several of them until
+// zero_grad, and may live in memory that somebody else owns (a DDP bucket).
+//
+// zero_grad flips a flag: the next contribution overwrites. An embedding contributes to few rows; the
+// leaf then remembers which rows are not zero, so that neither zeroing nor the optimizer has to touch the
+// others. That knowledge is dropped whenever somebody else may have written the memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/detail/node.hpp>
+
+namespace parx::detail {
+
+template <typename T>
+class leaf final : public node<T> {
+ public:
+  explicit leaf(const parx::shape& s) : node<T>(true, s) {}
+
+  [[nodiscard]] bool has_gradient() const noexcept { return written_; }
+  /// The gradient for anybody to read or write.
+  [[nodiscard]] tensor<T> open_gradient() noexcept {
+    if (!written_) return {};
+    zero_outside_rows_ = false;
+    return this->gradient;
+  }
+  void zero() noexcept {
+    written_ = false;
+    only_rows_ = true;
+  }
+  /// Somebody else wrote the gradient memory.
+  void assume_written() {
+    ensure_memory();
+    written_ = true;
+    forget_rows();
+  }
+  void bind(std::span<T> memory) {
+    tensor<T> bound = tensor<T>::wrap(memory, this->shape());
+    if (written_) bound.copy_from(this->gradient);
+    this->gradient = std::move(bound);
+    zero_outside_rows_ = false;
+  }
+  void unbind() {
+    if (!this->gradient.defined()) return;
+    if (written_) {
+      this->gradient = this->gradient.clone();
+    } else {
+      this->gradient = tensor<T>();
+    }
+    zero_outside_rows_ = false;
+  }
+  /// The rows with contributions since zero(), ascending; nullopt when a dense contribution came too.
+  [[nodiscard]] std::optional<std::span<const std::size_t>> rows() {
+    if (!written_ || !only_rows_) return std::nullopt;
+    std::sort(rows_.begin(), rows_.end());
+    return std::span<const std::size_t>(rows_);
+  }
+
+  [[nodiscard]] gradient_memory<T> memory() override {
+    ensure_memory();
+    forget_rows();
+    return {this->gradient, std::exchange(written_, true)};
+  }
+  void accept(tensor<T> contribution) override {
+    const gradient_memory<T> target = memory();
+    if (target.add) {
+      node<T>::add_into(target.values, contribution);
+    } else {
+      target.values.copy_from(contribution);
+    }
+  }
+  [[nodiscard]] tensor<T> row_memory(std::span<const std::size_t> rows) override {
+    ensure_memory();
+    if (!written_) {
+      clear();
+      written_ = true;
+      only_rows_ = true;
+    }
+    // After a dense contribution nobody asks for the rows, and clear() must not trust them.
+    if (only_rows_) note(rows);
+    return this->gradient;
+  }
+  void complete() override {
+    if (!written_) (void)row_memory({});
+  }
+  void drop_gradient() noexcept override {}
+
+  std::string name;
+  bool touched = false;
+
+ private:
+  void ensure_memory() {
+    if (!this->gradient.defined()) this->gradient = tensor<T>::empty(this->shape());
+  }
+  void forget_rows() noexcept {
+    only_rows_ = false;
+    zero_outside_rows_ = false;
+  }
+  [[nodiscard]] std::size_t row_size() const noexcept {
+    const std::size_t rows = this->shape().rank() == 0 ? 1 : this->shape()[0];
+    return rows == 0 ? 0 : this->shape().size() / rows;
+  }
+  void clear() {
+    if (zero_outside_rows_) {
+      for (const std::size_t row : rows_) {
+        std::fill_n(this->gradient.data() + row * row_size(), row_size(), T(0));
+      }
+    } else {
+      std::fill_n(this->gradient.data(), this->gradient.size(), T(0));
+    }
+    for (const std::size_t row : rows_) noted_[row] = 0;
+    rows_.clear();
+    zero_outside_rows_ = true;
+  }
+  void note(std::span<const std::size_t> rows) {
+    if (noted_.empty() && !rows.empty()) noted_.resize(this->shape()[0], 0);
+    for (const std::size_t row : rows) {
+      if (std::exchange(noted_[row], std::uint8_t{1}) == 0) rows_.push_back(row);
+    }
+  }
+
+  bool written_ = false;            // the memory holds a gradient: contributions add
+  bool only_rows_ = true;           // since zero(), only rows_ got contributions
+  bool zero_outside_rows_ = false;  // the memory is zero outside rows_
+  std::vector<std::size_t> rows_;
+  std::vector<std::uint8_t> noted_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,184 @@
+// The nodes of the graph that backward walks: intrusively counted, from the memory pool, and without the
+// values of the forward pass (an operation saves what its backward needs, nothing else is kept alive).
+//
+// A node's sequence number is larger than those of its inputs, so descending sequence numbers are an
+// order in which every node runs after all its users, and the same order in every run of a program.
+// Counts are atomic; one graph is differentiated by one thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <utility>
+
+#include <parx/autograd/observer.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::detail {
+
+class node_base;
+void destroy_node(node_base* dead) noexcept;
+
+class node_base {
+ public:
+  node_base(const node_base&) = delete;
+  node_base& operator=(const node_base&) = delete;
+  virtual ~node_base() = default;
+
+  [[nodiscard]] static void* operator new(std::size_t bytes) {
+    return memory_pool::instance().allocate(bytes);
+  }
+  static void operator delete(void* memory, std::size_t bytes) noexcept {
+    memory_pool::instance().deallocate(memory, bytes);
+  }
+
+  void hold() noexcept { holders_.fetch_add(1, std::memory_order_relaxed); }
+  void drop() noexcept {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_node(this);
+  }
+
+  /// The number of inputs; input(i) is null where no gradient is wanted.
+  [[nodiscard]] virtual std::size_t inputs() const noexcept { return 0; }
+  [[nodiscard]] virtual node_base* input(std::size_t /*i*/) const noexcept { return nullptr; }
+  /// Adds this node's share to the gradients of its inputs, if it has a gradient itself.
+  virtual void run() {}
+  virtual void drop_gradient() noexcept = 0;
+  /// Drops what was saved for backward and the inputs.
+  virtual void release() noexcept {}
+  /// A leaf that backward has reached: makes its gradient zero if nothing was contributed.
+  virtual void complete() {}
+
+  const std::uint64_t sequence;
+  const bool is_leaf;
+  bool requires_grad = true;
+  bool released = false;
+
+  // Scratch of the backward pass that is running.
+  std::uint64_t visited_by = 0;
+  std::uint32_t pending = 0;
+  // For leaves.
+  std::size_t observer_index = 0;
+  backward_observer* observer = nullptr;
+
+ protected:
+  explicit node_base(bool leaf) noexcept : sequence(next_sequence()), is_leaf(leaf) {}
+
+ private:
+  friend void destroy_node(node_base* dead) noexcept;
+  [[nodiscard]] static std::uint64_t next_sequence() noexcept {
+    static std::atomic<std::uint64_t> counter{1};
+    return counter.fetch_add(1, std::memory_order_relaxed);
+  }
+  std::atomic<std::uint32_t> holders_{0};
+  node_base* next_dead_ = nullptr;
+};
+
+/// Deletes a node whose last holder left. Deleting it may take the last holder of its inputs; those are
+/// queued, not deleted recursively, so that a graph of any depth goes away on a small stack.
+inline void destroy_node(node_base* dead) noexcept {
+  struct queue {
+    node_base* head = nullptr;
+    bool running = false;
+  };
+  thread_local queue waiting;
+  dead->next_dead_ = waiting.head;
+  waiting.head = dead;
+  if (waiting.running) return;
+  waiting.running = true;
+  while (node_base* next = waiting.head) {
+    waiting.head = next->next_dead_;
+    delete next;
+  }
+  waiting.running = false;
+}
+
+template <typename Node>
+class counted {
+ public:
+  counted() noexcept = default;
+  explicit counted(Node* held) noexcept : held_(held) {
+    if (held_ != nullptr) held_->hold();
+  }
+  counted(const counted& other) noexcept : counted(other.held_) {}
+  counted(counted&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+  counted& operator=(counted other) noexcept {
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  ~counted() { reset(); }
+  void reset() noexcept {
+    if (Node* old = std::exchange(held_, nullptr); old != nullptr) old->drop();
+  }
+
+  [[nodiscard]] Node* get() const noexcept { return held_; }
+  [[nodiscard]] Node& operator*() const noexcept { return *held_; }
+  [[nodiscard]] Node* operator->() const noexcept { return held_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return held_ != nullptr; }
+
+ private:
+  Node* held_ = nullptr;
+};
+
+/// Where a contribution to a gradient goes. `add` is false for the first one, which overwrites: nobody
+/// has to zero the memory before.
+template <typename T>
+struct gradient_memory {
+  tensor<T> values;
+  bool add = false;
+
+  /// The factor on the old contents, as gemm takes it.
+  [[nodiscard]] T beta() const noexcept { return add ? T(1) : T(0); }
+};
+
+/// A node whose gradient is a contiguous tensor<T> of the shape of its value.
+template <typename T>
+class node : public node_base {
+ public:
+  [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
+
+  /// Memory for the next contribution.
+  [[nodiscard]] virtual gradient_memory<T> memory() {
+    if (!gradient.defined()) {
+      gradient = tensor<T>::empty(shape_);
+      return {gradient, false};
+    }
+    // The memory may be some other node's gradient too: see accept().
+    if (!gradient.is_unique()) gradient = gradient.clone();
+    return {gradient, true};
+  }
+  /// A contribution that exists as a contiguous tensor. The first one is kept as it is, so `gradient`
+  /// may share memory with others until the second arrives.
+  virtual void accept(tensor<T> contribution) {
+    if (!gradient.defined()) {
+      gradient = std::move(contribution);
+      return;
+    }
+    add_into(memory().values, contribution);
+  }
+  /// Memory for contributions to a few rows of axis 0: zero wherever nothing was contributed yet.
+  [[nodiscard]] virtual tensor<T> row_memory(std::span<const std::size_t> /*rows*/) {
+    gradient_memory<T> target = memory();
+    if (!target.add) target.values.fill(T(0));
+    return target.values;
+  }
+  void drop_gradient() noexcept override { gradient = tensor<T>(); }
+
+  tensor<T> gradient;
+
+ protected:
+  node(bool leaf, const parx::shape& s) : node_base(leaf), shape_(s) {}
+
+  static void add_into(const tensor<T>& sum, const tensor<T>& addend) {
+    T* const to = sum.data();
+    const T* const from = addend.data();
+    const std::size_t count = sum.size();
+    for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+  }
+
+ private:
+  parx::shape shape_;
+};
+
+}  // namespace parx::detail

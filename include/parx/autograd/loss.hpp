@@ -1,0 +1,31 @@
+// weighted_loss<T>: a loss as (sum, count), so that averages over ranks, micro-batches and padding are
+// one rule: add the sums, add the counts, divide once.
+//
+// backward() computes gradients of the SUM. Without an observer the gradients start from 1 / count, so
+// the leaves get the gradient of the mean, as in PyTorch; a wrapper that sums over ranks starts from 1
+// and divides by the total count itself. A count of 0 (a batch of padding only) contributes zeros.
+#pragma once
+
+#include <utility>
+
+#include <parx/autograd/variable.hpp>
+
+namespace parx {
+
+template <typename T>
+struct weighted_loss {
+  variable<T> sum;   ///< scalar
+  double count = 0;  ///< how many elements (tokens, samples), or their weights' sum
+
+  /// The figure to print; 0 when the count is 0.
+  [[nodiscard]] T mean() const {
+    return count == 0 ? T(0) : static_cast<T>(sum.item() / static_cast<T>(count));
+  }
+  /// See variable::backward. options.count is set from this loss.
+  void backward(backward_options options = {}) const {
+    options.count = count;
+    sum.backward(options);
+  }
+};
+
+}  // namespace parx

@@ -1,0 +1,130 @@
+// variable<T>: a tensor that remembers how it was computed.
+//
+// A handle: copies share the value and the gradient. Operations on variables (autograd/ops) record a
+// graph behind their result; backward() walks it and adds to the gradients of the leaves. The graph
+// goes with the handles: a forward pass without backward leaves nothing behind. Values are not to be
+// written between the forward pass and backward, except through no variable at all (an optimizer's
+// step after backward).
+// Threads: one graph belongs to one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include <parx/autograd/detail/engine.hpp>
+#include <parx/autograd/detail/leaf.hpp>
+#include <parx/autograd/no_grad.hpp>
+
+namespace parx {
+
+enum class gradient {
+  none,    ///< a constant
+  wanted,  ///< a leaf: backward adds to its grad()
+};
+
+template <typename T>
+class variable {
+ public:
+  using value_type = T;
+
+  variable() noexcept = default;
+  /// A constant, so that tensors can be given wherever an operation takes a variable.
+  variable(tensor<T> value)  // NOLINT(google-explicit-constructor)
+      : cell_(new cell(std::move(value), {})) {}
+  variable(tensor<T> value, gradient wish) : variable(std::move(value)) {
+    if (wish == gradient::wanted) {
+      cell_->node = detail::counted<detail::node<T>>(new detail::leaf<T>(cell_->value.shape()));
+    }
+  }
+  /// The result of an operation; for function.hpp.
+  variable(tensor<T> value, detail::counted<detail::node<T>> node)
+      : cell_(new cell(std::move(value), std::move(node))) {}
+
+  [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(cell_); }
+  [[nodiscard]] const tensor<T>& value() const noexcept { return cell_->value; }
+  [[nodiscard]] const parx::shape& shape() const noexcept { return cell_->value.shape(); }
+  [[nodiscard]] std::size_t rank() const noexcept { return shape().rank(); }
+  [[nodiscard]] std::size_t size() const noexcept { return cell_->value.size(); }
+  [[nodiscard]] std::size_t extent(int axis) const { return cell_->value.extent(axis); }
+  [[nodiscard]] T item() const { return cell_->value.item(); }
+
+  [[nodiscard]] bool requires_grad() const noexcept {
+    return cell_ && cell_->node && cell_->node->requires_grad;
+  }
+  [[nodiscard]] bool is_leaf() const noexcept { return cell_ && cell_->node && cell_->node->is_leaf; }
+  /// The gradient of a leaf: what all backward passes since zero_grad() added up to; not defined() when
+  /// none reached it. Writing to it is allowed. Throws usage_error when this is not a leaf.
+  [[nodiscard]] tensor<T> grad() const { return leaf("grad").open_gradient(); }
+  /// The next backward overwrites the gradient. Costs nothing: no memory is touched.
+  void zero_grad() const { leaf("zero_grad").zero(); }
+
+  /// The value without its history.
+  [[nodiscard]] variable detach() const { return variable(cell_->value); }
+
+  /// Adds d(this)/d(leaf) * seed to the gradient of every leaf behind this scalar. Blocks while an
+  /// observer's end_backward does. Throws usage_error when this is not a scalar, has no history, or its
+  /// graph was freed by an earlier backward; whatever an operation or an observer throws passes through,
+  /// and leaves gradients that are incomplete.
+  void backward(const backward_options& options = {}) const {
+    require(size() == 1, "backward() starts at a scalar, not at shape {}: sum or average first",
+            defined() ? to_string(shape()) : "()");
+    backward_from(tensor<T>::full(shape(), T(1)), options);
+  }
+  /// The same from any shape: `upstream` is the gradient of some scalar with respect to this variable (a
+  /// pipeline stage gets it from the next stage).
+  void backward_from(tensor<T> upstream, const backward_options& options = {}) const {
+    require(requires_grad(),
+            "backward() has nothing to do: no leaf that wants a gradient is behind this variable "
+            "(computed under no_grad, or detached?)");
+    require(upstream.shape() == shape(), "a gradient of shape {} for a variable of shape {}",
+            to_string(upstream.shape()), to_string(shape()));
+    const detail::counted<detail::node<T>> root = cell_->node;
+    detail::run_backward(*root, options, [&](double factor) {
+      if (factor != 1) {
+        tensor<T> scaled = tensor<T>::empty(shape());
+        const tensor<T> source = upstream.contiguous();
+        for (std::size_t i = 0; i < scaled.size(); ++i) {
+          scaled.data()[i] = static_cast<T>(source.data()[i] * static_cast<T>(factor));
+        }
+        upstream = std::move(scaled);
+      }
+      root->accept(std::move(upstream).contiguous());
+    });
+  }
+
+  /// For function.hpp: the node behind the value, null for a constant.
+  [[nodiscard]] const detail::counted<detail::node<T>>& node() const noexcept { return cell_->node; }
+
+ protected:
+  // What all handles share.
+  struct cell {
+    tensor<T> value;
+    detail::counted<detail::node<T>> node;
+    std::atomic<std::uint32_t> holders{0};
+
+    cell(tensor<T> v, detail::counted<detail::node<T>> n) : value(std::move(v)), node(std::move(n)) {}
+    void hold() noexcept { holders.fetch_add(1, std::memory_order_relaxed); }
+    void drop() noexcept {
+      if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+    [[nodiscard]] static void* operator new(std::size_t bytes) {
+      return memory_pool::instance().allocate(bytes);
+    }
+    static void operator delete(void* memory, std::size_t bytes) noexcept {
+      memory_pool::instance().deallocate(memory, bytes);
+    }
+  };
+
+  [[nodiscard]] detail::leaf<T>& leaf(const char* call) const {
+    require(is_leaf(), "{}() is for leaves: variables made with gradient::wanted, and parameters", call);
+    return static_cast<detail::leaf<T>&>(*cell_->node);
+  }
+  [[nodiscard]] cell& shared() const noexcept { return *cell_; }
+
+ private:
+  detail::counted<cell> cell_;
+};
+
+}  // namespace parx

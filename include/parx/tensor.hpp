@@ -1,0 +1,9 @@
+// The tensor chapter: shared, strided tensors, their arithmetic, and counter-based random numbers.
+#pragma once
+
+#include <parx/tensor/matmul.hpp>
+#include <parx/tensor/pool.hpp>
+#include <parx/tensor/reduction.hpp>
+#include <parx/tensor/shape.hpp>
+#include <parx/tensor/storage.hpp>
+#include <parx/tensor/tensor.hpp>

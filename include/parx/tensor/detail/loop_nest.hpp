@@ -1,0 +1,91 @@
+// loop_nest: how to walk N arrays of one logical shape and different strides with long inner loops.
+//
+// Axes of extent 1 disappear and neighbouring axes that are contiguous in every array become one, so
+// that adding two equal contiguous tensors is one loop, and adding a bias row is two. The last axis is
+// handed to the caller as a run (length and one step per array); the others are counted by an odometer.
+// Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <parx/tensor/shape.hpp>
+
+namespace parx::detail {
+
+template <std::size_t N>
+struct loop_nest {
+  std::size_t rank = 0;                        // outer axes plus the inner one; at least 1
+  std::array<std::size_t, max_rank> extent{};  // [rank - 1] is the inner run's length
+  std::array<std::array<std::size_t, N>, max_rank> step{};
+  bool empty = false;
+
+  loop_nest(const shape& whole, const std::array<strides, N>& steps) {
+    for (std::size_t axis = 0; axis < whole.rank(); ++axis) {
+      if (whole[axis] == 0) empty = true;
+      if (whole[axis] == 1) continue;
+      std::array<std::size_t, N> here{};
+      for (std::size_t i = 0; i < N; ++i) here[i] = steps[i][axis];
+      if (rank > 0 && joins(here, whole[axis])) {
+        extent[rank - 1] *= whole[axis];
+        step[rank - 1] = here;
+      } else {
+        extent[rank] = whole[axis];
+        step[rank] = here;
+        ++rank;
+      }
+    }
+    if (rank == 0) {
+      extent[0] = 1;
+      rank = 1;
+    }
+  }
+
+  [[nodiscard]] std::size_t run_length() const noexcept { return extent[rank - 1]; }
+  [[nodiscard]] const std::array<std::size_t, N>& run_step() const noexcept {
+    return step[rank - 1];
+  }
+
+  /// Calls run(offsets) for each inner run, offsets in elements.
+  template <typename Run>
+  void for_each_run(Run&& run) const {
+    if (empty) return;
+    std::array<std::size_t, N> offset{};
+    std::array<std::size_t, max_rank> counter{};
+    const std::size_t outer = rank - 1;
+    for (;;) {
+      run(static_cast<const std::array<std::size_t, N>&>(offset));
+      std::size_t axis = outer;
+      for (;;) {
+        if (axis == 0) return;
+        --axis;
+        for (std::size_t i = 0; i < N; ++i) offset[i] += step[axis][i];
+        if (++counter[axis] < extent[axis]) break;
+        for (std::size_t i = 0; i < N; ++i) offset[i] -= step[axis][i] * extent[axis];
+        counter[axis] = 0;
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool joins(const std::array<std::size_t, N>& here, std::size_t count) const {
+    for (std::size_t i = 0; i < N; ++i) {
+      if (step[rank - 1][i] != here[i] * count) return false;
+    }
+    return true;
+  }
+};
+
+/// The strides of a view of `from` with shape `to`, its axes aligned at the end and repeated where
+/// `from` has extent 1 or no axis. The shapes must be broadcastable.
+[[nodiscard]] inline strides broadcast_strides(const shape& from, const strides& steps,
+                                               const shape& to) noexcept {
+  strides result{};
+  const std::size_t lead = to.rank() - from.rank();
+  for (std::size_t axis = 0; axis < from.rank(); ++axis) {
+    result[lead + axis] = from[axis] == 1 ? 0 : steps[axis];
+  }
+  return result;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,126 @@
+// Matrix products: gemm, through which every product of parx goes, and matmul for tensors.
+//
+// The inline namespace names the backend, so that programs built with different ones do not mix.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <parx/core/check.hpp>
+#include <parx/tensor/detail/gemm_eigen.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx {
+
+enum class op { plain, transposed };
+
+inline namespace gemm_by_eigen {
+
+/// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n); ld* is
+/// the distance between stored rows in elements. With beta = 0 the old contents of c do not matter (not
+/// even NaN). c must not overlap a or b.
+template <typename T>
+void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
+          std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
+  if (m == 0 || n == 0) return;
+  detail::eigen::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
+                      beta, c, ldc);
+}
+
+}  // namespace gemm_by_eigen
+
+namespace detail {
+
+/// The last two axes of a tensor as gemm sees them.
+struct matrix_layout {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  op as = op::plain;
+  std::size_t ld = 0;
+};
+
+/// A row-major or column-major matrix needs no copy; anything else (both strides above 1) does.
+template <typename T>
+[[nodiscard]] bool is_gemm_operand(const tensor<T>& t) noexcept {
+  const std::size_t axis = t.rank() - 2;
+  const std::size_t rows = t.shape()[axis], columns = t.shape()[axis + 1];
+  const std::size_t down = t.strides()[axis], right = t.strides()[axis + 1];
+  return (right == 1 && (down >= columns || rows <= 1)) || (down == 1 && (right >= rows || columns <= 1));
+}
+
+template <typename T>
+[[nodiscard]] matrix_layout layout_of(const tensor<T>& t) noexcept {
+  const std::size_t axis = t.rank() - 2;
+  const std::size_t rows = t.shape()[axis], columns = t.shape()[axis + 1];
+  const std::size_t down = t.strides()[axis], right = t.strides()[axis + 1];
+  const bool plain = right == 1 && (down >= columns || rows <= 1);
+  return plain ? matrix_layout{rows, columns, op::plain, std::max(down, columns)}
+               : matrix_layout{rows, columns, op::transposed, std::max(right, rows)};
+}
+
+[[nodiscard]] inline op flip(op o) noexcept {
+  return o == op::plain ? op::transposed : op::plain;
+}
+
+/// The axes before the last two.
+[[nodiscard]] inline shape batch_shape(const shape& s) {
+  return shape(std::span<const std::size_t>(s.begin(), s.rank() - 2));
+}
+
+/// c = op(a) op(b) + beta c for each matrix of the batch axes, which are broadcast against c's (c's may
+/// not be repeated). All have rank >= 2.
+template <typename T>
+void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T beta,
+                  const tensor<T>& c) {
+  const tensor<T> left = is_gemm_operand(a) ? a : a.clone();
+  const tensor<T> right = is_gemm_operand(b) ? b : b.clone();
+  const matrix_layout la = layout_of(left), lb = layout_of(right), lc = layout_of(c);
+  const op as_a = op_a == op::plain ? la.as : flip(la.as);
+  const op as_b = op_b == op::plain ? lb.as : flip(lb.as);
+  const std::size_t k = op_a == op::plain ? la.columns : la.rows;
+  const shape batch = batch_shape(c.shape());
+  const loop_nest<3> nest(
+      batch, {broadcast_strides(batch_shape(left.shape()), left.strides(), batch),
+              broadcast_strides(batch_shape(right.shape()), right.strides(), batch), c.strides()});
+  const std::size_t count = nest.run_length();
+  const auto step = nest.run_step();
+  nest.for_each_run([&](const auto& offset) {
+    for (std::size_t i = 0; i < count; ++i) {
+      gemm(as_a, as_b, lc.rows, lc.columns, k, T(1), left.data() + offset[0] + i * step[0], la.ld,
+           right.data() + offset[1] + i * step[1], lb.ld, beta,
+           c.data() + offset[2] + i * step[2], lc.ld);
+    }
+  });
+}
+
+/// The shape of a b. Throws usage_error naming both shapes where they do not fit.
+[[nodiscard]] inline shape matmul_shape(const shape& a, const shape& b) {
+  require(a.rank() >= 2 && b.rank() >= 2 && a[a.rank() - 1] == b[b.rank() - 2],
+          "matrices of shapes {} and {} cannot be multiplied: the last axis of the first and the "
+          "last but one of the second must exist and be equal",
+          to_string(a), to_string(b));
+  shape result = broadcast_shapes(batch_shape(a), batch_shape(b));
+  result.push_back(a[a.rank() - 2]);
+  result.push_back(b[b.rank() - 1]);
+  return result;
+}
+
+}  // namespace detail
+
+/// a (..., m, k) times b (..., k, n) is (..., m, n); the axes before the last two are broadcast. Strided
+/// operands (transposed, sliced, permuted heads) are not copied as long as one matrix axis is dense.
+/// Throws usage_error naming both shapes.
+template <typename T>
+[[nodiscard]] tensor<T> matmul(const tensor<T>& a, const tensor<T>& b) {
+  tensor<T> c = tensor<T>::empty(detail::matmul_shape(a.shape(), b.shape()));
+  if (b.rank() == 2 && a.rank() > 2 && a.is_contiguous()) {
+    // One tall product instead of many small ones.
+    detail::batched_gemm(op::plain, a.reshape({infer, a.extent(-1)}), op::plain, b, T(0),
+                         c.reshape({infer, c.extent(-1)}));
+  } else {
+    detail::batched_gemm(op::plain, a, op::plain, b, T(0), c);
+  }
+  return c;
+}
+
+}  // namespace parx

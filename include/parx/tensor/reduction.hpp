@@ -1,0 +1,171 @@
+// Reductions: sum, mean, max, min over some or all axes, and argmax.
+//
+// Runs along memory are reduced in 16 lanes, so that the compiler vectorises them without being allowed
+// to reorder floating-point sums by itself; the order of additions depends only on shape and strides,
+// hence the same bits in every run.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <span>
+
+#include <parx/core/check.hpp>
+#include <parx/tensor/detail/loop_nest.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx {
+
+enum class accumulate { overwrite, add };
+enum class reduced_axes { dropped, kept };
+
+namespace detail {
+
+struct add_op {
+  template <typename T>
+  [[nodiscard]] T operator()(T a, T b) const noexcept { return static_cast<T>(a + b); }
+};
+struct max_op {
+  template <typename T>
+  [[nodiscard]] T operator()(T a, T b) const noexcept { return a < b ? b : a; }
+};
+struct min_op {
+  template <typename T>
+  [[nodiscard]] T operator()(T a, T b) const noexcept { return b < a ? b : a; }
+};
+
+/// combine of value_at(0) ... value_at(count - 1), starting from `start` in every lane: the neutral
+/// element, or any element of an idempotent operation.
+template <typename T, typename Combine, typename ValueAt>
+[[nodiscard]] T reduce_lanes(std::size_t count, T start, Combine combine, ValueAt value_at) {
+  constexpr std::size_t lanes = 16;
+  std::array<T, lanes> lane;
+  lane.fill(start);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) lane[l] = combine(lane[l], value_at(i + l));
+  }
+  for (std::size_t l = 0; i < count; ++i, ++l) lane[l] = combine(lane[l], value_at(i));
+  for (std::size_t half = lanes / 2; half > 0; half /= 2) {
+    for (std::size_t l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);
+  }
+  return lane[0];
+}
+
+/// target[...] = combine(target[...], source[...]) over the axes on which target is repeated.
+template <typename T, typename Combine>
+void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Combine combine) {
+  const loop_nest<2> nest(
+      source.shape(),
+      {source.strides(), broadcast_strides(target.shape(), target.strides(), source.shape())});
+  const std::size_t count = nest.run_length();
+  const auto step = nest.run_step();
+  nest.for_each_run([&](const auto& offset) {
+    const T* const from = source.data() + offset[0];
+    T* const to = target.data() + offset[1];
+    if (step[0] == 1 && step[1] == 0) {
+      *to = combine(*to, reduce_lanes(count, start, combine, [=](std::size_t i) { return from[i]; }));
+    } else if (step[0] == 1 && step[1] == 1) {
+      for (std::size_t i = 0; i < count; ++i) to[i] = combine(to[i], from[i]);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) {
+        T& sum = to[i * step[1]];
+        sum = combine(sum, from[i * step[0]]);
+      }
+    }
+  });
+}
+
+[[nodiscard]] inline shape keep_reduced(const shape& s, std::span<const int> axes) {
+  shape result = s;
+  for (const int axis : axes) result[resolve_axis(axis, s)] = 1;
+  return result;
+}
+[[nodiscard]] inline shape drop_reduced(const shape& s, std::span<const int> axes) {
+  unsigned reduced = 0;
+  for (const int axis : axes) reduced |= 1U << resolve_axis(axis, s);
+  shape result;
+  for (std::size_t axis = 0; axis < s.rank(); ++axis) {
+    if ((reduced & (1U << axis)) == 0) result.push_back(s[axis]);
+  }
+  return result;
+}
+
+template <typename T, typename Combine>
+[[nodiscard]] tensor<T> reduce(const tensor<T>& source, std::span<const int> axes, reduced_axes after,
+                               T start, Combine combine) {
+  const tensor<T> target = tensor<T>::full(keep_reduced(source.shape(), axes), start);
+  reduce_runs(source, target, start, combine);
+  return after == reduced_axes::kept ? target : target.reshape(drop_reduced(source.shape(), axes));
+}
+
+inline constexpr std::array<int, max_rank> all_axes{0, 1, 2, 3, 4, 5, 6, 7};
+
+}  // namespace detail
+
+/// Adds `source` up over the axes on which `target` has extent 1 or no axis, into target, which must
+/// broadcast to source's shape: the inverse of broadcasting. Throws usage_error naming both shapes.
+template <typename T>
+void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) {
+  require(target.rank() <= source.rank() &&
+              broadcast_shapes(target.shape(), source.shape()) == source.shape(),
+          "a tensor of shape {} cannot be summed to shape {}", to_string(source.shape()),
+          to_string(target.shape()));
+  if (how == accumulate::overwrite) target.fill(T(0));
+  detail::reduce_runs(source, target, T(0), detail::add_op{});
+}
+
+/// The sum over some axes; over none for an empty list.
+template <typename T>
+[[nodiscard]] tensor<T> sum(const tensor<T>& source, std::span<const int> axes,
+                            reduced_axes after = reduced_axes::dropped) {
+  return detail::reduce(source, axes, after, T(0), detail::add_op{});
+}
+template <typename T>
+[[nodiscard]] tensor<T> sum(const tensor<T>& source, std::initializer_list<int> axes,
+                            reduced_axes after = reduced_axes::dropped) {
+  return sum(source, std::span<const int>(axes.begin(), axes.size()), after);
+}
+/// The sum of all elements, a scalar.
+template <typename T>
+[[nodiscard]] tensor<T> sum(const tensor<T>& source) {
+  return sum(source, std::span<const int>(detail::all_axes).first(source.rank()));
+}
+
+/// The largest element along some axes. Throws usage_error when there is none.
+template <typename T>
+[[nodiscard]] tensor<T> max(const tensor<T>& source, std::initializer_list<int> axes,
+                            reduced_axes after = reduced_axes::dropped) {
+  require(source.size() > 0, "a tensor of shape {} has no largest element", to_string(source.shape()));
+  return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::lowest(),
+                        detail::max_op{});
+}
+template <typename T>
+[[nodiscard]] tensor<T> min(const tensor<T>& source, std::initializer_list<int> axes,
+                            reduced_axes after = reduced_axes::dropped) {
+  require(source.size() > 0, "a tensor of shape {} has no smallest element", to_string(source.shape()));
+  return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::max(),
+                        detail::min_op{});
+}
+
+/// The index of the first largest element along the last axis, which disappears.
+template <typename T>
+[[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source) {
+  require(source.rank() >= 1 && source.shape().back() > 0, "argmax needs a last axis with elements, not shape {}",
+          to_string(source.shape()));
+  const tensor<T> rows = source.contiguous();
+  const std::size_t width = rows.shape().back();
+  shape s = rows.shape();
+  s.erase(s.rank() - 1);
+  tensor<std::int64_t> result = tensor<std::int64_t>::empty(s);
+  for (std::size_t row = 0; row < s.size(); ++row) {
+    const T* const x = rows.data() + row * width;
+    result.data()[row] = std::max_element(x, x + width) - x;
+  }
+  return result;
+}
+
+}  // namespace parx

@@ -1,0 +1,73 @@
+// storage: a shared, 64-byte aligned block of memory that several tensors can be views of.
+//
+// One pool block holds the count, the size and the data, so that making a storage is one pool
+// operation. A storage can also refer to memory that somebody else owns and keeps alive (a DDP bucket).
+// The count is atomic; the contents are the users' to synchronise.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include <parx/tensor/pool.hpp>
+
+namespace parx {
+
+class storage {
+ public:
+  storage() noexcept = default;
+
+  /// `bytes` of uninitialised memory from the pool.
+  [[nodiscard]] static storage allocate(std::size_t bytes) {
+    void* memory = memory_pool::instance().allocate(sizeof(block) + bytes);
+    auto* made = ::new (memory) block;
+    made->data = static_cast<std::byte*>(memory) + sizeof(block);
+    made->bytes = bytes;
+    made->pool_bytes = sizeof(block) + bytes;
+    return storage(made);
+  }
+  /// A reference to memory that the caller owns; it must outlive every copy of the storage.
+  [[nodiscard]] static storage wrap(void* data, std::size_t bytes) {
+    auto* made = ::new (memory_pool::instance().allocate(sizeof(block))) block;
+    made->data = data;
+    made->bytes = bytes;
+    made->pool_bytes = sizeof(block);
+    return storage(made);
+  }
+
+  storage(const storage& other) noexcept : block_(other.block_) {
+    if (block_ != nullptr) block_->holders.fetch_add(1, std::memory_order_relaxed);
+  }
+  storage(storage&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  storage& operator=(storage other) noexcept {
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  ~storage() {
+    if (block_ == nullptr || block_->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    memory_pool::instance().deallocate(block_, block_->pool_bytes);
+  }
+
+  [[nodiscard]] void* data() const noexcept { return block_ == nullptr ? nullptr : block_->data; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return block_ == nullptr ? 0 : block_->bytes; }
+  /// Nobody else can see this memory: it was allocated here and has one holder.
+  [[nodiscard]] bool unique() const noexcept {
+    return block_ != nullptr && block_->pool_bytes > sizeof(block) &&
+           block_->holders.load(std::memory_order_acquire) == 1;
+  }
+  [[nodiscard]] bool same_as(const storage& other) const noexcept { return block_ == other.block_; }
+
+ private:
+  struct alignas(memory_pool::alignment) block {
+    std::atomic<std::uint64_t> holders{1};
+    void* data = nullptr;
+    std::size_t bytes = 0;
+    std::size_t pool_bytes = 0;
+  };
+  explicit storage(block* made) noexcept : block_(made) {}
+  block* block_ = nullptr;
+};
+
+}  // namespace parx

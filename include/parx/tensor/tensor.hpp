@@ -1,0 +1,317 @@
+// tensor<T>: a view of shared storage: a pointer, a shape and strides.
+//
+// A tensor is a handle, like std::span and std::shared_ptr in one: copying it copies no elements, and
+// const says that the handle stays the same, not the elements. slice, select, transpose, permute,
+// reshape of contiguous data, squeeze, unsqueeze and expand are views of the same memory.
+// Threads: handles may be copied anywhere; who writes elements synchronises.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <parx/core/check.hpp>
+#include <parx/tensor/detail/loop_nest.hpp>
+#include <parx/tensor/shape.hpp>
+#include <parx/tensor/storage.hpp>
+
+namespace parx {
+
+template <typename T>
+class tensor {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>);
+
+ public:
+  using value_type = T;
+
+  /// Not a tensor yet: defined() is false, size() is 0.
+  tensor() noexcept = default;
+
+  // Factories. All return contiguous tensors.
+
+  /// Uninitialised elements.
+  [[nodiscard]] static tensor empty(const parx::shape& s) {
+    tensor result;
+    result.storage_ = storage::allocate(s.size() * sizeof(T));
+    result.data_ = static_cast<T*>(result.storage_.data());
+    result.shape_ = s;
+    result.strides_ = contiguous_strides(s);
+    return result;
+  }
+  [[nodiscard]] static tensor full(const parx::shape& s, T value) {
+    tensor result = empty(s);
+    std::fill_n(result.data_, s.size(), value);
+    return result;
+  }
+  [[nodiscard]] static tensor zeros(const parx::shape& s) { return full(s, T{}); }
+  [[nodiscard]] static tensor ones(const parx::shape& s) { return full(s, T(1)); }
+  [[nodiscard]] static tensor scalar(T value) { return full({}, value); }
+  /// A copy of `values`, row by row. Throws usage_error when their number is not s.size().
+  [[nodiscard]] static tensor from(std::span<const T> values, const parx::shape& s) {
+    require(values.size() == s.size(), "{} values do not fill a tensor of shape {}", values.size(),
+            to_string(s));
+    tensor result = empty(s);
+    std::copy(values.begin(), values.end(), result.data_);
+    return result;
+  }
+  [[nodiscard]] static tensor from(std::initializer_list<T> values, const parx::shape& s) {
+    return from(std::span<const T>(values.begin(), values.size()), s);
+  }
+  /// first, first + step, first + 2 step, ...
+  [[nodiscard]] static tensor iota(const parx::shape& s, T first = T(0), T step = T(1)) {
+    tensor result = empty(s);
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      result.data_[i] = static_cast<T>(first + static_cast<T>(i) * step);
+    }
+    return result;
+  }
+  /// A view of memory that the caller owns and keeps alive longer than every copy of the tensor.
+  [[nodiscard]] static tensor wrap(std::span<T> memory, const parx::shape& s) {
+    require(memory.size() == s.size(), "a span of {} elements is not a tensor of shape {}",
+            memory.size(), to_string(s));
+    tensor result;
+    result.storage_ = storage::wrap(memory.data(), memory.size_bytes());
+    result.data_ = memory.data();
+    result.shape_ = s;
+    result.strides_ = contiguous_strides(s);
+    return result;
+  }
+
+  // Properties.
+
+  [[nodiscard]] bool defined() const noexcept { return data_ != nullptr; }
+  [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] const parx::strides& strides() const noexcept { return strides_; }
+  [[nodiscard]] std::size_t rank() const noexcept { return shape_.rank(); }
+  /// Number of elements.
+  [[nodiscard]] std::size_t size() const noexcept { return defined() ? shape_.size() : 0; }
+  /// The extent of an axis; negative axes count from the end.
+  [[nodiscard]] std::size_t extent(int axis) const { return shape_[resolve_axis(axis, shape_)]; }
+  [[nodiscard]] bool is_contiguous() const noexcept {
+    std::size_t step = 1;
+    for (std::size_t axis = shape_.rank(); axis-- > 0;) {
+      if (shape_[axis] != 1 && strides_[axis] != step) return size() == 0;
+      step *= shape_[axis];
+    }
+    return true;
+  }
+  /// The memory is visible through this handle alone.
+  [[nodiscard]] bool is_unique() const noexcept { return storage_.unique(); }
+  [[nodiscard]] bool shares_memory_with(const tensor& other) const noexcept {
+    return storage_.same_as(other.storage_);
+  }
+
+  // Elements.
+
+  /// The first element; the others follow by strides().
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  /// All elements in order. Throws usage_error unless the tensor is contiguous.
+  [[nodiscard]] std::span<T> span() const {
+    require(is_contiguous(), "a tensor of shape {} that is a strided view has no span: call contiguous()",
+            to_string(shape_));
+    return {data_, size()};
+  }
+  // A contiguous tensor is a contiguous range, hence a buffer for every collective.
+  [[nodiscard]] T* begin() const { return span().data(); }
+  [[nodiscard]] T* end() const { return begin() + size(); }
+
+  /// One element by its index on every axis, checked.
+  template <typename... Index>
+    requires(std::is_integral_v<Index> && ...)
+  [[nodiscard]] T& at(Index... index) const {
+    require(defined() && sizeof...(Index) == rank(), "{} indices for a tensor of shape {}",
+            sizeof...(Index), to_string(shape_));
+    std::size_t axis = 0;
+    std::size_t offset = 0;
+    const auto step = [&](std::size_t i) {
+      require(i < shape_[axis], "index {} on axis {} is outside a tensor of shape {}", i, axis,
+              to_string(shape_));
+      offset += i * strides_[axis++];
+    };
+    (step(static_cast<std::size_t>(index)), ...);
+    return data_[offset];
+  }
+  /// The one element of a tensor of size 1.
+  [[nodiscard]] T item() const {
+    require(size() == 1, "item() needs a tensor of one element, this one has shape {}",
+            to_string(shape_));
+    return *data_;
+  }
+
+  void fill(T value) const {
+    each_run([&](T* run, std::size_t count, std::size_t step) {
+      for (std::size_t i = 0; i < count; ++i) run[i * step] = value;
+    });
+  }
+  /// Copies the elements of `source`, which must have the same shape.
+  void copy_from(const tensor& source) const;
+
+  // Views: no element is copied.
+
+  /// The part [begin, end) of an axis.
+  [[nodiscard]] tensor slice(int axis, std::size_t begin, std::size_t end) const {
+    const std::size_t at_axis = resolve_axis(axis, shape_);
+    require(begin <= end && end <= shape_[at_axis],
+            "slice [{}, {}) of axis {} is outside a tensor of shape {}", begin, end, axis,
+            to_string(shape_));
+    tensor result = *this;
+    result.data_ += begin * strides_[at_axis];
+    result.shape_[at_axis] = end - begin;
+    return result;
+  }
+  /// One index of an axis; the axis disappears.
+  [[nodiscard]] tensor select(int axis, std::size_t index) const {
+    tensor result = slice(axis, index, index + 1);
+    return result.drop_axis(resolve_axis(axis, shape_));
+  }
+  [[nodiscard]] tensor transpose(int first_axis = -2, int second_axis = -1) const {
+    const std::size_t a = resolve_axis(first_axis, shape_);
+    const std::size_t b = resolve_axis(second_axis, shape_);
+    tensor result = *this;
+    std::swap(result.shape_[a], result.shape_[b]);
+    std::swap(result.strides_[a], result.strides_[b]);
+    return result;
+  }
+  /// Axis i of the result is axis order[i] of this tensor.
+  [[nodiscard]] tensor permute(std::span<const int> order) const {
+    require(order.size() == rank(), "a permutation of {} axes for a tensor of shape {}", order.size(),
+            to_string(shape_));
+    tensor result = *this;
+    unsigned seen = 0;
+    for (std::size_t axis = 0; axis < order.size(); ++axis) {
+      const std::size_t source = resolve_axis(order[axis], shape_);
+      require((seen & (1U << source)) == 0, "axis {} appears twice in a permutation of shape {}",
+              source, to_string(shape_));
+      seen |= 1U << source;
+      result.shape_[axis] = shape_[source];
+      result.strides_[axis] = strides_[source];
+    }
+    return result;
+  }
+  [[nodiscard]] tensor permute(std::initializer_list<int> order) const {
+    return permute(std::span<const int>(order.begin(), order.size()));
+  }
+  /// Removes an axis of extent 1.
+  [[nodiscard]] tensor squeeze(int axis) const {
+    const std::size_t at_axis = resolve_axis(axis, shape_);
+    require(shape_[at_axis] == 1, "axis {} of a tensor of shape {} cannot be squeezed: its extent is not 1",
+            axis, to_string(shape_));
+    return tensor(*this).drop_axis(at_axis);
+  }
+  /// Adds an axis of extent 1 before `axis` (-1: after the last).
+  [[nodiscard]] tensor unsqueeze(int axis) const {
+    const int count = static_cast<int>(rank()) + 1;
+    const int at_axis = axis < 0 ? axis + count : axis;
+    require(at_axis >= 0 && at_axis < count, "axis {} cannot be added to a tensor of shape {}", axis,
+            to_string(shape_));
+    tensor result = *this;
+    const auto position = static_cast<std::size_t>(at_axis);
+    for (std::size_t i = rank(); i > position; --i) result.strides_[i] = strides_[i - 1];
+    result.strides_[position] = position < rank() ? shape_[position] * strides_[position] : 1;
+    result.shape_.insert(position, 1);
+    return result;
+  }
+  /// Repeats axes of extent 1, and adds axes in front, without copying. Throws usage_error naming both
+  /// shapes when this shape does not broadcast to `to`.
+  [[nodiscard]] tensor expand(const parx::shape& to) const {
+    require(to.rank() >= rank() && broadcast_shapes(shape_, to) == to,
+            "a tensor of shape {} cannot be expanded to {}", to_string(shape_), to_string(to));
+    tensor result = *this;
+    result.strides_ = detail::broadcast_strides(shape_, strides_, to);
+    result.shape_ = to;
+    return result;
+  }
+
+  // Views where the strides allow it, contiguous copies otherwise.
+
+  /// The same elements in the same order in another shape; one extent may be `infer`. A view when the
+  /// tensor is contiguous, else a copy.
+  [[nodiscard]] tensor reshape(const parx::shape& wanted) const {
+    const parx::shape to = resolve_reshape(shape_, wanted);
+    tensor result = contiguous();
+    result.shape_ = to;
+    result.strides_ = contiguous_strides(to);
+    return result;
+  }
+  /// Joins the axes from `first_axis` to the last: (n, c, h, w) becomes (n, c h w) for axis 1.
+  [[nodiscard]] tensor flatten(int first_axis = 0) const {
+    if (rank() == 0) return reshape({1});
+    const std::size_t first = resolve_axis(first_axis, shape_);
+    parx::shape to(std::span<const std::size_t>(shape_.begin(), first));
+    std::size_t rest = 1;
+    for (std::size_t axis = first; axis < rank(); ++axis) rest *= shape_[axis];
+    to.push_back(rest);
+    return reshape(to);
+  }
+  /// This tensor when it is contiguous, else a contiguous copy.
+  [[nodiscard]] tensor contiguous() const { return is_contiguous() ? *this : clone(); }
+
+  // Copies.
+
+  [[nodiscard]] tensor clone() const {
+    tensor result = empty(shape_);
+    result.copy_from(*this);
+    return result;
+  }
+  /// Every element converted to U; contiguous.
+  template <typename U>
+  [[nodiscard]] tensor<U> cast() const {
+    tensor<U> result = tensor<U>::empty(shape_);
+    const detail::loop_nest<2> nest(shape_, {contiguous_strides(shape_), strides_});
+    const std::size_t count = nest.run_length();
+    const auto step = nest.run_step();
+    U* const target = result.data();
+    nest.for_each_run([&](const auto& offset) {
+      for (std::size_t i = 0; i < count; ++i) {
+        target[offset[0] + i * step[0]] = static_cast<U>(data_[offset[1] + i * step[1]]);
+      }
+    });
+    return result;
+  }
+
+ private:
+  [[nodiscard]] tensor& drop_axis(std::size_t axis) noexcept {
+    for (std::size_t i = axis; i + 1 < rank(); ++i) strides_[i] = strides_[i + 1];
+    shape_.erase(axis);
+    return *this;
+  }
+  template <typename Visit>
+  void each_run(Visit&& visit) const {
+    const detail::loop_nest<1> nest(shape_, {strides_});
+    nest.for_each_run([&](const auto& offset) {
+      visit(data_ + offset[0], nest.run_length(), nest.run_step()[0]);
+    });
+  }
+
+  storage storage_;
+  T* data_ = nullptr;
+  parx::shape shape_;
+  parx::strides strides_{};
+};
+
+template <typename T>
+void tensor<T>::copy_from(const tensor& source) const {
+  require(shape_ == source.shape_, "a tensor of shape {} cannot be copied into one of shape {}",
+          to_string(source.shape_), to_string(shape_));
+  if (is_contiguous() && source.is_contiguous()) {
+    if (size() > 0) std::copy_n(source.data_, size(), data_);
+    return;
+  }
+  const detail::loop_nest<2> nest(shape_, {strides_, source.strides_});
+  const std::size_t count = nest.run_length();
+  const auto step = nest.run_step();
+  nest.for_each_run([&](const auto& offset) {
+    T* const to = data_ + offset[0];
+    const T* const from = source.data_ + offset[1];
+    if (step[0] == 1 && step[1] == 1) {
+      for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+    } else {
+      for (std::size_t i = 0; i < count; ++i) to[i * step[0]] = from[i * step[1]];
+    }
+  });
+}
+
+}  // namespace parx
