@@ -1,0 +1,15 @@
+// L3: process groups and their collectives.
+#pragma once
+
+#include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
+#include <parx/comm/collectives/all_reduce.hpp>      // IWYU pragma: export
+#include <parx/comm/collectives/barrier.hpp>         // IWYU pragma: export
+#include <parx/comm/collectives/broadcast.hpp>       // IWYU pragma: export
+#include <parx/comm/collectives/message.hpp>         // IWYU pragma: export
+#include <parx/comm/collectives/reduce.hpp>          // IWYU pragma: export
+#include <parx/comm/collectives/reduce_scatter.hpp>  // IWYU pragma: export
+#include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
+#include <parx/comm/options.hpp>                     // IWYU pragma: export
+#include <parx/comm/process_group.hpp>               // IWYU pragma: export
+#include <parx/comm/threads.hpp>                     // IWYU pragma: export
+#include <parx/comm/work.hpp>                        // IWYU pragma: export

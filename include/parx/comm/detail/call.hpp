@@ -1,0 +1,77 @@
+// call: one operation of a group, from its issue to its end, without types.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/comm/detail/engine.hpp>
+#include <parx/comm/options.hpp>
+#include <parx/core/deadline.hpp>
+#include <parx/core/source.hpp>
+#include <parx/transport/detail/frame.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx::detail {
+
+enum class operation : std::uint8_t {
+  all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier, send, recv
+};
+
+[[nodiscard]] constexpr std::string_view name_of(operation op) noexcept {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                        "reduce",     "barrier",        "send",       "recv"};
+  return static_cast<std::size_t>(op) < std::size(names) ? names[static_cast<std::size_t>(op)]
+                                                         : std::string_view("unknown");
+}
+
+struct call {
+  operation what = operation::barrier;
+  call_site site;
+  std::chrono::milliseconds timeout{0};
+
+  // A collective: its plan, buffers and fingerprint.
+  std::shared_ptr<const plan> steps;
+  collective_data data;
+  call_header header;
+
+  // A message: the other rank and the user's memory (read by send, written by recv).
+  int peer = -1;
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+
+  // Set by the group.
+  deadline until = deadline::never();
+  bool done = false;
+  std::exception_ptr failure;
+};
+
+/// "all_reduce of 1024 float32 (sum) at train.cpp:88", from what was on the wire.
+[[nodiscard]] inline std::string describe(const call_header& header) {
+  const auto op = static_cast<operation>(header.operation);
+  std::string text{name_of(op)};
+  if (op != operation::barrier) {
+    const auto type = static_cast<dtype>(header.type);
+    text += fmt::format(" of {} {}", header.count, name_of(type));
+  }
+  if (header.reduction != call_header::no_reduction) {
+    text += fmt::format(" ({})", name_of(static_cast<reduce_op>(header.reduction)));
+  }
+  if (op == operation::broadcast || op == operation::reduce) {
+    text += fmt::format(" with root {}", header.root);
+  }
+  if (op == operation::send || op == operation::recv) text += fmt::format(" with tag {}", header.root);
+  if (header.algorithm != 0 && op != operation::barrier) {
+    text += fmt::format(" by {}", name_of(static_cast<algorithm>(header.algorithm)));
+  }
+  if (header.line != 0) text += fmt::format(" at {}:{}", header.file_name(), header.line);
+  return text;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,331 @@
+// engine: runs one rank's part of one collective, over any transport.
+//
+// step() moves whatever can move without blocking and says whether anything did; the caller decides
+// how to wait. All state between steps is byte counts, so that a schedule streams: received bytes are
+// reduced a segment at a time and sent on at once (the prefix rule of schedule/action.hpp).
+// Threads: belongs to whoever drives the group's progress.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <parx/comm/schedule/plan.hpp>
+#include <parx/transport/detail/frame.hpp>
+#include <parx/transport/transport.hpp>
+#include <parx/types/reduce.hpp>
+
+namespace parx::detail {
+
+/// A collective's buffers and arithmetic, without types.
+struct collective_data {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::size_t element_size = 1;
+  reduce_function reduce = nullptr;
+  scale_function scale = nullptr;  ///< null where the result is not scaled
+  double factor = 1;
+};
+
+/// Two ranks called different things.
+struct header_mismatch {
+  int peer;
+  call_header theirs;
+};
+
+class engine {
+ public:
+  /// Bytes moved by one system call, and reduced at one time: large enough to make the call's cost
+  /// small, small enough that what was received is still in the L2 cache when it is reduced.
+  static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
+
+  /// Prepares the run of `steps` (which must outlive it). Opens the links that it uses.
+  void start(const plan& steps, const collective_data& data, const call_header& header,
+             transport& network) {
+    plan_ = &steps;
+    data_ = data;
+    header_ = std::bit_cast<frame_bytes>(header);
+    const auto& actions = steps.steps.actions;
+    done_.assign(actions.size(), 0);
+    complete_.assign(actions.size(), 0);
+    remaining_ = actions.size();
+    scratch_.resize(std::max(scratch_.size(), steps.steps.scratch_count * data.element_size));
+    if (lanes_.size() < steps.lanes.size()) lanes_.resize(steps.lanes.size());
+    lane_count_ = steps.lanes.size();
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      lane& state = lanes_[i];
+      const lane_plan& traffic = steps.lanes[i];
+      state.traffic = &traffic;
+      state.stream = &network.link_to(traffic.peer, channel::collective);
+      state.next_send = state.next_receive = 0;
+      state.header_sent = state.header_received = 0;
+      state.staged = 0;
+      state.staging_size = std::min(segment_bytes, traffic.largest_reduction * data.element_size);
+      if (state.staging.size() < state.staging_size) state.staging.resize(state.staging_size);
+    }
+  }
+
+  [[nodiscard]] bool done() const noexcept { return remaining_ == 0; }
+
+  /// Moves what can be moved now. Throws link_lost, and header_mismatch when a peer's call differs.
+  bool step() {
+    bool progressed = run_copies();
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      progressed |= receive_some(lanes_[i]);
+      progressed |= send_some(lanes_[i]);
+    }
+    return progressed;
+  }
+
+  /// Appends what a sleeper must wait for.
+  void interests(std::vector<link_interest>& out) const {
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      const lane& state = lanes_[i];
+      link_interest next{state.stream, false, false};
+      if (const auto index = current(state.traffic->receives, state.next_receive); index >= 0) {
+        next.readable = state.header_received < frame_size || movable(index) > moved(state, index);
+      }
+      if (const auto index = current(state.traffic->sends, state.next_send); index >= 0) {
+        next.writable = movable(index) > done_at(index) || (total(index) == 0 && ready(index));
+      }
+      if (next.readable || next.writable) out.push_back(next);
+    }
+  }
+
+  /// Peers that this rank still expects something from.
+  [[nodiscard]] std::vector<int> awaited_peers() const {
+    std::vector<int> peers;
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      if (lanes_[i].next_receive < lanes_[i].traffic->receives.size()) {
+        peers.push_back(lanes_[i].traffic->peer);
+      }
+    }
+    return peers;
+  }
+  /// Peers that have not taken everything yet.
+  [[nodiscard]] std::vector<int> unserved_peers() const {
+    std::vector<int> peers;
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      if (lanes_[i].next_send < lanes_[i].traffic->sends.size()) {
+        peers.push_back(lanes_[i].traffic->peer);
+      }
+    }
+    return peers;
+  }
+
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return bytes_received_; }
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
+
+ private:
+  struct lane {
+    const lane_plan* traffic = nullptr;
+    link* stream = nullptr;
+    std::size_t next_send = 0;
+    std::size_t next_receive = 0;
+    std::size_t header_sent = 0;
+    std::size_t header_received = 0;
+    frame_bytes incoming_header{};
+    std::vector<std::byte> staging;  ///< received, not yet reduced
+    std::size_t staging_size = 0;
+    std::size_t staged = 0;
+  };
+
+  [[nodiscard]] const action& action_at(std::int32_t index) const noexcept {
+    return plan_->steps.actions[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] std::size_t done_at(std::int32_t index) const noexcept {
+    return done_[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] std::size_t total(std::int32_t index) const noexcept {
+    return action_at(index).count() * data_.element_size;
+  }
+  [[nodiscard]] static std::int32_t current(const std::vector<std::int32_t>& list,
+                                            std::size_t position) noexcept {
+    return position < list.size() ? list[position] : no_action;
+  }
+  [[nodiscard]] bool complete(std::int32_t index) const noexcept {
+    return complete_[static_cast<std::size_t>(index)] != 0;
+  }
+
+  /// How many bytes of an action its dependencies permit.
+  [[nodiscard]] std::size_t movable(std::int32_t index) const noexcept {
+    const action& step = action_at(index);
+    std::size_t limit = total(index);
+    for (const std::int32_t dependency : step.after) {
+      if (dependency == no_action || complete(dependency)) continue;
+      if (action_at(dependency).count() != step.count()) return 0;
+      limit = std::min(limit, done_at(dependency));
+    }
+    return limit;
+  }
+  /// Whether every dependency is complete: what an action without bytes waits for.
+  [[nodiscard]] bool ready(std::int32_t index) const noexcept {
+    for (const std::int32_t dependency : action_at(index).after) {
+      if (dependency != no_action && !complete(dependency)) return false;
+    }
+    return true;
+  }
+  /// Bytes of a receive that have left the link, reduced or not.
+  [[nodiscard]] std::size_t moved(const lane& state, std::int32_t index) const noexcept {
+    return done_at(index) + (action_at(index).kind == action_kind::receive_reduce ? state.staged : 0);
+  }
+  [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
+    const std::size_t offset = where.offset * data_.element_size;
+    switch (where.where) {
+      case place::input: return data_.input + offset;
+      case place::output: return data_.output + offset;
+      case place::scratch: break;
+    }
+    return scratch_.data() + offset;
+  }
+  [[nodiscard]] std::byte* write_at(const region& where) noexcept {
+    const std::size_t offset = where.offset * data_.element_size;
+    return where.where == place::output ? data_.output + offset : scratch_.data() + offset;
+  }
+
+  void advance(std::int32_t index, std::size_t bytes) noexcept {
+    done_[static_cast<std::size_t>(index)] += bytes;
+  }
+  void finish(std::int32_t index) noexcept {
+    complete_[static_cast<std::size_t>(index)] = 1;
+    --remaining_;
+  }
+
+  bool run_copies() {
+    bool progressed = false;
+    for (const std::int32_t index : plan_->copies) {
+      if (complete(index) || !ready(index)) continue;
+      const action& step = action_at(index);
+      std::byte* to = write_at(step.to);
+      const std::byte* from = read_at(step.from);
+      if (to != from && total(index) > 0) std::memcpy(to, from, total(index));
+      if (step.completes && data_.scale != nullptr) data_.scale(to, step.count(), data_.factor);
+      advance(index, total(index));
+      finish(index);
+      progressed = true;
+    }
+    return progressed;
+  }
+
+  bool send_some(lane& state) {
+    bool progressed = false;
+    for (;;) {
+      const std::int32_t index = current(state.traffic->sends, state.next_send);
+      if (index == no_action) return progressed;
+      const std::size_t size = total(index);
+      const std::size_t permitted = movable(index) - done_at(index);
+      if (size == 0 ? !ready(index) : permitted == 0) return progressed;
+      const const_bytes head{header_.data() + state.header_sent, frame_size - state.header_sent};
+      const const_bytes body{read_at(action_at(index).from) + done_at(index),
+                             std::min(permitted, segment_bytes)};
+      if (head.size + body.size > 0) {
+        std::size_t sent = state.stream->try_send(head, body);
+        if (sent == 0) return progressed;
+        progressed = true;
+        bytes_sent_ += sent;
+        const std::size_t of_header = std::min(sent, head.size);
+        state.header_sent += of_header;
+        sent -= of_header;
+        advance(index, sent);
+        if (of_header + sent < head.size + body.size) {
+          return progressed;  // the link is full
+        }
+      }
+      if (state.header_sent == frame_size && done_at(index) == size) {
+        finish(index);
+        ++state.next_send;
+        progressed = true;
+        continue;
+      }
+      return progressed;  // give the other direction its turn
+    }
+  }
+
+  bool receive_some(lane& state) {
+    bool progressed = false;
+    for (;;) {
+      const std::int32_t index = current(state.traffic->receives, state.next_receive);
+      if (index == no_action) return progressed;
+      const bool reducing = action_at(index).kind == action_kind::receive_reduce;
+      const mutable_bytes head{state.incoming_header.data() + state.header_received,
+                               frame_size - state.header_received};
+      mutable_bytes body{nullptr, movable(index) - moved(state, index)};
+      if (reducing) {
+        body.data = state.staging.data() + state.staged;
+        body.size = std::min(body.size, state.staging_size - state.staged);
+      } else {
+        body.data = write_at(action_at(index).to) + done_at(index);
+        body.size = std::min(body.size, segment_bytes);
+      }
+      std::size_t received = 0;
+      if (head.size + body.size > 0) {
+        received = state.stream->try_receive(head, body);
+        bytes_received_ += received;
+        progressed |= received > 0;
+        const std::size_t of_header = std::min(received, head.size);
+        if (of_header > 0) {
+          state.header_received += of_header;
+          if (state.header_received == frame_size) check_header(state);
+        }
+        const std::size_t of_body = received - of_header;
+        if (reducing) {
+          state.staged += of_body;
+        } else {
+          advance(index, of_body);
+        }
+      }
+      if (reducing) reduce_staged(state, index);
+      if (state.header_received == frame_size && done_at(index) == total(index) &&
+          (total(index) > 0 || ready(index))) {
+        finish(index);
+        ++state.next_receive;
+        progressed = true;
+        if (received == head.size + body.size) continue;
+      }
+      return progressed;
+    }
+  }
+
+  /// Reduces the whole elements that are staged, and keeps a piece of one for later. Waiting for a full
+  /// segment would hold up the ranks behind this one whenever the link is slow.
+  void reduce_staged(lane& state, std::int32_t index) {
+    const std::size_t whole = state.staged - state.staged % data_.element_size;
+    if (whole == 0) return;
+    const action& step = action_at(index);
+    const std::size_t offset = done_at(index);
+    const std::size_t count = whole / data_.element_size;
+    std::byte* to = write_at(step.to) + offset;
+    data_.reduce(to, read_at(step.from) + offset, state.staging.data(), count);
+    if (step.completes && data_.scale != nullptr) data_.scale(to, count, data_.factor);
+    state.staged -= whole;
+    if (state.staged > 0) {
+      std::memmove(state.staging.data(), state.staging.data() + whole, state.staged);
+    }
+    advance(index, whole);
+  }
+
+  void check_header(const lane& state) const {
+    const auto theirs = std::bit_cast<call_header>(state.incoming_header);
+    if (!theirs.matches(std::bit_cast<call_header>(header_))) {
+      throw header_mismatch{state.traffic->peer, theirs};
+    }
+  }
+
+  const plan* plan_ = nullptr;
+  collective_data data_;
+  frame_bytes header_{};
+  std::vector<std::size_t> done_;
+  std::vector<unsigned char> complete_;
+  std::size_t remaining_ = 0;
+  std::vector<std::byte> scratch_;
+  std::vector<lane> lanes_;
+  std::size_t lane_count_ = 0;
+  std::size_t bytes_received_ = 0;
+  std::size_t bytes_sent_ = 0;
+};
+
+}  // namespace parx::detail

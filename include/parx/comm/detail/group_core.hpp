@@ -1,0 +1,518 @@
+// group_core: the engine room of a process group.
+//
+// It numbers the calls, keeps them in issue order and sees to their progress. Progress has exactly one
+// owner at a time: the thread of a blocking call while nothing asynchronous is pending, else the
+// group's progress thread, behind which blocking calls queue. The first failure ends the group: it is
+// told to all ranks, every pending call gets it, and so does every later one.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/call.hpp>
+#include <parx/comm/detail/messages.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+
+namespace parx::detail {
+
+class group_core {
+ public:
+  group_core(std::unique_ptr<transport> network, std::string name, std::uint64_t id,
+             group_options options)
+      : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options) {}
+
+  ~group_core() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    network_->close();
+  }
+  group_core(const group_core&) = delete;
+  group_core& operator=(const group_core&) = delete;
+
+  [[nodiscard]] transport& network() noexcept { return *network_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] const group_options& options() const noexcept { return options_; }
+  [[nodiscard]] int rank() const noexcept { return network_->rank(); }
+  [[nodiscard]] int size() const noexcept { return network_->size(); }
+
+  /// Runs a call to its end; rethrows its failure. The thread makes the progress itself unless another
+  /// already does.
+  void run(call& request) {
+    {
+      std::unique_lock lock(mutex_);
+      admit(request);
+      incoming_.push_back(&request);
+      if (owned_) network_->wake();
+      finish(lock, request);
+    }
+    if (request.failure) std::rethrow_exception(request.failure);
+  }
+
+  /// Issues a call that is moved on behind the caller's back. It must live until it is done.
+  void submit(call& request) {
+    {
+      const std::lock_guard lock(mutex_);
+      admit(request);
+      incoming_.push_back(&request);
+      if (options_.progress == progress_mode::inline_poll) return;
+      if (!thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
+      if (owned_) network_->wake();
+    }
+    changed_.notify_all();
+  }
+
+  /// Waits until an issued call is done; does not look at its failure.
+  void wait(call& request) {
+    std::unique_lock lock(mutex_);
+    finish(lock, request);
+  }
+
+  /// Tells whether an issued call is done. Never blocks; makes progress where no thread does.
+  [[nodiscard]] bool test(const call& request) {
+    std::unique_lock lock(mutex_);
+    poll_owned(lock);
+    return request.done;
+  }
+  /// With inline progress: moves pending calls on as far as they can without waiting.
+  void poll() {
+    std::unique_lock lock(mutex_);
+    poll_owned(lock);
+  }
+
+  /// Ends the group because of something outside of it, an exception in the user's code for example.
+  void abort(std::string_view reason) {
+    network_->abort(reason);
+    const std::lock_guard lock(mutex_);
+    if (closed_because_.empty()) closed_because_ = std::string(reason);
+  }
+
+  [[nodiscard]] bool closed() {
+    const std::lock_guard lock(mutex_);
+    return !closed_because_.empty();
+  }
+
+  /// Bytes that collectives have put on and taken off links, headers included.
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
+
+  /// The plan of a call's shape, made at most once.
+  template <typename Make>
+  std::shared_ptr<const plan> plan_of(operation what, algorithm use, std::size_t count, int root,
+                                      Make make) {
+    static constexpr std::size_t most_plans = 256;
+    const std::lock_guard lock(plans_mutex_);
+    auto& slot = plans_[{what, use, count, root}];
+    if (slot == nullptr) {
+      auto made = std::make_shared<const plan>(make_plan(make()));
+      if (plans_.size() > most_plans) {
+        plans_.clear();
+        plans_[{what, use, count, root}] = made;
+        return made;
+      }
+      slot = std::move(made);
+    }
+    return slot;
+  }
+
+  /// A number that is equal on all ranks which make their groups in the same order.
+  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) { return ++made_groups_[key]; }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds stuck_after{300};
+  static constexpr std::chrono::milliseconds longest_sleep{100};
+
+  [[nodiscard]] bool inline_mode() const noexcept {
+    return options_.progress == progress_mode::inline_poll;
+  }
+  [[nodiscard]] static bool is_message(const call& request) noexcept {
+    return request.what == operation::send || request.what == operation::recv;
+  }
+
+  /// Numbers a call, or refuses it. Locked.
+  void admit(call& request) {
+    if (!closed_because_.empty()) {
+      throw error(errc::closed,
+                  fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an "
+                              "earlier failure: {}",
+                              name_of(request.what), name_, request.site.file_name(),
+                              request.site.line, closed_because_),
+                  context_of(request, -1));
+    }
+    request.header.group = id_;
+    request.header.operation = static_cast<std::uint8_t>(
+        // A send and its receive carry the same fingerprint.
+        is_message(request) ? operation::send : request.what);
+    request.header.sequence = is_message(request) ? 0 : ++sequence_;
+    request.header.line = static_cast<std::uint32_t>(request.site.line);
+    request.header.set_file(request.site.file_name());
+    request.until = deadline::after(request.timeout.count() > 0 ? request.timeout : options_.timeout);
+  }
+
+  [[nodiscard]] bool anything_pending() const noexcept {
+    return !queue_.empty() || !incoming_.empty() || !posted_messages_.empty() || !messages_.idle();
+  }
+
+  /// Locked. Waits for a call as owner of the progress, or behind it.
+  void finish(std::unique_lock<std::mutex>& lock, const call& request) {
+    while (!request.done) {
+      if (owned_) {
+        changed_.wait(lock, [&] { return request.done || !owned_; });
+      } else {
+        drive(lock, network_->may_spin() ? idle::spin_then_sleep : idle::sleep,
+              [&] { return request.done; });
+      }
+    }
+  }
+
+  void progress_loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || (!owned_ && anything_pending()); });
+      if (stopping_) return;
+      // It shares its cores with the computation that it hides behind, so it never spins.
+      drive(lock, idle::sleep, [&] { return stopping_ || !anything_pending(); });
+    }
+  }
+
+  void poll_owned(std::unique_lock<std::mutex>& lock) {
+    if (owned_ || !inline_mode() || !anything_pending()) return;
+    bool stepped = false;
+    drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
+  }
+
+  enum class idle { spin_then_sleep, sleep, leave };
+
+  /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and exit,
+  /// and given up while bytes move.
+  template <typename Enough>
+  void drive(std::unique_lock<std::mutex>& lock, idle when_idle, Enough enough) {
+    owned_ = true;
+    int idle_rounds = 0;
+    while (!enough()) {
+      take_incoming();
+      lock.unlock();
+      bool progressed = false;
+      std::optional<failure> failed;
+      try {
+        progressed = step();
+        if (progressed) {
+          idle_rounds = 0;
+        } else if (when_idle == idle::sleep ||
+                   (when_idle == idle::spin_then_sleep && ++idle_rounds > spin_rounds)) {
+          sleep();
+        }
+      } catch (const header_mismatch& found) {
+        failed = {mismatch_of(found), errc::mismatch, found.peer};
+      } catch (const message_mismatch& found) {
+        failed = {mismatch_of(found), errc::mismatch, found.peer};
+      } catch (const link_lost& lost) {
+        failed = reason_of(lost);
+      } catch (const failure& known) {
+        failed = known;
+      }
+      lock.lock();
+      if (failed) fail(*failed);
+      retire(progressed);
+    }
+    owned_ = false;
+    changed_.notify_all();
+  }
+
+  /// Locked.
+  void take_incoming() {
+    while (!incoming_.empty()) {
+      call* next = incoming_.front();
+      incoming_.pop_front();
+      if (is_message(*next)) {
+        posted_messages_.push_back(next);
+      } else {
+        queue_.push_back(next);
+      }
+    }
+  }
+
+  /// Unlocked: moves the collective in front, and all messages.
+  bool step() {
+    bool progressed = false;
+    while (!posted_messages_.empty()) {
+      messages_.post(*posted_messages_.front(), *network_);
+      posted_messages_.pop_front();
+      progressed = true;
+    }
+    if (!queue_.empty()) {
+      if (!started_) {
+        const call& front = *queue_.front();
+        engine_.start(*front.steps, front.data, front.header, *network_);
+        started_ = true;
+      }
+      progressed |= engine_.step();
+    }
+    progressed |= messages_.step();
+    return progressed;
+  }
+
+  /// Locked: hands finished calls back to their threads.
+  void retire(bool progressed) {
+    if (!progressed) return;
+    idle_since_.reset();
+    if (started_ && engine_.done()) {
+      queue_.front()->done = true;
+      queue_.pop_front();
+      started_ = warned_ = posted_notice_ = false;
+    }
+    for (call* each : messages_.take_finished()) each->done = true;
+    if (thread_.joinable()) changed_.notify_all();
+  }
+
+  /// Each round is a system call or two, so this is some hundred microseconds.
+  static constexpr int spin_rounds = 300;
+
+  /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
+  void sleep() {
+    const auto now = clock::now();
+    if (!idle_since_) idle_since_ = now;
+    interests_.clear();
+    if (started_) engine_.interests(interests_);
+    messages_.interests(interests_);
+    auto limit = longest_sleep;
+    for_each_pending([&](const call& request) { limit = std::min(limit, request.until.remaining()); });
+    network_->wait(interests_, limit);
+
+    if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
+    for_each_pending([&](const call& request) {
+      if (!request.until.passed()) return;
+      throw failure{fmt::format("timed out {}", missing_text()), errc::timeout, first_missing()};
+    });
+    const auto idle_time = clock::now() - *idle_since_;
+    if (idle_time > stuck_after) compare_notices();
+    if (idle_time > options_.warn_after && !warned_) {
+      warned_ = true;
+      if (const call* request = oldest()) {
+        log(log_level::warn, "{} is {} (for {:.0f} s so far)", title(*request), missing_text(),
+            request->until.elapsed_seconds());
+      }
+    }
+  }
+
+  struct failure {
+    std::string text;
+    errc code;
+    int peer;
+  };
+
+  /// Calls that the driver knows of. Driver only.
+  template <typename Visit>
+  void for_each_pending(Visit visit) const {
+    for (const call* each : queue_) visit(*each);
+    messages_.for_each_pending([&](const call& each) { visit(each); });
+  }
+
+  [[nodiscard]] const call* oldest() const {
+    const call* found = nullptr;
+    for_each_pending([&](const call& each) {
+      if (found == nullptr) found = &each;
+    });
+    return found;
+  }
+
+  [[nodiscard]] std::vector<int> missing_peers() const {
+    std::vector<int> peers;
+    if (started_) {
+      peers = engine_.awaited_peers();
+      if (peers.empty()) peers = engine_.unserved_peers();
+    } else {
+      messages_.for_each_pending([&](const call& each) { peers.push_back(each.peer); });
+    }
+    std::sort(peers.begin(), peers.end());
+    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+    return peers;
+  }
+  [[nodiscard]] int first_missing() const {
+    const auto peers = missing_peers();
+    return peers.empty() ? -1 : peers.front();
+  }
+
+  /// "waiting for rank 3 (node2, pid 71), which is in barrier at train.cpp:90; ..."
+  [[nodiscard]] std::string missing_text() {
+    static constexpr std::size_t most_named = 8;
+    std::string text = "waiting for ";
+    const auto peers = missing_peers();
+    for (std::size_t i = 0; i < std::min(peers.size(), most_named); ++i) {
+      text += fmt::format("{}{}, which {}", i > 0 ? "; for " : "", network_->describe(peers[i]),
+                          whereabouts(peers[i]));
+    }
+    if (peers.size() > most_named) text += fmt::format("; and {} more", peers.size() - most_named);
+    return text;
+  }
+  [[nodiscard]] std::string whereabouts(int peer) {
+    const auto theirs = notice_header(peer);
+    const std::uint64_t here = queue_.empty() ? 0 : queue_.front()->header.sequence;
+    if (!theirs || theirs->sequence < here) {
+      return "has not entered the operation (computing, stopped, or gone without closing)";
+    }
+    return fmt::format("is in #{}, {}", theirs->sequence, describe(*theirs));
+  }
+  [[nodiscard]] std::optional<call_header> notice_header(int peer) {
+    const auto text = network_->notice_of(peer);
+    if (!text || text->size() != frame_size) return std::nullopt;
+    frame_bytes bytes;
+    std::copy_n(reinterpret_cast<const std::byte*>(text->data()), frame_size, bytes.begin());
+    const auto header = parse_call_header(bytes);
+    if (!header || header->group != id_) return std::nullopt;
+    return header;
+  }
+
+  /// Ranks that are stuck tell each other in which call: two different calls with the same number may
+  /// use no common link, so that neither would ever see the other's header.
+  void compare_notices() {
+    if (!started_) return;
+    const call_header& mine = queue_.front()->header;
+    if (!posted_notice_) {
+      const auto bytes = std::bit_cast<frame_bytes>(mine);
+      network_->post_notice({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      posted_notice_ = true;
+      next_comparison_ = clock::now();
+    }
+    if (clock::now() < next_comparison_) return;
+    next_comparison_ = clock::now() + std::chrono::seconds(1);
+    for (const int peer : missing_peers()) {
+      const auto theirs = notice_header(peer);
+      if (theirs && theirs->sequence == mine.sequence && !theirs->matches(mine)) {
+        throw header_mismatch{peer, *theirs};
+      }
+    }
+  }
+
+  [[nodiscard]] std::string title(const call& request) const {
+    const std::string number =
+        is_message(request) ? std::string() : fmt::format(" #{}", request.header.sequence);
+    return fmt::format("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
+                       name_, rank(), size(), request.site.file_name(), request.site.line);
+  }
+  [[nodiscard]] error_context context_of(const call& request, int peer) const {
+    return {.operation = std::string(name_of(request.what)),
+            .group = name_,
+            .sequence = request.header.sequence,
+            .rank = rank(),
+            .peer = peer,
+            .host = {},
+            .elapsed_seconds = request.until.elapsed_seconds()};
+  }
+
+  [[nodiscard]] std::string mismatch_of(const header_mismatch& found) {
+    if (found.theirs.magic != call_header::expected_magic) {
+      return fmt::format("{} sent bytes that are no parx call", network_->describe(found.peer));
+    }
+    const call_header& mine = queue_.front()->header;
+    const std::string number = found.theirs.sequence == mine.sequence
+                                   ? std::string()
+                                   : fmt::format(" (its #{})", found.theirs.sequence);
+    return fmt::format(
+        "the ranks called different operations: rank {} is in {}, but {} is in {}{}. Every rank must "
+        "issue the same collectives in the same order with the same count and dtype",
+        rank(), describe(mine), network_->describe(found.peer), describe(found.theirs), number);
+  }
+  [[nodiscard]] std::string mismatch_of(const message_mismatch& found) {
+    return fmt::format(
+        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). Both "
+        "sides must name the same count and dtype",
+        rank(), found.receive->header.count,
+        name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
+        found.receive->site.file_name(), found.receive->site.line, network_->describe(found.peer),
+        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)), found.theirs.file_name(),
+        found.theirs.line);
+  }
+
+  /// A broken link is often only the echo of another failure, whose reason is on its way.
+  [[nodiscard]] failure reason_of(const link_lost& lost) {
+    static constexpr std::chrono::milliseconds grace{300};
+    const auto until = clock::now() + grace;
+    for (;;) {
+      if (auto reason = network_->abort_reason()) return {std::move(*reason), errc::aborted, lost.peer};
+      if (clock::now() >= until) break;
+      network_->wait({}, std::chrono::milliseconds(10));
+    }
+    return {fmt::format("lost {}: {}", network_->describe(lost.peer), lost.what()), errc::peer_lost,
+            lost.peer};
+  }
+
+  /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
+  void fail(const failure& reason) {
+    const call* cause = oldest();
+    closed_because_ = reason.code == errc::aborted || cause == nullptr
+                          ? reason.text
+                          : fmt::format("{}: {}", title(*cause), reason.text);
+    network_->abort(closed_because_);
+    network_->close();
+    const auto give = [&](call& request) {
+      if (request.done) return;
+      const std::string text = fmt::format(
+          "{} {} after {:.1f} s{}{}. The group is closed; rendezvous again to continue",
+          title(request), reason.code == errc::aborted ? "was ended" : "failed",
+          request.until.elapsed_seconds(),
+          reason.code == errc::aborted ? " because another rank failed first: " : ": ", reason.text);
+      request.failure = std::make_exception_ptr(
+          error(reason.code, text, context_of(request, reason.peer)));
+      request.done = true;
+    };
+    take_incoming();
+    for (call* each : queue_) give(*each);
+    for (call* each : posted_messages_) give(*each);
+    messages_.for_each_pending(give);
+    queue_.clear();
+    posted_messages_.clear();
+    messages_.forget_all();
+    started_ = false;
+    changed_.notify_all();
+  }
+
+  std::unique_ptr<transport> network_;
+  const std::string name_;
+  const std::uint64_t id_;
+  const group_options options_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool owned_ = false;     ///< somebody drives
+  bool stopping_ = false;
+  std::deque<call*> incoming_;  ///< issued, not yet seen by the driver
+  std::uint64_t sequence_ = 0;
+  std::string closed_because_;
+  std::thread thread_;
+
+  // The driver's own.
+  std::deque<call*> queue_;            ///< collectives in issue order
+  std::deque<call*> posted_messages_;  ///< messages that are not yet with messages_
+  engine engine_;
+  messages messages_;
+  bool started_ = false;        ///< the front of queue_ runs in engine_
+  bool warned_ = false;
+  bool posted_notice_ = false;
+  std::optional<clock::time_point> idle_since_;
+  clock::time_point next_comparison_{};
+  std::vector<link_interest> interests_;
+
+  std::mutex plans_mutex_;
+  std::map<std::tuple<operation, algorithm, std::size_t, int>, std::shared_ptr<const plan>> plans_;
+  std::map<std::uint64_t, std::uint64_t> made_groups_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,172 @@
+// issue: turns checked, typed arguments into type-erased calls.
+//
+// Everything below this file works on pointers, counts and dtypes: one copy of the machinery in a
+// program, however many element types it uses.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include <parx/comm/detail/call.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/comm/schedule/barrier.hpp>
+#include <parx/comm/schedule/chain.hpp>
+#include <parx/comm/schedule/direct.hpp>
+#include <parx/comm/schedule/doubling.hpp>
+#include <parx/comm/schedule/ring.hpp>
+#include <parx/comm/schedule/select.hpp>
+#include <parx/comm/schedule/tree.hpp>
+#include <parx/comm/work.hpp>
+#include <parx/types/buffer.hpp>
+
+namespace parx::detail {
+
+/// The caller's memory and how it is to be combined.
+struct collective_arguments {
+  operation what = operation::barrier;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t input_count = 0;
+  std::size_t output_count = 0;
+  dtype type = dtype::uint8;
+  int root = -1;
+  bool reduces = false;
+  reduce_op op = reduce_op::sum;
+  double factor = 1;
+  algorithm use = algorithm::automatic;
+  std::chrono::milliseconds timeout{0};
+  call_site site;
+};
+
+inline void refuse(algorithm use, operation what) {
+  throw_usage("{} has no algorithm \"{}\"", name_of(what), name_of(use));
+}
+
+/// A world of one has nobody to talk to, whatever the operation.
+[[nodiscard]] inline schedule lone_schedule(algorithm use, std::size_t count) {
+  schedule plan{.name = use, .actions = {}, .scratch_count = 0};
+  plan.add({action_kind::copy, -1, {place::input, 0, count}, {place::output, 0, count},
+            {no_action, no_action}, true});
+  return plan;
+}
+
+/// `count` is that of the whole vector: the larger of input and output.
+[[nodiscard]] inline schedule make_schedule(operation what, algorithm use, int rank, int world,
+                                            std::size_t count, int root) {
+  if (world == 1) return lone_schedule(use, count);
+  switch (what) {
+    case operation::all_reduce:
+      if (use == algorithm::ring) return schedules::ring_all_reduce(rank, world, count);
+      if (use == algorithm::doubling) return schedules::doubling_all_reduce(rank, world, count);
+      break;
+    case operation::reduce_scatter:
+      if (use == algorithm::ring) return schedules::ring_reduce_scatter(rank, world, count);
+      if (use == algorithm::direct) return schedules::direct_reduce_scatter(rank, world, count);
+      break;
+    case operation::all_gather:
+      if (use == algorithm::ring) return schedules::ring_all_gather(rank, world, count);
+      if (use == algorithm::direct) return schedules::direct_all_gather(rank, world, count);
+      break;
+    case operation::broadcast:
+      if (use == algorithm::tree) return schedules::tree_broadcast(rank, world, count, root);
+      if (use == algorithm::chain) return schedules::chain_broadcast(rank, world, count, root);
+      break;
+    case operation::reduce:
+      if (use == algorithm::tree) return schedules::tree_reduce(rank, world, count, root);
+      if (use == algorithm::chain) return schedules::chain_reduce(rank, world, count, root);
+      break;
+    case operation::barrier:
+      return schedules::dissemination_barrier(rank, world);
+    case operation::send:
+    case operation::recv: break;
+  }
+  refuse(use, what);
+  return {};
+}
+
+[[nodiscard]] inline algorithm select_algorithm(operation what, int world, std::size_t bytes) noexcept {
+  switch (what) {
+    case operation::all_reduce: return schedules::select_all_reduce(world, bytes);
+    case operation::reduce_scatter:
+    case operation::all_gather: return schedules::select_scattered(world, bytes);
+    case operation::broadcast:
+    case operation::reduce: return schedules::select_rooted(world, bytes);
+    default: return algorithm::dissemination;
+  }
+}
+
+/// Throws usage_error for what no rank could mean. Local, before any I/O.
+inline void check_arguments(const process_group& group, const collective_arguments& given) {
+  const auto where = [&] {
+    return fmt::format("{} on group \"{}\" at {}:{}", name_of(given.what), group.name(),
+                       given.site.file_name(), given.site.line);
+  };
+  const std::size_t size = size_of(given.type);
+  const std::size_t whole = std::max(given.input_count, given.output_count);
+  if (whole > std::numeric_limits<std::size_t>::max() / size / 2) {
+    throw_usage("{}: {} elements of {} bytes are more than memory can hold", where(), whole, size);
+  }
+  if ((given.what == operation::broadcast || given.what == operation::reduce) &&
+      (given.root < 0 || given.root >= group.size())) {
+    throw_usage("{}: root {} is not a rank of this group of {}", where(), given.root, group.size());
+  }
+  if (given.input == nullptr || given.output == nullptr) return;
+  const auto in = reinterpret_cast<std::uintptr_t>(given.input);
+  const auto out = reinterpret_cast<std::uintptr_t>(given.output);
+  const std::size_t in_bytes = given.input_count * size;
+  const std::size_t out_bytes = given.output_count * size;
+  if (in >= out + out_bytes || out >= in + in_bytes) return;
+  const auto rank = static_cast<std::size_t>(group.rank());
+  bool exact = in == out && in_bytes == out_bytes;
+  if (given.what == operation::all_gather) exact = in == out + rank * in_bytes;
+  if (given.what == operation::reduce_scatter) exact = out == in + rank * out_bytes;
+  if (!exact) {
+    throw_usage("{}: input and output overlap without being the same elements; pass one buffer for an "
+                "in-place operation, or two separate ones", where());
+  }
+}
+
+inline void fill_call(const process_group& group, const collective_arguments& given, call& request) {
+  check_arguments(group, given);
+  const int world = group.size();
+  const std::size_t count = std::max(given.input_count, given.output_count);
+  const algorithm use = given.use != algorithm::automatic
+                            ? given.use
+                            : select_algorithm(given.what, world, count * size_of(given.type));
+  request.what = given.what;
+  request.site = given.site;
+  request.timeout = given.timeout;
+  request.steps = group.core()->plan_of(given.what, use, count, given.root, [&] {
+    return make_schedule(given.what, use, group.rank(), world, count, given.root);
+  });
+  request.data = {static_cast<const std::byte*>(given.input), static_cast<std::byte*>(given.output),
+                  size_of(given.type), nullptr, nullptr, 1};
+  request.header.type = static_cast<std::uint8_t>(given.type);
+  request.header.count = count;
+  request.header.root = given.root;
+  request.header.algorithm = static_cast<std::uint8_t>(use);
+  if (given.reduces) {
+    request.header.reduction = static_cast<std::uint8_t>(given.op);
+    request.data.reduce = reduce_kernel(given.type, given.op);
+    if (given.op == reduce_op::avg && world > 1) request.data.factor = 1.0 / world;
+    if (given.op == reduce_op::premul_sum) request.data.factor = given.factor;
+    if (request.data.factor != 1) request.data.scale = scale_kernel(given.type);
+  }
+}
+
+inline void run(const process_group& group, const collective_arguments& given) {
+  call request;
+  fill_call(group, given, request);
+  group.core()->run(request);
+}
+
+[[nodiscard]] inline work start(const process_group& group, const collective_arguments& given) {
+  auto request = std::make_unique<call>();
+  fill_call(group, given, *request);
+  group.core()->submit(*request);
+  return {group.core(), std::move(request)};
+}
+
+}  // namespace parx::detail

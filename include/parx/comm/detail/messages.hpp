@@ -1,0 +1,283 @@
+// messages: point-to-point traffic of one group.
+//
+// Each message is a header (with its tag and length) and its bytes, on links of their own. A receive is
+// matched by sender and tag, in the order of sending. A message that nobody has asked for yet is kept
+// in memory up to a limit, so that two ranks may both send before they receive.
+// Threads: belongs to whoever drives the group's progress.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/call.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::detail {
+
+/// A receive met a message of another length or type.
+struct message_mismatch {
+  call* receive;
+  int peer;
+  call_header theirs;
+};
+
+class messages {
+ public:
+  /// Bytes of unasked-for messages that are kept before the senders are made to wait.
+  static constexpr std::size_t unexpected_limit = std::size_t{64} << 20;
+
+  void post(call& request, transport& network) {
+    network_ = &network;
+    if (request.peer == network.rank()) {
+      post_to_self(request);
+      return;
+    }
+    lane& state = lane_of(request.peer);
+    if (request.what == operation::send) {
+      state.sends.push_back({&request, 0, 0});
+    } else {
+      state.receives.push_back(&request);
+      match_kept(state, request);
+    }
+  }
+
+  [[nodiscard]] bool idle() const noexcept {
+    return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& each) {
+      return each.second.sends.empty() && each.second.receives.empty();
+    });
+  }
+
+  /// The requests that have ended well since the last call.
+  [[nodiscard]] std::vector<call*> take_finished() { return std::exchange(finished_, {}); }
+
+  /// Moves what can be moved now. Throws link_lost only where a
+  /// message that is still needed is lost, and message_mismatch.
+  bool step() {
+    bool progressed = false;
+    for (auto& [peer, state] : lanes_) {
+      if (state.stream == nullptr) continue;
+      progressed |= send_some(state);
+      progressed |= receive_some(state);
+    }
+    return progressed;
+  }
+
+  void interests(std::vector<link_interest>& out) const {
+    for (const auto& [peer, state] : lanes_) {
+      if (state.stream == nullptr || state.lost) continue;
+      const bool wants = !state.receives.empty() || !state.sends.empty();
+      if (wants) out.push_back({state.stream, may_keep(state), !state.sends.empty()});
+    }
+  }
+
+  /// Calls `visit` on every unfinished request, for deadlines and failures.
+  template <typename Visit>
+  void for_each_pending(Visit visit) const {
+    for (const auto& [peer, state] : lanes_) {
+      for (const auto& each : state.sends) visit(*each.request);
+      for (call* each : state.receives) visit(*each);
+    }
+  }
+  void forget_all() { lanes_.clear(); }
+
+ private:
+  struct outgoing {
+    call* request;
+    std::size_t header_sent;
+    std::size_t body_sent;
+  };
+  struct kept_message {
+    call_header header;
+    std::vector<std::byte> bytes;
+    std::size_t filled = 0;
+  };
+  struct lane {
+    link* stream = nullptr;
+    bool lost = false;
+    int peer = -1;
+    std::deque<outgoing> sends;
+    std::list<call*> receives;
+    std::list<kept_message> kept;  ///< unasked-for; the last one may be still arriving
+    // The message that is arriving.
+    frame_bytes header{};
+    std::size_t header_received = 0;
+    call* target = nullptr;
+    bool arriving_kept = false;
+    std::size_t body_received = 0;
+    std::size_t body_size = 0;
+  };
+
+  lane& lane_of(int peer) {
+    lane& state = lanes_[peer];
+    if (state.stream == nullptr) {
+      state.peer = peer;
+      if (peer != network_->rank()) state.stream = &network_->link_to(peer, channel::message);
+    }
+    return state;
+  }
+
+  [[nodiscard]] static std::size_t body_bytes(const call_header& header) noexcept {
+    return static_cast<std::size_t>(header.count) * size_of(static_cast<dtype>(header.type));
+  }
+  static void check(call& receive, int peer, const call_header& theirs) {
+    if (theirs.count != receive.header.count || theirs.type != receive.header.type) {
+      throw message_mismatch{&receive, peer, theirs};
+    }
+  }
+  [[nodiscard]] bool may_keep(const lane& state) const noexcept {
+    return state.target != nullptr || state.header_received < frame_size || state.arriving_kept;
+  }
+
+  void post_to_self(call& request) {
+    lane& state = lane_of(request.peer);
+    if (request.what == operation::recv) {
+      state.receives.push_back(&request);
+      match_kept(state, request);
+      return;
+    }
+    kept_message message{request.header, {}, request.bytes};
+    message.bytes.assign(request.memory, request.memory + request.bytes);
+    finished_.push_back(&request);
+    state.kept.push_back(std::move(message));
+    for (call* receive : state.receives) {
+      if (receive->header.root == request.header.root) {
+        match_kept(state, *receive);
+        return;
+      }
+    }
+  }
+
+  /// Gives a new receive a message that came before it, whole or still arriving.
+  void match_kept(lane& state, call& receive) {
+    const auto found = std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
+      return each.header.root == receive.header.root;
+    });
+    if (found == state.kept.end()) return;
+    check(receive, state.peer, found->header);
+    if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
+    if (found->filled == found->bytes.size()) {
+      state.receives.remove(&receive);
+      finished_.push_back(&receive);
+    } else {
+      state.target = &receive;
+      state.arriving_kept = false;
+    }
+    kept_bytes_ -= std::min(kept_bytes_, found->bytes.size());
+    state.kept.erase(found);
+  }
+
+  bool send_some(lane& state) {
+    bool progressed = false;
+    while (!state.sends.empty()) {
+      outgoing& front = state.sends.front();
+      const auto header = std::bit_cast<frame_bytes>(front.request->header);
+      const const_bytes head{header.data() + front.header_sent, frame_size - front.header_sent};
+      const const_bytes body{front.request->memory + front.body_sent,
+                             front.request->bytes - front.body_sent};
+      const std::size_t sent = state.stream->try_send(head, body);
+      if (sent == 0) return progressed;
+      progressed = true;
+      const std::size_t of_header = std::min(sent, head.size);
+      front.header_sent += of_header;
+      front.body_sent += sent - of_header;
+      if (front.header_sent == frame_size && front.body_sent == front.request->bytes) {
+        finished_.push_back(front.request);
+        state.sends.pop_front();
+      }
+    }
+    return progressed;
+  }
+
+  bool receive_some(lane& state) {
+    if (state.lost) return false;
+    bool progressed = false;
+    try {
+      while (receive_piece(state)) progressed = true;
+    } catch (const link_lost&) {
+      // A peer may leave after its last message; only somebody who still waits for it minds.
+      state.lost = true;
+      if (!state.receives.empty() || !state.sends.empty()) throw;
+    }
+    return progressed;
+  }
+
+  bool receive_piece(lane& state) {
+    if (state.header_received < frame_size) {
+      const std::size_t got =
+          state.stream->try_receive({state.header.data() + state.header_received,
+                                     frame_size - state.header_received}, {});
+      state.header_received += got;
+      if (state.header_received < frame_size) return got > 0;
+      begin_body(state);
+      return true;
+    }
+    if (state.target == nullptr && !state.arriving_kept && !begin_kept(state)) return false;
+    std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
+    const std::size_t left = state.body_size - state.body_received;
+    const std::size_t got =
+        left > 0 ? state.stream->try_receive({to + state.body_received, left}, {}) : 0;
+    state.body_received += got;
+    if (state.target == nullptr) state.kept.back().filled = state.body_received;
+    if (state.body_received < state.body_size) return got > 0;
+    if (state.target != nullptr) {
+      finished_.push_back(state.target);
+      state.receives.remove(state.target);
+    }
+    state.target = nullptr;
+    state.arriving_kept = false;
+    state.header_received = 0;
+    return true;
+  }
+
+  void begin_body(lane& state) {
+    const auto theirs = std::bit_cast<call_header>(state.header);
+    if (theirs.magic != call_header::expected_magic || theirs.type >= dtype_count) {
+      throw link_lost(state.peer, "it sent bytes that are no parx message");
+    }
+    state.body_received = 0;
+    state.body_size = body_bytes(theirs);
+    const auto found =
+        std::find_if(state.receives.begin(), state.receives.end(),
+                     [&](const call* each) { return each->header.root == theirs.root; });
+    if (found != state.receives.end()) {
+      check(**found, state.peer, theirs);
+      state.target = *found;
+    } else {
+      begin_kept(state);
+    }
+  }
+
+  /// Makes room for the arriving message, which nobody has asked for; false while too much is kept.
+  bool begin_kept(lane& state) {
+    if (kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0) {
+      // A receive may have been posted since.
+      const auto theirs = std::bit_cast<call_header>(state.header);
+      for (call* each : state.receives) {
+        if (each->header.root != theirs.root) continue;
+        check(*each, state.peer, theirs);
+        state.target = each;
+        return true;
+      }
+      return false;
+    }
+    kept_bytes_ += state.body_size;
+    kept_message message{std::bit_cast<call_header>(state.header), {}, 0};
+    message.bytes.resize(state.body_size);
+    state.kept.push_back(std::move(message));
+    state.arriving_kept = true;
+    return true;
+  }
+
+  transport* network_ = nullptr;
+  std::map<int, lane> lanes_;
+  std::vector<call*> finished_;
+  std::size_t kept_bytes_ = 0;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,86 @@
+// process_group: a set of ranks that communicate.
+//
+// The one invariant: every rank of a group issues the same collectives in the same order. It is checked
+// on the wire; a violation is an exception on every rank that names both calls. The first failure
+// closes the group on all ranks: later calls throw errc::closed, and recovery is a new rendezvous.
+// Threads: use a group from one thread at a time; different groups from different threads are fine.
+// abort() may come from any thread.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/group_core.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx {
+
+class process_group {
+ public:
+  /// A group over a transport that already joins its ranks. init() is the usual way to get one.
+  explicit process_group(std::unique_ptr<transport> network, std::string name = "world",
+                         group_options options = {})
+      : core_(std::make_shared<detail::group_core>(std::move(network), name, detail::fnv1a(name),
+                                                   options)) {}
+  process_group(process_group&&) noexcept = default;
+  process_group& operator=(process_group&&) noexcept = default;
+
+  [[nodiscard]] int rank() const noexcept { return core_->rank(); }
+  [[nodiscard]] int size() const noexcept { return core_->size(); }
+  [[nodiscard]] const std::string& name() const noexcept { return core_->name(); }
+
+  /// Bytes this rank's collectives have sent and received so far, headers (64 bytes a link, direction
+  /// and operation) included.
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return core_->bytes_sent(); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return core_->bytes_received(); }
+
+  /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members call
+  /// it, each with the same list; it costs no connection until it is used.
+  [[nodiscard]] process_group subgroup(std::span<const int> ranks) const {
+    std::string list;
+    bool member = false;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      require(ranks[i] >= 0 && ranks[i] < size(), "subgroup: rank {} is not in group \"{}\" of {} ranks",
+              ranks[i], name(), size());
+      require(std::find(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks[i]) ==
+                  ranks.begin() + static_cast<std::ptrdiff_t>(i),
+              "subgroup: rank {} is listed twice", ranks[i]);
+      member |= ranks[i] == rank();
+      list += fmt::format("{}{}", i > 0 ? "," : "", ranks[i]);
+    }
+    require(member, "subgroup: rank {} of group \"{}\" is not among the members {}", rank(), name(), list);
+    return derive(ranks, fmt::format("{}/[{}]", name(), list));
+  }
+
+  /// Makes the group unusable on every rank of the job, which are given `reason`.
+  void abort(std::string_view reason) { core_->abort(reason); }
+  /// Whether a failure or abort() has closed this group.
+  [[nodiscard]] bool closed() const { return core_->closed(); }
+
+  /// With progress_mode::inline_poll: moves asynchronous operations on, without waiting. Call it between
+  /// pieces of computation.
+  void poll() { core_->poll(); }
+
+  /// For the operations of comm/.
+  [[nodiscard]] const std::shared_ptr<detail::group_core>& core() const noexcept { return core_; }
+
+ private:
+  explicit process_group(std::shared_ptr<detail::group_core> core) : core_(std::move(core)) {}
+
+  [[nodiscard]] process_group derive(std::span<const int> ranks, const std::string& name) const {
+    const std::uint64_t base = detail::fnv1a(name, core_->id());
+    // The same members may form a group more than once.
+    const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
+    return process_group(std::make_shared<detail::group_core>(core_->network().subgroup(ranks, id), name,
+                                                              id, core_->options()));
+  }
+
+  std::shared_ptr<detail::group_core> core_;
+};
+
+}  // namespace parx

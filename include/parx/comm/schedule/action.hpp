@@ -1,0 +1,85 @@
+// Collective algorithms as data.
+//
+// An algorithm is a pure function (rank, world, counts, ...) -> schedule: the list of what one rank
+// sends, receives, reduces and copies. One engine runs every schedule; the tests prove them without a
+// socket and the simulator prices them.
+//
+// Order. On each link, sends go out and receives are matched in the order of the list. Otherwise only
+// the dependencies count, by the prefix rule: an action may move its element k once every dependency of
+// the same length has moved its element k and every dependency of another length is complete. The rule
+// is what makes a ring or a chain stream: a segment travels on while the next one is arriving.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace parx {
+
+enum class algorithm : std::uint8_t { automatic, ring, doubling, direct, tree, chain, dissemination };
+
+enum class action_kind : std::uint8_t {
+  send,            ///< send `from` to `peer`
+  receive,         ///< receive `to` from `peer`
+  receive_reduce,  ///< to = from op (what `peer` sends)
+  copy,            ///< to = from
+};
+
+enum class place : std::uint8_t { input, output, scratch };
+
+/// `count` elements from element `offset` of a buffer.
+struct region {
+  place where = place::input;
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+
+inline constexpr std::int32_t no_action = -1;
+
+struct action {
+  action_kind kind = action_kind::copy;
+  int peer = -1;
+  region from;
+  region to;
+  /// Indices of earlier actions that must run ahead of this one (see the prefix rule).
+  std::array<std::int32_t, 2> after{no_action, no_action};
+  /// This is the last contribution to `to`: the engine applies the average's factor here.
+  bool completes = false;
+
+  /// The number of elements this action moves.
+  [[nodiscard]] std::size_t count() const noexcept {
+    return kind == action_kind::send ? from.count : to.count;
+  }
+};
+
+struct schedule {
+  algorithm name = algorithm::automatic;
+  std::vector<action> actions;
+  std::size_t scratch_count = 0;  ///< elements of scratch that place::scratch refers to
+
+  std::int32_t add(const action& next) {
+    actions.push_back(next);
+    return static_cast<std::int32_t>(actions.size()) - 1;
+  }
+};
+
+/// Element where chunk `index` of `chunks` starts when `count` elements are cut as evenly as possible.
+/// chunk_begin(count, chunks, chunks) == count.
+[[nodiscard]] constexpr std::size_t chunk_begin(std::size_t count, int chunks, int index) noexcept {
+  const auto n = static_cast<std::size_t>(chunks);
+  const auto i = static_cast<std::size_t>(index);
+  const std::size_t base = count / n;
+  const std::size_t rest = count % n;
+  return i * base + (i < rest ? i : rest);
+}
+
+[[nodiscard]] constexpr region chunk(place where, std::size_t count, int chunks, int index) noexcept {
+  const std::size_t begin = chunk_begin(count, chunks, index);
+  return {where, begin, chunk_begin(count, chunks, index + 1) - begin};
+}
+
+/// a modulo b in [0, b), also for negative a.
+[[nodiscard]] constexpr int wrap(int a, int b) noexcept { return ((a % b) + b) % b; }
+
+}  // namespace parx

@@ -1,0 +1,56 @@
+// plan: a schedule sorted for the engine, by the links it uses.
+//
+// Made once for a call's shape and kept (see plan_cache), so that a training loop's collectives build
+// and allocate nothing after their first round.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/schedule/action.hpp>
+
+namespace parx {
+
+/// The traffic of one link: indices into schedule::actions, in wire order.
+struct lane_plan {
+  int peer = -1;
+  std::vector<std::int32_t> sends;
+  std::vector<std::int32_t> receives;
+  std::size_t largest_reduction = 0;  ///< elements of the largest receive_reduce
+};
+
+struct plan {
+  schedule steps;
+  std::vector<lane_plan> lanes;
+  std::vector<std::int32_t> copies;
+};
+
+[[nodiscard]] inline plan make_plan(schedule steps) {
+  plan result{.steps = std::move(steps), .lanes = {}, .copies = {}};
+  const auto lane_of = [&](int peer) -> lane_plan& {
+    const auto found = std::find_if(result.lanes.begin(), result.lanes.end(),
+                                    [&](const lane_plan& lane) { return lane.peer == peer; });
+    if (found != result.lanes.end()) return *found;
+    return result.lanes.emplace_back(lane_plan{.peer = peer, .sends = {}, .receives = {}});
+  };
+  for (std::size_t i = 0; i < result.steps.actions.size(); ++i) {
+    const action& step = result.steps.actions[i];
+    const auto index = static_cast<std::int32_t>(i);
+    switch (step.kind) {
+      case action_kind::copy: result.copies.push_back(index); break;
+      case action_kind::send: lane_of(step.peer).sends.push_back(index); break;
+      case action_kind::receive_reduce: {
+        lane_plan& lane = lane_of(step.peer);
+        lane.largest_reduction = std::max(lane.largest_reduction, step.count());
+        lane.receives.push_back(index);
+        break;
+      }
+      case action_kind::receive: lane_of(step.peer).receives.push_back(index); break;
+    }
+  }
+  return result;
+}
+
+}  // namespace parx

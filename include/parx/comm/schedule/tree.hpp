@@ -1,0 +1,70 @@
+// Binomial trees: broadcast and reduce in log2(P) steps, for small vectors.
+//
+// Ranks are numbered from the root: v = (rank - root) mod P. The parent of v is v without its lowest
+// set bit; its children are v + 2^k for every 2^k below that bit.
+#pragma once
+
+#include <parx/comm/schedule/action.hpp>
+
+namespace parx::schedules {
+
+namespace detail {
+
+/// The weight of v's edge to its parent: its lowest set bit, or a power of two >= world for the root.
+[[nodiscard]] constexpr int tree_edge(int v, int world) noexcept {
+  int bit = 1;
+  while (bit < world && (v & bit) == 0) bit *= 2;
+  return bit;
+}
+
+}  // namespace detail
+
+/// The root's input is copied to everybody's output (`count` elements each).
+[[nodiscard]] inline schedule tree_broadcast(int rank, int world, std::size_t count, int root) {
+  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  const int v = wrap(rank - root, world);
+  const int edge = detail::tree_edge(v, world);
+  const region output{place::output, 0, count};
+  std::int32_t here = no_action;
+  region source = output;
+  if (v == 0) {
+    source = {place::input, 0, count};
+  } else {
+    here = plan.add({action_kind::receive, wrap(v - edge + root, world), {}, output,
+                     {no_action, no_action}, false});
+  }
+  // The farthest child first: it has the deepest subtree below it.
+  for (int bit = edge / 2; bit >= 1; bit /= 2) {
+    if (v + bit < world) {
+      plan.add({action_kind::send, wrap(v + bit + root, world), source, {}, {here, no_action}, false});
+    }
+  }
+  if (v == 0) {
+    plan.add({action_kind::copy, -1, source, output, {no_action, no_action}, false});
+  }
+  return plan;
+}
+
+/// Everybody's input is reduced into the root's output. Other ranks' output is used as scratch space
+/// of the schedule, so they pass `count` elements of scratch and no output.
+[[nodiscard]] inline schedule tree_reduce(int rank, int world, std::size_t count, int root) {
+  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  const int v = wrap(rank - root, world);
+  const int edge = detail::tree_edge(v, world);
+  const region sum{v == 0 ? place::output : place::scratch, 0, count};
+  std::int32_t partial = no_action;
+  region current{place::input, 0, count};
+  for (int bit = 1; bit < edge && v + bit < world; bit *= 2) {
+    const bool last = v == 0 && (2 * bit >= edge || v + 2 * bit >= world);
+    partial = plan.add({action_kind::receive_reduce, wrap(v + bit + root, world), current, sum,
+                        {partial, no_action}, last});
+    current = sum;
+  }
+  if (v != 0) {
+    if (partial != no_action) plan.scratch_count = count;
+    plan.add({action_kind::send, wrap(v - edge + root, world), current, {}, {partial, no_action}, false});
+  }
+  return plan;
+}
+
+}  // namespace parx::schedules

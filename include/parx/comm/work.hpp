@@ -1,0 +1,51 @@
+// work: the handle of an asynchronous operation.
+//
+// It borrows the caller's buffers until wait() returns. Its destructor waits as well: a stall that the
+// deadline bounds is better than memory that changes under somebody's hands.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <parx/comm/detail/group_core.hpp>
+
+namespace parx {
+
+class [[nodiscard]] work {
+ public:
+  work() = default;
+  work(std::shared_ptr<detail::group_core> group, std::unique_ptr<detail::call> request)
+      : group_(std::move(group)), request_(std::move(request)) {}
+  work(work&&) noexcept = default;
+  work& operator=(work&& other) noexcept {
+    if (this != &other) {
+      settle();
+      group_ = std::move(other.group_);
+      request_ = std::move(other.request_);
+    }
+    return *this;
+  }
+  ~work() { settle(); }
+
+  /// Blocks until the operation is done; throws its parx::error. Does nothing the second time.
+  void wait() {
+    if (request_ == nullptr) return;
+    group_->wait(*request_);
+    const auto finished = std::move(request_);
+    if (finished->failure) std::rethrow_exception(finished->failure);
+  }
+  /// Whether wait() would return (or throw) at once. Never blocks.
+  [[nodiscard]] bool test() { return request_ == nullptr || group_->test(*request_); }
+
+ private:
+  void settle() noexcept {
+    if (request_ != nullptr) group_->wait(*request_);
+    request_ = nullptr;
+  }
+
+  std::shared_ptr<detail::group_core> group_;
+  std::unique_ptr<detail::call> request_;
+};
+
+}  // namespace parx

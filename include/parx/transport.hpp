@@ -1,0 +1,6 @@
+// L2: how bytes travel between ranks.
+#pragma once
+
+#include <parx/transport/inproc.hpp>     // IWYU pragma: export
+#include <parx/transport/tcp.hpp>        // IWYU pragma: export
+#include <parx/transport/transport.hpp>  // IWYU pragma: export

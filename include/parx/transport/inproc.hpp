@@ -1,0 +1,312 @@
+// inproc: threads as ranks, with memory for a network.
+//
+// For tests, teaching and sandboxes without sockets. Every pair of ranks is joined by two bounded pipes
+// a channel. A network can be given a delay (each byte becomes visible that much later), and any rank
+// can be killed, upon which its peers lose their links as they would over TCP.
+// Threads: an inproc_network is safe from any thread; each transport belongs to its rank's thread.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/transport/transport.hpp>
+#include <fmt/format.h>
+
+namespace parx {
+
+struct inproc_options {
+  std::chrono::microseconds delay{0};  ///< how much later a byte arrives than it was sent
+  std::size_t pipe_bytes = std::size_t{256} << 10;  ///< how much fits between two ranks
+};
+
+namespace detail {
+
+/// Rings when anything that a rank may be waiting for has happened.
+class inproc_bell {
+ public:
+  void ring() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++rings_;
+    }
+    changed_.notify_all();
+  }
+  [[nodiscard]] std::uint64_t rings() {
+    const std::lock_guard lock(mutex_);
+    return rings_;
+  }
+  void wait_beyond(std::uint64_t seen, std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, until, [&] { return rings_ > seen; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t rings_ = 0;
+};
+
+/// One direction between two ranks.
+class inproc_pipe {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  explicit inproc_pipe(std::size_t capacity) : bytes_(capacity) {}
+
+  std::size_t write(const_bytes from, clock::time_point visible) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t fits = std::min(from.size, bytes_.size() - (written_ - read_));
+    for (std::size_t moved = 0; moved < fits;) {
+      const std::size_t at = (written_ + moved) % bytes_.size();
+      const std::size_t piece = std::min(fits - moved, bytes_.size() - at);
+      std::memcpy(bytes_.data() + at, from.data + moved, piece);
+      moved += piece;
+    }
+    written_ += fits;
+    if (fits > 0) arrivals_.emplace_back(visible, written_);
+    return fits;
+  }
+
+  std::size_t read(mutable_bytes to) {
+    const std::lock_guard lock(mutex_);
+    const auto now = clock::now();
+    while (!arrivals_.empty() && arrivals_.front().first <= now) {
+      visible_ = arrivals_.front().second;
+      arrivals_.pop_front();
+    }
+    const std::size_t got = std::min(to.size, visible_ - read_);
+    for (std::size_t moved = 0; moved < got;) {
+      const std::size_t at = (read_ + moved) % bytes_.size();
+      const std::size_t piece = std::min(got - moved, bytes_.size() - at);
+      std::memcpy(to.data + moved, bytes_.data() + at, piece);
+      moved += piece;
+    }
+    read_ += got;
+    return got;
+  }
+
+  /// When the next byte becomes visible; the far future when none is on its way.
+  [[nodiscard]] clock::time_point next_arrival() {
+    const std::lock_guard lock(mutex_);
+    return arrivals_.empty() ? clock::time_point::max() : arrivals_.front().first;
+  }
+  [[nodiscard]] bool drained() {
+    const std::lock_guard lock(mutex_);
+    return written_ == read_;
+  }
+
+  std::atomic<bool> closed{false};
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::byte> bytes_;
+  std::size_t written_ = 0;
+  std::size_t visible_ = 0;
+  std::size_t read_ = 0;
+  std::deque<std::pair<clock::time_point, std::size_t>> arrivals_;
+};
+
+}  // namespace detail
+
+class inproc_network : public std::enable_shared_from_this<inproc_network> {
+ public:
+  explicit inproc_network(int size, inproc_options options = {})
+      : options_(options), alive_(static_cast<std::size_t>(size)) {
+    require(size >= 1, "an inproc_network needs at least one rank, not {}", size);
+    for (int rank = 0; rank < size; ++rank) {
+      alive_[static_cast<std::size_t>(rank)] = true;
+      bells_.push_back(std::make_unique<detail::inproc_bell>());
+    }
+  }
+
+  /// The transport of one rank. The network must be held by a shared_ptr.
+  [[nodiscard]] std::unique_ptr<transport> attach(int rank);
+
+  /// As if the rank's process had been killed: its peers lose their links to it.
+  void kill(int rank) {
+    {
+      const std::lock_guard lock(mutex_);
+      alive_[static_cast<std::size_t>(rank)] = false;
+    }
+    ring_all();
+  }
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(bells_.size()); }
+
+ private:
+  friend class inproc_transport;
+  friend class inproc_link;
+  using pipe_key = std::tuple<std::uint64_t, channel, int, int>;  // group, channel, from, to
+
+  [[nodiscard]] std::shared_ptr<detail::inproc_pipe> pipe(const pipe_key& key) {
+    const std::lock_guard lock(mutex_);
+    auto& slot = pipes_[key];
+    if (slot == nullptr) slot = std::make_shared<detail::inproc_pipe>(options_.pipe_bytes);
+    return slot;
+  }
+  [[nodiscard]] bool alive(int rank) {
+    const std::lock_guard lock(mutex_);
+    return alive_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] detail::inproc_bell& bell(int rank) { return *bells_[static_cast<std::size_t>(rank)]; }
+  void ring_all() {
+    for (const auto& each : bells_) each->ring();
+  }
+
+  inproc_options options_;
+  std::mutex mutex_;
+  std::vector<bool> alive_;
+  std::vector<std::unique_ptr<detail::inproc_bell>> bells_;
+  std::map<pipe_key, std::shared_ptr<detail::inproc_pipe>> pipes_;
+  std::optional<std::string> abort_reason_;
+  std::map<std::pair<std::uint64_t, int>, std::string> notices_;
+};
+
+class inproc_link final : public link {
+ public:
+  inproc_link(inproc_network& network, int peer, int peer_in_network,
+              std::shared_ptr<detail::inproc_pipe> out, std::shared_ptr<detail::inproc_pipe> in)
+      : network_(network), peer_(peer), peer_in_network_(peer_in_network),
+        out_(std::move(out)), in_(std::move(in)) {}
+
+  std::size_t try_send(const_bytes first, const_bytes second) override {
+    if (!network_.alive(peer_in_network_)) throw link_lost(peer_, "its thread was killed");
+    if (in_->closed && in_->drained()) throw link_lost(peer_, "it closed the connection");
+    const auto visible = std::chrono::steady_clock::now() + network_.options_.delay;
+    std::size_t sent = out_->write(first, visible);
+    if (sent == first.size) sent += out_->write(second, visible);
+    if (sent > 0) network_.bell(peer_in_network_).ring();
+    return sent;
+  }
+
+  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+    const bool ended = in_->closed;
+    std::size_t received = in_->read(first);
+    if (received == first.size) received += in_->read(second);
+    if (received > 0) {
+      network_.bell(peer_in_network_).ring();  // there is room again
+    } else if (!network_.alive(peer_in_network_)) {
+      throw link_lost(peer_, "its thread was killed");
+    } else if (ended && in_->drained()) {
+      throw link_lost(peer_, "it closed the connection");
+    }
+    return received;
+  }
+
+  [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_->next_arrival(); }
+  void close() { out_->closed = true; }
+
+ private:
+  inproc_network& network_;
+  int peer_;
+  int peer_in_network_;
+  std::shared_ptr<detail::inproc_pipe> out_;
+  std::shared_ptr<detail::inproc_pipe> in_;
+};
+
+class inproc_transport final : public transport {
+ public:
+  inproc_transport(std::shared_ptr<inproc_network> network, std::vector<int> members, int rank,
+                   std::uint64_t group)
+      : network_(std::move(network)), members_(std::move(members)), rank_(rank), group_(group) {}
+  ~inproc_transport() override { close(); }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
+
+  link& link_to(int peer, channel kind) override {
+    auto& slot = links_[{peer, kind}];
+    if (slot == nullptr) {
+      const int here = global(rank_);
+      const int there = global(peer);
+      slot = std::make_unique<inproc_link>(*network_, peer, there,
+                                           network_->pipe({group_, kind, here, there}),
+                                           network_->pipe({group_, kind, there, here}));
+    }
+    return *slot;
+  }
+
+  void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {
+    auto until = std::chrono::steady_clock::now() + limit;
+    for (const link_interest& each : interests) {
+      if (each.readable) {
+        until = std::min(until, static_cast<inproc_link*>(each.stream)->next_arrival());
+      }
+    }
+    detail::inproc_bell& bell = network_->bell(global(rank_));
+    bell.wait_beyond(heard_, until);
+    heard_ = bell.rings();
+  }
+  void wake() override { network_->bell(global(rank_)).ring(); }
+  [[nodiscard]] bool may_spin() const noexcept override { return false; }
+
+  void abort(std::string_view reason) noexcept override {
+    {
+      const std::lock_guard lock(network_->mutex_);
+      if (!network_->abort_reason_) network_->abort_reason_ = std::string(reason);
+    }
+    network_->ring_all();
+  }
+  void close() noexcept override {
+    for (const auto& [key, each] : links_) each->close();
+    network_->ring_all();
+  }
+  std::optional<std::string> abort_reason() override {
+    const std::lock_guard lock(network_->mutex_);
+    return network_->abort_reason_;
+  }
+
+  void post_notice(std::string_view text) override {
+    const std::lock_guard lock(network_->mutex_);
+    network_->notices_[{group_, rank_}] = std::string(text);
+  }
+  std::optional<std::string> notice_of(int peer) override {
+    const std::lock_guard lock(network_->mutex_);
+    const auto found = network_->notices_.find({group_, peer});
+    if (found == network_->notices_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
+
+  std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
+    std::vector<int> globals;
+    int rank = -1;
+    for (const int member : members) {
+      if (member == rank_) rank = static_cast<int>(globals.size());
+      globals.push_back(global(member));
+    }
+    return std::make_unique<inproc_transport>(network_, std::move(globals), rank, id);
+  }
+
+ private:
+  [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
+
+  std::shared_ptr<inproc_network> network_;
+  std::vector<int> members_;
+  int rank_;
+  std::uint64_t group_;
+  std::map<std::pair<int, channel>, std::unique_ptr<inproc_link>> links_;
+  std::uint64_t heard_ = 0;
+};
+
+inline std::unique_ptr<transport> inproc_network::attach(int rank) {
+  std::vector<int> everyone(bells_.size());
+  for (int each = 0; each < size(); ++each) everyone[static_cast<std::size_t>(each)] = each;
+  return std::make_unique<inproc_transport>(shared_from_this(), std::move(everyone), rank, 0);
+}
+
+}  // namespace parx

@@ -1,0 +1,96 @@
+// The seam between a process group and whatever moves its bytes.
+//
+// A `link` is an ordered, reliable stream of bytes to one peer; a `transport` owns one group's links
+// and knows how to sleep until one of them can move. Links are opened when they are first asked for:
+// a ring of 10 000 ranks opens two a rank, not 9 999. Nothing here blocks except transport::wait.
+// Threads: a transport and its links belong to one thread at a time; abort() and wake() may come from
+// any thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace parx {
+
+/// Which traffic of a group a link carries. Collectives and messages have links of their own, so
+/// that a message nobody has asked for yet never stands in a collective's way.
+enum class channel : std::uint8_t { collective, message };
+
+/// Thrown by links and transports when a peer is gone. The process group turns it into parx::error.
+class link_lost : public std::runtime_error {
+ public:
+  link_lost(int peer_rank, const std::string& why) : std::runtime_error(why), peer(peer_rank) {}
+  int peer;
+};
+
+struct const_bytes {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+struct mutable_bytes {
+  std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+
+class link {
+ public:
+  virtual ~link() = default;
+  /// Moves as many bytes as fit now, from `first` and then `second`; 0 when none do or the link is
+  /// still being opened. Throws link_lost.
+  virtual std::size_t try_send(const_bytes first, const_bytes second) = 0;
+  virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
+};
+
+/// What a sleeping thread waits for on one link.
+struct link_interest {
+  link* stream = nullptr;
+  bool readable = false;
+  bool writable = false;
+};
+
+class transport {
+ public:
+  virtual ~transport() = default;
+
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+
+  /// The link to `peer` (never this rank itself), opened on first use.
+  virtual link& link_to(int peer, channel kind) = 0;
+
+  /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit` passed.
+  /// May return early for no reason.
+  virtual void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) = 0;
+  /// Makes the current or the next wait() return at once.
+  virtual void wake() = 0;
+
+  /// True when a spinning rank has a core of its own on this host.
+  [[nodiscard]] virtual bool may_spin() const noexcept = 0;
+
+  /// Tells every rank of the job that this one has failed, and why. Only the first reason is kept.
+  virtual void abort(std::string_view reason) noexcept = 0;
+  /// Ends every link: peers see link_lost once they have read what was sent before.
+  virtual void close() noexcept = 0;
+  /// The reason of the first rank that aborted, once one did. Does not block.
+  virtual std::optional<std::string> abort_reason() = 0;
+
+  /// A small notice that the other ranks can read: what this rank is waiting in. For diagnosis only.
+  virtual void post_notice(std::string_view text) = 0;
+  virtual std::optional<std::string> notice_of(int peer) = 0;
+
+  /// "rank 3 (node2, pid 4711)"; never throws, says less when less is known.
+  [[nodiscard]] virtual std::string describe(int peer) = 0;
+
+  /// A transport among `members` (ranks of this transport, in the order of their new ranks), of which
+  /// this rank is one. Local: opens nothing. `id` must be equal on all members and new in the job.
+  virtual std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) = 0;
+};
+
+}  // namespace parx
