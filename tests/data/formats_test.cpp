@@ -30,7 +30,8 @@ void expect_error(errc code, std::initializer_list<std::string_view> parts, Call
   }
 }
 
-std::vector<std::vector<std::string>> all_records(const std::string& path, data::csv_options options = {}) {
+std::vector<std::vector<std::string>> all_records(const std::string& path,
+                                                  data::csv_options options = {}) {
   data::csv_reader reader(path, options);
   std::vector<std::vector<std::string>> records;
   for (std::vector<std::string> fields; reader.next(fields);) records.push_back(fields);
@@ -51,12 +52,14 @@ BOOST_AUTO_TEST_CASE(plain_and_gzip_files_read_the_same) {
     BOOST_TEST(images.columns == 3U);
     BOOST_TEST(std::string(images.pixels.begin(), images.pixels.end()) == "abcdefghijkl");
   }
-  const auto labels = data::read_idx_labels(folder.write("labels", idx_bytes({2049, 3}, "\x01\x02\x09")));
+  const auto labels =
+      data::read_idx_labels(folder.write("labels", idx_bytes({2049, 3}, "\x01\x02\x09")));
   BOOST_TEST(labels == (std::vector<std::uint8_t>{1, 2, 9}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_file_is_named_with_the_systems_reason) {
-  expect_error(errc::io, {"/nonexistent/file.gz", "No such file"}, [] { (void)data::read_idx_images("/nonexistent/file.gz"); });
+  expect_error(errc::io, {"/nonexistent/file.gz", "No such file"},
+               [] { (void)data::read_idx_images("/nonexistent/file.gz"); });
   const scratch_folder folder;
   expect_error(errc::io, {"directory"}, [&] { (void)data::read_idx_images(folder.file("")); });
 }
@@ -65,8 +68,10 @@ BOOST_AUTO_TEST_CASE(every_way_to_cut_a_gzip_file_short_is_an_error) {
   const scratch_folder folder;
   std::string values(5000, '\0');
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<char>(i * i * 31 >> 3U);
-  const std::string whole = parx_test::read_file(folder.write_gzip("whole.gz", idx_bytes({2049, 5000}, values)));
-  for (std::size_t length = 0; length < whole.size(); length += std::max<std::size_t>(1, length / 20)) {
+  const std::string whole =
+      parx_test::read_file(folder.write_gzip("whole.gz", idx_bytes({2049, 5000}, values)));
+  for (std::size_t length = 0; length < whole.size();
+       length += std::max<std::size_t>(1, length / 20)) {
     const auto path = folder.write("cut.gz", std::string_view(whole).substr(0, length));
     expect_error(errc::bad_data, {"cut.gz"}, [&] { (void)data::read_idx_labels(path); });
   }
@@ -79,13 +84,16 @@ BOOST_AUTO_TEST_CASE(every_way_to_cut_a_gzip_file_short_is_an_error) {
 BOOST_AUTO_TEST_CASE(idx_errors_say_what_was_found_and_what_was_expected) {
   const scratch_folder folder;
   const auto labels = folder.write("labels", idx_bytes({2049, 1}, "\x07"));
-  expect_error(errc::bad_data, {"2049", "2051", "swapped"}, [&] { (void)data::read_idx_images(labels); });
+  expect_error(errc::bad_data, {"2049", "2051", "swapped"},
+               [&] { (void)data::read_idx_images(labels); });
   const auto text = folder.write("text", "hello, world, this is no image");
   expect_error(errc::bad_data, {"2051", "text"}, [&] { (void)data::read_idx_images(text); });
   const auto cut = folder.write("cut", idx_bytes({2051, 2, 2, 2}, "abcdef"));
-  expect_error(errc::bad_data, {"at byte 16", "8 bytes", "6"}, [&] { (void)data::read_idx_images(cut); });
+  expect_error(errc::bad_data, {"at byte 16", "8 bytes", "6"},
+               [&] { (void)data::read_idx_images(cut); });
   const auto header = folder.write("header", idx_bytes({2051, 2}, ""));
-  expect_error(errc::bad_data, {"number of rows", "byte 8"}, [&] { (void)data::read_idx_images(header); });
+  expect_error(errc::bad_data, {"number of rows", "byte 8"},
+               [&] { (void)data::read_idx_images(header); });
   const auto longer = folder.write("longer", idx_bytes({2049, 2}, "abc"));
   expect_error(errc::bad_data, {"after byte 10"}, [&] { (void)data::read_idx_labels(longer); });
 }
@@ -106,7 +114,8 @@ BOOST_AUTO_TEST_CASE(csv_fields_follow_rfc_4180) {
                                  "\r\n"
                                  "\"two\nlines\",\"say \"\"hi\"\"\",2\n"
                                  ",\"\",3");
-  const records expected{{"plain", "with, comma", "1"}, {"two\nlines", "say \"hi\"", "2"}, {"", "", "3"}};
+  const records expected{
+      {"plain", "with, comma", "1"}, {"two\nlines", "say \"hi\"", "2"}, {"", "", "3"}};
   BOOST_TEST((all_records(path) == expected));
   data::csv_reader reader(path);
   BOOST_TEST((reader.header() == std::vector<std::string>{"name", "text", "number"}));
@@ -122,9 +131,12 @@ BOOST_AUTO_TEST_CASE(tsv_without_quoting_and_spaces_around_fields) {
   BOOST_TEST((all_records(tabs, data::tsv(data::csv_header::absent)) ==
               records{{"5\" disk", "a", "b"}, {"x", "\"y", "z"}}));
   const auto spaced = folder.write("b.csv", "39, State-gov ,  \"a, b\" ,\n");
-  BOOST_TEST((all_records(spaced, {.header = data::csv_header::absent, .spaces = data::csv_spaces::strip}) ==
+  BOOST_TEST((all_records(spaced, {.header = data::csv_header::absent,
+                                   .spaces = data::csv_spaces::strip}) ==
               records{{"39", "State-gov", "a, b", ""}}));
-  BOOST_TEST((all_records(spaced, {.header = data::csv_header::absent, .quotes = data::csv_quotes::none})[0].size() == 5U));
+  BOOST_TEST((
+      all_records(spaced, {.header = data::csv_header::absent, .quotes = data::csv_quotes::none})[0]
+          .size() == 5U));
 }
 
 BOOST_AUTO_TEST_CASE(records_that_span_the_readers_buffer_are_whole) {
@@ -142,10 +154,15 @@ BOOST_AUTO_TEST_CASE(records_that_span_the_readers_buffer_are_whole) {
 
 BOOST_AUTO_TEST_CASE(csv_errors_say_line_and_column) {
   const scratch_folder folder;
-  const auto read = [&](std::string_view text) { return [path = folder.write("bad.csv", text)] { (void)all_records(path); }; };
-  expect_error(errc::bad_data, {"bad.csv", "line 4", "3 fields", "first record has 2"}, read("a,b\n\"1\n\",2\n3,4,5\n"));
-  expect_error(errc::bad_data, {"line 3", "column 2 (b)", "never closed"}, read("a,b\n1,2\n3,\"4\n5,6\n"));
-  expect_error(errc::bad_data, {"line 2", "column 1 (a)", "'x' follows a closing quote"}, read("a,b\n\"1\"x,2\n"));
+  const auto read = [&](std::string_view text) {
+    return [path = folder.write("bad.csv", text)] { (void)all_records(path); };
+  };
+  expect_error(errc::bad_data, {"bad.csv", "line 4", "3 fields", "first record has 2"},
+               read("a,b\n\"1\n\",2\n3,4,5\n"));
+  expect_error(errc::bad_data, {"line 3", "column 2 (b)", "never closed"},
+               read("a,b\n1,2\n3,\"4\n5,6\n"));
+  expect_error(errc::bad_data, {"line 2", "column 1 (a)", "'x' follows a closing quote"},
+               read("a,b\n\"1\"x,2\n"));
   expect_error(errc::bad_data, {"is empty"}, read(""));
   data::csv_reader reader(folder.write("n.csv", "age,name\n\n31,x\n"));
   std::vector<std::string> fields;
@@ -153,7 +170,8 @@ BOOST_AUTO_TEST_CASE(csv_errors_say_line_and_column) {
   BOOST_TEST(reader.number(" +1.5e1 ", 0) == 15.0F);
   BOOST_TEST(reader.number("-2", 0) == -2.0F);
   for (const char* text : {"", "x", "1x", "nan", "inf", "1 2", "1e400", "+-1", "++1"}) {
-    expect_error(errc::bad_data, {"line 3", "column 1 (age)", "not a finite number"}, [&] { (void)reader.number(text, 0); });
+    expect_error(errc::bad_data, {"line 3", "column 1 (age)", "not a finite number"},
+                 [&] { (void)reader.number(text, 0); });
   }
 }
 
@@ -166,9 +184,13 @@ BOOST_AUTO_TEST_CASE(fashion_mnist_reads_as_published) {
   BOOST_TEST(images.rows == 28U);
   BOOST_TEST(images.columns == 28U);
   // Every class has 1000 test images; the first ten labels are those of the published sample.
-  for (int label = 0; label < 10; ++label) BOOST_TEST(std::count(labels.begin(), labels.end(), label) == 1000);
-  BOOST_TEST((std::vector<int>(labels.begin(), labels.begin() + 10) == std::vector<int>{9, 2, 1, 1, 6, 1, 4, 6, 5, 7}));
-  // The data set's published mean intensity is 0.286 over the training images; the test images' is close.
-  const double mean = std::accumulate(images.pixels.begin(), images.pixels.end(), 0.0) / (255.0 * double(images.pixels.size()));
+  for (int label = 0; label < 10; ++label)
+    BOOST_TEST(std::count(labels.begin(), labels.end(), label) == 1000);
+  BOOST_TEST((std::vector<int>(labels.begin(), labels.begin() + 10) ==
+              std::vector<int>{9, 2, 1, 1, 6, 1, 4, 6, 5, 7}));
+  // The data set's published mean intensity is 0.286 over the training images; the test images' is
+  // close.
+  const double mean = std::accumulate(images.pixels.begin(), images.pixels.end(), 0.0) /
+                      (255.0 * double(images.pixels.size()));
   BOOST_TEST(mean == 0.286, boost::test_tools::tolerance(0.01));
 }

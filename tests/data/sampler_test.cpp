@@ -12,7 +12,8 @@ using namespace parx::data;
 namespace {
 
 /// PyTorch's DistributedSampler, written out from its documentation, over a given global order.
-std::vector<std::size_t> torch_indices(std::vector<std::size_t> order, std::size_t rank, std::size_t world, bool drop_last) {
+std::vector<std::size_t> torch_indices(std::vector<std::size_t> order, std::size_t rank,
+                                       std::size_t world, bool drop_last) {
   if (order.empty()) return {};
   const std::size_t each = drop_last ? order.size() / world : (order.size() + world - 1) / world;
   const std::vector<std::size_t> head = order;
@@ -37,8 +38,8 @@ void for_all_sizes_worlds_and_modes(Check check) {
 }
 
 /// The entries of all ranks in global order: entry k of rank r is number k * world + r.
-std::vector<sample_entry> global_entries(std::size_t size, int world, sampler_options options, std::uint64_t epoch,
-                                         std::size_t consumed = 0) {
+std::vector<sample_entry> global_entries(std::size_t size, int world, sampler_options options,
+                                         std::uint64_t epoch, std::size_t consumed = 0) {
   std::vector<std::vector<sample_entry>> ranks;
   for (int rank = 0; rank < world; ++rank) {
     ranks.push_back(distributed_sampler(size, rank, world, options).entries(epoch, consumed));
@@ -61,7 +62,8 @@ BOOST_AUTO_TEST_CASE(exact_mode_counts_every_sample_exactly_once) {
   for_all_sizes_worlds_and_modes([](std::size_t size, int world, sampler_options options) {
     if (options.remainder != remainder::exact) return;
     std::vector<float> counted(size, 0.0F);
-    for (const auto& entry : global_entries(size, world, options, 3)) counted.at(entry.index) += entry.weight;
+    for (const auto& entry : global_entries(size, world, options, 3))
+      counted.at(entry.index) += entry.weight;
     BOOST_TEST((counted == std::vector<float>(size, 1.0F)), "size " << size << " world " << world);
   });
 }
@@ -72,18 +74,21 @@ BOOST_AUTO_TEST_CASE(repeat_and_drop_give_pytorchs_indices) {
     const auto order = distributed_sampler(size, 0, 1, options).indices(5);
     for (int rank = 0; rank < world; ++rank) {
       const distributed_sampler sampler(size, rank, world, options);
-      BOOST_TEST((sampler.indices(5) == torch_indices(order, sampler.rank(), sampler.world(), options.remainder == remainder::drop)),
+      BOOST_TEST((sampler.indices(5) == torch_indices(order, sampler.rank(), sampler.world(),
+                                                      options.remainder == remainder::drop)),
                  "size " << size << " rank " << rank << " world " << world);
       for (const auto& entry : sampler.entries(5)) BOOST_TEST(entry.weight == 1.0F);
     }
   });
 }
 
-BOOST_AUTO_TEST_CASE(all_ranks_have_equally_many_entries_and_the_same_global_order_at_any_world_size) {
+BOOST_AUTO_TEST_CASE(
+    all_ranks_have_equally_many_entries_and_the_same_global_order_at_any_world_size) {
   for_all_sizes_worlds_and_modes([](std::size_t size, int world, sampler_options options) {
     const auto alone = global_entries(size, 1, options, 2);
     const auto together = global_entries(size, world, options, 2);
-    for (std::size_t i = 0; i < std::min(alone.size(), together.size()); ++i) BOOST_TEST((alone[i] == together[i]));
+    for (std::size_t i = 0; i < std::min(alone.size(), together.size()); ++i)
+      BOOST_TEST((alone[i] == together[i]));
     for (int rank = 0; rank < world; ++rank) {
       const distributed_sampler sampler(size, rank, world, options);
       BOOST_TEST(sampler.entries(2).size() == sampler.per_rank());
@@ -102,7 +107,8 @@ BOOST_AUTO_TEST_CASE(an_order_is_a_permutation_that_differs_by_epoch_and_seed) {
   BOOST_TEST((sampler.indices(0) == sampler.indices(0)));
   BOOST_TEST((sampler.indices(0) != sampler.indices(1)));
   BOOST_TEST((sampler.indices(0) != distributed_sampler(50, 0, 1, {.seed = 2}).indices(0)));
-  const auto sequential = distributed_sampler(3, 0, 1, {.order = sample_order::sequential}).indices(9);
+  const auto sequential =
+      distributed_sampler(3, 0, 1, {.order = sample_order::sequential}).indices(9);
   BOOST_TEST((sequential == std::vector<std::size_t>{0, 1, 2}));
 }
 
@@ -115,8 +121,8 @@ BOOST_AUTO_TEST_CASE(all_permutations_are_equally_likely) {
 }
 
 BOOST_AUTO_TEST_CASE(the_order_is_fixed_for_ever) {
-  // A run resumed by a later version must see the same order. Computed by hand from Philox's definition:
-  // the swaps for i = 5, 4, 3, 2 are with random(i) mod i.
+  // A run resumed by a later version must see the same order. Computed by hand from Philox's
+  // definition: the swaps for i = 5, 4, 3, 2 are with random(i) mod i.
   std::array<std::size_t, 5> expected{0, 1, 2, 3, 4};
   for (const std::uint32_t i : {5U, 4U, 3U, 2U}) {
     const auto block = philox(42, philox_block{i, 0, 0, 0});
@@ -132,14 +138,16 @@ BOOST_AUTO_TEST_CASE(a_run_resumed_at_another_world_size_goes_on_with_the_same_g
       for (int after = 1; after <= 4; ++after) {
         const sampler_options options{.seed = 3};
         const auto whole = global_entries(size, before, options, 1);
-        for (std::size_t steps = 0; steps * static_cast<std::size_t>(before) <= whole.size(); ++steps) {
+        for (std::size_t steps = 0; steps * static_cast<std::size_t>(before) <= whole.size();
+             ++steps) {
           const std::size_t consumed = steps * static_cast<std::size_t>(before);
           std::vector<float> counted(size, 0.0F);
           for (std::size_t i = 0; i < consumed; ++i) counted.at(whole[i].index) += whole[i].weight;
           const auto rest = global_entries(size, after, options, 1, consumed);
           for (const auto& entry : rest) counted.at(entry.index) += entry.weight;
           BOOST_TEST((counted == std::vector<float>(size, 1.0F)));
-          for (std::size_t i = 0; consumed + i < whole.size() && i < rest.size(); ++i) BOOST_TEST((rest[i] == whole[consumed + i]));
+          for (std::size_t i = 0; consumed + i < whole.size() && i < rest.size(); ++i)
+            BOOST_TEST((rest[i] == whole[consumed + i]));
         }
       }
     }
@@ -151,7 +159,8 @@ BOOST_AUTO_TEST_CASE(the_state_is_one_integer) {
   BOOST_TEST(sampler.state({.epoch = 2, .consumed = 4}) == 24U);
   BOOST_TEST((sampler.position(24) == sample_position{2, 4}));
   // 3 steps of 4 ranks pad the epoch's 10 samples to 12; the next epoch begins all the same.
-  BOOST_TEST((sampler.position(sampler.state({.epoch = 2, .consumed = 12})) == sample_position{3, 0}));
+  BOOST_TEST(
+      (sampler.position(sampler.state({.epoch = 2, .consumed = 12})) == sample_position{3, 0}));
 }
 
 BOOST_AUTO_TEST_CASE(a_group_gives_rank_and_world_and_wrong_ranks_are_refused) {

@@ -33,7 +33,8 @@ class scratch_folder {
 
   /// Writes `contents` to a new file and returns its path.
   [[nodiscard]] std::string write(std::string_view name, std::string_view contents) const {
-    std::ofstream(file(name), std::ios::binary).write(contents.data(), static_cast<std::streamsize>(contents.size()));
+    std::ofstream(file(name), std::ios::binary)
+        .write(contents.data(), static_cast<std::streamsize>(contents.size()));
     return file(name);
   }
 
@@ -54,10 +55,12 @@ class scratch_folder {
 }
 
 /// An IDX file: magic, extents, then the values, all but the values as big-endian 32 bits.
-[[nodiscard]] inline std::string idx_bytes(std::initializer_list<std::uint32_t> header, std::string_view values) {
+[[nodiscard]] inline std::string idx_bytes(std::initializer_list<std::uint32_t> header,
+                                           std::string_view values) {
   std::string bytes;
   for (const std::uint32_t number : header) {
-    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(number >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      bytes.push_back(static_cast<char>(number >> shift));
   }
   return bytes.append(values);
 }
@@ -66,10 +69,12 @@ class scratch_folder {
 /// Where neither exists, nullopt and a line that cannot be overlooked.
 [[nodiscard]] inline std::optional<std::string> real_data(const std::string& name) {
   if (const char* root = std::getenv("PARX_TEST_DATA"); root != nullptr) {
-    if (const auto path = std::filesystem::path(root) / name; std::filesystem::exists(path)) return path.string();
+    if (const auto path = std::filesystem::path(root) / name; std::filesystem::exists(path))
+      return path.string();
   }
   if (const auto path = "/usr/share/datasets/" + name; std::filesystem::exists(path)) return path;
-  fmt::print("SKIPPED: no data set \"{0}\"; set PARX_TEST_DATA to a folder that holds {0}/\n", name);
+  fmt::print("SKIPPED: no data set \"{0}\"; set PARX_TEST_DATA to a folder that holds {0}/\n",
+             name);
   return std::nullopt;
 }
 

@@ -33,9 +33,10 @@ using philox_block = std::array<std::uint32_t, 4>;
 /// The block at (index, substream): two 64-bit coordinates instead of four words.
 [[nodiscard]] constexpr philox_block philox(std::uint64_t key, std::uint64_t index,
                                             std::uint64_t substream = 0) noexcept {
-  return philox(key, philox_block{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
-                                  static_cast<std::uint32_t>(substream),
-                                  static_cast<std::uint32_t>(substream >> 32U)});
+  return philox(
+      key, philox_block{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
+                        static_cast<std::uint32_t>(substream),
+                        static_cast<std::uint32_t>(substream >> 32U)});
 }
 
 /// A random word as a float in [0, 1): its upper 24 bits, so that every value is exact.
@@ -45,7 +46,8 @@ using philox_block = std::array<std::uint32_t, 4>;
 
 /// A 64-bit key from a seed and a name (a parameter's path, an operation): FNV-1a over the name,
 /// then mixed with the seed by Philox itself, so that near seeds give unrelated streams.
-[[nodiscard]] constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view name) noexcept {
+[[nodiscard]] constexpr std::uint64_t philox_key(std::uint64_t seed,
+                                                 std::string_view name) noexcept {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (const char character : name) {
     hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001B3;

@@ -1,11 +1,11 @@
 // distributed_sampler: which samples a rank takes in an epoch, as a pure function of plain numbers.
 //
 // One global order per epoch, a permutation seeded by (seed, epoch) that is the same on every rank,
-// world size and platform; rank r of w takes its entries r, r + w, r + 2w, ... . All ranks get equally
-// many entries. Because the order does not depend on the world, a run stopped after k samples can
-// go on with another number of ranks: the remaining k.. of the same order are dealt out anew.
-// Semantics: PyTorch's DistributedSampler (torch/utils/data/distributed.py), except that the epoch
-// is an argument, so it cannot be forgotten, and that padding can carry weight 0. Immutable.
+// world size and platform; rank r of w takes its entries r, r + w, r + 2w, ... . All ranks get
+// equally many entries. Because the order does not depend on the world, a run stopped after k
+// samples can go on with another number of ranks: the remaining k.. of the same order are dealt out
+// anew. Semantics: PyTorch's DistributedSampler (torch/utils/data/distributed.py), except that the
+// epoch is an argument, so it cannot be forgotten, and that padding can carry weight 0. Immutable.
 #pragma once
 
 #include <algorithm>
@@ -50,9 +50,10 @@ struct sample_position {
   friend bool operator==(const sample_position&, const sample_position&) = default;
 };
 
-/// A random permutation of 0 .. size-1: Fisher and Yates's shuffle with Philox's numbers, the same on
-/// every platform. Takes 8 bytes of memory a sample.
-[[nodiscard]] inline std::vector<std::size_t> random_permutation(std::size_t size, std::uint64_t seed) {
+/// A random permutation of 0 .. size-1: Fisher and Yates's shuffle with Philox's numbers, the same
+/// on every platform. Takes 8 bytes of memory a sample.
+[[nodiscard]] inline std::vector<std::size_t> random_permutation(std::size_t size,
+                                                                 std::uint64_t seed) {
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = size; i > 1; --i) {
@@ -75,18 +76,21 @@ class distributed_sampler {
 
   /// For the calling rank of a group: anything that has rank() and size().
   template <typename Group>
-    requires requires(const Group& group) {
-      { group.rank() } -> std::convertible_to<int>;
-      { group.size() } -> std::convertible_to<int>;
-    }
+  requires requires(const Group& group) {
+    { group.rank() } -> std::convertible_to<int>;
+    { group.size() } -> std::convertible_to<int>;
+  }
   distributed_sampler(std::size_t size, const Group& group, sampler_options options = {})
-      : distributed_sampler(size, static_cast<int>(group.rank()), static_cast<int>(group.size()), options) {}
+      : distributed_sampler(size, static_cast<int>(group.rank()), static_cast<int>(group.size()),
+                            options) {}
 
   /// This rank's entries of `epoch`, after the first `consumed` samples of the global order.
-  [[nodiscard]] std::vector<sample_entry> entries(std::uint64_t epoch, std::size_t consumed = 0) const {
+  [[nodiscard]] std::vector<sample_entry> entries(std::uint64_t epoch,
+                                                  std::size_t consumed = 0) const {
     consumed = std::min(consumed, size_);
     std::vector<std::size_t> order;
-    if (options_.order == sample_order::shuffled) order = random_permutation(size_, options_.seed + epoch);
+    if (options_.order == sample_order::shuffled)
+      order = random_permutation(size_, options_.seed + epoch);
     std::vector<sample_entry> mine(per_rank(consumed));
     for (std::size_t k = 0; k < mine.size(); ++k) {
       const std::size_t position = consumed + k * world_ + rank_;
@@ -98,7 +102,8 @@ class distributed_sampler {
   }
 
   /// The indices of entries(epoch, consumed).
-  [[nodiscard]] std::vector<std::size_t> indices(std::uint64_t epoch, std::size_t consumed = 0) const {
+  [[nodiscard]] std::vector<std::size_t> indices(std::uint64_t epoch,
+                                                 std::size_t consumed = 0) const {
     std::vector<std::size_t> result;
     for (const sample_entry& entry : entries(epoch, consumed)) result.push_back(entry.index);
     return result;
@@ -126,7 +131,9 @@ class distributed_sampler {
   [[nodiscard]] const sampler_options& options() const noexcept { return options_; }
 
  private:
-  static constexpr std::size_t to_size(int value) noexcept { return static_cast<std::size_t>(value); }
+  static constexpr std::size_t to_size(int value) noexcept {
+    return static_cast<std::size_t>(value);
+  }
 
   std::size_t size_;
   std::size_t rank_;

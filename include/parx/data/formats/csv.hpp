@@ -1,8 +1,8 @@
 // csv_reader: records of a CSV or TSV file, one at a time, plain or gzip.
 //
-// RFC 4180: a field in quotes may hold delimiters, line breaks and doubled quotes; lines end in LF or
-// CRLF. Every record has as many fields as the first. Empty lines and a UTF-8 byte order mark are
-// skipped. Each error says line and field, counted from 1, lines as a text editor counts them.
+// RFC 4180: a field in quotes may hold delimiters, line breaks and doubled quotes; lines end in LF
+// or CRLF. Every record has as many fields as the first. Empty lines and a UTF-8 byte order mark
+// are skipped. Each error says line and field, counted from 1, lines as a text editor counts them.
 // Memory is one record and one buffer, whatever the file's size. A reader belongs to one thread.
 #pragma once
 
@@ -24,8 +24,11 @@
 namespace parx::data {
 
 enum class csv_header { present, absent };
-enum class csv_quotes { rfc4180, none };  ///< `none`: a quote is an ordinary character, as in most TSV
-enum class csv_spaces { keep, strip };    ///< around unquoted fields: `a, b` is "a" and " b", or "b"
+enum class csv_quotes {
+  rfc4180,
+  none
+};  ///< `none`: a quote is an ordinary character, as in most TSV
+enum class csv_spaces { keep, strip };  ///< around unquoted fields: `a, b` is "a" and " b", or "b"
 
 struct csv_options {
   char delimiter = ',';
@@ -48,13 +51,15 @@ class csv_reader {
             "csv_reader: a quote or a line break cannot be the delimiter");
     if (options.header == csv_header::present) {
       std::vector<std::string> names;
-      if (!next(names)) throw_error(errc::bad_data, "\"{}\" is empty; expected a header line.", path);
+      if (!next(names))
+        throw_error(errc::bad_data, "\"{}\" is empty; expected a header line.", path);
       header_ = std::move(names);
     }
   }
 
-  /// Reads the next record into `fields`; false at the end of the file. Throws errc::bad_data for an
-  /// unclosed quote, text after a closing quote, or another number of fields than the first record's.
+  /// Reads the next record into `fields`; false at the end of the file. Throws errc::bad_data for
+  /// an unclosed quote, text after a closing quote, or another number of fields than the first
+  /// record's.
   bool next(std::vector<std::string>& fields) {
     while (peek() != end_of_file) {
       record_line_ = line_;
@@ -84,7 +89,8 @@ class csv_reader {
       std::size_t number = 0;
       const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
       if (code == std::errc{} && end == name.data() + name.size()) return number;
-      throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one", path(), name);
+      throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
+                  path(), name);
     }
     throw_usage("\"{}\" has no column \"{}\"; its columns are {}", path(), name,
                 fmt::join(header_, ", "));
@@ -94,8 +100,8 @@ class csv_reader {
   [[nodiscard]] std::uint64_t line() const noexcept { return record_line_; }
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
-  /// `text`, field number `column` of the last record, as a finite number. Throws errc::bad_data with
-  /// line and column when it is none.
+  /// `text`, field number `column` of the last record, as a finite number. Throws errc::bad_data
+  /// with line and column when it is none.
   [[nodiscard]] float number(std::string_view text, std::size_t column) const {
     std::string_view digits = text;
     const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
@@ -105,7 +111,8 @@ class csv_reader {
     if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
     double value = 0;
     const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value)) {
+    if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() ||
+        !std::isfinite(value)) {
       throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
                   record_line_, column_name(column), text);
     }
@@ -224,11 +231,12 @@ class csv_reader {
     const int after = peek();
     if (after != end_of_file && after != static_cast<unsigned char>(options_.delimiter) &&
         after != '\n' && after != '\r') {
-      throw_error(errc::bad_data,
-                  "\"{}\", line {}, {}: '{}' follows a closing quote, expected '{}' or the end of the "
-                  "line. Write a quote inside a quoted field twice.",
-                  path(), line_, column_name(number - 1), printable(static_cast<char>(after)),
-                  printable(options_.delimiter));
+      throw_error(
+          errc::bad_data,
+          "\"{}\", line {}, {}: '{}' follows a closing quote, expected '{}' or the end of the "
+          "line. Write a quote inside a quoted field twice.",
+          path(), line_, column_name(number - 1), printable(static_cast<char>(after)),
+          printable(options_.delimiter));
     }
   }
 

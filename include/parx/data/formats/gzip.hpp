@@ -34,7 +34,8 @@ class gzip_reader {
   }
 
   /// Reads up to target.size() bytes and returns how many; fewer means that the file ended there.
-  /// Throws errc::bad_data when the gzip stream is damaged or cut short, errc::io when reading fails.
+  /// Throws errc::bad_data when the gzip stream is damaged or cut short, errc::io when reading
+  /// fails.
   std::size_t read(std::span<std::byte> target) {
     std::size_t done = 0;
     while (done < target.size()) {
@@ -61,8 +62,8 @@ class gzip_reader {
     }
   }
 
-  /// Reads exactly `count` bytes into a new vector. Memory grows with what the file really holds, so
-  /// a false count in a damaged header ends in an error, not in a giant allocation.
+  /// Reads exactly `count` bytes into a new vector. Memory grows with what the file really holds,
+  /// so a false count in a damaged header ends in an error, not in a giant allocation.
   [[nodiscard]] std::vector<std::uint8_t> read_bytes(std::uint64_t count, const char* what) {
     constexpr std::uint64_t step = std::uint64_t{1} << 24U;
     const std::uint64_t start = offset_;
@@ -73,10 +74,11 @@ class gzip_reader {
       bytes.resize(old_size + part);
       const auto target = std::as_writable_bytes(std::span(bytes).subspan(old_size));
       if (const std::size_t got = read(target); got < part) {
-        throw_error(errc::bad_data,
-                    "\"{}\" ends too early: {} at byte {} need {} bytes, but only {} are there. The "
-                    "file is incomplete; copy or download it again.",
-                    path_, what, start, count, old_size + got);
+        throw_error(
+            errc::bad_data,
+            "\"{}\" ends too early: {} at byte {} need {} bytes, but only {} are there. The "
+            "file is incomplete; copy or download it again.",
+            path_, what, start, count, old_size + got);
       }
     }
     return bytes;
@@ -108,9 +110,10 @@ class gzip_reader {
       throw_error(errc::io, "reading \"{}\" failed after {} bytes: {}.", path_, position,
                   errno_text(saved_errno));
     }
-    throw_error(errc::bad_data,
-                "\"{}\" is a damaged gzip file: {}, after {} unpacked bytes. Copy or download it again.",
-                path_, reason, position);
+    throw_error(
+        errc::bad_data,
+        "\"{}\" is a damaged gzip file: {}, after {} unpacked bytes. Copy or download it again.",
+        path_, reason, position);
   }
 
   std::string path_;

@@ -45,8 +45,9 @@ inline void expect_idx_magic(gzip_reader& file, std::uint32_t expected, std::str
   throw_error(errc::bad_data,
               "\"{}\" is not an IDX file of {}: it starts with the number {}, expected {}. {}",
               file.path(), kind, found, expected,
-              found == other ? fmt::format("That is the number of {}; were the two paths swapped?", other_kind)
-                             : std::string("Give the path of an MNIST-like IDX file, plain or gzip."));
+              found == other
+                  ? fmt::format("That is the number of {}; were the two paths swapped?", other_kind)
+                  : std::string("Give the path of an MNIST-like IDX file, plain or gzip."));
 }
 
 inline void expect_end(gzip_reader& file, std::string_view what) {
@@ -60,11 +61,12 @@ inline void expect_end(gzip_reader& file, std::string_view what) {
 
 }  // namespace detail
 
-/// Reads a file of images. Throws errc::io when it cannot be read, errc::bad_data when it is not such
-/// a file, is cut short, or holds more than its header says.
+/// Reads a file of images. Throws errc::io when it cannot be read, errc::bad_data when it is not
+/// such a file, is cut short, or holds more than its header says.
 [[nodiscard]] inline idx_images read_idx_images(const std::string& path) {
   gzip_reader file(path);
-  detail::expect_idx_magic(file, detail::idx_image_magic, "images", "labels", detail::idx_label_magic);
+  detail::expect_idx_magic(file, detail::idx_image_magic, "images", "labels",
+                           detail::idx_label_magic);
   idx_images images;
   images.count = detail::read_big_endian(file, "the number of images");
   images.rows = detail::read_big_endian(file, "the number of rows");
@@ -73,10 +75,12 @@ inline void expect_end(gzip_reader& file, std::string_view what) {
   constexpr std::size_t largest_side = 1U << 14U;
   if (images.rows == 0 || images.columns == 0 || images.rows > largest_side ||
       images.columns > largest_side) {
-    throw_error(errc::bad_data, "\"{}\" says that its images have {} x {} pixels; each side must be 1 to {}.",
-                path, images.rows, images.columns, largest_side);
+    throw_error(errc::bad_data,
+                "\"{}\" says that its images have {} x {} pixels; each side must be 1 to {}.", path,
+                images.rows, images.columns, largest_side);
   }
-  images.pixels = file.read_bytes(std::uint64_t{images.count} * images.rows * images.columns, "the pixels");
+  images.pixels =
+      file.read_bytes(std::uint64_t{images.count} * images.rows * images.columns, "the pixels");
   detail::expect_end(file, "the pixels");
   return images;
 }
@@ -84,7 +88,8 @@ inline void expect_end(gzip_reader& file, std::string_view what) {
 /// Reads a file of labels, one byte each. Throws like read_idx_images.
 [[nodiscard]] inline std::vector<std::uint8_t> read_idx_labels(const std::string& path) {
   gzip_reader file(path);
-  detail::expect_idx_magic(file, detail::idx_label_magic, "labels", "images", detail::idx_image_magic);
+  detail::expect_idx_magic(file, detail::idx_label_magic, "labels", "images",
+                           detail::idx_image_magic);
   const std::uint32_t count = detail::read_big_endian(file, "the number of labels");
   auto labels = file.read_bytes(count, "the labels");
   detail::expect_end(file, "the labels");

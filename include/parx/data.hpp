@@ -1,0 +1,12 @@
+// L3: data sets, and who gets which sample when. Knows nothing of communication.
+#pragma once
+
+#include <parx/data/dataset.hpp>       // IWYU pragma: export
+#include <parx/data/formats/csv.hpp>   // IWYU pragma: export
+#include <parx/data/formats/gzip.hpp>  // IWYU pragma: export
+#include <parx/data/formats/idx.hpp>   // IWYU pragma: export
+#include <parx/data/generated.hpp>     // IWYU pragma: export
+#include <parx/data/images.hpp>        // IWYU pragma: export
+#include <parx/data/loader.hpp>        // IWYU pragma: export
+#include <parx/data/sampler.hpp>       // IWYU pragma: export
+#include <parx/data/table.hpp>         // IWYU pragma: export

@@ -1,0 +1,122 @@
+// ordered_prefetch: results of produce(0), produce(1), ... made by worker threads, handed out in
+// order.
+//
+// Invariant: a worker takes the lowest number nobody has, and only while it is less than `depth`
+// ahead of the consumer; so memory is bounded and the order does not depend on the number of
+// workers. An exception is handed out in the place of the result that it prevented. Nobody spins:
+// workers sleep while the window is full, the consumer while its result is missing. One consumer
+// thread. The destructor stops the workers, waiting only for calls already begun.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace parx::data::detail {
+
+template <typename Result>
+class ordered_prefetch {
+ public:
+  using producer = std::function<Result(std::size_t)>;
+
+  /// `produce` is called once for each number below `count`, from `workers` threads at a time, or
+  /// from next() where `workers` is 0.
+  ordered_prefetch(std::size_t count, std::size_t workers, std::size_t depth, producer produce)
+      : count_(count), produce_(std::move(produce)), slots_(workers > 0 ? depth : 0) {
+    try {
+      for (std::size_t i = 0; i < std::min(workers, count); ++i) {
+        threads_.emplace_back([this] { work(); });
+      }
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~ordered_prefetch() { stop(); }
+  ordered_prefetch(const ordered_prefetch&) = delete;
+  ordered_prefetch& operator=(const ordered_prefetch&) = delete;
+
+  /// The next result, or nullopt after the last. Blocks until it is there; throws what produce()
+  /// threw, after which there are no more results.
+  std::optional<Result> next() {
+    if (delivered_ == count_) return std::nullopt;
+    if (slots_.empty()) {
+      const std::size_t number = std::exchange(delivered_, count_);
+      Result result = produce_(number);
+      delivered_ = number + 1;
+      return result;
+    }
+    slot taken;
+    {
+      std::unique_lock lock(mutex_);
+      slot& wanted = slots_[delivered_ % slots_.size()];
+      result_ready_.wait(lock, [&] { return wanted.result || wanted.failure; });
+      taken = std::exchange(wanted, slot{});
+      if (taken.failure) stopping_ = true;
+      delivered_ = taken.failure ? count_ : delivered_ + 1;
+    }
+    window_moved_.notify_one();
+    if (taken.failure) {
+      stop();
+      std::rethrow_exception(taken.failure);
+    }
+    return std::move(taken.result);
+  }
+
+ private:
+  struct slot {
+    std::optional<Result> result;
+    std::exception_ptr failure;
+  };
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      window_moved_.wait(lock, [&] {
+        return stopping_ || begun_ == count_ || begun_ < delivered_ + slots_.size();
+      });
+      if (stopping_ || begun_ == count_) return;
+      const std::size_t number = begun_++;
+      lock.unlock();
+      slot made;
+      try {
+        made.result.emplace(produce_(number));
+      } catch (...) {
+        made.failure = std::current_exception();
+      }
+      lock.lock();
+      slots_[number % slots_.size()] = std::move(made);
+      result_ready_.notify_one();
+    }
+  }
+
+  void stop() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    window_moved_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  const std::size_t count_;
+  const producer produce_;
+  std::mutex mutex_;
+  std::condition_variable window_moved_;
+  std::condition_variable result_ready_;
+  std::vector<slot> slots_;
+  std::size_t begun_ = 0;
+  std::size_t delivered_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace parx::data::detail

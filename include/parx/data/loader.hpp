@@ -1,0 +1,169 @@
+// loader: the batches of an epoch, fetched ahead by worker threads, in an order that does not
+// depend on them.
+//
+//   for (auto& batch : loader.epoch(e)) { ... }
+//
+// All ranks get the same number of batches. Leaving the loop early, by break or by an exception,
+// stops and joins the workers. An exception in the data set's fetch() arrives in the loop, at its
+// batch. A loader may be used for several epochs at a time; each epoch's range belongs to one
+// thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/data/dataset.hpp>
+#include <parx/data/detail/prefetch.hpp>
+#include <parx/data/sampler.hpp>
+
+namespace parx::data {
+
+/// What happens to a last batch that is smaller than the others.
+enum class last_batch { keep, drop };
+
+struct loader_options {
+  std::size_t batch_size = 32;  ///< samples of one rank in one batch
+  /// Which samples this rank takes; without one, all samples in shuffled order.
+  std::optional<distributed_sampler> sampler = std::nullopt;
+  data::last_batch last_batch = data::last_batch::keep;
+  std::size_t workers = 1;   ///< threads that fetch ahead; 0: the loop itself fetches
+  std::size_t prefetch = 4;  ///< batches that are fetched or waiting at a time
+};
+
+/// The batches of one epoch: an input range over `Batch&`, valid until the next one is taken.
+template <typename Batch>
+class epoch_batches {
+ public:
+  class iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+
+    Batch& operator*() const { return *range_->current_; }
+    Batch* operator->() const { return &*range_->current_; }
+    iterator& operator++() {
+      range_->advance();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t /*end*/) const noexcept { return !range_->current_; }
+
+   private:
+    friend epoch_batches;
+    explicit iterator(epoch_batches* range) : range_(range) {}
+    epoch_batches* range_;
+  };
+
+  template <typename Produce>
+  epoch_batches(std::size_t count, std::size_t step, sample_position start,
+                const loader_options& options, Produce produce)
+      : count_(count),
+        step_(step),
+        start_(start),
+        batches_(count, options.workers, options.prefetch, std::move(produce)) {}
+
+  iterator begin() {
+    if (taken_ == 0) advance();
+    return iterator(this);
+  }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+  /// The number of batches, the same on all ranks.
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  /// Where training stands once the current batch is done: what a checkpoint keeps, through
+  /// distributed_sampler::state(). The same on all ranks.
+  [[nodiscard]] sample_position position() const noexcept {
+    return {start_.epoch, start_.consumed + taken_ * step_};
+  }
+
+ private:
+  void advance() {
+    current_.reset();
+    current_ = batches_.next();
+    if (current_) ++taken_;
+  }
+
+  std::size_t count_;
+  std::size_t step_;
+  sample_position start_;
+  std::size_t taken_ = 0;
+  detail::ordered_prefetch<Batch> batches_;
+  std::optional<Batch> current_;
+};
+
+template <dataset Dataset>
+class loader {
+ public:
+  using batch_type = batch_of<Dataset>;
+
+  /// Refers to `source`, which must outlive the loader. Throws usage_error when the batch size or
+  /// the prefetch window is 0, or the sampler was made for another number of samples.
+  explicit loader(const Dataset& source, loader_options options = {})
+      : source_(&source),
+        options_(std::move(options)),
+        sampler_(options_.sampler.value_or(distributed_sampler(source.size(), 0, 1))) {
+    require(options_.batch_size > 0, "loader: the batch size must be at least 1");
+    require(options_.prefetch > 0, "loader: the prefetch window must be at least 1");
+    require(sampler_.size() == source.size(),
+            "loader: the sampler was made for {} samples, but the data set has {}; make it with "
+            "distributed_sampler{{dataset.size(), ...}}",
+            sampler_.size(), source.size());
+  }
+  explicit loader(const Dataset&& source, loader_options options = {}) = delete;
+
+  /// The batches of `epoch`, after its first `consumed` samples.
+  [[nodiscard]] epoch_batches<batch_type> epoch(std::uint64_t epoch,
+                                                std::size_t consumed = 0) const {
+    auto entries = sampler_.entries(epoch, consumed);
+    const std::size_t size = options_.batch_size;
+    const std::size_t batches = count_batches(entries.size());
+    return {batches,
+            size * sampler_.world(),
+            {epoch, consumed},
+            options_,
+            [source = source_, entries = std::move(entries), size](std::size_t number) {
+              const std::size_t begin = number * size;
+              const std::size_t end = std::min(begin + size, entries.size());
+              std::vector<std::size_t> indices;
+              auto weights = tensor<float>::empty({end - begin});
+              for (std::size_t i = begin; i < end; ++i) {
+                indices.push_back(entries[i].index);
+                weights.data()[i - begin] = entries[i].weight;
+              }
+              batch_type made = source->fetch(indices);
+              made.weights = std::move(weights);
+              return made;
+            }};
+  }
+
+  /// The batches that are left at a position, as distributed_sampler::position(state) gives it.
+  [[nodiscard]] epoch_batches<batch_type> epoch(sample_position from) const {
+    return epoch(from.epoch, from.consumed);
+  }
+
+  /// Batches in an epoch, the same on all ranks.
+  [[nodiscard]] std::size_t batches() const noexcept { return count_batches(sampler_.per_rank()); }
+  [[nodiscard]] const distributed_sampler& sampler() const noexcept { return sampler_; }
+  [[nodiscard]] const Dataset& source() const noexcept { return *source_; }
+
+ private:
+  [[nodiscard]] std::size_t count_batches(std::size_t entries) const noexcept {
+    const std::size_t size = options_.batch_size;
+    return options_.last_batch == last_batch::drop ? entries / size : (entries + size - 1) / size;
+  }
+
+  const Dataset* source_;
+  loader_options options_;
+  distributed_sampler sampler_;
+};
+
+template <typename Dataset>
+loader(const Dataset&, loader_options) -> loader<Dataset>;
+
+}  // namespace parx::data

@@ -1,0 +1,203 @@
+#include <parx/data.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include <boost/test/unit_test.hpp>
+
+#include <data/support.hpp>
+
+using namespace parx;
+using parx_test::idx_bytes;
+using parx_test::scratch_folder;
+
+namespace {
+
+template <typename Call>
+void expect_error(errc code, std::initializer_list<std::string_view> parts, Call call) {
+  try {
+    call();
+    BOOST_ERROR("no error was thrown");
+  } catch (const error& failure) {
+    BOOST_TEST((failure.code_value() == code), failure.what());
+    for (const auto part : parts) {
+      BOOST_TEST((std::string_view(failure.what()).find(part) != std::string_view::npos),
+                 "\"" << failure.what() << "\" does not mention \"" << part << "\"");
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(pixels_become_normalised_floats_and_keep_their_places) {
+  const scratch_folder folder;
+  (void)folder.write("train-images",
+                     idx_bytes({2051, 2, 1, 2}, std::string("\x00\xFF\x33\x66", 4)));
+  (void)folder.write("train-labels", idx_bytes({2049, 2}, "\x03\x07"));
+  const std::array<std::size_t, 3> indices{1, 0, 1};
+  const auto planes =
+      data::image_dataset::from_folder(folder.file(""), "train", {.mean = 0.5F, .deviation = 0.25F})
+          .fetch(indices);
+  BOOST_TEST((planes.x.shape() == shape{3, 1, 1, 2}));
+  const std::array<float, 6> expected{-1.2F, -0.4F, -2.0F, 2.0F, -1.2F, -0.4F};
+  BOOST_TEST(planes.x.span() == expected, boost::test_tools::tolerance(1e-5F)
+                                              << boost::test_tools::per_element());
+  const std::array<std::int64_t, 3> labels{7, 3, 7};
+  BOOST_TEST(planes.y.span() == labels, boost::test_tools::per_element());
+  const auto flat =
+      data::image_dataset::from_folder(folder.file(""), "train", {.shape = data::image_shape::flat})
+          .fetch(indices);
+  BOOST_TEST((flat.x.shape() == shape{3, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(statistics_are_the_pixels_mean_and_deviation) {
+  data::idx_images images{.count = 1, .rows = 2, .columns = 2, .pixels = {0, 0, 255, 255}};
+  auto set = data::image_dataset(images, {0});
+  BOOST_TEST(set.statistics().mean == 0.5F);
+  BOOST_TEST(set.statistics().deviation == 0.5F);
+  const auto scaled =
+      std::move(set).with({.shape = data::image_shape::flat, .mean = 0.5F, .deviation = 0.5F});
+  const std::array<std::size_t, 1> first{0};
+  BOOST_TEST(scaled.fetch(first).x.at(0, 0) == -1.0F);
+  BOOST_TEST(scaled.fetch(first).x.at(0, 3) == 1.0F);
+}
+
+BOOST_AUTO_TEST_CASE(images_and_labels_that_do_not_fit_are_refused) {
+  const scratch_folder folder;
+  const auto images = folder.write("images", idx_bytes({2051, 2, 1, 1}, "ab"));
+  const auto few = folder.write("few", idx_bytes({2049, 1}, "\x01"));
+  expect_error(errc::bad_data, {"few", "2 images", "1 labels"},
+               [&] { (void)data::image_dataset::from_idx(images, few); });
+  const auto wrong = folder.write("wrong", idx_bytes({2049, 2}, "\x01\x0A"));
+  expect_error(errc::bad_data, {"wrong", "image 1 is 10", "0 to 9"},
+               [&] { (void)data::image_dataset::from_idx(images, wrong); });
+  BOOST_TEST(data::image_dataset::from_idx(images, wrong, {}, 11).size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_without_the_files_or_with_too_many_is_refused) {
+  const scratch_folder folder;
+  const auto load = [&] { (void)data::image_dataset::from_folder(folder.file(""), "train"); };
+  expect_error(errc::io, {"holds 0 files", "train*images*"}, load);
+  expect_error(errc::io, {"/nonexistent", "No such file"},
+               [] { (void)data::image_dataset::from_folder("/nonexistent", "train"); });
+  (void)folder.write("train-images-a", "");
+  (void)folder.write("train-images-b", "");
+  expect_error(errc::io, {"holds 2 files", "train-images-a", "train-images-b"}, load);
+}
+
+BOOST_AUTO_TEST_CASE(a_table_takes_the_chosen_columns_and_maps_its_classes) {
+  const scratch_folder folder;
+  const auto path = folder.write("t.csv", "age,kind,height,id\n30,cat,1.5,x1\n4,dog,0.25,x2\n");
+  const auto table = data::read_table(
+      path, {.label = "kind", .features = {"height", "age"}, .classes = {"dog", "cat"}});
+  BOOST_TEST((table.x().shape() == shape{2, 2}));
+  BOOST_TEST(table.x().at(0, 0) == 1.5F);
+  BOOST_TEST(table.x().at(1, 1) == 4.0F);
+  BOOST_TEST(table.y().at(0) == 1);
+  BOOST_TEST(table.y().at(1) == 0);
+  expect_error(errc::bad_data, {"line 2", "column 4 (id)", "x1"}, [&] {
+    (void)data::read_table(path, {.label = "kind", .classes = {"dog", "cat"}});
+  });
+  expect_error(errc::bad_data, {"line 2", "column 2 (kind)", "cat", "dog, cow"}, [&] {
+    (void)data::read_table(path, {.label = "kind", .features = {"age"}, .classes = {"dog", "cow"}});
+  });
+  expect_error(errc::bad_data, {"cat", "table_options::classes"},
+               [&] { (void)data::read_table(path, {.label = "kind", .features = {"age"}}); });
+  BOOST_CHECK_THROW((void)data::read_table(path, {.label = "breed"}), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_table_without_header_is_read_by_column_numbers) {
+  const scratch_folder folder;
+  const auto path = folder.write("t.tsv", "1\t0.5\n0\t-2\n");
+  const auto table =
+      data::read_table(path, {.csv = data::tsv(data::csv_header::absent), .label = "0"});
+  BOOST_TEST((table.x().shape() == shape{2, 1}));
+  BOOST_TEST(table.x().at(1, 0) == -2.0F);
+  BOOST_TEST(table.y().at(0) == 1);
+  BOOST_CHECK_THROW(
+      (void)data::read_table(path, {.csv = data::tsv(data::csv_header::absent), .label = "2"}),
+      usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_generated_sample_depends_on_seed_and_number_alone) {
+  const data::generated_digits set(1000, {.seed = 5});
+  const data::generated_digits window(10, {.seed = 5, .first = 990});
+  const std::array<std::size_t, 2> late{995, 3};
+  const std::array<std::size_t, 1> early{5};
+  const auto a = set.fetch(late);
+  const auto b = window.fetch(early);
+  BOOST_TEST(std::memcmp(a.x.data(), b.x.data(), 784 * sizeof(float)) == 0);
+  BOOST_TEST(a.y.at(0) == b.y.at(0));
+  const auto other = data::generated_digits(1000, {.seed = 6}).fetch(late);
+  BOOST_TEST(std::memcmp(a.x.data(), other.x.data(), 784 * sizeof(float)) != 0);
+}
+
+BOOST_AUTO_TEST_CASE(generated_digits_have_ink_in_the_picture_and_all_classes_equally_often) {
+  for (const std::size_t side : {8U, 14U, 28U}) {
+    const data::generated_digits set(200, {.side = side});
+    std::vector<float> image(side * side);
+    std::array<int, 10> seen{};
+    for (std::size_t i = 0; i < set.size(); ++i) {
+      set.draw(i, image);
+      ++seen.at(static_cast<std::size_t>(set.label(i)));
+      int bright = 0;
+      for (const float pixel : image) {
+        BOOST_REQUIRE(pixel >= 0 && pixel <= 1);
+        bright += pixel > 0.5F ? 1 : 0;
+      }
+      // Nearly every digit covers between 2 % and half of the picture.
+      BOOST_TEST(bright < static_cast<int>(side * side) / 2);
+    }
+    for (const int count : seen) BOOST_TEST(count == 20);
+  }
+  BOOST_CHECK_THROW(data::generated_digits(1, {.side = 7}), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(
+    nearest_class_means_tell_generated_digits_apart_better_than_chance_but_not_well) {
+  // A bound on both sides without any training: the classes differ, and no template matches them.
+  const data::generated_digits train(3000);
+  const data::generated_digits test(1000, {.first = 3000});
+  std::vector<float> image(784);
+  std::vector<std::vector<float>> means(10, std::vector<float>(784));
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    train.draw(i, image);
+    auto& mean = means[static_cast<std::size_t>(train.label(i))];
+    for (std::size_t p = 0; p < 784; ++p) mean[p] += image[p] / 300;
+  }
+  int right = 0;
+  for (std::size_t i = 0; i < test.size(); ++i) {
+    test.draw(i, image);
+    std::array<float, 10> distance{};
+    for (std::size_t c = 0; c < 10; ++c) {
+      for (std::size_t p = 0; p < 784; ++p)
+        distance[c] += (image[p] - means[c][p]) * (image[p] - means[c][p]);
+    }
+    right += std::min_element(distance.begin(), distance.end()) - distance.begin() == test.label(i)
+                 ? 1
+                 : 0;
+  }
+  BOOST_TEST_MESSAGE("nearest class mean: " << right / 10.0 << " %");
+  BOOST_TEST(right > 400);
+  BOOST_TEST(right < 850);
+}
+
+BOOST_AUTO_TEST_CASE(mnist_loads_from_a_folder_of_packed_files) {
+  for (const char* name : {"mnist", "fashion-mnist"}) {
+    const auto folder = parx_test::real_data(name);
+    if (!folder) continue;
+    const auto set = data::image_dataset::from_folder(*folder, "t10k");
+    BOOST_TEST(set.size() == 10'000U);
+    const std::array<std::size_t, 2> some{0, 9'999};
+    BOOST_TEST((set.fetch(some).x.shape() == shape{2, 1, 28, 28}));
+    const auto train = data::image_dataset::from_folder(*folder, "train");
+    // Published: MNIST 0.1307 and 0.3081, Fashion-MNIST 0.2860 and 0.3530, over their training
+    // images.
+    const bool is_fashion = std::string_view(name) == "fashion-mnist";
+    BOOST_TEST(train.statistics().mean == (is_fashion ? 0.2860F : 0.1307F),
+               boost::test_tools::tolerance(0.02F));
+    BOOST_TEST(train.statistics().deviation == (is_fashion ? 0.3530F : 0.3081F),
+               boost::test_tools::tolerance(0.02F));
+  }
+}

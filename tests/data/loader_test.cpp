@@ -1,0 +1,175 @@
+#include <parx/data.hpp>
+
+#include <map>
+#include <stdexcept>
+
+#include <boost/test/unit_test.hpp>
+
+#include <data/support.hpp>
+
+using namespace parx;
+
+namespace {
+
+/// Sample i is x = (i, 2 i), y = i.
+data::tensor_dataset numbered(std::size_t count) {
+  auto x = tensor<float>::empty({count, 2});
+  for (std::size_t i = 0; i < count; ++i) {
+    x.at(i, 0) = static_cast<float>(i);
+    x.at(i, 1) = static_cast<float>(2 * i);
+  }
+  return {x, tensor<std::int64_t>::iota({count})};
+}
+
+/// Fails at one sample.
+struct damaged_dataset {
+  data::tensor_dataset good = numbered(100);
+  std::size_t bad = 41;
+  [[nodiscard]] std::size_t size() const { return good.size(); }
+  [[nodiscard]] data::batch fetch(std::span<const std::size_t> indices) const {
+    for (const std::size_t index : indices) {
+      if (index == bad) throw std::runtime_error("sample 41 cannot be read");
+    }
+    return good.fetch(indices);
+  }
+};
+
+using labels = std::vector<std::int64_t>;
+
+labels taken_labels(const data::batch& batch) { return {batch.y.begin(), batch.y.end()}; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(batches_hold_the_samplers_entries_in_order_with_any_number_of_workers) {
+  const auto source = numbered(103);
+  const data::distributed_sampler sampler(103, 1, 4, {.seed = 9});
+  const auto expected = sampler.entries(3);
+  for (const std::size_t workers : {0U, 1U, 3U}) {
+    const data::loader loader{source, {.batch_size = 8, .sampler = sampler, .workers = workers}};
+    BOOST_TEST(loader.batches() == 4U);  // 26 entries: 8 + 8 + 8 + 2
+    std::size_t next = 0;
+    std::vector<std::size_t> sizes;
+    for (auto& batch : loader.epoch(3)) {
+      sizes.push_back(batch.size());
+      BOOST_TEST((batch.x.shape() == shape{batch.size(), 2}));
+      for (std::size_t i = 0; i < batch.size(); ++i, ++next) {
+        BOOST_TEST(batch.y.at(i) == static_cast<std::int64_t>(expected.at(next).index));
+        BOOST_TEST(batch.x.at(i, 1) == static_cast<float>(2 * expected.at(next).index));
+        BOOST_TEST(batch.weights.at(i) == expected.at(next).weight);
+      }
+    }
+    BOOST_TEST(sizes == (std::vector<std::size_t>{8, 8, 8, 2}), boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_ranks_together_count_every_sample_once_in_equally_many_batches) {
+  const auto source = numbered(50);
+  for (int world = 1; world <= 5; ++world) {
+    float total = 0;
+    std::vector<std::size_t> batches;
+    for (int rank = 0; rank < world; ++rank) {
+      const data::loader loader{
+          source, {.batch_size = 7, .sampler = data::distributed_sampler(50, rank, world)}};
+      batches.push_back(0);
+      for (auto& batch : loader.epoch(0)) {
+        ++batches.back();
+        total += batch.count();
+      }
+      BOOST_TEST(batches.back() == loader.batches());
+      BOOST_TEST(batches.back() == batches.front());
+    }
+    BOOST_TEST(total == 50.0F);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_smaller_last_batch_can_be_dropped) {
+  const auto source = numbered(20);
+  const data::loader loader{source, {.batch_size = 8, .last_batch = data::last_batch::drop}};
+  std::size_t count = 0;
+  for (auto& batch : loader.epoch(0)) {
+    BOOST_TEST(batch.size() == 8U);
+    ++count;
+  }
+  BOOST_TEST(count == 2U);
+  BOOST_TEST(loader.batches() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_data_set_has_no_batches) {
+  const auto source = numbered(0);
+  const data::loader loader{source, {.batch_size = 8}};
+  for (auto& batch : loader.epoch(0)) BOOST_TEST(batch.size() == 99U);
+  BOOST_TEST(loader.batches() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_epoch_goes_on_where_it_stopped_even_with_another_world) {
+  const auto source = numbered(61);
+  std::map<std::int64_t, float> counted;
+  std::uint64_t state = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const data::loader loader{source,
+                              {.batch_size = 4, .sampler = data::distributed_sampler(61, rank, 3)}};
+    auto epoch = loader.epoch(2);
+    for (auto& batch : epoch) {
+      for (std::size_t i = 0; i < batch.size(); ++i) counted[batch.y.at(i)] += batch.weights.at(i);
+      state = loader.sampler().state(epoch.position());
+      if (state >= 2 * 61 + 24) break;
+    }
+  }
+  BOOST_TEST(state == 2U * 61 + 24);
+  for (int rank = 0; rank < 2; ++rank) {
+    const data::loader loader{source,
+                              {.batch_size = 5, .sampler = data::distributed_sampler(61, rank, 2)}};
+    for (auto& batch : loader.epoch(loader.sampler().position(state))) {
+      for (std::size_t i = 0; i < batch.size(); ++i) counted[batch.y.at(i)] += batch.weights.at(i);
+    }
+  }
+  BOOST_TEST(counted.size() == 61U);
+  for (const auto& [label, count] : counted) BOOST_TEST(count == 1.0F);
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_in_the_data_set_reaches_the_loop_at_its_batch) {
+  const damaged_dataset source;
+  for (const std::size_t workers : {0U, 2U}) {
+    const data::loader loader{
+        source,
+        {.batch_size = 10,
+         .sampler = data::distributed_sampler(100, 0, 1, {.order = data::sample_order::sequential}),
+         .workers = workers}};
+    labels seen;
+    const auto run = [&] {
+      for (auto& batch : loader.epoch(0)) seen.push_back(batch.y.at(0));
+    };
+    BOOST_CHECK_EXCEPTION(run(), std::runtime_error, [](const std::runtime_error& failure) {
+      return std::string_view(failure.what()) == "sample 41 cannot be read";
+    });
+    BOOST_TEST(seen == (labels{0, 10, 20, 30}), boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_that_is_kept_is_not_overwritten_by_later_ones) {
+  const auto source = numbered(40);
+  const data::loader loader{source, {.batch_size = 4}};
+  std::vector<data::batch> kept;
+  std::vector<labels> copies;
+  for (auto& batch : loader.epoch(0)) {
+    kept.push_back(batch);
+    copies.push_back(taken_labels(batch));
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) BOOST_TEST((taken_labels(kept[i]) == copies[i]));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_options_are_refused_with_the_reason) {
+  const auto source = numbered(10);
+  using data::loader;
+  BOOST_CHECK_THROW((loader{source, {.batch_size = 0}}), usage_error);
+  BOOST_CHECK_THROW((loader{source, {.prefetch = 0}}), usage_error);
+  BOOST_CHECK_EXCEPTION(
+      (loader{source, {.sampler = data::distributed_sampler(11, 0, 1)}}), usage_error,
+      [](const usage_error& failure) {
+        return std::string_view(failure.what()).find("11 samples, but the data set has 10") !=
+               std::string_view::npos;
+      });
+  static_assert(!std::is_constructible_v<loader<data::tensor_dataset>, data::tensor_dataset,
+                                         data::loader_options>,
+                "a loader must not refer to a temporary data set");
+}
