@@ -1,4 +1,4 @@
-// L0: errors, checks, deadlines, environment, logging, random numbers. Everything else may include this.
+// L0: errors, checks, deadlines, environment, logging. Everything else may include this.
 #pragma once
 
 #include <parx/core/check.hpp>       // IWYU pragma: export
@@ -7,6 +7,5 @@
 #include <parx/core/env.hpp>         // IWYU pragma: export
 #include <parx/core/error.hpp>       // IWYU pragma: export
 #include <parx/core/log.hpp>         // IWYU pragma: export
-#include <parx/core/philox.hpp>      // IWYU pragma: export
 #include <parx/core/source.hpp>      // IWYU pragma: export
 #include <parx/core/version.hpp>     // IWYU pragma: export

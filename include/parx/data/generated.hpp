@@ -16,10 +16,11 @@
 #include <span>
 
 #include <parx/core/check.hpp>
-#include <parx/core/philox.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/detail/strokes.hpp>
 #include <parx/data/images.hpp>
+#include <parx/tensor/philox.hpp>
+#include <parx/tensor/random.hpp>
 
 namespace parx::data {
 
@@ -69,7 +70,7 @@ class generated_digits {
 
   /// Draws sample `index` into side * side pixels between 0 and 1.
   void draw(std::size_t index, std::span<float> image) const {
-    random_stream random{philox_key(options_.seed, "generated_digits"), options_.first + index};
+    draws random(options_.seed, options_.first + index);
     std::fill(image.begin(), image.end(), 0.0F);
     const float side_length = static_cast<float>(side());
     const float pixel = side_length / 28.0F;
@@ -99,17 +100,32 @@ class generated_digits {
 
  private:
   /// Philox's numbers one after the other, for one sample.
-  struct random_stream {
-    std::uint64_t key;
-    std::uint64_t sample;
-    std::uint64_t drawn = 0;
-    philox_block block{};
+  class draws {
+   public:
+    draws(std::uint64_t seed, std::uint64_t sample) noexcept
+        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)},
+          counter_{0, static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32U),
+                   purpose} {}
 
     std::uint32_t word() noexcept {
-      if (drawn % 4 == 0) block = philox(key, sample, drawn / 4);
-      return block[drawn++ % 4];
+      if (drawn_ % 4 == 0) {
+        counter_[0] = drawn_ / 4;
+        block_ = philox4x32(counter_, key_);
+      }
+      return block_[drawn_++ % 4];
     }
-    float between(float low, float high) noexcept { return low + (high - low) * to_unit(word()); }
+    float between(float low, float high) noexcept {
+      return low + (high - low) * (static_cast<float>(word() >> 8U) * 0x1p-24F);
+    }
+
+   private:
+    // Keeps these numbers apart from all others that the same seed gives.
+    static constexpr auto purpose = static_cast<std::uint32_t>(stable_hash("generated_digits"));
+
+    philox_key key_;
+    philox_counter counter_;
+    philox_counter block_{};
+    std::uint32_t drawn_ = 0;
   };
 
   /// From the unit square to pixels: stretch, slant and turn about the centre, then move.
@@ -122,7 +138,7 @@ class generated_digits {
     }
   };
 
-  static affine random_affine(random_stream& random, float side) {
+  static affine random_affine(draws& random, float side) {
     const float angle = random.between(-0.35F, 0.35F);
     const float slant = random.between(-0.3F, 0.3F);
     const float width = side * random.between(0.6F, 0.9F);
@@ -138,14 +154,14 @@ class generated_digits {
             side / 2 + random.between(-shift, shift)};
   }
 
-  void draw_stray_stroke(random_stream& random, std::span<float> image, float pixel) const {
+  void draw_stray_stroke(draws& random, std::span<float> image, float pixel) const {
     const float limit = static_cast<float>(side());
     const detail::point a{random.between(0, limit), random.between(0, limit)};
     const detail::point b{a.x + random.between(-9, 9) * pixel, a.y + random.between(-9, 9) * pixel};
     detail::paint(image, side(), a, b, 0.6F * pixel, random.between(0.3F, 0.8F));
   }
 
-  void cover_a_strip(random_stream& random, std::span<float> image, float pixel) const {
+  void cover_a_strip(draws& random, std::span<float> image, float pixel) const {
     const bool is_row = random.word() % 2 == 0;
     const auto width = static_cast<std::size_t>(std::lround(random.between(1.5F, 4.0F) * pixel));
     const std::size_t begin = random.word() % side();
@@ -154,7 +170,7 @@ class generated_digits {
     }
   }
 
-  static void add_noise(random_stream& random, std::span<float> image) {
+  static void add_noise(draws& random, std::span<float> image) {
     const float amount = random.between(0.05F, 0.25F);
     for (float& value : image) {
       // The sum of four bytes of one word is near enough to a normal distribution of deviation 148.

@@ -12,12 +12,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
-#include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/core/philox.hpp>
+#include <parx/tensor/random.hpp>
 
 namespace parx::data {
 
@@ -50,21 +48,6 @@ struct sample_position {
   friend bool operator==(const sample_position&, const sample_position&) = default;
 };
 
-/// A random permutation of 0 .. size-1: Fisher and Yates's shuffle with Philox's numbers, the same
-/// on every platform. Takes 8 bytes of memory a sample.
-[[nodiscard]] inline std::vector<std::size_t> random_permutation(std::size_t size,
-                                                                 std::uint64_t seed) {
-  std::vector<std::size_t> order(size);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  for (std::size_t i = size; i > 1; --i) {
-    const philox_block block = philox(seed, i);
-    const std::uint64_t random = std::uint64_t{block[1]} << 32U | block[0];
-    // The remainder favours small numbers by less than i / 2^64: nothing that can be seen.
-    std::swap(order[i - 1], order[random % i]);
-  }
-  return order;
-}
-
 class distributed_sampler {
  public:
   /// For rank `rank` of `world`. Throws usage_error unless 0 <= rank < world.
@@ -90,7 +73,7 @@ class distributed_sampler {
     consumed = std::min(consumed, size_);
     std::vector<std::size_t> order;
     if (options_.order == sample_order::shuffled)
-      order = random_permutation(size_, options_.seed + epoch);
+      order = random_stream(options_.seed + epoch, "distributed_sampler").permutation(size_);
     std::vector<sample_entry> mine(per_rank(consumed));
     for (std::size_t k = 0; k < mine.size(); ++k) {
       const std::size_t position = consumed + k * world_ + rank_;
