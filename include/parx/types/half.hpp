@@ -1,0 +1,207 @@
+// bfloat16 and float16: the two 16-bit floating types, stored as bits and computed in float.
+//
+// Conversion from float rounds to nearest, ties to even; what is too large becomes infinity; denormals
+// are kept; a NaN keeps its sign and upper payload and becomes quiet. The software and the F16C path
+// give the same bits. Arithmetic happens in float through the implicit conversion: `a + b` is a float,
+// and storing it rounds once.
+#pragma once
+
+#include <bit>
+#include <compare>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+namespace parx {
+
+namespace detail {
+
+// All four are written without branches (selects only), so that loops over them become SIMD code.
+
+[[nodiscard]] constexpr float float_from_bfloat16(std::uint16_t bits) noexcept {
+  const std::uint32_t wide = std::uint32_t{bits} << 16U;
+  const bool is_nan = (wide & 0x7FFFFFFFU) > 0x7F800000U;
+  return std::bit_cast<float>(wide | (is_nan ? 0x00400000U : 0U));
+}
+
+[[nodiscard]] constexpr std::uint16_t bfloat16_from_float(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  // 0x7FFF, plus one where the kept part is odd: halves go to even. Infinity carries no fraction
+  // and stays; the largest finite values carry over into it.
+  const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
+  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  return static_cast<std::uint16_t>((is_nan ? bits | 0x00400000U : rounded) >> 16U);
+}
+
+[[nodiscard]] constexpr float float_from_float16(std::uint16_t half) noexcept {
+  const std::uint32_t magnitude = (half & 0x7FFFU) << 13U;
+  const std::uint32_t sign = (half & 0x8000U) << 16U;
+  // Normal numbers: the exponent's bias goes from 15 to 127.
+  const std::uint32_t normal = magnitude + (112U << 23U);
+  // Infinity and NaN: the exponent becomes all ones, a NaN quiet.
+  const std::uint32_t special =
+      (magnitude | 0x7F800000U) | (magnitude > 0x0F800000U ? 0x00400000U : 0U);
+  // Denormals: give them the exponent of 2^-14 as if they had the hidden one, then subtract it.
+  constexpr float smallest_normal = 0x1p-14F;
+  const float shifted = std::bit_cast<float>(normal + (1U << 23U)) - smallest_normal;
+  const std::uint32_t finite =
+      magnitude < (1U << 23U) ? std::bit_cast<std::uint32_t>(shifted) : normal;
+  return std::bit_cast<float>((magnitude >= 0x0F800000U ? special : finite) | sign);
+}
+
+[[nodiscard]] constexpr std::uint16_t float16_from_float(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  const std::uint32_t sign = (bits >> 16U) & 0x8000U;
+  const std::uint32_t rounded =
+      (magnitude - (112U << 23U) + 0x0FFFU + ((magnitude >> 13U) & 1U)) >> 13U;
+  // Below 2^-14: adding 0.5, whose last bit is worth 2^-24, makes the hardware round at the
+  // denormals' last bit.
+  const float aligned = std::bit_cast<float>(magnitude < 0x38800000U ? magnitude : 0U) + 0.5F;
+  const std::uint32_t denormal = std::bit_cast<std::uint32_t>(aligned) - 0x3F000000U;
+  const std::uint32_t finite = magnitude < 0x38800000U ? denormal : rounded;
+  // From 65520 on, the nearest is infinity.
+  const std::uint32_t nan = 0x7E00U | ((magnitude >> 13U) & 0x03FFU);
+  const std::uint32_t large = magnitude > 0x7F800000U ? nan : 0x7C00U;
+  return static_cast<std::uint16_t>((magnitude >= 0x477FF000U ? large : finite) | sign);
+}
+
+}  // namespace detail
+
+/// 8 exponent and 7 fraction bits: float's range, 2 to 3 decimal digits.
+struct bfloat16 {
+  std::uint16_t bits;
+
+  bfloat16() = default;
+  constexpr bfloat16(float value) noexcept : bits(detail::bfloat16_from_float(value)) {}
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  constexpr explicit bfloat16(T value) noexcept : bfloat16(static_cast<float>(value)) {}
+  [[nodiscard]] static constexpr bfloat16 from_bits(std::uint16_t bits) noexcept {
+    return std::bit_cast<bfloat16>(bits);
+  }
+
+  constexpr operator float() const noexcept { return detail::float_from_bfloat16(bits); }
+  constexpr bfloat16 operator-() const noexcept {
+    return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000U));
+  }
+  constexpr bfloat16& operator+=(float other) noexcept { return *this = float{*this} + other; }
+  constexpr bfloat16& operator-=(float other) noexcept { return *this = float{*this} - other; }
+  constexpr bfloat16& operator*=(float other) noexcept { return *this = float{*this} * other; }
+  constexpr bfloat16& operator/=(float other) noexcept { return *this = float{*this} / other; }
+};
+
+/// IEEE 754 binary16: 5 exponent and 10 fraction bits, largest value 65504.
+struct float16 {
+  std::uint16_t bits;
+
+  float16() = default;
+  constexpr float16(float value) noexcept : bits(detail::float16_from_float(value)) {}
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  constexpr explicit float16(T value) noexcept : float16(static_cast<float>(value)) {}
+  [[nodiscard]] static constexpr float16 from_bits(std::uint16_t bits) noexcept {
+    return std::bit_cast<float16>(bits);
+  }
+
+  constexpr operator float() const noexcept { return detail::float_from_float16(bits); }
+  constexpr float16 operator-() const noexcept {
+    return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000U));
+  }
+  constexpr float16& operator+=(float other) noexcept { return *this = float{*this} + other; }
+  constexpr float16& operator-=(float other) noexcept { return *this = float{*this} - other; }
+  constexpr float16& operator*=(float other) noexcept { return *this = float{*this} * other; }
+  constexpr float16& operator/=(float other) noexcept { return *this = float{*this} / other; }
+};
+
+template <typename T>
+inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+
+/// Converts `count` elements. The two ranges must not overlap.
+inline void convert(const bfloat16* from, float* to, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+}
+inline void convert(const float* from, bfloat16* to, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+}
+inline void convert(const float16* from, float* to, std::size_t count) noexcept {
+  std::size_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8) {
+    const auto* const source = reinterpret_cast<const __m128i_u*>(from + i);
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(source)));
+  }
+#endif
+  for (; i < count; ++i) to[i] = from[i];
+}
+inline void convert(const float* from, float16* to, std::size_t count) noexcept {
+  std::size_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8) {
+    const __m128i rounded = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i_u*>(to + i), rounded);
+  }
+#endif
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+namespace detail {
+
+template <typename Half, int FractionBits, int MaxExponent>
+struct half_limits {
+  static constexpr bool is_specialized = true;
+  static constexpr bool is_signed = true;
+  static constexpr bool is_integer = false;
+  static constexpr bool is_exact = false;
+  static constexpr bool is_iec559 = true;
+  static constexpr bool is_bounded = true;
+  static constexpr bool is_modulo = false;
+  static constexpr bool has_infinity = true;
+  static constexpr bool has_quiet_NaN = true;
+  static constexpr bool has_signaling_NaN = true;
+  static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+  static constexpr bool has_denorm_loss = false;
+  static constexpr bool traps = false;
+  static constexpr bool tinyness_before = false;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int radix = 2;
+  static constexpr int digits = FractionBits + 1;
+  static constexpr int digits10 = (digits - 1) * 30103 / 100000;
+  static constexpr int max_digits10 = digits * 30103 / 100000 + 2;
+  static constexpr int max_exponent = MaxExponent;
+  static constexpr int min_exponent = 3 - MaxExponent;
+  static constexpr int max_exponent10 = (max_exponent - 1) * 30103 / 100000;
+  static constexpr int min_exponent10 = (min_exponent - 1) * 30103 / 100000;
+
+  static constexpr Half from(unsigned bits) noexcept {
+    return Half::from_bits(static_cast<std::uint16_t>(bits));
+  }
+  static constexpr unsigned infinity_bits = 0x7FFFU & ~((1U << FractionBits) - 1U);
+  static constexpr Half min() noexcept { return from(1U << FractionBits); }
+  static constexpr Half max() noexcept { return from(infinity_bits - 1U); }
+  static constexpr Half lowest() noexcept { return from(0x8000U | (infinity_bits - 1U)); }
+  static constexpr Half epsilon() noexcept { return Half(2.0F / static_cast<float>(1 << digits)); }
+  static constexpr Half round_error() noexcept { return Half(0.5F); }
+  static constexpr Half infinity() noexcept { return from(infinity_bits); }
+  static constexpr Half quiet_NaN() noexcept {
+    return from(infinity_bits | (1U << (FractionBits - 1)));
+  }
+  static constexpr Half signaling_NaN() noexcept {
+    return from(infinity_bits | (1U << (FractionBits - 2)));
+  }
+  static constexpr Half denorm_min() noexcept { return from(1U); }
+};
+
+}  // namespace detail
+}  // namespace parx
+
+template <>
+struct std::numeric_limits<parx::bfloat16> : parx::detail::half_limits<parx::bfloat16, 7, 128> {};
+template <>
+struct std::numeric_limits<parx::float16> : parx::detail::half_limits<parx::float16, 10, 16> {};

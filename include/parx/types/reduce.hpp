@@ -1,0 +1,128 @@
+// reduce: the reductions of collectives, as kernels on plain memory chosen by dtype and operation.
+//
+// min and max treat both operands alike to the last bit, and so does every other operation: a NaN
+// operand wins, every NaN result is the one quiet NaN (positive, empty payload), and -0 < +0. So
+// `a op b` and `b op a` have equal bits, whatever the order in which ranks meet. Integers wrap around.
+// The 16-bit floats are computed in float and rounded once per call.
+// Kernels need no alignment, never allocate or throw, and may run on any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <parx/core/error.hpp>
+#include <parx/types/detail/kernels.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+/// What an element-wise reduction computes. The numbers are part of the wire format.
+enum class reduce_op : std::uint8_t {
+  sum,
+  avg,          ///< sum / world; floating types only
+  product,
+  min,
+  max,
+  band,         ///< bitwise and; integers only, as bor and bxor
+  bor,
+  bxor,
+  premul_sum,   ///< sum of factor * contribution; floating types only
+};
+
+inline constexpr std::size_t reduce_op_count = 9;
+
+/// "sum", "premul_sum", ...; "unknown" for a value that is no operation.
+[[nodiscard]] constexpr std::string_view name_of(reduce_op op) noexcept {
+  constexpr std::string_view names[reduce_op_count] = {"sum",  "avg", "product", "min",       "max",
+                                                       "band", "bor", "bxor",    "premul_sum"};
+  const auto index = static_cast<std::size_t>(op);
+  return index < reduce_op_count ? names[index] : std::string_view("unknown");
+}
+
+/// Whether `op` means something for elements of `type`.
+[[nodiscard]] constexpr bool is_defined(dtype type, reduce_op op) noexcept {
+  switch (op) {
+    case reduce_op::sum: case reduce_op::product: case reduce_op::min: case reduce_op::max:
+      return size_of(type) != 0;
+    case reduce_op::avg: case reduce_op::premul_sum: return is_floating(type);
+    case reduce_op::band: case reduce_op::bor: case reduce_op::bxor:
+      return size_of(type) != 0 && !is_floating(type);
+  }
+  return false;
+}
+
+/// out[i] = a[i] op b[i]. `out` may be exactly `a` or exactly `b`; otherwise the ranges must not overlap.
+using reduce_function = void (*)(void* out, const void* a, const void* b, std::size_t count) noexcept;
+
+/// out[i] = inputs[0][i] op ... op inputs[inputs_count - 1][i], from the left, each input read once.
+/// The 16-bit floats are rounded only at the end. inputs_count is at least 1; `out` may be exactly one
+/// of the inputs.
+using reduce_many_function = void (*)(void* out, const void* const* inputs,
+                                      std::size_t inputs_count, std::size_t count) noexcept;
+
+/// data[i] *= factor: the division of avg (1 / world) and the multiplication of premul_sum.
+using scale_function = void (*)(void* data, std::size_t count, double factor) noexcept;
+
+namespace detail {
+
+struct kernels {
+  reduce_function pair;
+  reduce_many_function many;
+};
+
+template <typename T, typename Op>
+inline constexpr kernels kernels_of{&combine<T, Op>, &combine_many<T, Op>};
+
+/// Throws usage_error where `op` means nothing for `type`.
+[[nodiscard]] inline kernels find_kernels(dtype type, reduce_op op) {
+  if (!is_defined(type, op)) {
+    const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
+    throw_usage("reduce_op::{} is not defined for {} elements; it needs {} ones", name_of(op),
+                name_of(type), bitwise ? "integer" : "floating-point");
+  }
+  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> kernels {
+    switch (op) {
+      case reduce_op::min: return kernels_of<T, min_of>;
+      case reduce_op::max: return kernels_of<T, max_of>;
+      default: break;
+    }
+    // The rest do not look at the sign: one kernel serves int32 and uint32.
+    if constexpr (std::is_integral_v<T>) {
+      using bits = std::make_unsigned_t<T>;
+      switch (op) {
+        case reduce_op::product: return kernels_of<bits, product_of>;
+        case reduce_op::band: return kernels_of<bits, and_of>;
+        case reduce_op::bor: return kernels_of<bits, or_of>;
+        case reduce_op::bxor: return kernels_of<bits, xor_of>;
+        default: return kernels_of<bits, sum_of>;
+      }
+    } else {
+      return op == reduce_op::product ? kernels_of<T, product_of> : kernels_of<T, sum_of>;
+    }
+  });
+}
+
+}  // namespace detail
+
+/// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
+/// Throws usage_error where `op` means nothing for `type`.
+[[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
+  return detail::find_kernels(type, op).pair;
+}
+[[nodiscard]] inline reduce_many_function reduce_many_kernel(dtype type, reduce_op op) {
+  return detail::find_kernels(type, op).many;
+}
+
+/// The scaling kernel of a floating type. Throws usage_error for an integer type.
+[[nodiscard]] inline scale_function scale_kernel(dtype type) {
+  switch (type) {
+    case dtype::float32: return &detail::scale<float>;
+    case dtype::float64: return &detail::scale<double>;
+    case dtype::float16: return &detail::scale<float16>;
+    case dtype::bfloat16: return &detail::scale<bfloat16>;
+    default: throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(type));
+  }
+}
+
+}  // namespace parx
