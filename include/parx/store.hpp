@@ -1,4 +1,13 @@
 // L2: key-value stores through which ranks find each other.
+//
+// Only the server is heavy to compile (it includes parts of Asio); a file that is a client needs no more
+// than <parx/store/tcp.hpp>, one that is handed a store <parx/store/store.hpp>.
 #pragma once
 
-#include <parx/store/store.hpp>  // IWYU pragma: export
+#include <parx/store/dialect.hpp>     // IWYU pragma: export
+#include <parx/store/file.hpp>        // IWYU pragma: export
+#include <parx/store/hash.hpp>        // IWYU pragma: export
+#include <parx/store/prefix.hpp>      // IWYU pragma: export
+#include <parx/store/store.hpp>       // IWYU pragma: export
+#include <parx/store/tcp.hpp>         // IWYU pragma: export
+#include <parx/store/tcp_server.hpp>  // IWYU pragma: export

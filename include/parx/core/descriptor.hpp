@@ -1,7 +1,7 @@
 // descriptor: owns a file descriptor and closes it.
 //
-// Every descriptor that parx makes is close-on-exec, so that a child process never keeps a port or a
-// connection alive; the flag is given at creation, where it cannot race with a fork.
+// Every descriptor that parx makes is close-on-exec, so that a child process never keeps a port or
+// a connection alive; the flag is given at creation, where it cannot race with a fork.
 #pragma once
 
 #include <unistd.h>

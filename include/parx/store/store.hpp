@@ -1,8 +1,9 @@
-// store: a small key-value service through which ranks find each other before they can talk directly.
+// store: a small key-value service through which ranks find each other before they can talk
+// directly.
 //
-// Keys and values are opaque bytes; the operations and their corner cases are PyTorch's (c10d::Store),
-// so that any store here can serve a job that PyTorch takes part in. No store is meant for bulk data:
-// over TCP a key is at most 8 KiB and a value at most 8 MiB.
+// Keys and values are opaque bytes; the operations and their corner cases are PyTorch's
+// (c10d::Store), so that any store here can serve a job that PyTorch takes part in. No store is
+// meant for bulk data: over TCP a key is at most 8 KiB and a value at most 8 MiB.
 //
 // Threads: every store may be called from several threads at once; a store_watch belongs to one.
 #pragma once
@@ -37,8 +38,9 @@ class store_watch {
   store_watch& operator=(const store_watch&) = delete;
   virtual ~store_watch() = default;
 
-  /// Becomes readable (POLLIN) when ready() would no longer say pending. -1 where this kind of store
-  /// has no descriptor: then call ready() now and then. Owned by the watch; never read from it.
+  /// Becomes readable (POLLIN) when ready() would no longer say pending. -1 where this kind of
+  /// store has no descriptor: then call ready() now and then. Owned by the watch; never read from
+  /// it.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
 
   /// Never blocks. Once it has said set or lost it keeps saying so.
@@ -51,9 +53,9 @@ class store_watch {
 
 /// The interface of all stores. Every call blocks at most until its deadline, which is the store's
 /// default timeout from now where the argument is left out. Failures are parx::error with
-/// errc::timeout (the deadline passed; the store stays usable), errc::peer_lost (the server has gone),
-/// errc::protocol (it answered nonsense) or errc::io, and name the operation, the keys, the server
-/// and the time spent.
+/// errc::timeout (the deadline passed; the store stays usable), errc::peer_lost (the server has
+/// gone), errc::protocol (it answered nonsense) or errc::io, and name the operation, the keys, the
+/// server and the time spent.
 class store {
  public:
   store() = default;
@@ -61,8 +63,8 @@ class store {
   store& operator=(const store&) = delete;
   virtual ~store() = default;
 
-  /// Stores the value, replacing an older one, and wakes those who wait for the key. May return before
-  /// the server has the value, but this store's later calls see it.
+  /// Stores the value, replacing an older one, and wakes those who wait for the key. May return
+  /// before the server has the value, but this store's later calls see it.
   void set(std::string_view key, std::string_view value, std::optional<deadline> limit = {}) {
     do_set(key, value, or_default(limit));
   }
@@ -79,7 +81,8 @@ class store {
     return do_add(key, delta, or_default(limit));
   }
 
-  /// Returns when all keys exist, at once when there are none. The timeout error names the missing ones.
+  /// Returns when all keys exist, at once when there are none. The timeout error names the missing
+  /// ones.
   void wait(std::span<const std::string> keys, std::optional<deadline> limit = {}) {
     do_wait(keys, or_default(limit));
   }
@@ -89,8 +92,8 @@ class store {
     return do_check(keys, or_default(limit));
   }
 
-  /// Stores `desired` where the value equals `expected`, or where the key is missing and `expected` is
-  /// empty, and returns `desired`. Otherwise changes nothing and returns the present value, or
+  /// Stores `desired` where the value equals `expected`, or where the key is missing and `expected`
+  /// is empty, and returns `desired`. Otherwise changes nothing and returns the present value, or
   /// `expected` where the key is missing.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
                           std::optional<deadline> limit = {}) {
@@ -127,8 +130,8 @@ class store {
     do_multi_set(keys, values, or_default(limit));
   }
 
-  /// Starts to wait for a key without blocking for it. Throws when the watch cannot be set up before
-  /// the deadline.
+  /// Starts to wait for a key without blocking for it. Throws when the watch cannot be set up
+  /// before the deadline.
   [[nodiscard]] std::unique_ptr<store_watch> watch(std::string_view key,
                                                    std::optional<deadline> limit = {}) {
     return do_watch(key, or_default(limit));

@@ -1,0 +1,178 @@
+// Opening a TCP connection by a deadline: resolve, race the addresses, retry.
+//
+// Addresses of a name are tried in the resolver's order, each a quarter of a second after the one
+// before or as soon as that failed (RFC 8305): an unreachable IPv6 address costs 250 ms, not
+// minutes. Functions are free of shared state and may run on any thread. They throw store_failure.
+#pragma once
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/store/detail/failure.hpp>
+
+namespace parx::detail {
+
+/// Small requests must not wait for Nagle's timer, and a host that lost power must be noticed.
+inline void configure_socket(int socket) noexcept {
+  const auto set = [socket](int level, int name, int value) {
+    ::setsockopt(socket, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 6);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 45'000);
+}
+
+using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+/// Blocks as long as the system's resolver does, which knows no deadline.
+[[nodiscard]] inline address_list resolve(const std::string& host, std::uint16_t port,
+                                          std::string& reason) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (code != 0) {
+    reason = fmt::format("the name \"{}\" cannot be resolved: {}", host,
+                         code == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(code));
+    return {nullptr, &::freeaddrinfo};
+  }
+  return {found, &::freeaddrinfo};
+}
+
+/// A numeric address: "10.0.0.7", "fe80::1%eth0".
+[[nodiscard]] inline std::string address_text(const sockaddr* address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  if (::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+    return "?";
+  return text;
+}
+
+/// One attempt at every address. An invalid descriptor and a reason where none accepts.
+[[nodiscard]] inline descriptor connect_any(const addrinfo* addresses, const deadline& limit,
+                                            std::string& reason) {
+  using clock = deadline::clock;
+  constexpr auto stagger = std::chrono::milliseconds(250);
+  // A SYN that nobody answers is given up after this long, so that the name is looked up again.
+  const auto give_up =
+      clock::now() + std::min<deadline::duration>(limit.remaining(), std::chrono::seconds(10));
+  struct attempt {
+    descriptor socket;
+    const addrinfo* address;
+  };
+  std::vector<attempt> attempts;
+  const auto note = [&](const addrinfo* address, int error_number) {
+    reason = fmt::format("{}: {}", address_text(address->ai_addr, address->ai_addrlen),
+                         errno_text(error_number));
+  };
+  const addrinfo* next = addresses;
+  auto next_start = clock::now();
+  while (true) {
+    const auto now = clock::now();
+    if (next != nullptr && (attempts.empty() || now >= next_start)) {
+      attempt a{descriptor(::socket(next->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                                    next->ai_protocol)),
+                next};
+      next = next->ai_next;
+      next_start = now + stagger;
+      if (!a.socket.valid()) {
+        note(a.address, errno);
+      } else if (::connect(a.socket.get(), a.address->ai_addr, a.address->ai_addrlen) == 0) {
+        return std::move(a.socket);
+      } else if (errno == EINPROGRESS) {
+        attempts.push_back(std::move(a));
+      } else {
+        note(a.address, errno);
+      }
+      continue;
+    }
+    if (attempts.empty()) return {};
+    if (now >= give_up) {
+      reason = fmt::format("{}: no answer", address_text(attempts.front().address->ai_addr,
+                                                         attempts.front().address->ai_addrlen));
+      return {};
+    }
+    std::vector<pollfd> polled;
+    for (const attempt& a : attempts) polled.push_back({a.socket.get(), POLLOUT, 0});
+    const auto until = next != nullptr ? std::min(give_up, next_start) : give_up;
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
+    if (::poll(polled.data(), polled.size(), static_cast<int>(std::max<std::int64_t>(wait, 0))) <=
+        0)
+      continue;
+    for (std::size_t i = polled.size(); i-- > 0;) {
+      if (polled[i].revents == 0) continue;
+      int error_number = 0;
+      socklen_t length = sizeof error_number;
+      ::getsockopt(polled[i].fd, SOL_SOCKET, SO_ERROR, &error_number, &length);
+      if (error_number == 0) return std::move(attempts[i].socket);
+      note(attempts[i].address, error_number);
+      attempts.erase(attempts.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
+/// Counts the attempts of one long wait for a server, sleeps between them, and after 5 s says once
+/// what the program waits for.
+class retry_loop {
+ public:
+  retry_loop(std::string what, const deadline& limit) : what_(std::move(what)), limit_(limit) {}
+
+  /// Call after each failure: returns when it is time for another attempt. Throws store_failure
+  /// once the deadline has passed.
+  void failed(const std::string& reason) {
+    ++attempts_;
+    const double elapsed = started_.elapsed_seconds();
+    if (elapsed > 5 && !warned_) {
+      warned_ = true;
+      log(log_level::warn,
+          "still waiting for {} after {:.0f} s and {} attempts (the last one: {}); is the process "
+          "that "
+          "hosts it, usually rank 0, running there?",
+          what_, elapsed, attempts_, reason);
+    }
+    std::this_thread::sleep_for(std::min(pause_, limit_.remaining()));
+    pause_ = std::min(pause_ * 2, deadline::duration(500));
+    if (limit_.passed()) {
+      throw store_failure{
+          errc::timeout,
+          fmt::format("it could not be reached in {} attempts; the last one: {}. Check "
+                      "that the process that hosts it (usually rank 0) is running, that "
+                      "host and port are right, and that no firewall is between",
+                      attempts_, reason)};
+    }
+  }
+
+ private:
+  std::string what_;
+  deadline limit_;
+  deadline started_ = deadline::never();
+  int attempts_ = 0;
+  bool warned_ = false;
+  deadline::duration pause_{10};
+};
+
+}  // namespace parx::detail

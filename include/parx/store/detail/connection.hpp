@@ -1,0 +1,145 @@
+// connection: a client's non-blocking socket with buffered reads, each step bounded by a deadline.
+//
+// After any store_failure the stream may stand in the middle of an answer: throw the connection
+// away. One thread at a time.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/store/detail/failure.hpp>
+#include <parx/store/detail/protocol.hpp>
+
+namespace parx::detail {
+
+class connection {
+ public:
+  connection() = default;
+  explicit connection(descriptor socket) : socket_(std::move(socket)) {}
+
+  [[nodiscard]] int descriptor_number() const noexcept { return socket_.get(); }
+  [[nodiscard]] bool open() const noexcept { return socket_.valid(); }
+  void close() noexcept { socket_.close(); }
+
+  void send(std::string_view bytes, const deadline& limit) {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent >= 0) {
+        bytes.remove_prefix(static_cast<std::size_t>(sent));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        if (!wait_for(POLLOUT, limit)) {
+          throw store_failure{errc::timeout, "the server did not take the request in time"};
+        }
+      } else if (errno != EINTR) {
+        lost(errno);
+      }
+    }
+  }
+
+  /// Waits until at least `count` bytes can be taken. False when the deadline passed first.
+  [[nodiscard]] bool available(std::size_t count, const deadline& limit) {
+    while (buffered() < count) {
+      if (receive_some() == 0 && !wait_for(POLLIN, limit)) return false;
+    }
+    return true;
+  }
+
+  template <typename Unsigned>
+  [[nodiscard]] Unsigned receive(const deadline& limit) {
+    require_bytes(sizeof(Unsigned), limit);
+    const auto value = store_protocol::take<Unsigned>(std::string_view(buffer_).substr(read_));
+    read_ += sizeof(Unsigned);
+    return value;
+  }
+
+  [[nodiscard]] std::string receive_string(const deadline& limit) {
+    const auto length = receive<std::uint64_t>(limit);
+    if (length > store_protocol::max_message_bytes) {
+      throw store_failure{errc::protocol,
+                          fmt::format("the server announced a value of {} bytes; is something else "
+                                      "than a store listening on that port?",
+                                      length)};
+    }
+    require_bytes(static_cast<std::size_t>(length), limit);
+    std::string value = buffer_.substr(read_, static_cast<std::size_t>(length));
+    read_ += static_cast<std::size_t>(length);
+    return value;
+  }
+
+  /// Takes a byte that has already arrived; never blocks. Throws when the server has gone.
+  [[nodiscard]] std::optional<std::uint8_t> try_receive_byte() {
+    if (buffered() == 0 && receive_some() == 0) return std::nullopt;
+    return static_cast<std::uint8_t>(buffer_[read_++]);
+  }
+
+  /// Whether an idle connection has nothing to say: no end of stream, no error, no stray byte.
+  [[nodiscard]] bool quiet() noexcept {
+    if (!open() || buffered() > 0) return false;
+    pollfd polled{socket_.get(), POLLIN, 0};
+    return ::poll(&polled, 1, 0) == 0;
+  }
+
+ private:
+  [[nodiscard]] std::size_t buffered() const noexcept { return buffer_.size() - read_; }
+
+  void require_bytes(std::size_t count, const deadline& limit) {
+    if (!available(count, limit)) {
+      throw store_failure{errc::timeout, "the server did not answer in time"};
+    }
+  }
+
+  // Zero: nothing has arrived.
+  std::size_t receive_some() {
+    if (read_ == buffer_.size()) {
+      buffer_.clear();
+      read_ = 0;
+    }
+    char chunk[16 * 1024];
+    while (true) {
+      const ssize_t got = ::recv(socket_.get(), chunk, sizeof chunk, 0);
+      if (got > 0) {
+        buffer_.append(chunk, static_cast<std::size_t>(got));
+        return static_cast<std::size_t>(got);
+      }
+      if (got == 0) throw store_failure{errc::peer_lost, "the server closed the connection"};
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+      if (errno != EINTR) lost(errno);
+    }
+  }
+
+  bool wait_for(short events, const deadline& limit) {
+    while (true) {
+      pollfd polled{socket_.get(), events, 0};
+      const int ready = ::poll(&polled, 1, limit.poll_timeout());
+      if (ready > 0) return true;
+      if (ready == 0 && limit.passed()) return false;
+      if (ready < 0 && errno != EINTR) {
+        throw store_failure{errc::io, "poll failed: " + errno_text(errno)};
+      }
+    }
+  }
+
+  [[noreturn]] static void lost(int error_number) {
+    throw store_failure{errc::peer_lost,
+                        "the connection to the server broke: " + errno_text(error_number)};
+  }
+
+  descriptor socket_;
+  std::string buffer_;
+  std::size_t read_ = 0;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,64 @@
+// The one shape of a store's error message:
+//   store get of "rank/3" at tcp_store n1:29500 failed after 30.0 s: the key was not set in time;
+//   ...
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::detail {
+
+/// Thrown below the store's operations, which catch it and add their name and keys.
+struct store_failure {
+  errc code;
+  std::string reason;
+};
+
+/// A key in quotes; bytes that are not printable, and quotes, as \xNN.
+[[nodiscard]] inline std::string quoted(std::string_view key) {
+  std::string result = "\"";
+  for (const char c : key.substr(0, 200)) {
+    if (c >= ' ' && c <= '~' && c != '"' && c != '\\') {
+      result.push_back(c);
+    } else {
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return result + (key.size() > 200 ? "...\"" : "\"");
+}
+
+/// The first eight keys, and how many more there are.
+[[nodiscard]] inline std::string quoted(std::span<const std::string> keys) {
+  constexpr std::size_t shown = 8;
+  std::string result;
+  for (std::size_t i = 0; i < keys.size() && i < shown; ++i) {
+    result += (i == 0 ? "" : ", ") + quoted(keys[i]);
+  }
+  if (keys.size() > shown) result += fmt::format(" and {} more", keys.size() - shown);
+  return result;
+}
+
+/// `keys` is text made by quoted(), empty for an operation without keys.
+[[noreturn]] inline void throw_store_error(errc code, std::string_view operation,
+                                           std::string_view keys, std::string_view where,
+                                           const deadline& limit, std::string_view reason) {
+  const double elapsed = limit.elapsed_seconds();
+  error_context context;
+  context.operation = fmt::format("store {}", operation);
+  context.elapsed_seconds = elapsed;
+  throw error(code,
+              fmt::format("store {}{}{} at {} failed after {:.1f} s: {}.", operation,
+                          keys.empty() ? "" : " of ", keys, where, elapsed, reason),
+              std::move(context));
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,146 @@
+// Meeting a TCPStore server: connect, greet, and find out which dialect it speaks.
+//
+// The probe, each step on a connection of its own because a server hangs up on what it does not
+// know:
+//   1. magic + ping in one segment: echoed by torch 2.5 and later and by parx. A torch 1.13 server
+//   takes
+//      the ten bytes for a SET of absurd length and hangs up without harm to others.
+//   2. the byte 06 is GETNUMKEYS in the dialects without magic: eight bytes come back.
+//   3. magic + four times GETNUMKEYS of torch 2.2. Never the magic alone: a torch 1.13 server would
+//   block
+//      inside reading it and freeze every other client of that store.
+//   4. the byte 0b is CANCEL_WAIT for torch 2.1, which answers 01; torch 1.13 hangs up.
+#pragma once
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/store/detail/connect.hpp>
+#include <parx/store/detail/connection.hpp>
+#include <parx/store/detail/failure.hpp>
+#include <parx/store/detail/protocol.hpp>
+#include <parx/store/dialect.hpp>
+
+namespace parx::detail {
+
+struct server_address {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// Connects once. Throws store_failure{peer_lost} where no address accepts.
+[[nodiscard]] inline connection dial(const server_address& server, const deadline& limit) {
+  std::string reason;
+  const address_list addresses = resolve(server.host, server.port, reason);
+  descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
+  if (!socket.valid()) throw store_failure{errc::peer_lost, reason};
+  configure_socket(socket.get());
+  return connection(std::move(socket));
+}
+
+enum class greeting { magic_only, magic_and_ping };
+
+[[nodiscard]] inline std::string hello(greeting kind, std::uint32_t nonce = 0) {
+  using namespace store_protocol;
+  std::string bytes;
+  encode(bytes, store_dialect::torch_2_5, {.op = operation::validate, .number = magic});
+  if (kind == greeting::magic_and_ping) {
+    encode(bytes, store_dialect::torch_2_5, {.op = operation::ping, .number = nonce});
+  }
+  return bytes;
+}
+
+/// Greets a server of a known dialect.
+inline void greet(connection& server, store_dialect dialect, const deadline& limit) {
+  if (dialect == store_dialect::torch_2_2) server.send(hello(greeting::magic_only), limit);
+  if (dialect != store_dialect::torch_2_5) return;
+  const auto nonce = static_cast<std::uint32_t>(::getpid());
+  server.send(hello(greeting::magic_and_ping, nonce), limit);
+  if (server.receive<std::uint32_t>(limit) != nonce) {
+    throw store_failure{errc::protocol,
+                        "something else than a store answers there; check the port"};
+  }
+}
+
+struct greeted {
+  connection server;
+  store_dialect dialect = store_dialect::torch_2_5;
+};
+
+/// Probes for the dialect. Throws store_failure; peer_lost may be cured by trying again.
+[[nodiscard]] inline greeted probe(const server_address& address, const deadline& limit) {
+  // Whether the server answers `question` with that many bytes within a second; hanging up is a no.
+  const auto answers = [&](connection& server, std::string_view question, std::size_t bytes) {
+    const auto patience = deadline::after(std::min(limit.remaining(), deadline::duration(1000)));
+    try {
+      server.send(question, patience);
+      return server.available(bytes, patience);
+    } catch (const store_failure&) {
+      return false;
+    }
+  };
+  connection server = dial(address, limit);
+  try {
+    greet(server, store_dialect::torch_2_5, limit);
+    return {std::move(server), store_dialect::torch_2_5};
+  } catch (const store_failure& failure) {
+    if (failure.code != errc::peer_lost) throw;
+  }
+  server = dial(address, limit);
+  if (!answers(server, "\x06", 8)) {
+    server = dial(address, limit);
+    const std::string question = hello(greeting::magic_only) + "\x07\x07\x07\x07";
+    if (!answers(server, question, 32)) {
+      throw store_failure{errc::peer_lost,
+                          "the server accepts connections but answers in no dialect of "
+                          "PyTorch's TCPStore"};
+    }
+    for (int i = 0; i < 4; ++i) (void)server.receive<std::uint64_t>(limit);
+    return {std::move(server), store_dialect::torch_2_2};
+  }
+  server = dial(address, limit);
+  if (answers(server, "\x0b", 1) && server.receive<std::uint8_t>(limit) == 1) {
+    return {std::move(server), store_dialect::torch_2_1};
+  }
+  return {dial(address, limit), store_dialect::torch_1_13};
+}
+
+/// Meets a server for the first time: retries what time can cure until the deadline.
+[[nodiscard]] inline greeted meet(const server_address& address,
+                                  std::optional<store_dialect> dialect,
+                                  const std::string& server_name, const deadline& limit) {
+  retry_loop retry(server_name, limit);
+  while (true) {
+    try {
+      if (!dialect) return probe(address, limit);
+      connection server = dial(address, limit);
+      greet(server, *dialect, limit);
+      return {std::move(server), *dialect};
+    } catch (const store_failure& failure) {
+      if (failure.code == errc::protocol) throw;
+      retry.failed(failure.reason);
+    }
+  }
+}
+
+/// The numeric address that this host has on the route to the server.
+[[nodiscard]] inline std::string local_address_of(const connection& server) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* const address = reinterpret_cast<sockaddr*>(&storage);
+  if (::getsockname(server.descriptor_number(), address, &length) != 0) return {};
+  return address_text(address, length);
+}
+
+}  // namespace parx::detail

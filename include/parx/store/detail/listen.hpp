@@ -1,0 +1,92 @@
+// Opening the listening socket of a store's server.
+#pragma once
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/store/detail/port_owner.hpp>
+
+namespace parx::detail {
+
+/// The port that a socket is bound to; 0 where it is bound to none.
+[[nodiscard]] inline std::uint16_t bound_port(int socket) noexcept {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return 0;
+  if (storage.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+  }
+  if (storage.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+  }
+  return 0;
+}
+
+/// Listens on `address` (a name or number; empty: every address, IPv6 and IPv4 on one socket) and
+/// `port` (0: a free one). Throws parx::error(io), which names the port's present owner where it
+/// can.
+[[nodiscard]] inline descriptor listen_on(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const char* const node = address.empty() ? nullptr : address.c_str();
+  if (const int code = ::getaddrinfo(node, std::to_string(port).c_str(), &hints, &found);
+      code != 0) {
+    throw_error(errc::io,
+                "a store cannot listen on \"{}\": the name cannot be resolved: {}. Give an "
+                "address of this host, or none for all of them.",
+                address, ::gai_strerror(code));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  int last_error = 0;
+  // IPv6 first: with V6ONLY off, [::] takes IPv4 connections too.
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+      if (a->ai_family != family) continue;
+      descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      const int on = 1;
+      const int off = 0;
+      if (!socket.valid()) {
+        last_error = errno;
+        continue;
+      }
+      // So that a restarted job need not wait for the old connections' TIME_WAIT.
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      if (family == AF_INET6) {
+        ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+      }
+      if (::bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 &&
+          ::listen(socket.get(), SOMAXCONN) == 0) {
+        return socket;
+      }
+      last_error = errno;
+      if (last_error == EADDRINUSE) break;
+    }
+    if (last_error == EADDRINUSE) break;
+  }
+  if (last_error == EADDRINUSE) {
+    const auto owner = port_owner(port);
+    throw_error(errc::io,
+                "a store cannot listen on port {}: it is in use{}{}. End that process, or choose "
+                "another port (0 lets the system choose).",
+                port, owner ? " by " : "", owner.value_or(""));
+  }
+  throw_error(errc::io,
+              "a store cannot listen on \"{}\" port {}: {}. Give an address of this host, or "
+              "none for all of them.",
+              address, port, errno_text(last_error));
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,307 @@
+// server_core: what a TCPStore server does with a request, without any socket.
+//
+// Requests of numbered clients in, bytes for clients out through a callback; a wait is answered
+// when its last key appears. Never blocks. One thread. Source:
+// torch/csrc/distributed/c10d/{TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <parx/store/detail/protocol.hpp>
+#include <parx/store/detail/value_map.hpp>
+#include <parx/store/dialect.hpp>
+
+namespace parx::detail::store_protocol {
+
+enum class verdict { keep, hang_up };
+
+class server_core {
+ public:
+  using client_id = std::uint64_t;
+  /// Queues bytes for a client. Must not call back into the core.
+  using sender = std::function<void(client_id, std::string_view)>;
+
+  /// Longer answers are not given: the client is hung up on.
+  static constexpr std::size_t max_answer_bytes = 2 * max_message_bytes;
+
+  explicit server_core(sender send) : send_(std::move(send)) {}
+
+  /// Executes one request. hang_up: the client asked for what its dialect answers by closing.
+  verdict execute(client_id client, store_dialect dialect, const request& r) {
+    // Between a wait and its answer a client sends nothing but a cancellation; torch 1.13, which
+    // has none, sends its next request after a timeout and would take the late answer for that
+    // one's.
+    stop_waiting(client);
+    switch (r.op) {
+      case operation::validate:
+        return verdict::keep;
+      case operation::ping:
+        return answer(client, static_cast<std::uint32_t>(r.number));
+      case operation::set:
+        store(r.keys[0], r.values[0]);
+        return verdict::keep;
+      case operation::append:
+        return append(r.keys[0], r.values[0]);
+      case operation::compare_set:
+        return compare_set(client, r);
+      case operation::get:
+        return get(client, dialect, r.keys[0]);
+      case operation::multi_get:
+        return multi_get(client, dialect, r.keys);
+      case operation::multi_set:
+        for (std::size_t i = 0; i < r.keys.size(); ++i) store(r.keys[i], r.values[i]);
+        return verdict::keep;
+      case operation::add:
+        return add(client, r);
+      case operation::check:
+        return check(client, r.keys);
+      case operation::wait:
+        return wait(client, r.keys);
+      case operation::cancel_wait:
+        return answer(client, std::uint8_t{1});
+      case operation::num_keys:
+        return answer(client, std::uint64_t{values_.size()});
+      case operation::delete_key:
+        return remove(client, r.keys[0]);
+      case operation::watch_key:
+        return watch(client, r.keys[0]);
+      case operation::queue_push:
+        push(r.keys[0], r.values[0]);
+        return verdict::keep;
+      case operation::queue_pop:
+        return pop(client, r.keys[0]);
+      case operation::queue_len:
+        return answer(client, std::uint64_t{queue_length(r.keys[0])});
+      case operation::list:
+        return list(client);
+    }
+    return verdict::hang_up;
+  }
+
+  /// A client has gone.
+  void forget(client_id client) {
+    stop_waiting(client);
+    const auto watched = watched_by_.find(client);
+    if (watched == watched_by_.end()) return;
+    for (const std::string& key : watched->second) std::erase(watchers_[key], client);
+    watched_by_.erase(watched);
+  }
+
+ private:
+  enum class change : std::uint8_t { updated, created, removed };
+
+  template <typename Unsigned>
+  verdict answer(client_id client, Unsigned value) {
+    std::string bytes;
+    put(bytes, value);
+    send_(client, bytes);
+    return verdict::keep;
+  }
+
+  verdict answer_value(client_id client, std::string_view value) {
+    std::string bytes;
+    put_string(bytes, value);
+    send_(client, bytes);
+    return verdict::keep;
+  }
+
+  void store(const std::string& key, std::string_view value) {
+    with_notice(key, [&] { values_.set(key, value); });
+  }
+
+  // Runs a change of a key's value, then tells those who wait for it or watch it.
+  template <typename Action>
+  void with_notice(const std::string& key, Action action) {
+    const auto watching = watchers_.find(key);
+    if (watching == watchers_.end() || watching->second.empty()) {
+      action();
+    } else {
+      const std::string* before = values_.find(key);
+      const change kind = before == nullptr ? change::created : change::updated;
+      const std::string old = before == nullptr ? std::string{} : *before;
+      action();
+      tell_watchers(watching->second, kind, key, old, *values_.find(key));
+    }
+    wake_all(key);
+  }
+
+  void tell_watchers(const std::vector<client_id>& clients, change kind, std::string_view key,
+                     std::string_view before, std::string_view after) {
+    std::string bytes;
+    put(bytes, static_cast<std::uint8_t>(kind));
+    for (const std::string_view text : {key, before, after}) put_string(bytes, text);
+    for (const client_id client : clients) send_(client, bytes);
+  }
+
+  verdict append(const std::string& key, std::string_view value) {
+    const std::string* present = values_.find(key);
+    if (present != nullptr && present->size() + value.size() > max_message_bytes)
+      return verdict::hang_up;
+    with_notice(key, [&] { values_.append(key, value); });
+    return verdict::keep;
+  }
+
+  verdict compare_set(client_id client, const request& r) {
+    const std::string* present = values_.find(r.keys[0]);
+    if (value_map::matches(present, r.values[0])) {
+      store(r.keys[0], r.values[1]);
+      return answer_value(client, r.values[1]);
+    }
+    return answer_value(client, present == nullptr ? r.values[0] : *present);
+  }
+
+  verdict get(client_id client, store_dialect dialect, const std::string& key) {
+    const std::string* value = values_.find(key);
+    if (value != nullptr) return answer_value(client, *value);
+    // PyTorch's clients wait before they get. Its older server hangs up here, its newer one does
+    // this:
+    return dialect == store_dialect::torch_2_5 ? answer_value(client, {}) : verdict::hang_up;
+  }
+
+  verdict multi_get(client_id client, store_dialect dialect, const std::vector<std::string>& keys) {
+    std::size_t total = 8 * keys.size();
+    for (const std::string& key : keys) {
+      const std::string* value = values_.find(key);
+      if (value == nullptr && dialect != store_dialect::torch_2_5) return verdict::hang_up;
+      total += value == nullptr ? 0 : value->size();
+    }
+    if (total > max_answer_bytes) return verdict::hang_up;
+    std::string bytes;
+    bytes.reserve(total);
+    for (const std::string& key : keys) {
+      const std::string* value = values_.find(key);
+      put_string(bytes, value == nullptr ? std::string_view{} : std::string_view(*value));
+    }
+    send_(client, bytes);
+    return verdict::keep;
+  }
+
+  verdict add(client_id client, const request& r) {
+    const auto sum = value_map::plus(values_.find(r.keys[0]), r.number);
+    if (!sum) return verdict::hang_up;
+    store(r.keys[0], std::to_string(*sum));
+    return answer(client, static_cast<std::uint64_t>(*sum));
+  }
+
+  verdict check(client_id client, const std::vector<std::string>& keys) {
+    const bool all =
+        std::all_of(keys.begin(), keys.end(), [&](const auto& key) { return exists(key); });
+    return answer(client, static_cast<std::uint8_t>(all ? 0 : 1));
+  }
+
+  verdict wait(client_id client, std::vector<std::string> keys) {
+    std::erase_if(keys, [&](const auto& key) { return exists(key); });
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    if (keys.empty()) return answer(client, std::uint8_t{0});
+    for (const std::string& key : keys) waiters_[key].push_back(client);
+    missing_.emplace(client, std::move(keys));
+    return verdict::keep;
+  }
+
+  void stop_waiting(client_id client) {
+    const auto waiting = missing_.find(client);
+    if (waiting == missing_.end()) return;
+    for (const std::string& key : waiting->second) {
+      const auto others = waiters_.find(key);
+      std::erase(others->second, client);
+      if (others->second.empty()) waiters_.erase(others);
+    }
+    missing_.erase(waiting);
+  }
+
+  void wake_all(const std::string& key) {
+    const auto waiting = waiters_.find(key);
+    if (waiting == waiters_.end()) return;
+    const std::vector<client_id> clients = std::move(waiting->second);
+    waiters_.erase(waiting);
+    for (const client_id client : clients) key_appeared(client, key);
+  }
+
+  void key_appeared(client_id client, const std::string& key) {
+    const auto waiting = missing_.find(client);
+    std::erase(waiting->second, key);
+    if (!waiting->second.empty()) return;
+    missing_.erase(waiting);
+    answer(client, std::uint8_t{0});
+  }
+
+  verdict remove(client_id client, const std::string& key) {
+    const std::string* present = values_.find(key);
+    if (present == nullptr) return answer(client, std::uint64_t{0});
+    const std::string old = *present;
+    values_.erase(key);
+    if (const auto watching = watchers_.find(key); watching != watchers_.end()) {
+      tell_watchers(watching->second, change::removed, key, old, {});
+    }
+    return answer(client, std::uint64_t{1});
+  }
+
+  verdict watch(client_id client, const std::string& key) {
+    watchers_[key].push_back(client);
+    watched_by_[client].push_back(key);
+    constexpr std::uint8_t callback_registered = 3;
+    return answer(client, callback_registered);
+  }
+
+  void push(const std::string& key, std::string value) {
+    queues_[key].push_back(std::move(value));
+    // One value is for one waiter: waking all would send the others into an empty queue.
+    const auto waiting = waiters_.find(key);
+    if (waiting == waiters_.end()) return;
+    const client_id first = waiting->second.front();
+    waiting->second.erase(waiting->second.begin());
+    if (waiting->second.empty()) waiters_.erase(waiting);
+    key_appeared(first, key);
+  }
+
+  verdict pop(client_id client, const std::string& key) {
+    const auto queue = queues_.find(key);
+    const std::size_t length = queue == queues_.end() ? 0 : queue->second.size();
+    answer(client, std::uint64_t{length});
+    if (length == 0) return verdict::keep;
+    answer_value(client, queue->second.front());
+    queue->second.pop_front();
+    if (queue->second.empty()) queues_.erase(queue);
+    return verdict::keep;
+  }
+
+  verdict list(client_id client) {
+    std::size_t total = 8;
+    for (const auto& [key, value] : values_.entries()) total += 8 + key.size();
+    if (total > max_answer_bytes) return verdict::hang_up;
+    std::string bytes;
+    put(bytes, std::uint64_t{values_.size()});
+    for (const auto& [key, value] : values_.entries()) put_string(bytes, key);
+    send_(client, bytes);
+    return verdict::keep;
+  }
+
+  [[nodiscard]] std::size_t queue_length(const std::string& key) const {
+    const auto queue = queues_.find(key);
+    return queue == queues_.end() ? 0 : queue->second.size();
+  }
+  [[nodiscard]] bool exists(const std::string& key) const {
+    return values_.contains(key) || queue_length(key) > 0;
+  }
+
+  sender send_;
+  value_map values_;
+  std::unordered_map<std::string, std::deque<std::string>> queues_;
+  std::unordered_map<client_id, std::vector<std::string>>
+      missing_;  // sorted keys a client waits for
+  std::unordered_map<std::string, std::vector<client_id>> waiters_;   // in the order of their waits
+  std::unordered_map<std::string, std::vector<client_id>> watchers_;  // torch 1.13 only
+  std::unordered_map<client_id, std::vector<std::string>> watched_by_;
+};
+
+}  // namespace parx::detail::store_protocol

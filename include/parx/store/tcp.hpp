@@ -1,0 +1,370 @@
+// tcp_store: the client of a store on the network, over PyTorch's TCPStore protocol.
+//
+// The server is a tcp_store_server of parx or PyTorch's own (any release since 1.x); the dialect is
+// found out by probing. Every call is one or two round trips and complete when it returns: also
+// after set() every other rank can see the value. Threads: any number. Each call has a connection
+// to itself: an idle one, or a new one where all are busy waiting; a program with one thread holds
+// one connection. A failed call throws its connection away, so a timeout leaves the store usable;
+// once the server has gone, every later call fails at once.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/check.hpp>
+#include <parx/core/deadline.hpp>
+#include <parx/core/error.hpp>
+#include <parx/store/detail/connection.hpp>
+#include <parx/store/detail/failure.hpp>
+#include <parx/store/detail/handshake.hpp>
+#include <parx/store/detail/protocol.hpp>
+#include <parx/store/detail/tcp_watch.hpp>
+#include <parx/store/dialect.hpp>
+#include <parx/store/store.hpp>
+
+namespace parx {
+
+/// Whether to count this process in PyTorch's "init/" counter. A PyTorch host that was given a
+/// world size waits for that many; parx's own server does not.
+enum class worker_count { leave, increment };
+
+struct tcp_store_options {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 29500;
+  std::optional<store_dialect> dialect = std::nullopt;  ///< nothing: find out
+  std::chrono::milliseconds timeout{300'000};           ///< to connect, and the default of calls
+  worker_count workers = worker_count::leave;
+};
+
+class tcp_store final : public store {
+ public:
+  /// Connects. Waits for a server that is not there yet until the deadline (default:
+  /// options.timeout from now); after 5 s it logs once what it waits for.
+  explicit tcp_store(tcp_store_options options, std::optional<deadline> limit = {})
+      : address_{std::move(options.host), options.port} {
+    set_default_timeout(options.timeout);
+    const deadline until = limit ? *limit : deadline::after(options.timeout);
+    try {
+      auto met = detail::meet(address_, options.dialect, describe(), until);
+      dialect_ = met.dialect;
+      local_address_ = detail::local_address_of(met.server);
+      idle_.push_back(std::move(met.server));
+    } catch (const detail::store_failure& failure) {
+      detail::throw_store_error(failure.code, "connect", {}, describe(), until, failure.reason);
+    }
+    if (options.workers == worker_count::increment) {
+      call("connect", {}, until, [&](detail::connection& server) {
+        ask(server, until, {.op = operation::add, .keys = {"init/"}, .number = 1});
+        (void)server.receive<std::uint64_t>(until);
+      });
+    }
+  }
+
+  [[nodiscard]] std::string describe() const override {
+    const bool bare_ipv6 = address_.host.find(':') != std::string::npos;
+    return fmt::format("tcp_store {}{}{}:{}", bare_ipv6 ? "[" : "", address_.host,
+                       bare_ipv6 ? "]" : "", address_.port);
+  }
+
+  [[nodiscard]] store_dialect dialect() const noexcept { return dialect_; }
+  /// This host's numeric address on the route to the server.
+  [[nodiscard]] const std::string& local_address() const noexcept { return local_address_; }
+
+ private:
+  using operation = detail::store_protocol::operation;
+  using request = detail::store_protocol::request;
+
+  void do_set(std::string_view key, std::string_view value, deadline limit) override {
+    change("set", {.op = operation::set, .keys = {wire(key)}, .values = {std::string(value)}},
+           limit);
+  }
+
+  std::string do_get(std::string_view key, deadline limit) override {
+    const std::string keys[] = {std::string(key)};
+    return std::move(get_all("get", keys, limit).front());
+  }
+
+  std::int64_t do_add(std::string_view key, std::int64_t delta, deadline limit) override {
+    const std::string keys[] = {std::string(key)};
+    std::int64_t sum = 0;
+    call("add", keys, limit, [&](detail::connection& server) {
+      ask(server, limit, {.op = operation::add, .keys = {wire(key)}, .number = delta});
+      try {
+        sum = static_cast<std::int64_t>(server.receive<std::uint64_t>(limit));
+      } catch (detail::store_failure& failure) {
+        if (failure.code == errc::peer_lost) {
+          failure.reason += "; servers also do this when the key does not hold a decimal number";
+        }
+        throw;
+      }
+    });
+    return sum;
+  }
+
+  void do_wait(std::span<const std::string> keys, deadline limit) override {
+    bool all_exist = false;
+    call("wait", keys, limit,
+         [&](detail::connection& server) { all_exist = wait_on(server, keys, limit); });
+    if (!all_exist) throw_missing("wait", keys, limit);
+  }
+
+  bool do_check(std::span<const std::string> keys, deadline limit) override {
+    bool all_exist = false;
+    call("check", keys, limit,
+         [&](detail::connection& server) { all_exist = check_on(server, keys, limit); });
+    return all_exist;
+  }
+
+  std::string do_compare_set(std::string_view key, std::string_view expected,
+                             std::string_view desired, deadline limit) override {
+    const std::string keys[] = {std::string(key)};
+    std::string present;
+    call("compare_set", keys, limit, [&](detail::connection& server) {
+      ask(server, limit,
+          {.op = operation::compare_set,
+           .keys = {wire(key)},
+           .values = {std::string(expected), std::string(desired)}});
+      present = server.receive_string(limit);
+    });
+    return present;
+  }
+
+  bool do_delete_key(std::string_view key, deadline limit) override {
+    const std::string keys[] = {std::string(key)};
+    bool existed = false;
+    call("delete_key", keys, limit, [&](detail::connection& server) {
+      ask(server, limit, {.op = operation::delete_key, .keys = {wire(key)}});
+      existed = server.receive<std::uint64_t>(limit) != 0;
+    });
+    return existed;
+  }
+
+  std::int64_t do_num_keys(deadline limit) override {
+    std::int64_t count = 0;
+    call("num_keys", {}, limit, [&](detail::connection& server) {
+      ask(server, limit, {.op = operation::num_keys});
+      count = static_cast<std::int64_t>(server.receive<std::uint64_t>(limit));
+    });
+    return count;
+  }
+
+  void do_append(std::string_view key, std::string_view value, deadline limit) override {
+    if (dialect_ == store_dialect::torch_1_13) return append_under_lock(key, value, limit);
+    change("append", {.op = operation::append, .keys = {wire(key)}, .values = {std::string(value)}},
+           limit);
+  }
+
+  std::vector<std::string> do_multi_get(std::span<const std::string> keys,
+                                        deadline limit) override {
+    return get_all("multi_get", keys, limit);
+  }
+
+  void do_multi_set(std::span<const std::string> keys, std::span<const std::string> values,
+                    deadline limit) override {
+    if (dialect_ == store_dialect::torch_1_13) {
+      for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i], limit);
+      return;
+    }
+    change(
+        "multi_set",
+        {.op = operation::multi_set, .keys = wire(keys), .values = {values.begin(), values.end()}},
+        limit);
+  }
+
+  std::unique_ptr<store_watch> do_watch(std::string_view key, deadline limit) override {
+    const std::string keys[] = {std::string(key)};
+    try {
+      detail::connection server = connect_again(limit);
+      ask(server, limit, {.op = operation::wait, .keys = {wire(key)}});
+      return std::make_unique<detail::tcp_watch>(std::move(server), dialect_, keys[0], wire(key),
+                                                 describe());
+    } catch (const detail::store_failure& failure) {
+      detail::throw_store_error(failure.code, "watch", detail::quoted(keys), describe(), limit,
+                                failure.reason);
+    }
+  }
+
+  // A user's key always starts with a slash, so that it never meets PyTorch's "init/".
+  static std::string wire(std::string_view key) { return fmt::format("/{}", key); }
+  static std::vector<std::string> wire(std::span<const std::string> keys) {
+    std::vector<std::string> result;
+    result.reserve(keys.size());
+    for (const std::string& key : keys) result.push_back(wire(key));
+    return result;
+  }
+
+  void ask(detail::connection& server, const deadline& limit, const request& question) const {
+    detail::store_protocol::require_within_limits(question);
+    std::string bytes;
+    detail::store_protocol::encode(bytes, dialect_, question);
+    server.send(bytes, limit);
+  }
+
+  // A request that the protocol leaves unanswered, made certain by a second one behind it.
+  void change(std::string_view name, request question, const deadline& limit) {
+    detail::store_protocol::require_within_limits(question);
+    std::string bytes;
+    detail::store_protocol::encode(bytes, dialect_, question);
+    const bool has_ping = dialect_ == store_dialect::torch_2_5;
+    detail::store_protocol::encode(bytes, dialect_,
+                                   {.op = has_ping ? operation::ping : operation::num_keys});
+    for (std::string& key : question.keys) key.erase(0, 1);
+    call(name, question.keys, limit, [&](detail::connection& server) {
+      server.send(bytes, limit);
+      if (has_ping) {
+        (void)server.receive<std::uint32_t>(limit);
+      } else {
+        (void)server.receive<std::uint64_t>(limit);
+      }
+    });
+  }
+
+  bool check_on(detail::connection& server, std::span<const std::string> keys,
+                const deadline& limit) const {
+    ask(server, limit, {.op = operation::check, .keys = wire(keys)});
+    return server.receive<std::uint8_t>(limit) == 0;
+  }
+
+  // False when the deadline passed first; the connection is then usable, or closed.
+  bool wait_on(detail::connection& server, std::span<const std::string> keys,
+               const deadline& limit) const {
+    ask(server, limit, {.op = operation::wait, .keys = wire(keys)});
+    if (server.available(1, limit)) {
+      if (server.receive<std::uint8_t>(limit) == 0) return true;
+      throw detail::store_failure{errc::protocol, "the server answered a wait with nonsense"};
+    }
+    if (dialect_ == store_dialect::torch_1_13) {
+      // It cannot be told, and would send its late answer before that of the next request.
+      server.close();
+      return false;
+    }
+    const auto patience = deadline::after(std::chrono::seconds(2));
+    ask(server, patience, {.op = operation::cancel_wait});
+    const bool was_done = server.receive<std::uint8_t>(patience) == 0;
+    if (was_done) (void)server.receive<std::uint8_t>(patience);
+    return was_done;
+  }
+
+  std::vector<std::string> get_all(std::string_view name, std::span<const std::string> keys,
+                                   const deadline& limit) {
+    std::vector<std::string> values;
+    bool all_exist = false;
+    call(name, keys, limit, [&](detail::connection& server) {
+      all_exist = wait_on(server, keys, limit);
+      if (!all_exist) return;
+      values.reserve(keys.size());
+      if (keys.size() > 1 && dialect_ != store_dialect::torch_1_13) {
+        ask(server, limit, {.op = operation::multi_get, .keys = wire(keys)});
+        while (values.size() < keys.size()) values.push_back(server.receive_string(limit));
+        return;
+      }
+      for (const std::string& key : keys) {
+        ask(server, limit, {.op = operation::get, .keys = {wire(key)}});
+        values.push_back(server.receive_string(limit));
+      }
+    });
+    if (!all_exist) throw_missing(name, keys, limit);
+    return values;
+  }
+
+  // torch 1.13 has no append. One made of get and set must not be interleaved with another, and a
+  // compare_set on the value itself cannot tell its own success from somebody's equal value, so a
+  // key beside it is the lock: only its owner's token comes back.
+  void append_under_lock(std::string_view key, std::string_view value, const deadline& limit) {
+    const std::string lock = fmt::format("{}.append-lock", key);
+    std::random_device random;
+    const std::string token = fmt::format("{} {:08x}{:08x}", local_address_, random(), random());
+    while (compare_set(lock, "", token, limit) != token) {
+      if (limit.passed()) {
+        detail::throw_store_error(
+            errc::timeout, "append", detail::quoted(key), describe(), limit,
+            "another process holds its lock, the key " + detail::quoted(lock));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const std::string keys[] = {std::string(key)};
+    const std::string before = check(keys, limit) ? get(key, limit) : std::string{};
+    set(key, before + std::string(value), limit);
+    delete_key(lock, limit);
+  }
+
+  // Runs `action` on a connection of its own; what fails is reported as this operation.
+  template <typename Action>
+  void call(std::string_view name, std::span<const std::string> keys, const deadline& limit,
+            Action action) {
+    try {
+      detail::connection server = take(limit);
+      action(server);
+      give_back(std::move(server));
+    } catch (const detail::store_failure& failure) {
+      detail::throw_store_error(failure.code, name, detail::quoted(keys), describe(), limit,
+                                failure.reason);
+    }
+  }
+
+  detail::connection take(const deadline& limit) {
+    {
+      const std::lock_guard lock(mutex_);
+      while (!idle_.empty()) {
+        detail::connection server = std::move(idle_.back());
+        idle_.pop_back();
+        if (server.quiet()) return server;
+      }
+    }
+    return connect_again(limit);
+  }
+
+  void give_back(detail::connection server) {
+    constexpr std::size_t most_idle = 2;
+    const std::lock_guard lock(mutex_);
+    if (server.open() && idle_.size() < most_idle) idle_.push_back(std::move(server));
+  }
+
+  // No retry: a server that was there and now refuses has gone.
+  [[nodiscard]] detail::connection connect_again(const deadline& limit) const {
+    detail::connection server = detail::dial(address_, limit);
+    detail::greet(server, dialect_, limit);
+    return server;
+  }
+
+  [[noreturn]] void throw_missing(std::string_view name, std::span<const std::string> keys,
+                                  const deadline& limit) {
+    constexpr std::size_t most_asked = 256;
+    std::vector<std::string> missing;
+    try {
+      const auto patience = deadline::after(std::chrono::seconds(2));
+      detail::connection server = take(patience);
+      for (const std::string& key : keys.first(std::min(keys.size(), most_asked))) {
+        if (!check_on(server, std::span(&key, 1), patience)) missing.push_back(key);
+      }
+      give_back(std::move(server));
+    } catch (const detail::store_failure&) {
+      // Then the message names all of them.
+    }
+    detail::throw_store_error(
+        errc::timeout, name, detail::quoted(keys), describe(), limit,
+        "nobody set " + (missing.empty() ? detail::quoted(keys) : detail::quoted(missing)));
+  }
+
+  detail::server_address address_;
+  store_dialect dialect_ = store_dialect::torch_2_5;
+  std::string local_address_;
+  std::mutex mutex_;
+  std::vector<detail::connection> idle_;
+};
+
+}  // namespace parx
