@@ -2,8 +2,10 @@
 #pragma once
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/observer.hpp>
+#include <parx/autograd/ops.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/variable.hpp>

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <parx/tensor/matmul.hpp>
+#include <parx/tensor/philox.hpp>
+#include <parx/tensor/pointwise.hpp>
 #include <parx/tensor/pool.hpp>
+#include <parx/tensor/print.hpp>
+#include <parx/tensor/random.hpp>
 #include <parx/tensor/reduction.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/storage.hpp>

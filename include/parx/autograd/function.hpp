@@ -2,13 +2,12 @@
 //
 //   template <typename T>
 //   variable<T> square(const variable<T>& x) {
-//     const tensor<T> value = x.value().contiguous();
-//     return differentiable(map([](T v) { return v * v; }, value),
-//                           [value](const tensor<T>& upstream, grad_sink<T> dx) {
-//                             const T* v = value.data(); const T* u = upstream.data();
-//                             dx.each([=](std::size_t i) { return 2 * v[i] * u[i]; });
-//                           },
-//                           x);
+//     return differentiable(
+//         map([](T v) { return v * v; }, x.value()),
+//         [value = x.value()](const tensor<T>& upstream, grad_sink<T> dx) {
+//           dx.map([](T v, T u) { return 2 * v * u; }, value, upstream);
+//         },
+//         x);
 //   }
 //
 // The backward function gets the gradient of the result (contiguous) and one grad_sink per input, in
@@ -26,6 +25,7 @@
 #include <vector>
 
 #include <parx/autograd/variable.hpp>
+#include <parx/tensor/pointwise.hpp>
 #include <parx/tensor/reduction.hpp>
 
 namespace parx {
@@ -64,6 +64,26 @@ class grad_sink {
       for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(to[i] + value_at(i));
     } else {
       for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(value_at(i));
+    }
+  }
+  /// Contributes f(operand...) element by element. The operands broadcast to the input's shape, or to one
+  /// to which the input itself was broadcast; then the result is summed over the repeated axes.
+  template <typename Function, typename... Operands>
+  void map(Function&& f, const tensor<Operands>&... operand) const {
+    parx::shape result = shape();
+    ((result = broadcast_shapes(result, operand.shape())), ...);
+    if (result != shape()) {
+      const tensor<T> contribution = tensor<T>::empty(result);
+      map_into(contribution, f, operand...);
+      add_broadcast(contribution);
+      return;
+    }
+    const auto target = memory();
+    if (target.add) {
+      map_into(target.values, [&](T old, Operands... v) { return static_cast<T>(old + f(v...)); },
+               target.values, operand...);
+    } else {
+      map_into(target.values, f, operand...);
     }
   }
   /// Contributes a tensor of the input's shape. It may be kept: do not write it afterwards.

@@ -1,0 +1,81 @@
+// layer_norm: each row brought to mean 0 and variance 1, then scaled and shifted.
+//
+// Ba, Kiros, Hinton: Layer Normalization (arXiv 1607.06450).
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/softmax.hpp>
+
+namespace parx {
+
+struct layer_norm_options {
+  double epsilon = 1e-5;  ///< added to the variance
+};
+
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis; scale and shift have its
+/// extent. The variance is that of the population (divided by the number), as in PyTorch.
+template <typename T>
+[[nodiscard]] variable<T> layer_norm(const variable<T>& x, const variable<T>& scale,
+                                     const variable<T>& shift, const layer_norm_options& options = {}) {
+  require(x.rank() >= 1 && scale.shape() == shape{x.extent(-1)} && shift.shape() == scale.shape(),
+          "layer_norm: an input of shape {} needs scale and shift of its last extent, not {} and {}",
+          to_string(x.shape()), to_string(scale.shape()), to_string(shift.shape()));
+  const tensor<T> input = x.value().contiguous();
+  const tensor<T> gain = scale.value().contiguous(), bias = shift.value().contiguous();
+  const std::size_t width = x.shape().back();
+  const std::size_t rows = width == 0 ? 0 : x.size() / width;
+  const T share = T(1) / static_cast<T>(width);
+  tensor<T> y = tensor<T>::empty(x.shape());
+  const tensor<T> mean = tensor<T>::empty({rows}), inverse = tensor<T>::empty({rows});
+  for (std::size_t row = 0; row < rows; ++row) {
+    const T* const in = input.data() + row * width;
+    T* const out = y.data() + row * width;
+    const T* const g = gain.data();
+    const T* const b = bias.data();
+    const T m = detail::row_sum(in, width) * share;
+    const T variance = detail::reduce_lanes(width, T(0), detail::add_op{},
+                                            [=](std::size_t i) { return (in[i] - m) * (in[i] - m); }) *
+                       share;
+    const T r = T(1) / std::sqrt(variance + static_cast<T>(options.epsilon));
+    for (std::size_t i = 0; i < width; ++i) out[i] = (in[i] - m) * r * g[i] + b[i];
+    mean.data()[row] = m;
+    inverse.data()[row] = r;
+  }
+  return differentiable(
+      std::move(y),
+      [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale, grad_sink<T> dshift) {
+        if (dshift.needed()) dshift.add_broadcast(upstream);
+        T* const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
+        const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
+        const T* const g = gain.data();
+        for (std::size_t row = 0; row < rows; ++row) {
+          const T* const in = input.data() + row * width;
+          const T* const u = upstream.data() + row * width;
+          const T m = mean.data()[row], r = inverse.data()[row];
+          if (dg != nullptr) {
+            for (std::size_t i = 0; i < width; ++i) dg[i] += u[i] * (in[i] - m) * r;
+          }
+          if (!dx.needed()) continue;
+          const T first = share * detail::row_dot(u, g, width);
+          const T second = share * r *
+                           detail::reduce_lanes(width, T(0), detail::add_op{}, [=](std::size_t i) {
+                             return u[i] * g[i] * (in[i] - m);
+                           });
+          T* const d = target.values.data() + row * width;
+          const auto value = [=](std::size_t i) {
+            return r * (u[i] * g[i] - first - (in[i] - m) * r * second);
+          };
+          if (target.add) {
+            for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
+          } else {
+            for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
+          }
+        }
+      },
+      x, scale, shift);
+}
+
+}  // namespace parx

@@ -1,0 +1,64 @@
+// sum and mean over all or some axes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+
+#include <parx/autograd/function.hpp>
+
+namespace parx {
+
+namespace detail {
+
+/// scale * sum over `axes`.
+template <typename T>
+[[nodiscard]] variable<T> scaled_sum(const variable<T>& x, std::span<const int> axes, reduced_axes after,
+                                     T scale) {
+  const shape kept = keep_reduced(x.shape(), axes);
+  tensor<T> total = sum(x.value(), axes, after);
+  if (scale != T(1)) {
+    for (T& element : total) element *= scale;
+  }
+  return differentiable(
+      std::move(total),
+      [kept, scale](const tensor<T>& upstream, grad_sink<T> dx) {
+        dx.map([=](T u) { return u * scale; }, upstream.reshape(kept));
+      },
+      x);
+}
+
+}  // namespace detail
+
+/// The sum over some axes.
+template <typename T>
+[[nodiscard]] variable<T> sum(const variable<T>& x, std::initializer_list<int> axes,
+                              reduced_axes after = reduced_axes::dropped) {
+  return detail::scaled_sum(x, {axes.begin(), axes.size()}, after, T(1));
+}
+/// The sum of all elements, a scalar.
+template <typename T>
+[[nodiscard]] variable<T> sum(const variable<T>& x) {
+  return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
+                            reduced_axes::dropped, T(1));
+}
+
+/// The mean over some axes. Throws usage_error when there is nothing to average.
+template <typename T>
+[[nodiscard]] variable<T> mean(const variable<T>& x, std::initializer_list<int> axes,
+                               reduced_axes after = reduced_axes::dropped) {
+  const std::span<const int> list(axes.begin(), axes.size());
+  const std::size_t results = detail::keep_reduced(x.shape(), list).size();
+  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing", to_string(x.shape()));
+  return detail::scaled_sum(x, list, after, T(1) / static_cast<T>(x.size() / results));
+}
+/// The mean of all elements, a scalar.
+template <typename T>
+[[nodiscard]] variable<T> mean(const variable<T>& x) {
+  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing", to_string(x.shape()));
+  return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
+                            reduced_axes::dropped, T(1) / static_cast<T>(x.size()));
+}
+
+}  // namespace parx

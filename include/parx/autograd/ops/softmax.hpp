@@ -1,0 +1,115 @@
+// softmax and log_softmax along an axis.
+//
+// The maximum of each row is subtracted first, so that no exponential overflows.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/view.hpp>
+#include <parx/tensor/detail/math.hpp>
+
+namespace parx {
+
+namespace detail {
+
+template <typename T>
+[[nodiscard]] T row_max(const T* x, std::size_t width) {
+  return reduce_lanes(width, x[0], max_op{}, [=](std::size_t i) { return x[i]; });
+}
+template <typename T>
+[[nodiscard]] T row_sum(const T* x, std::size_t width) {
+  return reduce_lanes(width, T(0), add_op{}, [=](std::size_t i) { return x[i]; });
+}
+template <typename T>
+[[nodiscard]] T row_dot(const T* x, const T* y, std::size_t width) {
+  return reduce_lanes(width, T(0), add_op{}, [=](std::size_t i) { return x[i] * y[i]; });
+}
+/// e[i] = exp(x[i] - highest); returns their sum.
+template <typename T>
+[[nodiscard]] T row_exp(const T* x, T highest, std::size_t width, T* e) {
+  for (std::size_t i = 0; i < width; ++i) e[i] = vector_exp(x[i] - highest);
+  return row_sum(e, width);
+}
+
+template <typename T>
+[[nodiscard]] variable<T> softmax_last(const variable<T>& x) {
+  const tensor<T> input = x.value().contiguous();
+  tensor<T> y = tensor<T>::empty(x.shape());
+  const std::size_t width = x.shape().back();
+  const std::size_t rows = width == 0 ? 0 : x.size() / width;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const T* const in = input.data() + row * width;
+    T* const out = y.data() + row * width;
+    const T scale = T(1) / row_exp(in, row_max(in, width), width, out);
+    for (std::size_t i = 0; i < width; ++i) out[i] *= scale;
+  }
+  return differentiable(
+      y,
+      [y, rows, width](const tensor<T>& upstream, grad_sink<T> dx) {
+        const auto target = dx.memory();
+        for (std::size_t row = 0; row < rows; ++row) {
+          const T* const p = y.data() + row * width;
+          const T* const u = upstream.data() + row * width;
+          T* const d = target.values.data() + row * width;
+          const T dot = row_dot(p, u, width);
+          if (target.add) {
+            for (std::size_t i = 0; i < width; ++i) d[i] += p[i] * (u[i] - dot);
+          } else {
+            for (std::size_t i = 0; i < width; ++i) d[i] = p[i] * (u[i] - dot);
+          }
+        }
+      },
+      x);
+}
+
+template <typename T>
+[[nodiscard]] variable<T> log_softmax_last(const variable<T>& x) {
+  const tensor<T> input = x.value().contiguous();
+  tensor<T> y = tensor<T>::empty(x.shape());
+  const std::size_t width = x.shape().back();
+  const std::size_t rows = width == 0 ? 0 : x.size() / width;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const T* const in = input.data() + row * width;
+    T* const out = y.data() + row * width;
+    const T highest = row_max(in, width);
+    const T shift = highest + std::log(row_exp(in, highest, width, out));
+    for (std::size_t i = 0; i < width; ++i) out[i] = in[i] - shift;
+  }
+  return differentiable(
+      y,
+      [y, rows, width](const tensor<T>& upstream, grad_sink<T> dx) {
+        const auto target = dx.memory();
+        for (std::size_t row = 0; row < rows; ++row) {
+          const T* const logp = y.data() + row * width;
+          const T* const u = upstream.data() + row * width;
+          T* const d = target.values.data() + row * width;
+          const T total = row_sum(u, width);
+          if (target.add) {
+            for (std::size_t i = 0; i < width; ++i) d[i] += u[i] - vector_exp(logp[i]) * total;
+          } else {
+            for (std::size_t i = 0; i < width; ++i) d[i] = u[i] - vector_exp(logp[i]) * total;
+          }
+        }
+      },
+      x);
+}
+
+}  // namespace detail
+
+/// exp(x) / sum of exp(x) along `axis`.
+template <typename T>
+[[nodiscard]] variable<T> softmax(const variable<T>& x, int axis = -1) {
+  if (resolve_axis(axis, x.shape()) + 1 == x.rank()) return detail::softmax_last(x);
+  return transpose(detail::softmax_last(transpose(x, axis, -1)), axis, -1);
+}
+
+/// The logarithm of softmax, computed without losing small probabilities.
+template <typename T>
+[[nodiscard]] variable<T> log_softmax(const variable<T>& x, int axis = -1) {
+  if (resolve_axis(axis, x.shape()) + 1 == x.rank()) return detail::log_softmax_last(x);
+  return transpose(detail::log_softmax_last(transpose(x, axis, -1)), axis, -1);
+}
+
+}  // namespace parx

@@ -1,0 +1,150 @@
+// random_stream: random numbers that are a function of (seed, path, index) and of nothing else.
+//
+// A parameter is initialised from the stream of its path, element i from index i of the whole parameter:
+// a matrix cut over 1, 2 or 4 ranks starts from the same values, and so does a model whose layers are made in
+// another order. Streams are values without state; any thread may use one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numbers>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <parx/tensor/philox.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx {
+
+/// FNV-1a with a final mix: 64 bits that are the same on every machine.
+[[nodiscard]] constexpr std::uint64_t stable_hash(std::string_view text) noexcept {
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  }
+  hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9;
+  hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EB;
+  return hash ^ (hash >> 31);
+}
+
+class random_stream {
+ public:
+  random_stream(std::uint64_t seed, std::string_view path) noexcept
+      : random_stream(seed, stable_hash(path)) {}
+
+  /// An independent stream for each `number`: a training step, an epoch.
+  [[nodiscard]] random_stream substream(std::uint64_t number) const noexcept {
+    std::array<char, 16> bytes{};
+    for (std::size_t i = 0; i < 8; ++i) {
+      bytes[i] = static_cast<char>(path_ >> (8 * i));
+      bytes[8 + i] = static_cast<char>(number >> (8 * i));
+    }
+    return {seed_, stable_hash({bytes.data(), bytes.size()})};
+  }
+
+  /// Calls use(words, first_word, count) for consecutive pieces of the words [first, first + count) of
+  /// the stream; words has `count` of 32 random bits. Each piece but the first starts at a multiple of 64.
+  template <typename Use>
+  void words(std::uint64_t first, std::uint64_t count, Use&& use) const {
+    constexpr std::size_t lanes = 16;
+    std::array<std::array<std::uint32_t, lanes>, 4> block;
+    std::array<std::uint32_t, 4 * lanes> piece;
+    const std::uint64_t end = first + count;
+    for (std::uint64_t at = first; at < end;) {
+      const std::uint64_t start = at / piece.size() * piece.size();
+      const std::uint64_t counter = start / 4;
+      detail::philox_lanes<lanes>(
+          {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
+           static_cast<std::uint32_t>(path_), static_cast<std::uint32_t>(path_ >> 32)},
+          {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)}, block);
+      for (std::size_t b = 0; b < lanes; ++b) {
+        for (std::size_t w = 0; w < 4; ++w) piece[4 * b + w] = block[w][b];
+      }
+      const std::uint64_t stop = std::min<std::uint64_t>(start + piece.size(), end);
+      use(piece.data() + (at - start), at, static_cast<std::size_t>(stop - at));
+      at = stop;
+    }
+  }
+
+  /// Uniform in [low, high), up to rounding. Element i of `target` (contiguous) gets number first + i of
+  /// the stream.
+  template <typename T>
+  void uniform(const tensor<T>& target, T low, T high, std::uint64_t first = 0) const {
+    static_assert(std::is_floating_point_v<T>);
+    T* const out = target.span().data();
+    if constexpr (sizeof(T) > 4) {
+      words(2 * first, 2 * target.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+        for (std::size_t i = 0; i < count; i += 2) {
+          const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
+          out[(at + i) / 2 - first] = low + (high - low) * (static_cast<T>(bits >> 11) * T(0x1p-53));
+        }
+      });
+    } else {
+      words(first, target.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+          out[at + i - first] = low + (high - low) * (static_cast<T>(word[i] >> 8) * T(0x1p-24));
+        }
+      });
+    }
+  }
+
+  /// Normal (Box-Muller on 32-bit uniforms, computed in double: at most 6.7 deviations from the mean).
+  template <typename T>
+  void normal(const tensor<T>& target, T mean, T deviation, std::uint64_t first = 0) const {
+    static_assert(std::is_floating_point_v<T>);
+    T* const out = target.span().data();
+    // Numbers come in pairs: start at an even word and leave out the half that was not asked for.
+    const std::uint64_t end = first + target.size();
+    words(first & ~std::uint64_t{1}, end - (first & ~std::uint64_t{1}) + (end & 1),
+          [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+            for (std::size_t i = 0; i < count; i += 2) {
+              const double radius = std::sqrt(-2 * std::log((word[i] + 0.5) * 0x1p-32));
+              const double angle = 2 * std::numbers::pi * (word[i + 1] * 0x1p-32);
+              const auto put = [&](std::uint64_t index, double value) {
+                if (index >= first && index < end) out[index - first] = mean + deviation * static_cast<T>(value);
+              };
+              put(at + i, radius * std::cos(angle));
+              put(at + i + 1, radius * std::sin(angle));
+            }
+          });
+  }
+
+  /// A random order of 0, 1, ..., count - 1 (Fisher-Yates; no order is more than count^2 / 2^64 more
+  /// likely than another).
+  [[nodiscard]] std::vector<std::size_t> permutation(std::size_t count) const {
+    std::vector<std::size_t> order(count);
+    for (std::size_t i = 0; i < count; ++i) order[i] = i;
+    words(0, 2 * count, [&](const std::uint32_t* word, std::uint64_t at, std::size_t length) {
+      for (std::size_t i = 0; i < length; i += 2) {
+        // Step k swaps element last = count - 1 - k with one of 0 ... last.
+        const std::size_t last = count - 1 - static_cast<std::size_t>((at + i) / 2);
+        const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
+        std::swap(order[last], order[scaled(bits, last + 1)]);
+      }
+    });
+    return order;
+  }
+
+ private:
+  random_stream(std::uint64_t seed, std::uint64_t path) noexcept : seed_(seed), path_(path) {}
+
+  /// The high 64 bits of bits * bound: uniform in [0, bound).
+  [[nodiscard]] static std::uint64_t scaled(std::uint64_t bits, std::uint64_t bound) noexcept {
+    const std::uint64_t mask = 0xFFFFFFFF;
+    const std::uint64_t low = (bits & mask) * (bound & mask);
+    const std::uint64_t middle = (bits >> 32) * (bound & mask) + (low >> 32);
+    const std::uint64_t other = (bits & mask) * (bound >> 32) + (middle & mask);
+    return (bits >> 32) * (bound >> 32) + (middle >> 32) + (other >> 32);
+  }
+
+  std::uint64_t seed_;
+  std::uint64_t path_;
+};
+
+}  // namespace parx
