@@ -2,5 +2,8 @@
 #pragma once
 
 #include <parx/launch/hostlist.hpp>    // IWYU pragma: export
+#include <parx/launch/init.hpp>         // IWYU pragma: export
 #include <parx/launch/launch_env.hpp>  // IWYU pragma: export
 #include <parx/launch/launcher.hpp>    // IWYU pragma: export
+#include <parx/launch/rendezvous.hpp>  // IWYU pragma: export
+#include <parx/launch/run.hpp>          // IWYU pragma: export

@@ -9,11 +9,11 @@ namespace parx {
 
 namespace detail {
 
-template <data_buffer Data>
+template <mutable_movable_buffer Data>
 [[nodiscard]] collective_arguments broadcast_arguments(Data& data, const broadcast_options& options,
                                                        call_site site) {
-  const buffer_view view = data_view_of(data);
-  return {.what = operation::broadcast, .input = view.data, .output = view.data,
+  const buffer_view view = movable_view_of(data);
+  return {.what = call_kind::broadcast, .input = view.data, .output = view.data,
           .input_count = view.count, .output_count = view.count, .type = view.type,
           .root = options.root, .reduces = false, .op = {}, .factor = 1, .use = options.use,
           .timeout = options.timeout, .site = site};
@@ -23,14 +23,14 @@ template <data_buffer Data>
 
 /// Blocks until `data` holds the root's elements (on the root: until they have been handed over). Throws
 /// usage_error before any I/O, parx::error when communication fails (the group is then closed).
-template <data_buffer Data>
+template <mutable_movable_buffer Data>
 void broadcast(process_group& group, Data&& data, broadcast_options options = {},
                call_site site = call_site::current()) {
   detail::run(group, detail::broadcast_arguments(data, options, site));
 }
 
 /// The buffer is borrowed until the work is waited for.
-template <data_buffer Data>
+template <mutable_movable_buffer Data>
 [[nodiscard]] work async_broadcast(process_group& group, Data&& data, broadcast_options options = {},
                                    call_site site = call_site::current()) {
   return detail::start(group, detail::broadcast_arguments(data, options, site));

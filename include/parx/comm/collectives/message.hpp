@@ -11,7 +11,7 @@ namespace parx {
 
 namespace detail {
 
-inline void fill_message(const process_group& group, operation what, int peer, buffer_view memory,
+inline void fill_message(const process_group& group, call_kind what, int peer, buffer_view memory,
                          const message_options& options, call_site site, call& request) {
   require(peer >= 0 && peer < group.size(), "{} at {}:{}: rank {} is not in group \"{}\" of {} ranks",
           name_of(what), site.file_name(), site.line, peer, group.name(), group.size());
@@ -29,11 +29,11 @@ inline void fill_message(const process_group& group, operation what, int peer, b
 /// A call keeps one pointer for both directions; a send only reads through it.
 template <typename Data>
 [[nodiscard]] buffer_view sendable(const Data& data) {
-  const const_buffer_view view = data_view_of(data);
+  const const_buffer_view view = const_movable_view_of(data);
   return {const_cast<void*>(view.data), view.count, view.type};
 }
 
-[[nodiscard]] inline work start_message(const process_group& group, operation what, int peer,
+[[nodiscard]] inline work start_message(const process_group& group, call_kind what, int peer,
                                         buffer_view memory, const message_options& options,
                                         call_site site) {
   auto request = std::make_unique<call>();
@@ -47,33 +47,33 @@ template <typename Data>
 /// Blocks until `data` may be changed again: it has been handed to the network, which does not mean
 /// that it was received. Throws usage_error for a rank outside the group, parx::error when
 /// communication fails (the group is then closed).
-template <data_buffer Data>
+template <movable_buffer Data>
 void send(process_group& group, const Data& data, int to, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
-  detail::fill_message(group, detail::operation::send, to, detail::sendable(data), options, site, request);
+  detail::fill_message(group, detail::call_kind::send, to, detail::sendable(data), options, site, request);
   group.core()->run(request);
 }
 
 /// Blocks until the next message of rank `from` with this tag fills `data`.
-template <data_buffer Data>
+template <mutable_movable_buffer Data>
 void recv(process_group& group, Data&& data, int from, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
-  detail::fill_message(group, detail::operation::recv, from, data_view_of(data), options, site, request);
+  detail::fill_message(group, detail::call_kind::recv, from, movable_view_of(data), options, site, request);
   group.core()->run(request);
 }
 
 /// The buffer is borrowed until the work is waited for.
-template <data_buffer Data>
+template <movable_buffer Data>
 [[nodiscard]] work async_send(process_group& group, const Data& data, int to,
                               message_options options = {}, call_site site = call_site::current()) {
-  return detail::start_message(group, detail::operation::send, to, detail::sendable(data), options, site);
+  return detail::start_message(group, detail::call_kind::send, to, detail::sendable(data), options, site);
 }
-template <data_buffer Data>
+template <mutable_movable_buffer Data>
 [[nodiscard]] work async_recv(process_group& group, Data&& data, int from,
                               message_options options = {}, call_site site = call_site::current()) {
-  return detail::start_message(group, detail::operation::recv, from, data_view_of(data), options, site);
+  return detail::start_message(group, detail::call_kind::recv, from, movable_view_of(data), options, site);
 }
 
 }  // namespace parx

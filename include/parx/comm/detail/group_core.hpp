@@ -114,7 +114,7 @@ class group_core {
 
   /// The plan of a call's shape, made at most once.
   template <typename Make>
-  std::shared_ptr<const plan> plan_of(operation what, algorithm use, std::size_t count, int root,
+  std::shared_ptr<const plan> plan_of(call_kind what, algorithm use, std::size_t count, int root,
                                       Make make) {
     static constexpr std::size_t most_plans = 256;
     const std::lock_guard lock(plans_mutex_);
@@ -143,7 +143,7 @@ class group_core {
     return options_.progress == progress_mode::inline_poll;
   }
   [[nodiscard]] static bool is_message(const call& request) noexcept {
-    return request.what == operation::send || request.what == operation::recv;
+    return request.what == call_kind::send || request.what == call_kind::recv;
   }
 
   /// Numbers a call, or refuses it. Locked.
@@ -159,7 +159,7 @@ class group_core {
     request.header.group = id_;
     request.header.operation = static_cast<std::uint8_t>(
         // A send and its receive carry the same fingerprint.
-        is_message(request) ? operation::send : request.what);
+        is_message(request) ? call_kind::send : request.what);
     request.header.sequence = is_message(request) ? 0 : ++sequence_;
     request.header.line = static_cast<std::uint32_t>(request.site.line);
     request.header.set_file(request.site.file_name());
@@ -511,7 +511,7 @@ class group_core {
   std::vector<link_interest> interests_;
 
   std::mutex plans_mutex_;
-  std::map<std::tuple<operation, algorithm, std::size_t, int>, std::shared_ptr<const plan>> plans_;
+  std::map<std::tuple<call_kind, algorithm, std::size_t, int>, std::shared_ptr<const plan>> plans_;
   std::map<std::uint64_t, std::uint64_t> made_groups_;
 };
 

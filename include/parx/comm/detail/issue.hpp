@@ -25,7 +25,7 @@ namespace parx::detail {
 
 /// The caller's memory and how it is to be combined.
 struct collective_arguments {
-  operation what = operation::barrier;
+  call_kind what = call_kind::barrier;
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t input_count = 0;
@@ -40,7 +40,7 @@ struct collective_arguments {
   call_site site;
 };
 
-inline void refuse(algorithm use, operation what) {
+inline void refuse(algorithm use, call_kind what) {
   throw_usage("{} has no algorithm \"{}\"", name_of(what), name_of(use));
 }
 
@@ -53,46 +53,46 @@ inline void refuse(algorithm use, operation what) {
 }
 
 /// `count` is that of the whole vector: the larger of input and output.
-[[nodiscard]] inline schedule make_schedule(operation what, algorithm use, int rank, int world,
+[[nodiscard]] inline schedule make_schedule(call_kind what, algorithm use, int rank, int world,
                                             std::size_t count, int root) {
   if (world == 1) return lone_schedule(use, count);
   switch (what) {
-    case operation::all_reduce:
+    case call_kind::all_reduce:
       if (use == algorithm::ring) return schedules::ring_all_reduce(rank, world, count);
       if (use == algorithm::doubling) return schedules::doubling_all_reduce(rank, world, count);
       break;
-    case operation::reduce_scatter:
+    case call_kind::reduce_scatter:
       if (use == algorithm::ring) return schedules::ring_reduce_scatter(rank, world, count);
       if (use == algorithm::direct) return schedules::direct_reduce_scatter(rank, world, count);
       break;
-    case operation::all_gather:
+    case call_kind::all_gather:
       if (use == algorithm::ring) return schedules::ring_all_gather(rank, world, count);
       if (use == algorithm::direct) return schedules::direct_all_gather(rank, world, count);
       break;
-    case operation::broadcast:
+    case call_kind::broadcast:
       if (use == algorithm::tree) return schedules::tree_broadcast(rank, world, count, root);
       if (use == algorithm::chain) return schedules::chain_broadcast(rank, world, count, root);
       break;
-    case operation::reduce:
+    case call_kind::reduce:
       if (use == algorithm::tree) return schedules::tree_reduce(rank, world, count, root);
       if (use == algorithm::chain) return schedules::chain_reduce(rank, world, count, root);
       break;
-    case operation::barrier:
+    case call_kind::barrier:
       return schedules::dissemination_barrier(rank, world);
-    case operation::send:
-    case operation::recv: break;
+    case call_kind::send:
+    case call_kind::recv: break;
   }
   refuse(use, what);
   return {};
 }
 
-[[nodiscard]] inline algorithm select_algorithm(operation what, int world, std::size_t bytes) noexcept {
+[[nodiscard]] inline algorithm select_algorithm(call_kind what, int world, std::size_t bytes) noexcept {
   switch (what) {
-    case operation::all_reduce: return schedules::select_all_reduce(world, bytes);
-    case operation::reduce_scatter:
-    case operation::all_gather: return schedules::select_scattered(world, bytes);
-    case operation::broadcast:
-    case operation::reduce: return schedules::select_rooted(world, bytes);
+    case call_kind::all_reduce: return schedules::select_all_reduce(world, bytes);
+    case call_kind::reduce_scatter:
+    case call_kind::all_gather: return schedules::select_scattered(world, bytes);
+    case call_kind::broadcast:
+    case call_kind::reduce: return schedules::select_rooted(world, bytes);
     default: return algorithm::dissemination;
   }
 }
@@ -108,7 +108,7 @@ inline void check_arguments(const process_group& group, const collective_argumen
   if (whole > std::numeric_limits<std::size_t>::max() / size / 2) {
     throw_usage("{}: {} elements of {} bytes are more than memory can hold", where(), whole, size);
   }
-  if ((given.what == operation::broadcast || given.what == operation::reduce) &&
+  if ((given.what == call_kind::broadcast || given.what == call_kind::reduce) &&
       (given.root < 0 || given.root >= group.size())) {
     throw_usage("{}: root {} is not a rank of this group of {}", where(), given.root, group.size());
   }
@@ -120,8 +120,8 @@ inline void check_arguments(const process_group& group, const collective_argumen
   if (in >= out + out_bytes || out >= in + in_bytes) return;
   const auto rank = static_cast<std::size_t>(group.rank());
   bool exact = in == out && in_bytes == out_bytes;
-  if (given.what == operation::all_gather) exact = in == out + rank * in_bytes;
-  if (given.what == operation::reduce_scatter) exact = out == in + rank * out_bytes;
+  if (given.what == call_kind::all_gather) exact = in == out + rank * in_bytes;
+  if (given.what == call_kind::reduce_scatter) exact = out == in + rank * out_bytes;
   if (!exact) {
     throw_usage("{}: input and output overlap without being the same elements; pass one buffer for an "
                 "in-place operation, or two separate ones", where());

@@ -39,7 +39,7 @@ class messages {
       return;
     }
     lane& state = lane_of(request.peer);
-    if (request.what == operation::send) {
+    if (request.what == call_kind::send) {
       state.sends.push_back({&request, 0, 0});
     } else {
       state.receives.push_back(&request);
@@ -136,7 +136,7 @@ class messages {
 
   void post_to_self(call& request) {
     lane& state = lane_of(request.peer);
-    if (request.what == operation::recv) {
+    if (request.what == call_kind::recv) {
       state.receives.push_back(&request);
       match_kept(state, request);
       return;

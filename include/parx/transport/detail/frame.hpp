@@ -1,6 +1,6 @@
 // The bytes that parx puts on a link, without any I/O.
 //
-// hello:       what the connecting rank sends first; the accepting side closes anything else.
+// link_hello:  what the connecting rank sends first; the accepting side closes anything else.
 // call_header: precedes the payload of one operation on one link in one direction. It is the
 //   operation's fingerprint: equal headers imply equal schedules, so the payload needs no framing of
 //   its own, and a difference is found before a byte of it is used.
@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::size_t frame_size = 64;
 using frame_bytes = std::array<std::byte, frame_size>;
 
-struct hello {
+struct link_hello {
   static constexpr std::uint32_t expected_magic = 0x31485850;  // "PXH1"
   std::uint32_t magic = expected_magic;
   std::uint32_t channel = 0;
@@ -34,11 +34,11 @@ struct hello {
   std::array<char, 32> token{};  ///< the job's token, read from its store
   std::uint64_t reserved = 0;
 };
-static_assert(sizeof(hello) == frame_size && std::is_trivially_copyable_v<hello>);
+static_assert(sizeof(link_hello) == frame_size && std::is_trivially_copyable_v<link_hello>);
 
-[[nodiscard]] inline std::optional<hello> parse_hello(const frame_bytes& bytes) noexcept {
-  const auto frame = std::bit_cast<hello>(bytes);
-  if (frame.magic != hello::expected_magic || frame.channel > 1) return std::nullopt;
+[[nodiscard]] inline std::optional<link_hello> parse_hello(const frame_bytes& bytes) noexcept {
+  const auto frame = std::bit_cast<link_hello>(bytes);
+  if (frame.magic != link_hello::expected_magic || frame.channel > 1) return std::nullopt;
   return frame;
 }
 

@@ -1,0 +1,96 @@
+// init: joins the job that this process was started in.
+//
+// The same program runs under srun, torchrun, mpirun and parxrun, with RANK, WORLD_SIZE, MASTER_ADDR and
+// MASTER_PORT set by hand, or alone as a world of one.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <parx/comm/process_group.hpp>
+#include <parx/launch/launch_env.hpp>
+#include <parx/launch/rendezvous.hpp>
+#include <parx/transport/inproc.hpp>
+
+namespace parx {
+
+struct init_options {
+  group_options group;
+  /// How long to wait for all ranks. PARX_RENDEZVOUS_TIMEOUT (seconds) overrides it.
+  std::chrono::milliseconds rendezvous_timeout = std::chrono::minutes(5);
+  environment env = process_environment();
+};
+
+/// All ranks of the job, and the owner of what joins them. It cannot be copied or moved: keep it in
+/// main() and pass it by reference. Leaving its scope by an exception tells the other ranks.
+class world : public process_group {
+ public:
+  world(const world&) = delete;
+  world& operator=(const world&) = delete;
+
+  ~world() {
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    if (unwinding && !closed()) {
+      abort(fmt::format("rank {} left its program by an exception; see that rank's output", rank()));
+    }
+    const bool failed = closed();
+    static_cast<process_group&>(*this) = process_group(std::make_shared<inproc_network>(1)->attach(0));
+    if (meeting_ != nullptr) {
+      meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
+    }
+  }
+
+  [[nodiscard]] const launch_env& launched() const noexcept { return job_; }
+  /// This process's index among the job's processes on its host: which core or device is its own.
+  [[nodiscard]] int local_rank() const noexcept { return job_.local_rank.value_or(job_.rank); }
+  /// The job's part of the store, for keys of the program's own; null in a world of one.
+  [[nodiscard]] std::shared_ptr<store> job_store() const {
+    return meeting_ != nullptr ? meeting_->job_store() : nullptr;
+  }
+
+ private:
+  friend world init(init_options options);
+
+  world(launch_env job, std::unique_ptr<rendezvous> meeting, std::unique_ptr<transport> network,
+        group_options options)
+      : process_group(std::move(network), "world", options), job_(std::move(job)),
+        meeting_(std::move(meeting)), patience_(options.timeout) {}
+
+  launch_env job_;
+  std::unique_ptr<rendezvous> meeting_;
+  std::chrono::milliseconds patience_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+/// Collective over the job; blocks until all its ranks have come. Throws usage_error when the launcher's
+/// variables are half set or contradict each other, parx::error when the ranks do not find each other.
+[[nodiscard]] inline world init(init_options options = {}) {
+  options.env = detail::with_hydra_run_id(std::move(options.env));
+  launch_env job = detect_launch(options.env);
+  logger::instance().set_rank(job.rank);
+  if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
+  if (const auto mode = env_string(options.env, "PARX_PROGRESS")) {
+    if (*mode != "thread" && *mode != "inline") {
+      throw_usage("PARX_PROGRESS=\"{}\" is neither thread nor inline", *mode);
+    }
+    options.group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
+  }
+  if (const auto seconds = env_number<double>(options.env, "PARX_TIMEOUT")) {
+    options.group.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+  }
+  if (const auto seconds = env_number<double>(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
+    options.rendezvous_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+  }
+  if (job.world_size == 1) {
+    return world(std::move(job), nullptr, std::make_shared<inproc_network>(1)->attach(0), options.group);
+  }
+  auto meeting = std::make_unique<rendezvous>(job, options.env, deadline::after(options.rendezvous_timeout));
+  auto network = meeting->connect();
+  return world(std::move(job), std::move(meeting), std::move(network), options.group);
+}
+
+}  // namespace parx

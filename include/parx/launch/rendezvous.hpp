@@ -1,0 +1,215 @@
+// rendezvous: from "I am rank 3 of 8" to a transport that joins all eight.
+//
+// Everything a job keeps in its store lies under parx/<run id>/<secret>/: a second job on the same
+// store, or a stranger without the secret, sees none of it. All ranks arrive before any goes on; those
+// that do not are named after five seconds, and again when the deadline passes.
+#pragma once
+
+#include <poll.h>
+#include <sched.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/launch/launcher.hpp>
+#include <parx/store/prefix.hpp>
+#include <parx/store/tcp.hpp>
+#include <parx/store/tcp_server.hpp>
+#include <parx/transport/tcp.hpp>
+
+namespace parx {
+
+/// What joins a job together. Destroy the transports that were made from it first.
+class rendezvous {
+ public:
+  /// Collective over the job: returns when all ranks have arrived. Throws parx::error where they do not
+  /// before `limit`, or where they disagree about the job.
+  rendezvous(const launch_env& job, const environment& env, deadline limit) : job_(job) {
+    try {
+      open_store(limit);
+    } catch (const error& failure) {
+      if (failure.code_value() == errc::io) throw;
+      throw error(errc::rendezvous_failed,
+                  fmt::format("rank {} of {} (started by {}) could not join the job: {}", job.rank,
+                              job.world_size, to_string(job.started_by), failure.what()),
+                  context(limit));
+    }
+    agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
+    agree_on("program", program_name(), "the program", limit);
+    claim_rank(limit);
+    detail::endpoint_options options{
+        .job_store = job_store_,
+        .store_host = job.master_host,
+        .rank = job.rank,
+        .world_size = job.world_size,
+        .local_world_size = job.local_world_size.value_or(job.world_size),
+        .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
+        .env = env};
+    endpoint_ = std::make_shared<detail::endpoint>(std::move(options));
+    await_everybody(limit);
+  }
+
+  rendezvous(const rendezvous&) = delete;
+  rendezvous& operator=(const rendezvous&) = delete;
+
+  /// Leaves the job. The rank that keeps the store stays until the others have left, or `patience`
+  /// has passed, so that nobody loses the store in mid-sentence.
+  void leave(std::chrono::milliseconds patience) noexcept {
+    endpoint_.reset();
+    job_store_.reset();
+    client_.reset();
+    if (server_ == nullptr) return;
+    try {
+      if (!server_->wait_for_leavers(0, deadline::after(std::min<std::chrono::milliseconds>(
+                                            patience, std::chrono::seconds(5)))) &&
+          patience > std::chrono::seconds(5)) {
+        log(log_level::info, "this rank has finished; it keeps the job's store for the ranks that have not");
+        static_cast<void>(server_->wait_for_leavers(0, deadline::after(patience)));
+      }
+    } catch (const std::exception&) {
+      // Nothing is left to be told about it.
+    }
+    server_.reset();
+  }
+  ~rendezvous() { leave(std::chrono::seconds(0)); }
+
+  /// The transport over all ranks of the job.
+  [[nodiscard]] std::unique_ptr<transport> connect() {
+    return std::make_unique<tcp_transport>(endpoint_);
+  }
+  /// The job's part of the store, for programs that want to keep keys of their own there.
+  [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
+
+ private:
+  [[nodiscard]] static int cores() noexcept {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  }
+  [[nodiscard]] static std::string program_name() {
+    char path[4096];
+    const auto length = ::readlink("/proc/self/exe", path, sizeof path);
+    std::string name(path, length > 0 ? static_cast<std::size_t>(length) : 0);
+    return name.substr(name.find_last_of('/') + 1);
+  }
+  [[nodiscard]] error_context context(const deadline& limit) const {
+    return {.operation = "rendezvous", .group = "world", .sequence = 0, .rank = job_.rank, .peer = -1,
+            .host = job_.master_host, .elapsed_seconds = limit.elapsed_seconds()};
+  }
+  [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) {
+    const std::string text = fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
+                                         job_.world_size, job_.master_host, job_.master_port, reason);
+    if (endpoint_ != nullptr) {
+      endpoint_->abort(text);
+    } else {
+      job_store_->compare_set("abort", "", text, deadline::after(std::chrono::seconds(2)));
+    }
+    // Let the others read it before the store goes.
+    const auto until = deadline::after(std::chrono::seconds(1));
+    endpoint_.reset();
+    job_store_.reset();
+    client_.reset();
+    if (server_ != nullptr) static_cast<void>(server_->wait_for_leavers(0, until));
+    throw error(code, text, context(limit));
+  }
+
+  void open_store(const deadline& limit) {
+    const bool local = detail::is_loopback(job_.master_host) || job_.master_host == "localhost";
+    if (job_.hosts_store()) {
+      server_ = std::make_unique<tcp_store_server>(tcp_store_server_options{
+          .address = local ? job_.master_host : std::string(), .port = job_.master_port});
+    }
+    client_ = std::make_unique<tcp_store>(
+        tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
+    job_store_ = std::make_shared<prefix_store>(
+        fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_);
+  }
+
+  void agree_on(const std::string& key, const std::string& mine, const char* what, const deadline& limit) {
+    const std::string value = fmt::format("{}\n{}", mine, job_.rank);
+    const std::string first = job_store_->compare_set(key, "", value, limit);
+    const auto end = first.find('\n');
+    if (first.substr(0, end) == mine) return;
+    fail(errc::mismatch, limit,
+         fmt::format("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; is "
+                     "another job using this address and port?",
+                     what, mine, end == std::string::npos ? "?" : first.substr(end + 1),
+                     first.substr(0, end)));
+  }
+
+  void claim_rank(const deadline& limit) {
+    const auto key = fmt::format("claim/{}", job_.rank);
+    const std::string mine = fmt::format("pid {} on {}", ::getpid(), detail::host_name());
+    const std::string holder = job_store_->compare_set(key, "", mine, limit);
+    if (holder == mine) return;
+    throw error(errc::mismatch,
+                fmt::format("rank {} of {} is taken: {} has joined this job as that rank. Two processes "
+                            "were given the same rank, or two jobs share {}:{}; give each job its own "
+                            "MASTER_PORT",
+                            job_.rank, job_.world_size, holder, job_.master_host, job_.master_port),
+                context(limit));
+  }
+
+  [[nodiscard]] std::string missing_ranks() {
+    static constexpr int most_named = 16;
+    std::string text;
+    int missing = 0;
+    for (int rank = 0; rank < job_.world_size; ++rank) {
+      const std::vector<std::string> key{detail::endpoint::record_key(rank)};
+      if (job_store_->check(key, deadline::after(std::chrono::seconds(5)))) continue;
+      if (missing++ < most_named) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
+    }
+    if (missing > most_named) text += fmt::format(" and {} more", missing - most_named);
+    return fmt::format("{} {}", missing == 1 ? "rank" : "ranks", text);
+  }
+
+  void await_everybody(const deadline& limit) {
+    const auto ready = job_store_->watch("ready", limit);
+    if (job_store_->add("arrived", 1, limit) == job_.world_size) job_store_->set("ready", "1", limit);
+    bool warned = false;
+    const auto warn_at = deadline::after(std::chrono::seconds(5));
+    for (;;) {
+      if (auto reason = endpoint_->abort_reason()) {
+        throw error(errc::aborted,
+                    fmt::format("rank {} of {} could not join the job because another rank failed first: {}",
+                                job_.rank, job_.world_size, *reason), context(limit));
+      }
+      const watch_state state = ready->ready();
+      if (state == watch_state::set) return;
+      if (state == watch_state::lost) {
+        fail(errc::peer_lost, limit, "the job's store is gone while ranks were still arriving; rank 0 has "
+                                     "ended or was killed");
+      }
+      if (limit.passed()) {
+        fail(errc::rendezvous_failed, limit,
+             fmt::format("{} did not come within {:.0f} s. See their output: they have failed before this "
+                         "point, cannot reach {}, or were never started", missing_ranks(),
+                         limit.elapsed_seconds(), job_.master_host));
+      }
+      if (!warned && warn_at.passed()) {
+        warned = true;
+        log(log_level::warn, "rank {} of {} has waited 5 s at {}:{} for {}", job_.rank, job_.world_size,
+            job_.master_host, job_.master_port, missing_ranks());
+      }
+      std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
+                                    {endpoint_->abort_descriptor(), POLLIN, 0}}};
+      ::poll(polled.data(), polled.size(), limit.poll_timeout(200));
+    }
+  }
+
+  launch_env job_;
+  std::unique_ptr<tcp_store_server> server_;
+  std::unique_ptr<tcp_store> client_;
+  std::shared_ptr<store> job_store_;
+  std::shared_ptr<detail::endpoint> endpoint_;
+};
+
+}  // namespace parx
