@@ -10,9 +10,9 @@
 //         x);
 //   }
 //
-// The backward function gets the gradient of the result (contiguous) and one grad_sink per input, in
-// order. It captures what it needs (tensors are handles: no copy); inputs that want no gradient have
-// sinks that are not needed(). It is destroyed once backward has used it.
+// The backward function gets the gradient of the result (contiguous) and one grad_sink per input,
+// in order. It captures what it needs (tensors are handles: no copy); inputs that want no gradient
+// have sinks that are not needed(). It is destroyed once backward has used it.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@
 
 namespace parx {
 
-/// Where a backward function puts the gradient of one input. Any number of contributions may be made;
-/// they add up.
+/// Where a backward function puts the gradient of one input. Any number of contributions may be
+/// made; they add up.
 template <typename T>
 class grad_sink {
  public:
@@ -66,8 +66,9 @@ class grad_sink {
       for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(value_at(i));
     }
   }
-  /// Contributes f(operand...) element by element. The operands broadcast to the input's shape, or to one
-  /// to which the input itself was broadcast; then the result is summed over the repeated axes.
+  /// Contributes f(operand...) element by element. The operands broadcast to the input's shape, or
+  /// to one to which the input itself was broadcast; then the result is summed over the repeated
+  /// axes.
   template <typename Function, typename... Operands>
   void map(Function&& f, const tensor<Operands>&... operand) const {
     parx::shape result = shape();
@@ -80,15 +81,17 @@ class grad_sink {
     }
     const auto target = memory();
     if (target.add) {
-      map_into(target.values, [&](T old, Operands... v) { return static_cast<T>(old + f(v...)); },
-               target.values, operand...);
+      map_into(
+          target.values, [&](T old, Operands... v) { return static_cast<T>(old + f(v...)); },
+          target.values, operand...);
     } else {
       map_into(target.values, f, operand...);
     }
   }
   /// Contributes a tensor of the input's shape. It may be kept: do not write it afterwards.
   void add(const tensor<T>& contribution) const { input_->accept(contribution.contiguous()); }
-  /// Contributes a tensor of a shape to which the input was broadcast: summed over the repeated axes.
+  /// Contributes a tensor of a shape to which the input was broadcast: summed over the repeated
+  /// axes.
   void add_broadcast(const tensor<T>& contribution) const {
     if (contribution.shape() == shape()) {
       add(contribution);
@@ -102,7 +105,8 @@ class grad_sink {
   detail::node<T>* input_;
 };
 
-/// Whether an operation on these inputs has to be recorded: recording is on and one wants a gradient.
+/// Whether an operation on these inputs has to be recorded: recording is on and one wants a
+/// gradient.
 template <typename... Inputs>
 [[nodiscard]] bool records(const variable<Inputs>&... inputs) noexcept {
   return detail::recording() && (inputs.requires_grad() || ...);
@@ -186,7 +190,8 @@ template <typename T, typename Backward, typename... Inputs>
   return variable<T>(std::move(value), std::move(node));
 }
 
-/// The same for a list of inputs: backward(upstream, i, grad_sink<T>) is called for each needed input i.
+/// The same for a list of inputs: backward(upstream, i, grad_sink<T>) is called for each needed
+/// input i.
 template <typename T, typename Backward>
 [[nodiscard]] variable<T> differentiable_list(tensor<T> value, Backward backward,
                                               std::span<const variable<T>> inputs) {

@@ -29,9 +29,9 @@ struct gradcheck_result {
   std::string report;  ///< a sentence about the worst element
 };
 
-/// `f` maps a vector of variables to a variable of any shape; it must be smooth around `inputs` and the same
-/// every time. Every element of every input is checked, twice: for a first contribution to the
-/// gradient, which overwrites, and for a second one, which adds.
+/// `f` maps a vector of variables to a variable of any shape; it must be smooth around `inputs` and
+/// the same every time. Every element of every input is checked, twice: for a first contribution to
+/// the gradient, which overwrites, and for a second one, which adds.
 template <typename Function>
 [[nodiscard]] gradcheck_result gradcheck(Function&& f, std::vector<tensor<double>> inputs,
                                          const gradcheck_options& options = {}) {
@@ -50,7 +50,8 @@ template <typename Function>
   for (const tensor<double>& input : inputs) leaves.emplace_back(input, gradient::wanted);
   f(leaves).backward_from(direction);
   std::vector<tensor<double>> first;
-  for (const variable<double>& leaf : leaves) first.push_back(leaf.grad().defined() ? leaf.grad().clone() : tensor<double>());
+  for (const variable<double>& leaf : leaves)
+    first.push_back(leaf.grad().defined() ? leaf.grad().clone() : tensor<double>());
   f(leaves).backward_from(direction);
 
   gradcheck_result result;
@@ -66,12 +67,14 @@ template <typename Function>
       const double expected = (above - below) / (2 * options.step);
       const double once = first[k].defined() ? first[k].data()[i] : 0;
       const double twice = leaves[k].grad().defined() ? leaves[k].grad().data()[i] : 0;
-      const double difference = std::max(std::abs(once - expected), std::abs(twice - 2 * expected)) /
-                                std::max(1.0, std::abs(expected));
+      const double difference =
+          std::max(std::abs(once - expected), std::abs(twice - 2 * expected)) /
+          std::max(1.0, std::abs(expected));
       if (difference <= result.worst) continue;
       result.worst = difference;
       result.report = fmt::format(
-          "input {}, element {}: backward says {:.10g} (and {:.10g} after two passes), differences say {:.10g}",
+          "input {}, element {}: backward says {:.10g} (and {:.10g} after two passes), differences "
+          "say {:.10g}",
           k, i, once, twice, expected);
     }
   }

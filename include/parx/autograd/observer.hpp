@@ -1,11 +1,13 @@
 // backward_observer: how a wrapper (DDP, FSDP, a gradient logger) follows a backward pass.
 //
-// A leaf is attached with an index of the observer's choosing. Every backward that reaches at least one
-// attached leaf calls, on the thread that runs backward and in this order:
+// A leaf is attached with an index of the observer's choosing. Every backward that reaches at least
+// one attached leaf calls, on the thread that runs backward and in this order:
 //   begin_backward once, before any gradient is written;
-//   leaf_ready once for each reached leaf, when its gradient is final for this backward, in the reverse
+//   leaf_ready once for each reached leaf, when its gradient is final for this backward, in the
+//   reverse
 //     order of first use in the forward pass (leaves used twice wait for their last contribution);
-//   end_backward once, after the last node ran; or abandon_backward, when an exception leaves backward.
+//   end_backward once, after the last node ran; or abandon_backward, when an exception leaves
+//   backward.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +20,10 @@ class backward_observer {
   virtual ~backward_observer() = default;
 
   /// `count` is the weight of the loss (see weighted_loss; 1 for a plain scalar). `reached` are the
-  /// indices of the attached leaves that this backward reaches, ascending; every attached leaf that is
-  /// missing gets no gradient and no leaf_ready. Returns the factor to start the gradients from: 1 / count
-  /// for the gradient of the mean, 1 for that of the sum. Two observers must return the same.
+  /// indices of the attached leaves that this backward reaches, ascending; every attached leaf that
+  /// is missing gets no gradient and no leaf_ready. Returns the factor to start the gradients from:
+  /// 1 / count for the gradient of the mean, 1 for that of the sum. Two observers must return the
+  /// same.
   virtual double begin_backward(double count, std::span<const std::size_t> reached) = 0;
   /// The gradient of this leaf is complete, and in place where bind_grad put it.
   virtual void leaf_ready(std::size_t leaf_index) = 0;

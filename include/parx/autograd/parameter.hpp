@@ -1,7 +1,7 @@
 // parameter<T>: a named leaf, what modules are made of and what wrappers and optimizers work on.
 //
-// Value and gradient may live in memory of a wrapper's: bind_value and bind_grad (a flat FSDP unit, a DDP
-// bucket). All handles of a parameter see the change. A handle, like variable.
+// Value and gradient may live in memory of a wrapper's: bind_value and bind_grad (a flat FSDP unit,
+// a DDP bucket). All handles of a parameter see the change. A handle, like variable.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,7 @@ template <typename T>
 class parameter : public variable<T> {
  public:
   parameter() noexcept = default;
-  parameter(std::string name, tensor<T> value)
-      : variable<T>(value.contiguous(), gradient::wanted) {
+  parameter(std::string name, tensor<T> value) : variable<T>(value.contiguous(), gradient::wanted) {
     rename(std::move(name));
   }
 
@@ -39,7 +38,8 @@ class parameter : public variable<T> {
     bound.copy_from(this->value());
     this->shared().value = bound;
   }
-  /// Gradients go to `memory` from now on; a gradient that exists is copied there. The same lifetime.
+  /// Gradients go to `memory` from now on; a gradient that exists is copied there. The same
+  /// lifetime.
   void bind_grad(std::span<T> memory) const { leaf("bind_grad").bind(memory); }
   /// Value and gradient return to memory of their own.
   void unbind() const {
@@ -51,19 +51,20 @@ class parameter : public variable<T> {
 
   /// Some backward since zero_grad() has contributed, or assume_grad() was called.
   [[nodiscard]] bool has_grad() const { return leaf("has_grad").has_gradient(); }
-  /// The bound memory now holds the gradient, written by a wrapper (an all-reduced bucket, also of a
-  /// parameter that this rank did not use). Needed after every write by others than operations.
+  /// The bound memory now holds the gradient, written by a wrapper (an all-reduced bucket, also of
+  /// a parameter that this rank did not use). Needed after every write by others than operations.
   void assume_grad() const { leaf("assume_grad").assume_written(); }
-  /// The rows (axis 0, ascending) that have contributions since zero_grad(), when embeddings are its only
-  /// users: all other rows of grad() are zero. Otherwise nullopt. Valid until the next backward.
+  /// The rows (axis 0, ascending) that have contributions since zero_grad(), when embeddings are
+  /// its only users: all other rows of grad() are zero. Otherwise nullopt. Valid until the next
+  /// backward.
   [[nodiscard]] std::optional<std::span<const std::size_t>> touched_rows() const {
     return leaf("touched_rows").rows();
   }
 
   // Observation.
 
-  /// Reports to `observer` from the next backward on, under `index`. Replaces an earlier observer. The
-  /// observer must detach before it dies.
+  /// Reports to `observer` from the next backward on, under `index`. Replaces an earlier observer.
+  /// The observer must detach before it dies.
   void attach(backward_observer* observer, std::size_t index) const {
     leaf("attach").observer = observer;
     leaf("attach").observer_index = index;

@@ -1,11 +1,10 @@
 // variable<T>: a tensor that remembers how it was computed.
 //
-// A handle: copies share the value and the gradient. Operations on variables (autograd/ops) record a
-// graph behind their result; backward() walks it and adds to the gradients of the leaves. The graph
-// goes with the handles: a forward pass without backward leaves nothing behind. Values are not to be
-// written between the forward pass and backward, except through no variable at all (an optimizer's
-// step after backward).
-// Threads: one graph belongs to one thread at a time.
+// A handle: copies share the value and the gradient. Operations on variables (autograd/ops) record
+// a graph behind their result; backward() walks it and adds to the gradients of the leaves. The
+// graph goes with the handles: a forward pass without backward leaves nothing behind. Values are
+// not to be written between the forward pass and backward, except through no variable at all (an
+// optimizer's step after backward). Threads: one graph belongs to one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -53,9 +52,11 @@ class variable {
   [[nodiscard]] bool requires_grad() const noexcept {
     return cell_ && cell_->node && cell_->node->requires_grad;
   }
-  [[nodiscard]] bool is_leaf() const noexcept { return cell_ && cell_->node && cell_->node->is_leaf; }
-  /// The gradient of a leaf: what all backward passes since zero_grad() added up to; not defined() when
-  /// none reached it. Writing to it is allowed. Throws usage_error when this is not a leaf.
+  [[nodiscard]] bool is_leaf() const noexcept {
+    return cell_ && cell_->node && cell_->node->is_leaf;
+  }
+  /// The gradient of a leaf: what all backward passes since zero_grad() added up to; not defined()
+  /// when none reached it. Writing to it is allowed. Throws usage_error when this is not a leaf.
   [[nodiscard]] tensor<T> grad() const { return leaf("grad").open_gradient(); }
   /// The next backward overwrites the gradient. Costs nothing: no memory is touched.
   void zero_grad() const { leaf("zero_grad").zero(); }
@@ -64,16 +65,16 @@ class variable {
   [[nodiscard]] variable detach() const { return variable(cell_->value); }
 
   /// Adds d(this)/d(leaf) * seed to the gradient of every leaf behind this scalar. Blocks while an
-  /// observer's end_backward does. Throws usage_error when this is not a scalar, has no history, or its
-  /// graph was freed by an earlier backward; whatever an operation or an observer throws passes through,
-  /// and leaves gradients that are incomplete.
+  /// observer's end_backward does. Throws usage_error when this is not a scalar, has no history, or
+  /// its graph was freed by an earlier backward; whatever an operation or an observer throws passes
+  /// through, and leaves gradients that are incomplete.
   void backward(const backward_options& options = {}) const {
     require(size() == 1, "backward() starts at a scalar, not at shape {}: sum or average first",
             defined() ? to_string(shape()) : "()");
     backward_from(tensor<T>::full(shape(), T(1)), options);
   }
-  /// The same from any shape: `upstream` is the gradient of some scalar with respect to this variable (a
-  /// pipeline stage gets it from the next stage).
+  /// The same from any shape: `upstream` is the gradient of some scalar with respect to this
+  /// variable (a pipeline stage gets it from the next stage).
   void backward_from(tensor<T> upstream, const backward_options& options = {}) const {
     require(requires_grad(),
             "backward() has nothing to do: no leaf that wants a gradient is behind this variable "
@@ -95,7 +96,9 @@ class variable {
   }
 
   /// For function.hpp: the node behind the value, null for a constant.
-  [[nodiscard]] const detail::counted<detail::node<T>>& node() const noexcept { return cell_->node; }
+  [[nodiscard]] const detail::counted<detail::node<T>>& node() const noexcept {
+    return cell_->node;
+  }
 
  protected:
   // What all handles share.
@@ -104,7 +107,8 @@ class variable {
     detail::counted<detail::node<T>> node;
     std::atomic<std::uint32_t> holders{0};
 
-    cell(tensor<T> v, detail::counted<detail::node<T>> n) : value(std::move(v)), node(std::move(n)) {}
+    cell(tensor<T> v, detail::counted<detail::node<T>> n)
+        : value(std::move(v)), node(std::move(n)) {}
     void hold() noexcept { holders.fetch_add(1, std::memory_order_relaxed); }
     void drop() noexcept {
       if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
@@ -118,7 +122,8 @@ class variable {
   };
 
   [[nodiscard]] detail::leaf<T>& leaf(const char* call) const {
-    require(is_leaf(), "{}() is for leaves: variables made with gradient::wanted, and parameters", call);
+    require(is_leaf(), "{}() is for leaves: variables made with gradient::wanted, and parameters",
+            call);
     return static_cast<detail::leaf<T>&>(*cell_->node);
   }
   [[nodiscard]] cell& shared() const noexcept { return *cell_; }

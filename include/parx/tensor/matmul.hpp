@@ -16,15 +16,15 @@ enum class op { plain, transposed };
 
 inline namespace gemm_by_eigen {
 
-/// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n); ld* is
-/// the distance between stored rows in elements. With beta = 0 the old contents of c do not matter (not
-/// even NaN). c must not overlap a or b.
+/// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
+/// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
+/// matter (not even NaN). c must not overlap a or b.
 template <typename T>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
   if (m == 0 || n == 0) return;
-  detail::eigen::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
-                      beta, c, ldc);
+  detail::eigen::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b,
+                      ldb, beta, c, ldc);
 }
 
 }  // namespace gemm_by_eigen
@@ -45,7 +45,8 @@ template <typename T>
   const std::size_t axis = t.rank() - 2;
   const std::size_t rows = t.shape()[axis], columns = t.shape()[axis + 1];
   const std::size_t down = t.strides()[axis], right = t.strides()[axis + 1];
-  return (right == 1 && (down >= columns || rows <= 1)) || (down == 1 && (right >= rows || columns <= 1));
+  return (right == 1 && (down >= columns || rows <= 1)) ||
+         (down == 1 && (right >= rows || columns <= 1));
 }
 
 template <typename T>
@@ -58,17 +59,15 @@ template <typename T>
                : matrix_layout{rows, columns, op::transposed, std::max(right, rows)};
 }
 
-[[nodiscard]] inline op flip(op o) noexcept {
-  return o == op::plain ? op::transposed : op::plain;
-}
+[[nodiscard]] inline op flip(op o) noexcept { return o == op::plain ? op::transposed : op::plain; }
 
 /// The axes before the last two.
 [[nodiscard]] inline shape batch_shape(const shape& s) {
   return shape(std::span<const std::size_t>(s.begin(), s.rank() - 2));
 }
 
-/// c = op(a) op(b) + beta c for each matrix of the batch axes, which are broadcast against c's (c's may
-/// not be repeated). All have rank >= 2.
+/// c = op(a) op(b) + beta c for each matrix of the batch axes, which are broadcast against c's (c's
+/// may not be repeated). All have rank >= 2.
 template <typename T>
 void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T beta,
                   const tensor<T>& c) {
@@ -87,8 +86,8 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
   nest.for_each_run([&](const auto& offset) {
     for (std::size_t i = 0; i < count; ++i) {
       gemm(as_a, as_b, lc.rows, lc.columns, k, T(1), left.data() + offset[0] + i * step[0], la.ld,
-           right.data() + offset[1] + i * step[1], lb.ld, beta,
-           c.data() + offset[2] + i * step[2], lc.ld);
+           right.data() + offset[1] + i * step[1], lb.ld, beta, c.data() + offset[2] + i * step[2],
+           lc.ld);
     }
   });
 }
@@ -107,9 +106,9 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
 
 }  // namespace detail
 
-/// a (..., m, k) times b (..., k, n) is (..., m, n); the axes before the last two are broadcast. Strided
-/// operands (transposed, sliced, permuted heads) are not copied as long as one matrix axis is dense.
-/// Throws usage_error naming both shapes.
+/// a (..., m, k) times b (..., k, n) is (..., m, n); the axes before the last two are broadcast.
+/// Strided operands (transposed, sliced, permuted heads) are not copied as long as one matrix axis
+/// is dense. Throws usage_error naming both shapes.
 template <typename T>
 [[nodiscard]] tensor<T> matmul(const tensor<T>& a, const tensor<T>& b) {
   tensor<T> c = tensor<T>::empty(detail::matmul_shape(a.shape(), b.shape()));

@@ -1,5 +1,5 @@
-// Philox4x32-10, a counter-based random number generator: block n is a function of (key, n), so that any
-// part of a sequence can be made anywhere without making what is before it.
+// Philox4x32-10, a counter-based random number generator: block n is a function of (key, n), so
+// that any part of a sequence can be made anywhere without making what is before it.
 //
 // Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3 (SC11); Random123 has the
 // known answers. Pure.
@@ -16,8 +16,8 @@ using philox_key = std::array<std::uint32_t, 2>;
 
 namespace detail {
 
-/// The blocks of `Lanes` counters that differ in the low 64 bits by 0, 1, 2, ...; in `word`, block b's
-/// word w is word[w][b], so that the rounds vectorise over the blocks.
+/// The blocks of `Lanes` counters that differ in the low 64 bits by 0, 1, 2, ...; in `word`, block
+/// b's word w is word[w][b], so that the rounds vectorise over the blocks.
 template <std::size_t Lanes>
 void philox_lanes(philox_counter first, philox_key key,
                   std::array<std::array<std::uint32_t, Lanes>, 4>& word) noexcept {

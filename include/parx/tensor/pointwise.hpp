@@ -1,7 +1,9 @@
-// Element-wise functions with broadcasting: map(f, a), map(f, a, b), ... and the same into given memory.
+// Element-wise functions with broadcasting: map(f, a), map(f, a, b), ... and the same into given
+// memory.
 //
-// Operands are broadcast by NumPy's rule and may be strided views. The inner loops see steps 0 and 1 as
-// constants, so that the compiler vectorises equal shapes, rows against matrices and scalars alike.
+// Operands are broadcast by NumPy's rule and may be strided views. The inner loops see steps 0 and
+// 1 as constants, so that the compiler vectorises equal shapes, rows against matrices and scalars
+// alike.
 #pragma once
 
 #include <array>
@@ -18,8 +20,8 @@ namespace parx {
 
 namespace detail {
 
-/// Calls body(step...) with every step that is 0 or 1 as an integral_constant; when any is larger, all
-/// are plain numbers.
+/// Calls body(step...) with every step that is 0 or 1 as an integral_constant; when any is larger,
+/// all are plain numbers.
 template <typename Body, typename... Fixed>
 void with_constant_steps(const std::size_t* /*steps*/, std::index_sequence<> /*rest*/, Body& body,
                          Fixed... fixed) {
@@ -65,8 +67,8 @@ void map_runs(Function& f, const tensor<R>& target, std::index_sequence<I...> op
 
 }  // namespace detail
 
-/// target[i] = f(operand[i]...); the operands broadcast to the target's shape. The target may be one of
-/// the operands. Throws usage_error naming both shapes.
+/// target[i] = f(operand[i]...); the operands broadcast to the target's shape. The target may be
+/// one of the operands. Throws usage_error naming both shapes.
 template <typename R, typename Function, typename... T>
 void map_into(const tensor<R>& target, Function&& f, const tensor<T>&... operand) {
   const auto check = [&](const shape& s) {

@@ -1,10 +1,10 @@
 // memory_pool: where tensors and graph nodes get their memory, and where it goes back to.
 //
-// Blocks are 64-byte aligned and come in size classes (four per power of two, so at most a quarter is
-// wasted). A freed block is kept on its class's list and handed out again, last in first out: after one
-// training step every step finds its blocks there, warm in the cache, and the heap is not asked again.
-// The pool lives as long as the process, so that tensors in static variables may outlive everything.
-// Safe from any thread.
+// Blocks are 64-byte aligned and come in size classes (four per power of two, so at most a quarter
+// is wasted). A freed block is kept on its class's list and handed out again, last in first out:
+// after one training step every step finds its blocks there, warm in the cache, and the heap is not
+// asked again. The pool lives as long as the process, so that tensors in static variables may
+// outlive everything. Safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class memory_pool {
         return block;
       }
     }
-    void* fresh = ::operator new(size, std::align_val_t{alignment});
+    void* fresh = ::operator new (size, std::align_val_t{alignment});
     const std::lock_guard lock(mutex_);
     ++stats_.system_allocations;
     count_live(size);
@@ -83,7 +83,7 @@ class memory_pool {
       while (free_block* block = free_[index]) {
         unpoison(block, class_bytes(index));
         free_[index] = block->next;
-        ::operator delete(block, std::align_val_t{alignment});
+        ::operator delete (block, std::align_val_t{alignment});
       }
     }
     stats_.pooled_bytes = 0;
@@ -104,8 +104,8 @@ class memory_pool {
   };
   static constexpr std::size_t classes = 4 * 58;
 
-  // Class 4 e + q holds blocks of (4 + q) << (e + 4) bytes: 64, 80, 96, 112, 128, 160, ... rounded up to
-  // whole cache lines.
+  // Class 4 e + q holds blocks of (4 + q) << (e + 4) bytes: 64, 80, 96, 112, 128, 160, ... rounded
+  // up to whole cache lines.
   [[nodiscard]] static std::size_t class_of(std::size_t bytes) {
     if (bytes > (std::size_t{1} << 60)) throw std::bad_alloc();
     const std::size_t units = std::max<std::size_t>((bytes + 15) / 16, 4);

@@ -12,14 +12,16 @@
 namespace parx {
 
 struct print_options {
-  int precision = 4;           ///< significant digits of a floating-point element
-  std::size_t edge_items = 3;  ///< how many elements an axis longer than twice this shows at each end
+  int precision = 4;  ///< significant digits of a floating-point element
+  std::size_t edge_items =
+      3;  ///< how many elements an axis longer than twice this shows at each end
 };
 
 namespace detail {
 
 template <typename T>
-void print_axis(std::string& text, const tensor<T>& t, const print_options& options, std::size_t depth) {
+void print_axis(std::string& text, const tensor<T>& t, const print_options& options,
+                std::size_t depth) {
   if (t.rank() == 0) {
     if constexpr (std::is_floating_point_v<T>) {
       text += fmt::format("{:.{}g}", t.item(), options.precision);

@@ -1,8 +1,8 @@
 // random_stream: random numbers that are a function of (seed, path, index) and of nothing else.
 //
-// A parameter is initialised from the stream of its path, element i from index i of the whole parameter:
-// a matrix cut over 1, 2 or 4 ranks starts from the same values, and so does a model whose layers are made in
-// another order. Streams are values without state; any thread may use one.
+// A parameter is initialised from the stream of its path, element i from index i of the whole
+// parameter: a matrix cut over 1, 2 or 4 ranks starts from the same values, and so does a model
+// whose layers are made in another order. Streams are values without state; any thread may use one.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +48,9 @@ class random_stream {
     return {seed_, stable_hash({bytes.data(), bytes.size()})};
   }
 
-  /// Calls use(words, first_word, count) for consecutive pieces of the words [first, first + count) of
-  /// the stream; words has `count` of 32 random bits. Each piece but the first starts at a multiple of 64.
+  /// Calls use(words, first_word, count) for consecutive pieces of the words [first, first + count)
+  /// of the stream; words has `count` of 32 random bits. Each piece but the first starts at a
+  /// multiple of 64.
   template <typename Use>
   void words(std::uint64_t first, std::uint64_t count, Use&& use) const {
     constexpr std::size_t lanes = 16;
@@ -72,29 +73,34 @@ class random_stream {
     }
   }
 
-  /// Uniform in [low, high), up to rounding. Element i of `target` (contiguous) gets number first + i of
-  /// the stream.
+  /// Uniform in [low, high), up to rounding. Element i of `target` (contiguous) gets number first +
+  /// i of the stream.
   template <typename T>
   void uniform(const tensor<T>& target, T low, T high, std::uint64_t first = 0) const {
     static_assert(std::is_floating_point_v<T>);
     T* const out = target.span().data();
     if constexpr (sizeof(T) > 4) {
-      words(2 * first, 2 * target.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-        for (std::size_t i = 0; i < count; i += 2) {
-          const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
-          out[(at + i) / 2 - first] = low + (high - low) * (static_cast<T>(bits >> 11) * T(0x1p-53));
-        }
-      });
+      words(2 * first, 2 * target.size(),
+            [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+              for (std::size_t i = 0; i < count; i += 2) {
+                const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
+                out[(at + i) / 2 - first] =
+                    low + (high - low) * (static_cast<T>(bits >> 11) * T(0x1p-53));
+              }
+            });
     } else {
-      words(first, target.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) {
-          out[at + i - first] = low + (high - low) * (static_cast<T>(word[i] >> 8) * T(0x1p-24));
-        }
-      });
+      words(first, target.size(),
+            [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+              for (std::size_t i = 0; i < count; ++i) {
+                out[at + i - first] =
+                    low + (high - low) * (static_cast<T>(word[i] >> 8) * T(0x1p-24));
+              }
+            });
     }
   }
 
-  /// Normal (Box-Muller on 32-bit uniforms, computed in double: at most 6.7 deviations from the mean).
+  /// Normal (Box-Muller on 32-bit uniforms, computed in double: at most 6.7 deviations from the
+  /// mean).
   template <typename T>
   void normal(const tensor<T>& target, T mean, T deviation, std::uint64_t first = 0) const {
     static_assert(std::is_floating_point_v<T>);
@@ -107,7 +113,8 @@ class random_stream {
               const double radius = std::sqrt(-2 * std::log((word[i] + 0.5) * 0x1p-32));
               const double angle = 2 * std::numbers::pi * (word[i + 1] * 0x1p-32);
               const auto put = [&](std::uint64_t index, double value) {
-                if (index >= first && index < end) out[index - first] = mean + deviation * static_cast<T>(value);
+                if (index >= first && index < end)
+                  out[index - first] = mean + deviation * static_cast<T>(value);
               };
               put(at + i, radius * std::cos(angle));
               put(at + i + 1, radius * std::sin(angle));
@@ -115,8 +122,8 @@ class random_stream {
           });
   }
 
-  /// A random order of 0, 1, ..., count - 1 (Fisher-Yates; no order is more than count^2 / 2^64 more
-  /// likely than another).
+  /// A random order of 0, 1, ..., count - 1 (Fisher-Yates; no order is more than count^2 / 2^64
+  /// more likely than another).
   [[nodiscard]] std::vector<std::size_t> permutation(std::size_t count) const {
     std::vector<std::size_t> order(count);
     for (std::size_t i = 0; i < count; ++i) order[i] = i;

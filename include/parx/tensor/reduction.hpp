@@ -1,8 +1,8 @@
 // Reductions: sum, mean, max, min over some or all axes, and argmax.
 //
-// Runs along memory are reduced in 16 lanes, so that the compiler vectorises them without being allowed
-// to reorder floating-point sums by itself; the order of additions depends only on shape and strides,
-// hence the same bits in every run.
+// Runs along memory are reduced in 16 lanes, so that the compiler vectorises them without being
+// allowed to reorder floating-point sums by itself; the order of additions depends only on shape
+// and strides, hence the same bits in every run.
 #pragma once
 
 #include <algorithm>
@@ -26,29 +26,42 @@ namespace detail {
 
 struct add_op {
   template <typename T>
-  [[nodiscard]] T operator()(T a, T b) const noexcept { return static_cast<T>(a + b); }
+  [[nodiscard]] T operator()(T a, T b) const noexcept {
+    return static_cast<T>(a + b);
+  }
 };
 struct max_op {
   template <typename T>
-  [[nodiscard]] T operator()(T a, T b) const noexcept { return a < b ? b : a; }
+  [[nodiscard]] T operator()(T a, T b) const noexcept {
+    return a < b ? b : a;
+  }
 };
 struct min_op {
   template <typename T>
-  [[nodiscard]] T operator()(T a, T b) const noexcept { return b < a ? b : a; }
+  [[nodiscard]] T operator()(T a, T b) const noexcept {
+    return b < a ? b : a;
+  }
 };
 
-/// combine of value_at(0) ... value_at(count - 1), starting from `start` in every lane: the neutral
-/// element, or any element of an idempotent operation.
+/// combine of value_at(begin) ... value_at(end - 1), starting from `start` in every lane: the
+/// neutral element, or any element of an idempotent operation. Long runs are halved, so that the
+/// rounding error of a sum grows with the logarithm of its length.
 template <typename T, typename Combine, typename ValueAt>
-[[nodiscard]] T reduce_lanes(std::size_t count, T start, Combine combine, ValueAt value_at) {
-  constexpr std::size_t lanes = 16;
+[[nodiscard]] T reduce_lanes(std::size_t begin, std::size_t end, T start, Combine combine,
+                             ValueAt value_at) {
+  constexpr std::size_t lanes = 16, longest = 128 * lanes;
+  if (end - begin > longest) {
+    const std::size_t middle = begin + (end - begin) / (2 * lanes) * lanes;
+    return combine(reduce_lanes(begin, middle, start, combine, value_at),
+                   reduce_lanes(middle, end, start, combine, value_at));
+  }
   std::array<T, lanes> lane;
   lane.fill(start);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
+  std::size_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
     for (std::size_t l = 0; l < lanes; ++l) lane[l] = combine(lane[l], value_at(i + l));
   }
-  for (std::size_t l = 0; i < count; ++i, ++l) lane[l] = combine(lane[l], value_at(i));
+  for (std::size_t l = 0; i < end; ++i, ++l) lane[l] = combine(lane[l], value_at(i));
   for (std::size_t half = lanes / 2; half > 0; half /= 2) {
     for (std::size_t l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);
   }
@@ -67,7 +80,8 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
     const T* const from = source.data() + offset[0];
     T* const to = target.data() + offset[1];
     if (step[0] == 1 && step[1] == 0) {
-      *to = combine(*to, reduce_lanes(count, start, combine, [=](std::size_t i) { return from[i]; }));
+      *to = combine(*to,
+                    reduce_lanes(0, count, start, combine, [=](std::size_t i) { return from[i]; }));
     } else if (step[0] == 1 && step[1] == 1) {
       for (std::size_t i = 0; i < count; ++i) to[i] = combine(to[i], from[i]);
     } else {
@@ -95,8 +109,8 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
 }
 
 template <typename T, typename Combine>
-[[nodiscard]] tensor<T> reduce(const tensor<T>& source, std::span<const int> axes, reduced_axes after,
-                               T start, Combine combine) {
+[[nodiscard]] tensor<T> reduce(const tensor<T>& source, std::span<const int> axes,
+                               reduced_axes after, T start, Combine combine) {
   const tensor<T> target = tensor<T>::full(keep_reduced(source.shape(), axes), start);
   reduce_runs(source, target, start, combine);
   return after == reduced_axes::kept ? target : target.reshape(drop_reduced(source.shape(), axes));
@@ -106,8 +120,9 @@ inline constexpr std::array<int, max_rank> all_axes{0, 1, 2, 3, 4, 5, 6, 7};
 
 }  // namespace detail
 
-/// Adds `source` up over the axes on which `target` has extent 1 or no axis, into target, which must
-/// broadcast to source's shape: the inverse of broadcasting. Throws usage_error naming both shapes.
+/// Adds `source` up over the axes on which `target` has extent 1 or no axis, into target, which
+/// must broadcast to source's shape: the inverse of broadcasting. Throws usage_error naming both
+/// shapes.
 template <typename T>
 void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) {
   require(target.rank() <= source.rank() &&
@@ -139,14 +154,16 @@ template <typename T>
 template <typename T>
 [[nodiscard]] tensor<T> max(const tensor<T>& source, std::initializer_list<int> axes,
                             reduced_axes after = reduced_axes::dropped) {
-  require(source.size() > 0, "a tensor of shape {} has no largest element", to_string(source.shape()));
-  return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::lowest(),
-                        detail::max_op{});
+  require(source.size() > 0, "a tensor of shape {} has no largest element",
+          to_string(source.shape()));
+  return detail::reduce(source, {axes.begin(), axes.size()}, after,
+                        std::numeric_limits<T>::lowest(), detail::max_op{});
 }
 template <typename T>
 [[nodiscard]] tensor<T> min(const tensor<T>& source, std::initializer_list<int> axes,
                             reduced_axes after = reduced_axes::dropped) {
-  require(source.size() > 0, "a tensor of shape {} has no smallest element", to_string(source.shape()));
+  require(source.size() > 0, "a tensor of shape {} has no smallest element",
+          to_string(source.shape()));
   return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::max(),
                         detail::min_op{});
 }
@@ -154,8 +171,8 @@ template <typename T>
 /// The index of the first largest element along the last axis, which disappears.
 template <typename T>
 [[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source) {
-  require(source.rank() >= 1 && source.shape().back() > 0, "argmax needs a last axis with elements, not shape {}",
-          to_string(source.shape()));
+  require(source.rank() >= 1 && source.shape().back() > 0,
+          "argmax needs a last axis with elements, not shape {}", to_string(source.shape()));
   const tensor<T> rows = source.contiguous();
   const std::size_t width = rows.shape().back();
   shape s = rows.shape();

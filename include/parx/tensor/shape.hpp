@@ -1,7 +1,7 @@
 // shape: the extents of a tensor, at most eight, held inline.
 //
-// Rank 0 is a scalar of one element. Axes are given as int; a negative axis counts from the end, as in
-// NumPy. Everything here is a pure function of plain values.
+// Rank 0 is a scalar of one element. Axes are given as int; a negative axis counts from the end, as
+// in NumPy. Everything here is a pure function of plain values.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,9 @@ class shape {
     return extents_[axis];
   }
   [[nodiscard]] constexpr const std::size_t* begin() const noexcept { return extents_.data(); }
-  [[nodiscard]] constexpr const std::size_t* end() const noexcept { return extents_.data() + rank_; }
+  [[nodiscard]] constexpr const std::size_t* end() const noexcept {
+    return extents_.data() + rank_;
+  }
   /// The last extent; 1 for a scalar.
   [[nodiscard]] constexpr std::size_t back() const noexcept {
     return rank_ == 0 ? 1 : extents_[rank_ - 1];
@@ -118,9 +120,11 @@ using strides = std::array<std::size_t, max_rank>;
     std::size_t& extent = result[lead + axis];
     const std::size_t other = shorter[axis];
     if (extent == other || other == 1) continue;
-    require(extent == 1, "shapes {} and {} cannot be broadcast together: axis {} has extents {} and {}",
-            to_string(a), to_string(b), static_cast<std::ptrdiff_t>(axis) - static_cast<std::ptrdiff_t>(shorter.rank()),
-            extent, other);
+    require(extent == 1,
+            "shapes {} and {} cannot be broadcast together: axis {} has extents {} and {}",
+            to_string(a), to_string(b),
+            static_cast<std::ptrdiff_t>(axis) - static_cast<std::ptrdiff_t>(shorter.rank()), extent,
+            other);
     extent = other;
   }
   return result;
@@ -143,8 +147,9 @@ using strides = std::array<std::size_t, max_rank>;
   if (open != max_rank && known != 0) result[open] = from.size() / known;
   require(open == max_rank || known != 0, "cannot infer an extent of {} beside an empty axis",
           to_string(wanted));
-  require(result.size() == from.size(), "a tensor of shape {} ({} elements) cannot be reshaped to {}",
-          to_string(from), from.size(), to_string(wanted));
+  require(result.size() == from.size(),
+          "a tensor of shape {} ({} elements) cannot be reshaped to {}", to_string(from),
+          from.size(), to_string(wanted));
   return result;
 }
 

@@ -1,8 +1,8 @@
 // storage: a shared, 64-byte aligned block of memory that several tensors can be views of.
 //
 // One pool block holds the count, the size and the data, so that making a storage is one pool
-// operation. A storage can also refer to memory that somebody else owns and keeps alive (a DDP bucket).
-// The count is atomic; the contents are the users' to synchronise.
+// operation. A storage can also refer to memory that somebody else owns and keeps alive (a DDP
+// bucket). The count is atomic; the contents are the users' to synchronise.
 #pragma once
 
 #include <atomic>

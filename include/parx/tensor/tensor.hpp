@@ -1,8 +1,8 @@
 // tensor<T>: a view of shared storage: a pointer, a shape and strides.
 //
-// A tensor is a handle, like std::span and std::shared_ptr in one: copying it copies no elements, and
-// const says that the handle stays the same, not the elements. slice, select, transpose, permute,
-// reshape of contiguous data, squeeze, unsqueeze and expand are views of the same memory.
+// A tensor is a handle, like std::span and std::shared_ptr in one: copying it copies no elements,
+// and const says that the handle stays the same, not the elements. slice, select, transpose,
+// permute, reshape of contiguous data, squeeze, unsqueeze and expand are views of the same memory.
 // Threads: handles may be copied anywhere; who writes elements synchronises.
 #pragma once
 
@@ -110,7 +110,8 @@ class tensor {
   [[nodiscard]] T* data() const noexcept { return data_; }
   /// All elements in order. Throws usage_error unless the tensor is contiguous.
   [[nodiscard]] std::span<T> span() const {
-    require(is_contiguous(), "a tensor of shape {} that is a strided view has no span: call contiguous()",
+    require(is_contiguous(),
+            "a tensor of shape {} that is a strided view has no span: call contiguous()",
             to_string(shape_));
     return {data_, size()};
   }
@@ -120,8 +121,7 @@ class tensor {
 
   /// One element by its index on every axis, checked.
   template <typename... Index>
-    requires(std::is_integral_v<Index> && ...)
-  [[nodiscard]] T& at(Index... index) const {
+  requires(std::is_integral_v<Index>&&...) [[nodiscard]] T& at(Index... index) const {
     require(defined() && sizeof...(Index) == rank(), "{} indices for a tensor of shape {}",
             sizeof...(Index), to_string(shape_));
     std::size_t axis = 0;
@@ -177,8 +177,8 @@ class tensor {
   }
   /// Axis i of the result is axis order[i] of this tensor.
   [[nodiscard]] tensor permute(std::span<const int> order) const {
-    require(order.size() == rank(), "a permutation of {} axes for a tensor of shape {}", order.size(),
-            to_string(shape_));
+    require(order.size() == rank(), "a permutation of {} axes for a tensor of shape {}",
+            order.size(), to_string(shape_));
     tensor result = *this;
     unsigned seen = 0;
     for (std::size_t axis = 0; axis < order.size(); ++axis) {
@@ -197,16 +197,17 @@ class tensor {
   /// Removes an axis of extent 1.
   [[nodiscard]] tensor squeeze(int axis) const {
     const std::size_t at_axis = resolve_axis(axis, shape_);
-    require(shape_[at_axis] == 1, "axis {} of a tensor of shape {} cannot be squeezed: its extent is not 1",
-            axis, to_string(shape_));
+    require(shape_[at_axis] == 1,
+            "axis {} of a tensor of shape {} cannot be squeezed: its extent is not 1", axis,
+            to_string(shape_));
     return tensor(*this).drop_axis(at_axis);
   }
   /// Adds an axis of extent 1 before `axis` (-1: after the last).
   [[nodiscard]] tensor unsqueeze(int axis) const {
     const int count = static_cast<int>(rank()) + 1;
     const int at_axis = axis < 0 ? axis + count : axis;
-    require(at_axis >= 0 && at_axis < count, "axis {} cannot be added to a tensor of shape {}", axis,
-            to_string(shape_));
+    require(at_axis >= 0 && at_axis < count, "axis {} cannot be added to a tensor of shape {}",
+            axis, to_string(shape_));
     tensor result = *this;
     const auto position = static_cast<std::size_t>(at_axis);
     for (std::size_t i = rank(); i > position; --i) result.strides_[i] = strides_[i - 1];
@@ -214,8 +215,8 @@ class tensor {
     result.shape_.insert(position, 1);
     return result;
   }
-  /// Repeats axes of extent 1, and adds axes in front, without copying. Throws usage_error naming both
-  /// shapes when this shape does not broadcast to `to`.
+  /// Repeats axes of extent 1, and adds axes in front, without copying. Throws usage_error naming
+  /// both shapes when this shape does not broadcast to `to`.
   [[nodiscard]] tensor expand(const parx::shape& to) const {
     require(to.rank() >= rank() && broadcast_shapes(shape_, to) == to,
             "a tensor of shape {} cannot be expanded to {}", to_string(shape_), to_string(to));
@@ -227,8 +228,8 @@ class tensor {
 
   // Views where the strides allow it, contiguous copies otherwise.
 
-  /// The same elements in the same order in another shape; one extent may be `infer`. A view when the
-  /// tensor is contiguous, else a copy.
+  /// The same elements in the same order in another shape; one extent may be `infer`. A view when
+  /// the tensor is contiguous, else a copy.
   [[nodiscard]] tensor reshape(const parx::shape& wanted) const {
     const parx::shape to = resolve_reshape(shape_, wanted);
     tensor result = contiguous();

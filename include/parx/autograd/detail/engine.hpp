@@ -1,4 +1,5 @@
-// The backward pass: collect the graph, count what each leaf will get, walk it in descending sequence.
+// The backward pass: collect the graph, count what each leaf will get, walk it in descending
+// sequence.
 //
 // Knows nodes, not values, so one pass may cross element types. Runs on the calling thread; scratch
 // memory is kept per thread. A node may start another backward (recomputation): passes nest.
@@ -135,9 +136,10 @@ class backward_pass {
 
   void visit(node_base& found, std::uint64_t pass) {
     if (found.visited_by == pass) return;
-    require(!found.released,
-            "backward goes through a part of the graph that an earlier backward has freed: call the "
-            "earlier one with .graph = parx::graph_after::retained, or detach() the shared part");
+    require(
+        !found.released,
+        "backward goes through a part of the graph that an earlier backward has freed: call the "
+        "earlier one with .graph = parx::graph_after::retained, or detach() the shared part");
     found.visited_by = pass;
     if (found.is_leaf) {
       scratch_.leaves.emplace_back(&found);

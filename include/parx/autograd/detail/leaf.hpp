@@ -1,9 +1,9 @@
 // leaf: the node of a parameter. Its gradient outlives backward, adds up over several of them until
 // zero_grad, and may live in memory that somebody else owns (a DDP bucket).
 //
-// zero_grad flips a flag: the next contribution overwrites. An embedding contributes to few rows; the
-// leaf then remembers which rows are not zero, so that neither zeroing nor the optimizer has to touch the
-// others. That knowledge is dropped whenever somebody else may have written the memory.
+// zero_grad flips a flag: the next contribution overwrites. An embedding contributes to few rows;
+// the leaf then remembers which rows are not zero, so that neither zeroing nor the optimizer has to
+// touch the others. That knowledge is dropped whenever somebody else may have written the memory.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,8 @@ class leaf final : public node<T> {
     }
     zero_outside_rows_ = false;
   }
-  /// The rows with contributions since zero(), ascending; nullopt when a dense contribution came too.
+  /// The rows with contributions since zero(), ascending; nullopt when a dense contribution came
+  /// too.
   [[nodiscard]] std::optional<std::span<const std::size_t>> rows() {
     if (!written_ || !only_rows_) return std::nullopt;
     std::sort(rows_.begin(), rows_.end());

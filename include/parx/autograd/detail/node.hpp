@@ -1,9 +1,10 @@
-// The nodes of the graph that backward walks: intrusively counted, from the memory pool, and without the
-// values of the forward pass (an operation saves what its backward needs, nothing else is kept alive).
+// The nodes of the graph that backward walks: intrusively counted, from the memory pool, and
+// without the values of the forward pass (an operation saves what its backward needs, nothing else
+// is kept alive).
 //
-// A node's sequence number is larger than those of its inputs, so descending sequence numbers are an
-// order in which every node runs after all its users, and the same order in every run of a program.
-// Counts are atomic; one graph is differentiated by one thread.
+// A node's sequence number is larger than those of its inputs, so descending sequence numbers are
+// an order in which every node runs after all its users, and the same order in every run of a
+// program. Counts are atomic; one graph is differentiated by one thread.
 #pragma once
 
 #include <atomic>
@@ -75,8 +76,8 @@ class node_base {
   node_base* next_dead_ = nullptr;
 };
 
-/// Deletes a node whose last holder left. Deleting it may take the last holder of its inputs; those are
-/// queued, not deleted recursively, so that a graph of any depth goes away on a small stack.
+/// Deletes a node whose last holder left. Deleting it may take the last holder of its inputs; those
+/// are queued, not deleted recursively, so that a graph of any depth goes away on a small stack.
 inline void destroy_node(node_base* dead) noexcept {
   struct queue {
     node_base* head = nullptr;
@@ -121,8 +122,8 @@ class counted {
   Node* held_ = nullptr;
 };
 
-/// Where a contribution to a gradient goes. `add` is false for the first one, which overwrites: nobody
-/// has to zero the memory before.
+/// Where a contribution to a gradient goes. `add` is false for the first one, which overwrites:
+/// nobody has to zero the memory before.
 template <typename T>
 struct gradient_memory {
   tensor<T> values;
@@ -148,8 +149,8 @@ class node : public node_base {
     if (!gradient.is_unique()) gradient = gradient.clone();
     return {gradient, true};
   }
-  /// A contribution that exists as a contiguous tensor. The first one is kept as it is, so `gradient`
-  /// may share memory with others until the second arrives.
+  /// A contribution that exists as a contiguous tensor. The first one is kept as it is, so
+  /// `gradient` may share memory with others until the second arrives.
   virtual void accept(tensor<T> contribution) {
     if (!gradient.defined()) {
       gradient = std::move(contribution);

@@ -35,7 +35,7 @@ template <typename T>
       map([](T x, T y) { return x * y; }, a.value(), b.value()),
       [x = b.requires_grad() ? a.value() : tensor<T>(),
        y = a.requires_grad() ? b.value() : tensor<T>()](const tensor<T>& upstream, grad_sink<T> da,
-                                                         grad_sink<T> db) {
+                                                        grad_sink<T> db) {
         const auto product = [](T u, T v) { return u * v; };
         if (da.needed()) da.map(product, upstream, y);
         if (db.needed()) db.map(product, upstream, x);

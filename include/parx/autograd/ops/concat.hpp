@@ -10,8 +10,8 @@
 
 namespace parx {
 
-/// The parts one after another along `axis`; all other extents must be equal. Throws usage_error naming
-/// the shapes that differ.
+/// The parts one after another along `axis`; all other extents must be equal. Throws usage_error
+/// naming the shapes that differ.
 template <typename T>
 [[nodiscard]] variable<T> concat(std::span<const variable<T>> parts, int axis = 0) {
   require(!parts.empty(), "concat needs at least one part");

@@ -1,8 +1,9 @@
 // conv2d: cross-correlation of images with kernels, as matrix products of unrolled images (im2col).
 //
-// Small images are unrolled several at a time, so that the products are wide enough to be fast. Backward
-// unrolls again rather than keeping kernel-size times the memory of the input alive.
-// Chellapilla, Puri, Simard: High Performance Convolutional Neural Networks for Document Processing (2006).
+// Small images are unrolled several at a time, so that the products are wide enough to be fast.
+// Backward unrolls again rather than keeping kernel-size times the memory of the input alive.
+// Chellapilla, Puri, Simard: High Performance Convolutional Neural Networks for Document Processing
+// (2006).
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@ struct conv2d_options {
 namespace detail {
 
 template <typename T>
-[[nodiscard]] tensor<T> conv2d_forward(const tensor<T>& x, const tensor<T>& weight, const tensor<T>& bias,
-                                       const window2d& w) {
+[[nodiscard]] tensor<T> conv2d_forward(const tensor<T>& x, const tensor<T>& weight,
+                                       const tensor<T>& bias, const window2d& w) {
   const std::size_t images = x.shape()[0], out = weight.shape()[0];
   const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows();
   tensor<T> y = tensor<T>::empty({images, out, w.out_height(), w.out_width()});
@@ -42,8 +43,8 @@ template <typename T>
     if (bias.defined()) {
       for (std::size_t o = 0; o < out; ++o) std::fill_n(result + o * width, width, bias.data()[o]);
     }
-    gemm(op::plain, op::plain, out, width, unrolled, T(1), weight.data(), unrolled, unrolled_images, width,
-         bias.defined() ? T(1) : T(0), result, width);
+    gemm(op::plain, op::plain, out, width, unrolled, T(1), weight.data(), unrolled, unrolled_images,
+         width, bias.defined() ? T(1) : T(0), result, width);
     if (group > 1) swap_images_and_channels(product.data(), out, count, pixels, target);
   }
   return y;
@@ -59,9 +60,11 @@ void conv2d_backward(const tensor<T>& upstream, const tensor<T>& x, const tensor
       w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, group * pixels});
   const tensor<T> gathered = group == 1 ? tensor<T>() : tensor<T>::empty({out, group * pixels});
   const auto weight_target = dweight.needed() ? dweight.memory() : gradient_memory<T>{};
-  // An unrolled gradient is added back pixel by pixel; an image that is its own unrolling is overwritten.
+  // An unrolled gradient is added back pixel by pixel; an image that is its own unrolling is
+  // overwritten.
   gradient_memory<T> image_target;
-  if (dx.needed()) image_target = w.is_identity() ? dx.memory() : gradient_memory<T>{dx.zeroed(), true};
+  if (dx.needed())
+    image_target = w.is_identity() ? dx.memory() : gradient_memory<T>{dx.zeroed(), true};
   for (std::size_t first = 0; first < images; first += group) {
     const std::size_t count = std::min(group, images - first), width = count * pixels;
     const T* u = upstream.data() + first * out * pixels;
@@ -92,13 +95,14 @@ void conv2d_backward(const tensor<T>& upstream, const tensor<T>& x, const tensor
 }  // namespace detail
 
 /// x (images, in, height, width), weight (out, in, kernel height, kernel width), bias (out) or not
-/// defined(); the result is (images, out, (height + 2 padding - kernel height) / stride + 1, ...). Throws
-/// usage_error naming the shapes that do not fit.
+/// defined(); the result is (images, out, (height + 2 padding - kernel height) / stride + 1, ...).
+/// Throws usage_error naming the shapes that do not fit.
 template <typename T>
 [[nodiscard]] variable<T> conv2d(const variable<T>& x, const variable<T>& weight,
                                  const variable<T>& bias = {}, const conv2d_options& options = {}) {
   require(x.rank() == 4 && weight.rank() == 4 && x.extent(1) == weight.extent(1),
-          "conv2d: an input of shape {} and a weight of shape {} do not fit: (images, in, height, width) "
+          "conv2d: an input of shape {} and a weight of shape {} do not fit: (images, in, height, "
+          "width) "
           "and (out, in, kernel height, kernel width) are needed",
           to_string(x.shape()), to_string(weight.shape()));
   require(!bias.defined() || bias.shape() == shape{weight.extent(0)},
@@ -113,15 +117,16 @@ template <typename T>
                                 .padding = options.padding};
   window.check("conv2d");
   const tensor<T> input = x.value().contiguous(), kernels = weight.value().contiguous();
-  tensor<T> y = detail::conv2d_forward(input, kernels,
-                                       bias.defined() ? bias.value().contiguous() : tensor<T>(), window);
+  tensor<T> y = detail::conv2d_forward(
+      input, kernels, bias.defined() ? bias.value().contiguous() : tensor<T>(), window);
   return differentiable(
       std::move(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight, grad_sink<T> dbias) {
         if (dbias.needed()) {
           const auto target = dbias.memory();
           const std::size_t images = upstream.shape()[0], out = upstream.shape()[1];
-          sum_into(upstream.reshape({images, out, window.out_pixels()}), target.values.reshape({out, 1}),
+          sum_into(upstream.reshape({images, out, window.out_pixels()}),
+                   target.values.reshape({out, 1}),
                    target.add ? accumulate::add : accumulate::overwrite);
         }
         detail::conv2d_backward(upstream, input, kernels, window, dx, dweight);

@@ -9,13 +9,15 @@
 
 namespace parx {
 
-/// Keeps each element with probability 1 - `probability` and multiplies it by 1 / (1 - probability).
-/// Element i is decided by number first + i of `stream` (take a substream per step): a shard that starts at
-/// global element `first` drops what the whole tensor would. With probability 0 this is x itself.
+/// Keeps each element with probability 1 - `probability` and multiplies it by 1 / (1 -
+/// probability). Element i is decided by number first + i of `stream` (take a substream per step):
+/// a shard that starts at global element `first` drops what the whole tensor would. With
+/// probability 0 this is x itself.
 template <typename T>
-[[nodiscard]] variable<T> dropout(const variable<T>& x, double probability, const random_stream& stream,
-                                  std::uint64_t first = 0) {
-  require(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)", probability);
+[[nodiscard]] variable<T> dropout(const variable<T>& x, double probability,
+                                  const random_stream& stream, std::uint64_t first = 0) {
+  require(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)",
+          probability);
   if (probability == 0) return x;
   const T scale = static_cast<T>(1 / (1 - probability));
   const auto threshold = static_cast<std::uint32_t>(probability * 0x1p32);
@@ -24,19 +26,21 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(x.shape());
   const T* const in = input.data();
   T* const out = y.data();
-  stream.words(first, x.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-    const auto offset = static_cast<std::size_t>(at - first);
-    std::uint8_t* const keep = kept.data() + offset;
-    for (std::size_t i = 0; i < count; ++i) {
-      const bool keeps = word[i] >= threshold;
-      keep[i] = keeps ? 1 : 0;
-      out[offset + i] = keeps ? in[offset + i] * scale : T(0);
-    }
-  });
+  stream.words(first, x.size(),
+               [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+                 const auto offset = static_cast<std::size_t>(at - first);
+                 std::uint8_t* const keep = kept.data() + offset;
+                 for (std::size_t i = 0; i < count; ++i) {
+                   const bool keeps = word[i] >= threshold;
+                   keep[i] = keeps ? 1 : 0;
+                   out[offset + i] = keeps ? in[offset + i] * scale : T(0);
+                 }
+               });
   return differentiable(
       std::move(y),
       [kept, scale](const tensor<T>& upstream, grad_sink<T> dx) {
-        dx.map([=](T u, std::uint8_t keep) { return keep != 0 ? u * scale : T(0); }, upstream, kept);
+        dx.map([=](T u, std::uint8_t keep) { return keep != 0 ? u * scale : T(0); }, upstream,
+               kept);
       },
       x);
 }

@@ -10,11 +10,12 @@
 
 namespace parx {
 
-/// table is (rows, width), the result (indices..., width). Backward touches only the rows that were used:
-/// parameter::touched_rows() tells which. Throws usage_error for an index outside the table.
+/// table is (rows, width), the result (indices..., width). Backward touches only the rows that were
+/// used: parameter::touched_rows() tells which. Throws usage_error for an index outside the table.
 template <typename T, std::integral Index>
 [[nodiscard]] variable<T> embedding(const variable<T>& table, const tensor<Index>& indices) {
-  require(table.rank() == 2, "embedding: the table has two axes, not shape {}", to_string(table.shape()));
+  require(table.rank() == 2, "embedding: the table has two axes, not shape {}",
+          to_string(table.shape()));
   const tensor<T> source = table.value().contiguous();
   const tensor<Index> index = indices.contiguous();
   const std::size_t count = table.extent(0), width = table.extent(1);

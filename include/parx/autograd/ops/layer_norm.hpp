@@ -15,14 +15,16 @@ struct layer_norm_options {
   double epsilon = 1e-5;  ///< added to the variance
 };
 
-/// y = (x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis; scale and shift have its
-/// extent. The variance is that of the population (divided by the number), as in PyTorch.
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis; scale and shift
+/// have its extent. The variance is that of the population (divided by the number), as in PyTorch.
 template <typename T>
 [[nodiscard]] variable<T> layer_norm(const variable<T>& x, const variable<T>& scale,
-                                     const variable<T>& shift, const layer_norm_options& options = {}) {
-  require(x.rank() >= 1 && scale.shape() == shape{x.extent(-1)} && shift.shape() == scale.shape(),
-          "layer_norm: an input of shape {} needs scale and shift of its last extent, not {} and {}",
-          to_string(x.shape()), to_string(scale.shape()), to_string(shift.shape()));
+                                     const variable<T>& shift,
+                                     const layer_norm_options& options = {}) {
+  require(
+      x.rank() >= 1 && scale.shape() == shape{x.extent(-1)} && shift.shape() == scale.shape(),
+      "layer_norm: an input of shape {} needs scale and shift of its last extent, not {} and {}",
+      to_string(x.shape()), to_string(scale.shape()), to_string(shift.shape()));
   const tensor<T> input = x.value().contiguous();
   const tensor<T> gain = scale.value().contiguous(), bias = shift.value().contiguous();
   const std::size_t width = x.shape().back();
@@ -36,9 +38,10 @@ template <typename T>
     const T* const g = gain.data();
     const T* const b = bias.data();
     const T m = detail::row_sum(in, width) * share;
-    const T variance = detail::reduce_lanes(width, T(0), detail::add_op{},
-                                            [=](std::size_t i) { return (in[i] - m) * (in[i] - m); }) *
-                       share;
+    const T variance =
+        detail::reduce_lanes(0, width, T(0), detail::add_op{},
+                             [=](std::size_t i) { return (in[i] - m) * (in[i] - m); }) *
+        share;
     const T r = T(1) / std::sqrt(variance + static_cast<T>(options.epsilon));
     for (std::size_t i = 0; i < width; ++i) out[i] = (in[i] - m) * r * g[i] + b[i];
     mean.data()[row] = m;
@@ -60,10 +63,10 @@ template <typename T>
           }
           if (!dx.needed()) continue;
           const T first = share * detail::row_dot(u, g, width);
-          const T second = share * r *
-                           detail::reduce_lanes(width, T(0), detail::add_op{}, [=](std::size_t i) {
-                             return u[i] * g[i] * (in[i] - m);
-                           });
+          const T second =
+              share * r *
+              detail::reduce_lanes(0, width, T(0), detail::add_op{},
+                                   [=](std::size_t i) { return u[i] * g[i] * (in[i] - m); });
           T* const d = target.values.data() + row * width;
           const auto value = [=](std::size_t i) {
             return r * (u[i] * g[i] - first - (in[i] - m) * r * second);

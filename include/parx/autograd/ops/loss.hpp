@@ -14,26 +14,29 @@
 namespace parx {
 
 struct cross_entropy_options {
-  std::int64_t ignore_index = -100;          ///< rows with this label count 0
-  std::span<const float> row_weights = {};   ///< one per row; empty: all 1. 0 for padding.
+  std::int64_t ignore_index = -100;         ///< rows with this label count 0
+  std::span<const float> row_weights = {};  ///< one per row; empty: all 1. 0 for padding.
 };
 
-/// -log softmax(logits)[label], summed over the rows with their weights; the count is the sum of the
-/// weights of the rows that are not ignored. logits is (..., classes), labels (...). Rows of weight 0 add
-/// exactly nothing, whatever their logits. Throws usage_error for a label outside the classes.
+/// -log softmax(logits)[label], summed over the rows with their weights; the count is the sum of
+/// the weights of the rows that are not ignored. logits is (..., classes), labels (...). Rows of
+/// weight 0 add exactly nothing, whatever their logits. Throws usage_error for a label outside the
+/// classes.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits, const tensor<Label>& labels,
                                              const cross_entropy_options& options = {}) {
   require(logits.rank() >= 1 && labels.size() * logits.extent(-1) == logits.size() &&
               (labels.rank() + 1 == logits.rank()),
-          "cross_entropy: logits of shape {} need labels of the same shape without the last axis, not {}",
+          "cross_entropy: logits of shape {} need labels of the same shape without the last axis, "
+          "not {}",
           to_string(logits.shape()), to_string(labels.shape()));
   const std::size_t classes = logits.extent(-1), rows = labels.size();
   require(options.row_weights.empty() || options.row_weights.size() == rows,
           "cross_entropy: {} row weights for {} rows", options.row_weights.size(), rows);
   const tensor<T> input = logits.value().contiguous();
   const tensor<Label> label = labels.contiguous();
-  // The gradient is a by-product of the exponentials: it is finished here, and backward only scales it.
+  // The gradient is a by-product of the exponentials: it is finished here, and backward only scales
+  // it.
   const bool record = records(logits);
   const tensor<T> gradient = tensor<T>::empty(record ? logits.shape() : shape{1, classes});
   double total = 0, count = 0;
@@ -41,15 +44,16 @@ template <typename T, std::integral Label>
     T* const e = gradient.data() + (record ? row * classes : 0);
     const auto index = static_cast<std::int64_t>(label.data()[row]);
     const bool ignored = index == options.ignore_index;
-    const T weight = ignored                        ? T(0)
+    const T weight = ignored                       ? T(0)
                      : options.row_weights.empty() ? T(1)
-                                                    : static_cast<T>(options.row_weights[row]);
+                                                   : static_cast<T>(options.row_weights[row]);
     if (weight == T(0)) {
       if (record) std::fill_n(e, classes, T(0));
       continue;
     }
     require(index >= 0 && static_cast<std::size_t>(index) < classes,
-            "cross_entropy: the label of row {} is {}, but there are {} classes", row, index, classes);
+            "cross_entropy: the label of row {} is {}, but there are {} classes", row, index,
+            classes);
     const T* const x = input.data() + row * classes;
     const T highest = detail::row_max(x, classes);
     const T sum = detail::row_exp(x, highest, classes, e);
@@ -75,13 +79,14 @@ template <typename T, std::integral Label>
   return {std::move(sum), count};
 }
 
-/// The squared differences, summed; the count is their number. `row_weights`, one for each index of axis 0,
-/// multiplies both. Throws usage_error when the shapes differ.
+/// The squared differences, summed; the count is their number. `row_weights`, one for each index of
+/// axis 0, multiplies both. Throws usage_error when the shapes differ.
 template <typename T>
 [[nodiscard]] weighted_loss<T> mse(const variable<T>& prediction, const variable<T>& target,
                                    std::span<const float> row_weights = {}) {
-  require(prediction.shape() == target.shape(), "mse: a prediction of shape {} and a target of shape {}",
-          to_string(prediction.shape()), to_string(target.shape()));
+  require(prediction.shape() == target.shape(),
+          "mse: a prediction of shape {} and a target of shape {}", to_string(prediction.shape()),
+          to_string(target.shape()));
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
   require(row_weights.empty() || row_weights.size() == rows, "mse: {} row weights for {} rows",
           row_weights.size(), rows);
@@ -110,8 +115,7 @@ template <typename T>
         const tensor<T> flat = difference.reshape({rows, width});
         const tensor<T> column = weights.reshape({rows, 1});
         const auto contribute = [&](const grad_sink<T>& sink, T factor) {
-          const tensor<T> whole =
-              map([=](T d, T w) { return factor * w * d; }, flat, column);
+          const tensor<T> whole = map([=](T d, T w) { return factor * w * d; }, flat, column);
           sink.add(whole.reshape(sink.shape()));
         };
         if (dp.needed()) contribute(dp, u);

@@ -1,5 +1,5 @@
-// matmul and linear: products of matrices. Gradients use transposed products; nothing is transposed in
-// memory.
+// matmul and linear: products of matrices. Gradients use transposed products; nothing is transposed
+// in memory.
 #pragma once
 
 #include <parx/autograd/function.hpp>
@@ -41,9 +41,11 @@ template <typename T>
         }
         if (!db.needed()) return;
         if (y.rank() == 2 && x.rank() > 2) {
-          // One matrix for the whole batch: its gradient is one tall product, not a sum of small ones.
-          detail::contribute_product(db, {}, op::transposed, x.reshape({x.size() / x.extent(-1), x.extent(-1)}),
-                                     op::plain, upstream.reshape({upstream.size() / upstream.extent(-1), upstream.extent(-1)}));
+          // One matrix for the whole batch: its gradient is one tall product, not a sum of small
+          // ones.
+          detail::contribute_product(
+              db, {}, op::transposed, x.reshape({x.size() / x.extent(-1), x.extent(-1)}), op::plain,
+              upstream.reshape({upstream.size() / upstream.extent(-1), upstream.extent(-1)}));
         } else {
           detail::contribute_product(db, batch, op::transposed, x, op::plain, upstream);
         }
@@ -51,14 +53,15 @@ template <typename T>
       a, b);
 }
 
-/// y = x W^T + b: x is (..., in), the weight (out, in) as in PyTorch, the bias (out) or not defined().
-/// Throws usage_error naming the shapes that do not fit.
+/// y = x W^T + b: x is (..., in), the weight (out, in) as in PyTorch, the bias (out) or not
+/// defined(). Throws usage_error naming the shapes that do not fit.
 template <typename T>
 [[nodiscard]] variable<T> linear(const variable<T>& x, const variable<T>& weight,
                                  const variable<T>& bias = {}) {
-  require(weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(1),
-          "linear: input of shape {} and weight of shape {} do not fit: the last axes must be equal",
-          to_string(x.shape()), to_string(weight.shape()));
+  require(
+      weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(1),
+      "linear: input of shape {} and weight of shape {} do not fit: the last axes must be equal",
+      to_string(x.shape()), to_string(weight.shape()));
   const std::size_t out = weight.extent(0), in = weight.extent(1);
   require(!bias.defined() || bias.shape() == shape{out},
           "linear: a bias of shape {} does not fit a weight of shape {}",
@@ -86,8 +89,8 @@ template <typename T>
         }
         if (dw.needed()) {
           const auto target = dw.memory();
-          gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, input.data(), in, target.beta(),
-               target.values.data(), in);
+          gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, input.data(), in,
+               target.beta(), target.values.data(), in);
         }
         if (dx.needed()) {
           const auto target = dx.memory();

@@ -18,8 +18,8 @@ struct max_pool2d_options {
 
 namespace detail {
 
-/// For one plane: the largest pixel of each window and where it is. Goes through the windows' pixels in the
-/// outer loops and through a row of windows in the inner one, which has no branch.
+/// For one plane: the largest pixel of each window and where it is. Goes through the windows'
+/// pixels in the outer loops and through a row of windows in the inner one, which has no branch.
 template <typename T>
 void pool_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where) {
   const std::size_t out_height = w.out_height(), out_width = w.out_width();
@@ -48,14 +48,16 @@ void pool_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where
 
 }  // namespace detail
 
-/// x (images, channels, height, width); the result has (height + 2 padding - size) / stride + 1 rows. The
-/// gradient goes to the first largest pixel. Throws usage_error when the window does not fit.
+/// x (images, channels, height, width); the result has (height + 2 padding - size) / stride + 1
+/// rows. The gradient goes to the first largest pixel. Throws usage_error when the window does not
+/// fit.
 template <typename T>
 [[nodiscard]] variable<T> max_pool2d(const variable<T>& x, const max_pool2d_options& options = {}) {
   require(x.rank() == 4, "max_pool2d: (images, channels, height, width) is needed, not shape {}",
           to_string(x.shape()));
-  require(2 * options.padding <= options.size, "max_pool2d: a padding of {} is more than half the size {}",
-          options.padding, options.size);
+  require(2 * options.padding <= options.size,
+          "max_pool2d: a padding of {} is more than half the size {}", options.padding,
+          options.size);
   const detail::window2d window{.channels = 1,
                                 .height = x.extent(2),
                                 .width = x.extent(3),
@@ -68,7 +70,8 @@ template <typename T>
           "max_pool2d: a plane of {} pixels is too large", window.image_size());
   const tensor<T> input = x.value().contiguous();
   const shape s{x.extent(0), x.extent(1), window.out_height(), window.out_width()};
-  const std::size_t planes = s[0] * s[1], pixels = window.out_pixels(), plane_size = window.image_size();
+  const std::size_t planes = s[0] * s[1], pixels = window.out_pixels(),
+                    plane_size = window.image_size();
   tensor<T> y = tensor<T>::empty(s);
   const tensor<std::uint32_t> where = tensor<std::uint32_t>::empty(s);
   for (std::size_t plane = 0; plane < planes; ++plane) {

@@ -14,8 +14,8 @@ namespace detail {
 
 /// scale * sum over `axes`.
 template <typename T>
-[[nodiscard]] variable<T> scaled_sum(const variable<T>& x, std::span<const int> axes, reduced_axes after,
-                                     T scale) {
+[[nodiscard]] variable<T> scaled_sum(const variable<T>& x, std::span<const int> axes,
+                                     reduced_axes after, T scale) {
   const shape kept = keep_reduced(x.shape(), axes);
   tensor<T> total = sum(x.value(), axes, after);
   if (scale != T(1)) {
@@ -50,13 +50,15 @@ template <typename T>
                                reduced_axes after = reduced_axes::dropped) {
   const std::span<const int> list(axes.begin(), axes.size());
   const std::size_t results = detail::keep_reduced(x.shape(), list).size();
-  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing", to_string(x.shape()));
+  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing",
+          to_string(x.shape()));
   return detail::scaled_sum(x, list, after, T(1) / static_cast<T>(x.size() / results));
 }
 /// The mean of all elements, a scalar.
 template <typename T>
 [[nodiscard]] variable<T> mean(const variable<T>& x) {
-  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing", to_string(x.shape()));
+  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing",
+          to_string(x.shape()));
   return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
                             reduced_axes::dropped, T(1) / static_cast<T>(x.size()));
 }

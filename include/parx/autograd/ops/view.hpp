@@ -1,5 +1,5 @@
-// reshape, flatten, transpose, permute, slice, select, squeeze, unsqueeze: views of a variable, whose values are not
-// copied (reshape copies when the value is a strided view).
+// reshape, flatten, transpose, permute, slice, select, squeeze, unsqueeze: views of a variable,
+// whose values are not copied (reshape copies when the value is a strided view).
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ template <typename T>
 
 template <typename T>
 void add_elements(const tensor<T>& target, const tensor<T>& addend) {
-  map_into(target, [](T a, T b) { return static_cast<T>(a + b); }, target, addend);
+  map_into(
+      target, [](T a, T b) { return static_cast<T>(a + b); }, target, addend);
 }
 
 }  // namespace detail
@@ -67,7 +68,8 @@ template <typename T>
   return permute(x, std::span<const int>(order.begin(), order.size()));
 }
 template <typename T>
-[[nodiscard]] variable<T> transpose(const variable<T>& x, int first_axis = -2, int second_axis = -1) {
+[[nodiscard]] variable<T> transpose(const variable<T>& x, int first_axis = -2,
+                                    int second_axis = -1) {
   return differentiable(
       x.value().transpose(first_axis, second_axis),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
@@ -78,7 +80,8 @@ template <typename T>
 
 /// The part [begin, end) of an axis.
 template <typename T>
-[[nodiscard]] variable<T> slice(const variable<T>& x, int axis, std::size_t begin, std::size_t end) {
+[[nodiscard]] variable<T> slice(const variable<T>& x, int axis, std::size_t begin,
+                                std::size_t end) {
   return differentiable(
       x.value().slice(axis, begin, end),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {

@@ -8,9 +8,8 @@
 namespace parx::detail::eigen {
 
 template <typename T>
-using matrix_map =
-    Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, Eigen::Unaligned,
-               Eigen::OuterStride<>>;
+using matrix_map = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
+                              Eigen::Unaligned, Eigen::OuterStride<>>;
 template <typename T>
 using const_matrix_map =
     Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,

@@ -1,9 +1,9 @@
 // loop_nest: how to walk N arrays of one logical shape and different strides with long inner loops.
 //
-// Axes of extent 1 disappear and neighbouring axes that are contiguous in every array become one, so
-// that adding two equal contiguous tensors is one loop, and adding a bias row is two. The last axis is
-// handed to the caller as a run (length and one step per array); the others are counted by an odometer.
-// Pure.
+// Axes of extent 1 disappear and neighbouring axes that are contiguous in every array become one,
+// so that adding two equal contiguous tensors is one loop, and adding a bias row is two. The last
+// axis is handed to the caller as a run (length and one step per array); the others are counted by
+// an odometer. Pure.
 #pragma once
 
 #include <array>

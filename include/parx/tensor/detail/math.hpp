@@ -1,8 +1,8 @@
 // exp, tanh and erf that the compiler can vectorise: no branches, no tables, no calls.
 //
-// For float they are polynomials, within 2 (exp), 4 (tanh, erf: absolute 2e-7) units in the last place of the
-// true value; NaN stays NaN. For double they are the standard library's: gradients are checked in
-// double, models are trained in float.
+// For float they are polynomials, within 2 (exp), 4 (tanh, erf: absolute 2e-7) units in the last
+// place of the true value; NaN stays NaN. For double they are the standard library's: gradients are
+// checked in double, models are trained in float.
 #pragma once
 
 #include <bit>
@@ -11,8 +11,8 @@
 
 namespace parx::detail {
 
-/// Cody-Waite reduction to |r| <= ln(2) / 2 and the minimax polynomial of Cephes' expf. Results below the
-/// smallest normal number are 0.
+/// Cody-Waite reduction to |r| <= ln(2) / 2 and the minimax polynomial of Cephes' expf. Results
+/// below the smallest normal number are 0.
 [[nodiscard]] inline float vector_exp(float x) noexcept {
   constexpr float highest = 88.72284F, lowest = -87.33654F;
   const float clamped = x > highest ? highest : x;
@@ -30,7 +30,8 @@ namespace parx::detail {
   p = p * r + 5.0000001201e-1F;
   const float mantissa = (p * r * r + r) + 1.0F;
   // 2^n in two factors, because n = 128 has no exponent of its own.
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(magic);
+  const std::int32_t exponent =
+      std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(magic);
   const std::int32_t half = exponent >> 1;
   const float scale = std::bit_cast<float>((half + 127) << 23);
   const float rest = std::bit_cast<float>((exponent - half + 127) << 23);

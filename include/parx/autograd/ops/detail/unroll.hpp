@@ -1,7 +1,8 @@
 // window2d and im2col: the windows of an image as the columns of a matrix, and back.
 //
-// Row (channel, ky, kx) of the matrix holds, for every window, the pixel at (ky, kx) of that window; the
-// columns are the windows of the first image row by row, then those of the next image. Pure.
+// Row (channel, ky, kx) of the matrix holds, for every window, the pixel at (ky, kx) of that
+// window; the columns are the windows of the first image row by row, then those of the next image.
+// Pure.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +24,17 @@ struct window2d {
             "{}: a window of {}x{} with stride {} does not fit an image of {}x{} with padding {}",
             operation, kernel_height, kernel_width, stride, height, width, padding);
   }
-  [[nodiscard]] std::size_t out_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
-  [[nodiscard]] std::size_t out_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  [[nodiscard]] std::size_t out_height() const {
+    return (height + 2 * padding - kernel_height) / stride + 1;
+  }
+  [[nodiscard]] std::size_t out_width() const {
+    return (width + 2 * padding - kernel_width) / stride + 1;
+  }
   [[nodiscard]] std::size_t out_pixels() const { return out_height() * out_width(); }
   [[nodiscard]] std::size_t image_size() const { return channels * height * width; }
-  [[nodiscard]] std::size_t unrolled_rows() const { return channels * kernel_height * kernel_width; }
+  [[nodiscard]] std::size_t unrolled_rows() const {
+    return channels * kernel_height * kernel_width;
+  }
   /// A 1x1 kernel: the image is its own unrolling.
   [[nodiscard]] bool is_identity() const {
     return kernel_height == 1 && kernel_width == 1 && stride == 1 && padding == 0;
@@ -45,13 +52,15 @@ struct window2d {
   [[nodiscard]] range inside(std::size_t offset, std::size_t extent, std::size_t windows) const {
     const std::size_t begin = offset >= padding ? 0 : (padding - offset + stride - 1) / stride;
     const std::size_t limit = extent + padding;  // window * stride + offset < limit
-    const std::size_t end = limit > offset ? std::min(windows, (limit - offset + stride - 1) / stride) : 0;
+    const std::size_t end =
+        limit > offset ? std::min(windows, (limit - offset + stride - 1) / stride) : 0;
     return {std::min(begin, end), end};
   }
 };
 
-/// Calls piece(image pixel, matrix element, count) for each run of windows in one row whose pixel (ky, kx)
-/// is inside the image, and gap(matrix element, count) for the runs where it is in the padding.
+/// Calls piece(image pixel, matrix element, count) for each run of windows in one row whose pixel
+/// (ky, kx) is inside the image, and gap(matrix element, count) for the runs where it is in the
+/// padding.
 template <typename Piece, typename Gap>
 void each_unrolled_run(const window2d& w, std::size_t images, Piece&& piece, Gap&& gap) {
   const std::size_t out_height = w.out_height(), out_width = w.out_width();
@@ -86,13 +95,19 @@ void unroll(const window2d& w, const T* images, std::size_t count, T* matrix) {
     std::fill_n(matrix + element, length, T(0));
   };
   if (w.stride == 1) {
-    each_unrolled_run(w, count, [=](std::size_t pixel, std::size_t element, std::size_t length) {
-      std::copy_n(images + pixel, length, matrix + element);
-    }, gap);
+    each_unrolled_run(
+        w, count,
+        [=](std::size_t pixel, std::size_t element, std::size_t length) {
+          std::copy_n(images + pixel, length, matrix + element);
+        },
+        gap);
   } else {
-    each_unrolled_run(w, count, [=, step = w.stride](std::size_t pixel, std::size_t element, std::size_t length) {
-      for (std::size_t i = 0; i < length; ++i) matrix[element + i] = images[pixel + i * step];
-    }, gap);
+    each_unrolled_run(
+        w, count,
+        [=, step = w.stride](std::size_t pixel, std::size_t element, std::size_t length) {
+          for (std::size_t i = 0; i < length; ++i) matrix[element + i] = images[pixel + i * step];
+        },
+        gap);
   }
 }
 
@@ -101,19 +116,26 @@ template <typename T>
 void roll_back(const window2d& w, const T* matrix, std::size_t count, T* images) {
   const auto gap = [](std::size_t /*element*/, std::size_t /*length*/) {};
   if (w.stride == 1) {
-    each_unrolled_run(w, count, [=](std::size_t pixel, std::size_t element, std::size_t length) {
-      for (std::size_t i = 0; i < length; ++i) images[pixel + i] += matrix[element + i];
-    }, gap);
+    each_unrolled_run(
+        w, count,
+        [=](std::size_t pixel, std::size_t element, std::size_t length) {
+          for (std::size_t i = 0; i < length; ++i) images[pixel + i] += matrix[element + i];
+        },
+        gap);
   } else {
-    each_unrolled_run(w, count, [=, step = w.stride](std::size_t pixel, std::size_t element, std::size_t length) {
-      for (std::size_t i = 0; i < length; ++i) images[pixel + i * step] += matrix[element + i];
-    }, gap);
+    each_unrolled_run(
+        w, count,
+        [=, step = w.stride](std::size_t pixel, std::size_t element, std::size_t length) {
+          for (std::size_t i = 0; i < length; ++i) images[pixel + i * step] += matrix[element + i];
+        },
+        gap);
   }
 }
 
 /// (outer, inner, pixels) to (inner, outer, pixels).
 template <typename T>
-void swap_images_and_channels(const T* from, std::size_t outer, std::size_t inner, std::size_t pixels, T* to) {
+void swap_images_and_channels(const T* from, std::size_t outer, std::size_t inner,
+                              std::size_t pixels, T* to) {
   for (std::size_t o = 0; o < outer; ++o) {
     for (std::size_t i = 0; i < inner; ++i) {
       std::copy_n(from + (o * inner + i) * pixels, pixels, to + (i * outer + o) * pixels);
