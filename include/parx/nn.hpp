@@ -1,0 +1,13 @@
+// L4: modules, layers, initialisation and losses, after PyTorch's names and defaults.
+#pragma once
+
+#include <parx/nn/activation.hpp>  // IWYU pragma: export
+#include <parx/nn/conv.hpp>        // IWYU pragma: export
+#include <parx/nn/dropout.hpp>     // IWYU pragma: export
+#include <parx/nn/embedding.hpp>   // IWYU pragma: export
+#include <parx/nn/init.hpp>        // IWYU pragma: export
+#include <parx/nn/linear.hpp>      // IWYU pragma: export
+#include <parx/nn/loss.hpp>        // IWYU pragma: export
+#include <parx/nn/module.hpp>      // IWYU pragma: export
+#include <parx/nn/norm.hpp>        // IWYU pragma: export
+#include <parx/nn/sequential.hpp>  // IWYU pragma: export

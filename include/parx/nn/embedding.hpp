@@ -1,0 +1,41 @@
+// embedding: a learned row for each number.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+#include <parx/autograd/ops/embedding.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::nn {
+
+template <typename T = float>
+class embedding : public module<embedding<T>> {
+ public:
+  using value_type = T;
+
+  /// `rows` vectors of `width`. weight is (rows, width) and starts from N(0, 1), as in PyTorch.
+  embedding(std::size_t rows, std::size_t width)
+      : weight_("weight", tensor<T>::zeros({rows, width})) {}
+
+  /// The result is (indices..., width). Throws usage_error for an index outside the rows.
+  template <std::integral Index>
+  [[nodiscard]] variable<T> forward(const tensor<Index>& indices) const {
+    return parx::embedding<T>(weight_, indices);
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, init::normal(0, 1));
+  }
+
+  [[nodiscard]] const parameter<T>& weight() const {
+    this->require_ready();
+    return weight_;
+  }
+
+ private:
+  parameter<T> weight_;
+};
+
+}  // namespace parx::nn

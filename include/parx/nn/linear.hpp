@@ -1,0 +1,55 @@
+// linear: y = x W^T + b over the last axis.
+#pragma once
+
+#include <cstddef>
+
+#include <parx/autograd/ops/matmul.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::nn {
+
+enum class bias { learned, none };
+
+struct linear_options {
+  nn::bias bias = nn::bias::learned;
+};
+
+template <typename T = float>
+class linear : public module<linear<T>> {
+ public:
+  using value_type = T;
+
+  /// From `in` to `out` features. weight is (out, in), bias (out), as in PyTorch.
+  linear(std::size_t in, std::size_t out, linear_options options = {})
+      : in_(in), weight_("weight", tensor<T>::zeros({out, in})) {
+    if (options.bias == bias::learned) bias_ = parameter<T>("bias", tensor<T>::zeros({out}));
+  }
+
+  /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.
+  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
+    return parx::linear<T>(x, weight_, bias_);
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, init::fan_in_uniform(in_));
+    visit("bias", bias_, init::fan_in_uniform(in_));
+  }
+
+  [[nodiscard]] const parameter<T>& weight() const {
+    this->require_ready();
+    return weight_;
+  }
+  /// Not defined() without one.
+  [[nodiscard]] const parameter<T>& bias_values() const {
+    this->require_ready();
+    return bias_;
+  }
+
+ private:
+  std::size_t in_;
+  parameter<T> weight_;
+  parameter<T> bias_;
+};
+
+}  // namespace parx::nn

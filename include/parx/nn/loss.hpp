@@ -1,0 +1,64 @@
+// Losses, as (sum, count), and the count of right answers in the same form.
+//
+//   auto loss = parx::nn::cross_entropy(model(batch.x), batch.y, {.row_weights = batch.weights});
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <parx/autograd/ops/loss.hpp>
+#include <parx/core/check.hpp>
+#include <parx/tensor/reduction.hpp>
+
+namespace parx::nn {
+
+using parx::cross_entropy;
+using parx::mse;
+
+/// A figure as (sum, count), so that batches and ranks are added up and divided once.
+struct tally {
+  double sum = 0;
+  double count = 0;
+
+  /// 0 when nothing was counted.
+  [[nodiscard]] double mean() const noexcept { return count == 0 ? 0 : sum / count; }
+  tally& operator+=(const tally& other) noexcept {
+    sum += other.sum;
+    count += other.count;
+    return *this;
+  }
+};
+
+/// How many rows of `logits` (..., classes) have their largest value at `labels` (...). Rows of
+/// weight 0 and rows with the label `ignore_index` do not count, as in cross_entropy.
+template <typename T, std::integral Label>
+[[nodiscard]] tally accuracy(const tensor<T>& logits, const tensor<Label>& labels,
+                             const cross_entropy_options& options = {}) {
+  const tensor<std::int64_t> answers = argmax(logits);
+  require(
+      answers.shape() == labels.shape(),
+      "accuracy: logits of shape {} need labels of the same shape without the last axis, not {}",
+      to_string(logits.shape()), to_string(labels.shape()));
+  require(options.row_weights.empty() || options.row_weights.size() == labels.size(),
+          "accuracy: {} row weights for {} rows", options.row_weights.size(), labels.size());
+  const tensor<Label> wanted = labels.contiguous();
+  tally result;
+  for (std::size_t row = 0; row < wanted.size(); ++row) {
+    const auto label = static_cast<std::int64_t>(wanted.data()[row]);
+    if (label == options.ignore_index) continue;
+    const double weight =
+        options.row_weights.empty() ? 1.0 : static_cast<double>(options.row_weights[row]);
+    result.count += weight;
+    if (answers.data()[row] == label) result.sum += weight;
+  }
+  return result;
+}
+template <typename T, std::integral Label>
+[[nodiscard]] tally accuracy(const variable<T>& logits, const tensor<Label>& labels,
+                             const cross_entropy_options& options = {}) {
+  return accuracy(logits.value(), labels, options);
+}
+
+}  // namespace parx::nn

@@ -1,0 +1,211 @@
+// module: what layers and models derive from.
+//
+//   class classifier : public parx::nn::module<classifier> {
+//    public:
+//     auto forward(const parx::variable<float>& x) { return second_(parx::relu(first_(x))); }
+//     template <typename Visit>
+//     void members(Visit& visit) {
+//       visit("first", first_);
+//       visit("second", second_);
+//     }
+//    private:
+//     parx::nn::linear<> first_{784, 128};
+//     parx::nn::linear<> second_{128, 10};
+//   };
+//
+// members() names what a model is made of: parameters, modules, and ranges of either. Everything
+// else (paths, initialisation, optimizers, checkpoints, wrappers) follows from it. A module is
+// called like a function; that calls forward().
+//
+// Parameters get their first values when their path is known: by initialize(seed), else with seed 0
+// when the outermost module is first called or asked for its parameters. Modules move but do not
+// copy, because a copy would share its parameters. A model belongs to one thread at a time.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/core/check.hpp>
+#include <parx/nn/detail/walk.hpp>
+
+namespace parx::nn {
+
+template <typename Derived>
+class module;
+
+namespace detail {
+
+/// What every module holds, whatever its type.
+class module_state {
+ public:
+  /// Whether layers that differ in training (dropout) behave as in training.
+  [[nodiscard]] bool is_training() const noexcept { return training_; }
+
+ protected:
+  module_state() = default;
+  module_state(module_state&&) noexcept = default;
+  module_state& operator=(module_state&&) noexcept = default;
+  ~module_state() = default;
+
+ private:
+  template <typename Derived>
+  friend class nn::module;
+
+  bool training_ = true;
+  bool ready_ = false;  // the parameters have their first values
+};
+
+template <typename T>
+concept has_value_type = requires {
+  typename T::value_type;
+};
+template <typename T>
+struct value_type_or_float {
+  using type = float;
+};
+template <has_value_type T>
+struct value_type_or_float<T> {
+  using type = typename T::value_type;
+};
+
+/// Floating-point tensors become constants of the graph; everything else is passed on.
+template <typename Input>
+[[nodiscard]] const Input& as_input(const Input& input) noexcept {
+  return input;
+}
+template <std::floating_point T>
+[[nodiscard]] variable<T> as_input(const tensor<T>& input) {
+  return input;
+}
+
+}  // namespace detail
+
+template <typename M>
+concept module_type = std::derived_from<M, detail::module_state>;
+
+template <typename Derived>
+class module : public detail::module_state {
+ public:
+  module() = default;
+
+  /// Calls forward(inputs...).
+  template <typename... Inputs>
+  auto operator()(const Inputs&... inputs) {
+    make_ready();
+    return self().forward(detail::as_input(inputs)...);
+  }
+
+  /// Gives all parameters their first values, from (seed, path, index of the element), and seeds
+  /// the random layers. Overwrites what was there: load a checkpoint afterwards.
+  void initialize(std::uint64_t seed) {
+    walk([](const std::string&,
+            auto& part) { static_cast<detail::module_state&>(part).ready_ = false; },
+         [](auto&, const std::string&, auto&, const initializer&) {});
+    prepare(seed);
+  }
+
+  /// Starts the random layers (dropout) anew. Ranks that work on different samples should take
+  /// different seeds; a run that is resumed takes one that it has not used.
+  void reseed(std::uint64_t seed) {
+    make_ready();
+    walk([=](const std::string& path, auto& part) { seed_layer(part, seed, path); },
+         [](auto&, const std::string&, auto&, const initializer&) {});
+  }
+
+  /// Calls visitor(path, parameter<T>&) for each parameter, once, in the order of members(). The
+  /// path, a std::string, is the one from here.
+  template <typename Visitor>
+  void for_each_parameter(Visitor&& visitor) {
+    make_ready();
+    walk([](const std::string&, auto&) {}, [&](auto&, const std::string& path, auto& parameter,
+                                               const initializer&) { visitor(path, parameter); });
+  }
+
+  /// Handles of all parameters, for an optimizer. Their element type is that of the module unless
+  /// another is given; a model with several needs for_each_parameter.
+  template <typename T = void>
+  [[nodiscard]] auto parameters() {
+    using value = std::conditional_t<std::is_void_v<T>,
+                                     typename detail::value_type_or_float<Derived>::type, T>;
+    std::vector<parameter<value>> all;
+    for_each_parameter([&](const std::string&, auto& p) { all.push_back(p); });
+    return all;
+  }
+
+  /// The number of values in all parameters.
+  [[nodiscard]] std::size_t parameter_count() {
+    std::size_t count = 0;
+    for_each_parameter([&](const std::string&, auto& p) { count += p.size(); });
+    return count;
+  }
+
+  /// Training mode, the default, and evaluation mode, of this module and all within.
+  void train() { set_training(true); }
+  void eval() { set_training(false); }
+
+  /// The next backward overwrites the gradients.
+  void zero_grad() {
+    for_each_parameter([](const std::string&, auto& p) { p.zero_grad(); });
+  }
+
+  /// Nothing: a module without parameters need not define it.
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}
+
+ protected:
+  /// For accessors of parameters: throws usage_error when they have no values yet.
+  void require_ready() const {
+    require(ready_,
+            "the parameters of this module have no values yet: call initialize(seed) on the "
+            "whole model first");
+  }
+
+ private:
+  Derived& self() noexcept { return static_cast<Derived&>(*this); }
+
+  template <typename OnModule, typename OnParameter>
+  void walk(OnModule on_module, OnParameter on_parameter) {
+    detail::walker<OnModule, OnParameter>(std::move(on_module), std::move(on_parameter))
+        .start(self());
+  }
+
+  /// Names all parameters by their path from here; modules that are not ready get their first
+  /// values.
+  void prepare(std::uint64_t seed) {
+    walk([](const std::string&, auto&) {},
+         [=](detail::module_state& owner, const std::string& path, auto& parameter,
+             const initializer& start) {
+           parameter.rename(path);
+           if (!owner.ready_) start.fill(parameter.value(), seed, path);
+         });
+    walk(
+        [=](const std::string& path, auto& part) {
+          auto& state = static_cast<detail::module_state&>(part);
+          if (!std::exchange(state.ready_, true)) seed_layer(part, seed, path);
+        },
+        [](auto&, const std::string&, auto&, const initializer&) {});
+  }
+
+  template <typename Module>
+  static void seed_layer(Module& layer, std::uint64_t seed, const std::string& path) {
+    if constexpr (requires { layer.seed_noise(seed, path); }) layer.seed_noise(seed, path);
+  }
+
+  void make_ready() {
+    if (!ready_) prepare(0);
+  }
+
+  void set_training(bool on) {
+    walk([=](const std::string&,
+             auto& part) { static_cast<detail::module_state&>(part).training_ = on; },
+         [](auto&, const std::string&, auto&, const initializer&) {});
+  }
+};
+
+}  // namespace parx::nn

@@ -1,0 +1,38 @@
+// layer_norm: each row brought to mean 0 and variance 1, then scaled and shifted by learned values.
+#pragma once
+
+#include <cstddef>
+
+#include <parx/autograd/ops/layer_norm.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::nn {
+
+template <typename T = float>
+class layer_norm : public module<layer_norm<T>> {
+ public:
+  using value_type = T;
+
+  /// Over a last axis of extent `width`. weight (the scale) starts from 1, bias (the shift) from 0.
+  explicit layer_norm(std::size_t width, layer_norm_options options = {})
+      : options_(options),
+        weight_("weight", tensor<T>::ones({width})),
+        bias_("bias", tensor<T>::zeros({width})) {}
+
+  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
+    return parx::layer_norm<T>(x, weight_, bias_, options_);
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, init::constant(1));
+    visit("bias", bias_, init::constant(0));
+  }
+
+ private:
+  layer_norm_options options_;
+  parameter<T> weight_;
+  parameter<T> bias_;
+};
+
+}  // namespace parx::nn

@@ -1,0 +1,71 @@
+// sequential: modules one after another, called "0", "1", ... as in PyTorch.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <parx/nn/module.hpp>
+
+namespace parx::nn {
+
+namespace detail {
+
+template <typename... Modules>
+struct first_value_type {
+  using type = float;
+};
+template <typename First, typename... Rest>
+struct first_value_type<First, Rest...> : first_value_type<Rest...> {};
+template <has_value_type First, typename... Rest>
+struct first_value_type<First, Rest...> {
+  using type = typename First::value_type;
+};
+
+}  // namespace detail
+
+template <module_type... Modules>
+class sequential : public module<sequential<Modules...>> {
+ public:
+  using value_type = typename detail::first_value_type<Modules...>::type;
+
+  /// Takes the modules over: sequential{linear{784, 128}, relu{}, linear{128, 10}}.
+  explicit sequential(Modules... modules) : modules_(std::move(modules)...) {}
+
+  /// The last module's result for the first one's input.
+  template <typename Input>
+  [[nodiscard]] auto forward(const Input& x) {
+    return from<0>(x);
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit_each(visit, std::index_sequence_for<Modules...>{});
+  }
+
+  /// Module number I.
+  template <std::size_t I>
+  [[nodiscard]] auto& get() noexcept {
+    return std::get<I>(modules_);
+  }
+  [[nodiscard]] static constexpr std::size_t size() noexcept { return sizeof...(Modules); }
+
+ private:
+  template <std::size_t I, typename Input>
+  auto from(const Input& x) {
+    if constexpr (I == sizeof...(Modules)) {
+      return x;
+    } else {
+      return from<I + 1>(std::get<I>(modules_)(x));
+    }
+  }
+  template <typename Visit, std::size_t... I>
+  void visit_each(Visit& visit, std::index_sequence<I...> /*numbers*/) {
+    (visit(std::to_string(I), std::get<I>(modules_)), ...);
+  }
+
+  std::tuple<Modules...> modules_;
+};
+
+}  // namespace parx::nn
