@@ -86,7 +86,7 @@ class file_store final : public store {
   };
 
   void do_set(std::string_view key, std::string_view value, deadline limit) override {
-    locked("set", detail::quoted(key), access::write, limit,
+    locked("set", detail::quoted_key(key), access::write, limit,
            [&](auto& file) { file.append(stored(key), value); });
   }
 
@@ -97,7 +97,7 @@ class file_store final : public store {
 
   std::int64_t do_add(std::string_view key, std::int64_t delta, deadline limit) override {
     std::int64_t result = 0;
-    locked("add", detail::quoted(key), access::write, limit, [&](auto& file) {
+    locked("add", detail::quoted_key(key), access::write, limit, [&](auto& file) {
       const auto sum = file.values().add(stored(key), delta);
       if (!sum) {
         throw detail::store_failure{errc::bad_data,
@@ -115,7 +115,7 @@ class file_store final : public store {
 
   bool do_check(std::span<const std::string> keys, deadline limit) override {
     bool result = false;
-    locked("check", detail::quoted(keys), access::read, limit,
+    locked("check", detail::quoted_keys(keys), access::read, limit,
            [&](auto& file) { result = missing(file, keys).empty(); });
     return result;
   }
@@ -123,7 +123,7 @@ class file_store final : public store {
   std::string do_compare_set(std::string_view key, std::string_view expected,
                              std::string_view desired, deadline limit) override {
     std::string answer;
-    locked("compare_set", detail::quoted(key), access::write, limit, [&](auto& file) {
+    locked("compare_set", detail::quoted_key(key), access::write, limit, [&](auto& file) {
       auto result = file.values().compare_set(stored(key), expected, desired);
       if (result.stored) file.append(stored(key), desired);
       answer = std::move(result.answer);
@@ -133,7 +133,7 @@ class file_store final : public store {
 
   bool do_delete_key(std::string_view key, deadline limit) override {
     bool existed = false;
-    locked("delete_key", detail::quoted(key), access::write, limit, [&](auto& file) {
+    locked("delete_key", detail::quoted_key(key), access::write, limit, [&](auto& file) {
       existed = file.values().erase(stored(key));
       if (existed) file.append("-" + stored(key), {});
     });
@@ -148,7 +148,7 @@ class file_store final : public store {
   }
 
   void do_append(std::string_view key, std::string_view value, deadline limit) override {
-    locked("append", detail::quoted(key), access::write, limit, [&](auto& file) {
+    locked("append", detail::quoted_key(key), access::write, limit, [&](auto& file) {
       file.values().append(stored(key), value);
       file.append(stored(key), *file.values().find(stored(key)));
     });
@@ -161,7 +161,7 @@ class file_store final : public store {
 
   void do_multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                     deadline limit) override {
-    locked("multi_set", detail::quoted(keys), access::write, limit, [&](auto& file) {
+    locked("multi_set", detail::quoted_keys(keys), access::write, limit, [&](auto& file) {
       for (std::size_t i = 0; i < keys.size(); ++i) file.append(stored(keys[i]), values[i]);
     });
   }
@@ -187,15 +187,15 @@ class file_store final : public store {
     while (true) {
       std::vector<std::string> absent;
       std::vector<std::string> values;
-      locked(operation, detail::quoted(keys), access::read, limit, [&](auto& file) {
+      locked(operation, detail::quoted_keys(keys), access::read, limit, [&](auto& file) {
         absent = missing(file, keys);
         if (!absent.empty()) return;
         for (const std::string& key : keys) values.push_back(*file.values().find(stored(key)));
       });
       if (absent.empty()) return values;
       if (limit.passed()) {
-        detail::throw_store_error(errc::timeout, operation, detail::quoted(keys), describe(), limit,
-                                  "nobody set " + detail::quoted(absent));
+        detail::throw_store_error(errc::timeout, operation, detail::quoted_keys(keys), describe(), limit,
+                                  "nobody set " + detail::quoted_keys(absent));
       }
       // inotify would be quicker but says nothing of what other hosts write.
       pause(limit, std::chrono::milliseconds(10));

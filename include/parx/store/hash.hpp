@@ -58,7 +58,7 @@ class hash_store final : public store {
   std::int64_t do_add(std::string_view key, std::int64_t delta, deadline limit) override {
     const auto sum = change([&] { return values_.add(key, delta); });
     if (!sum) {
-      detail::throw_store_error(errc::bad_data, "add", detail::quoted(key), describe(), limit,
+      detail::throw_store_error(errc::bad_data, "add", detail::quoted_key(key), describe(), limit,
                                 "the key does not hold a decimal number that can take the sum");
     }
     return *sum;
@@ -126,8 +126,8 @@ class hash_store final : public store {
       const auto missing = values_.missing(keys);
       if (missing.empty()) return;
       if (limit.passed()) {
-        detail::throw_store_error(errc::timeout, operation, detail::quoted(keys), describe(), limit,
-                                  "nobody set " + detail::quoted(missing));
+        detail::throw_store_error(errc::timeout, operation, detail::quoted_keys(keys), describe(), limit,
+                                  "nobody set " + detail::quoted_keys(missing));
       }
       if (limit.is_never()) {
         changed_.wait(lock);

@@ -193,7 +193,7 @@ class tcp_store final : public store {
       return std::make_unique<detail::tcp_watch>(std::move(server), dialect_, keys[0], wire(key),
                                                  describe());
     } catch (const detail::store_failure& failure) {
-      detail::throw_store_error(failure.code, "watch", detail::quoted(keys), describe(), limit,
+      detail::throw_store_error(failure.code, "watch", detail::quoted_keys(keys), describe(), limit,
                                 failure.reason);
     }
   }
@@ -291,8 +291,8 @@ class tcp_store final : public store {
     while (compare_set(lock, "", token, limit) != token) {
       if (limit.passed()) {
         detail::throw_store_error(
-            errc::timeout, "append", detail::quoted(key), describe(), limit,
-            "another process holds its lock, the key " + detail::quoted(lock));
+            errc::timeout, "append", detail::quoted_key(key), describe(), limit,
+            "another process holds its lock, the key " + detail::quoted_key(lock));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -311,7 +311,7 @@ class tcp_store final : public store {
       action(server);
       give_back(std::move(server));
     } catch (const detail::store_failure& failure) {
-      detail::throw_store_error(failure.code, name, detail::quoted(keys), describe(), limit,
+      detail::throw_store_error(failure.code, name, detail::quoted_keys(keys), describe(), limit,
                                 failure.reason);
     }
   }
@@ -356,8 +356,8 @@ class tcp_store final : public store {
       // Then the message names all of them.
     }
     detail::throw_store_error(
-        errc::timeout, name, detail::quoted(keys), describe(), limit,
-        "nobody set " + (missing.empty() ? detail::quoted(keys) : detail::quoted(missing)));
+        errc::timeout, name, detail::quoted_keys(keys), describe(), limit,
+        "nobody set " + (missing.empty() ? detail::quoted_keys(keys) : detail::quoted_keys(missing)));
   }
 
   detail::server_address address_;

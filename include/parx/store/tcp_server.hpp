@@ -262,7 +262,7 @@ class tcp_store_server {
         log(log_level::info,
             "the store's server on port {} hangs up on a client: its request for {} cannot "
             "be answered",
-            port_, r.keys.empty() ? "nothing" : detail::quoted(r.keys));
+            port_, r.keys.empty() ? "nothing" : detail::quoted_keys(r.keys));
         c->doomed = true;
       }
     }

@@ -139,14 +139,16 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 /// what the program waits for.
 class retry_loop {
  public:
-  retry_loop(std::string what, const deadline& limit) : what_(std::move(what)), limit_(limit) {}
+  retry_loop(std::string what, const deadline& limit,
+             std::chrono::milliseconds silence = std::chrono::seconds(5))
+      : what_(std::move(what)), limit_(limit), silence_(silence) {}
 
   /// Call after each failure: returns when it is time for another attempt. Throws store_failure
   /// once the deadline has passed.
   void failed(const std::string& reason) {
     ++attempts_;
     const double elapsed = started_.elapsed_seconds();
-    if (elapsed > 5 && !warned_) {
+    if (elapsed * 1000 > static_cast<double>(silence_.count()) && !warned_) {
       warned_ = true;
       log(log_level::warn,
           "still waiting for {} after {:.0f} s and {} attempts (the last one: {}); is the process "
@@ -169,6 +171,7 @@ class retry_loop {
  private:
   std::string what_;
   deadline limit_;
+  deadline::duration silence_;
   deadline started_ = deadline::never();
   int attempts_ = 0;
   bool warned_ = false;

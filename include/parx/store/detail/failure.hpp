@@ -24,7 +24,7 @@ struct store_failure {
 };
 
 /// A key in quotes; bytes that are not printable, and quotes, as \xNN.
-[[nodiscard]] inline std::string quoted(std::string_view key) {
+[[nodiscard]] inline std::string quoted_key(std::string_view key) {
   std::string result = "\"";
   for (const char c : key.substr(0, 200)) {
     if (c >= ' ' && c <= '~' && c != '"' && c != '\\') {
@@ -37,17 +37,17 @@ struct store_failure {
 }
 
 /// The first eight keys, and how many more there are.
-[[nodiscard]] inline std::string quoted(std::span<const std::string> keys) {
+[[nodiscard]] inline std::string quoted_keys(std::span<const std::string> keys) {
   constexpr std::size_t shown = 8;
   std::string result;
   for (std::size_t i = 0; i < keys.size() && i < shown; ++i) {
-    result += (i == 0 ? "" : ", ") + quoted(keys[i]);
+    result += (i == 0 ? "" : ", ") + quoted_key(keys[i]);
   }
   if (keys.size() > shown) result += fmt::format(" and {} more", keys.size() - shown);
   return result;
 }
 
-/// `keys` is text made by quoted(), empty for an operation without keys.
+/// `keys` is text made by the functions above, empty for an operation without keys.
 [[noreturn]] inline void throw_store_error(errc code, std::string_view operation,
                                            std::string_view keys, std::string_view where,
                                            const deadline& limit, std::string_view reason) {

@@ -55,7 +55,7 @@ class tcp_watch final : public store_watch {
       server_.send(question, limit);
       return server_.receive_string(limit);
     } catch (const store_failure& failure) {
-      throw_store_error(failure.code, "watch", quoted(key_), where_, limit, failure.reason);
+      throw_store_error(failure.code, "watch", quoted_key(key_), where_, limit, failure.reason);
     }
   }
 
