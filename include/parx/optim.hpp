@@ -1,0 +1,9 @@
+// L4: optimizers, learning-rate schedules and gradient clipping, with PyTorch's formulas.
+#pragma once
+
+#include <parx/optim/adamw.hpp>      // IWYU pragma: export
+#include <parx/optim/clip.hpp>       // IWYU pragma: export
+#include <parx/optim/optimizer.hpp>  // IWYU pragma: export
+#include <parx/optim/schedule.hpp>   // IWYU pragma: export
+#include <parx/optim/sgd.hpp>        // IWYU pragma: export
+#include <parx/optim/target.hpp>     // IWYU pragma: export

@@ -1,0 +1,67 @@
+// target<T>: what an optimizer updates: a parameter, or a value and a gradient in memory of one's
+// own.
+//
+// A parameter is asked for its memory at every step, because a wrapper may move it in between; one
+// without a gradient since the last step is skipped. Spans are used as they are, at every step.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx::optim {
+
+template <typename T>
+class target {
+ public:
+  target(parameter<T> owner)  // NOLINT(google-explicit-constructor)
+      : parameter_(std::move(owner)) {
+    require(parameter_.defined(), "an optimizer cannot update a parameter that is not defined");
+  }
+  /// Memory of the caller's, which must outlive the optimizer. Throws usage_error when the sizes
+  /// differ.
+  target(std::string name, std::span<T> value, std::span<T> grad)
+      : name_(std::move(name)), value_(value), grad_(grad) {
+    require(value.size() == grad.size(), "\"{}\" has {} values, but a gradient of {}", name_,
+            value.size(), grad.size());
+  }
+
+  [[nodiscard]] const std::string& name() const {
+    return parameter_.defined() ? parameter_.name() : name_;
+  }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return parameter_.defined() ? parameter_.size() : value_.size();
+  }
+  [[nodiscard]] std::span<T> value() const {
+    return parameter_.defined() ? parameter_.value().span() : value_;
+  }
+  [[nodiscard]] bool has_grad() const { return !parameter_.defined() || parameter_.has_grad(); }
+  /// Empty without a gradient.
+  [[nodiscard]] std::span<T> grad() const {
+    if (!parameter_.defined()) return grad_;
+    return parameter_.has_grad() ? parameter_.grad().span() : std::span<T>{};
+  }
+  /// A parameter's next gradient overwrites this one. Spans are the caller's to write.
+  void zero_grad() const {
+    if (parameter_.defined()) parameter_.zero_grad();
+  }
+
+ private:
+  parameter<T> parameter_;
+  std::string name_;
+  std::span<T> value_;
+  std::span<T> grad_;
+};
+
+template <typename T>
+[[nodiscard]] std::vector<target<T>> targets_of(const std::vector<parameter<T>>& parameters) {
+  return {parameters.begin(), parameters.end()};
+}
+
+}  // namespace parx::optim
