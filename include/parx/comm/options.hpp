@@ -30,6 +30,10 @@ inline constexpr std::chrono::milliseconds group_timeout{0};
 struct reduce_options {
   reduce_op op = reduce_op::sum;
   double factor = 1;  ///< for reduce_op::premul_sum: every contribution is multiplied by it
+  /// For reduce_op::sum of floating types: the result is divided by *divide_by (or is zero where that is
+  /// zero). Read when the operation starts to run, so it may point into the result of an operation that
+  /// was issued before on the same group: a total count, for a mean without a second pass.
+  const double* divide_by = nullptr;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
 };

@@ -23,7 +23,8 @@ template <buffer In, mutable_buffer Out>
           out.count);
   return {.what = call_kind::all_reduce, .input = in.data, .output = out.data,
           .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
-          .reduces = true, .op = options.op, .factor = options.factor, .use = options.use,
+          .reduces = true, .op = options.op, .factor = options.factor,
+          .divide_by = options.divide_by, .use = options.use,
           .timeout = options.timeout, .site = site};
 }
 

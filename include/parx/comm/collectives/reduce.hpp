@@ -24,6 +24,7 @@ template <buffer In, mutable_buffer Out>
   return {.what = call_kind::reduce, .input = in.data, .output = is_root ? out.data : nullptr,
           .input_count = in.count, .output_count = is_root ? out.count : 0, .type = in.type,
           .root = options.root, .reduces = true, .op = options.op, .factor = options.factor,
+          .divide_by = nullptr,
           .use = options.use, .timeout = options.timeout, .site = site};
 }
 

@@ -24,7 +24,8 @@ template <buffer In, mutable_buffer Out>
           group.size(), out.count, out.count * static_cast<std::size_t>(group.size()), in.count);
   return {.what = call_kind::reduce_scatter, .input = in.data, .output = out.data,
           .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
-          .reduces = true, .op = options.op, .factor = options.factor, .use = options.use,
+          .reduces = true, .op = options.op, .factor = options.factor,
+          .divide_by = options.divide_by, .use = options.use,
           .timeout = options.timeout, .site = site};
 }
 

@@ -29,6 +29,7 @@ struct collective_data {
   reduce_function reduce = nullptr;
   scale_function scale = nullptr;  ///< null where the result is not scaled
   double factor = 1;
+  const double* divide_by = nullptr;  ///< makes the factor when the run starts
 };
 
 /// Two ranks called different things.
@@ -48,6 +49,10 @@ class engine {
              transport& network) {
     plan_ = &steps;
     data_ = data;
+    if (data.divide_by != nullptr) {
+      data_.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
+      if (data_.factor == 1) data_.scale = nullptr;
+    }
     header_ = std::bit_cast<frame_bytes>(header);
     const auto& actions = steps.steps.actions;
     done_.assign(actions.size(), 0);

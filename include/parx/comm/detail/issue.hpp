@@ -35,6 +35,7 @@ struct collective_arguments {
   bool reduces = false;
   reduce_op op = reduce_op::sum;
   double factor = 1;
+  const double* divide_by = nullptr;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout{0};
   call_site site;
@@ -142,7 +143,7 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
     return make_schedule(given.what, use, group.rank(), world, count, given.root);
   });
   request.data = {static_cast<const std::byte*>(given.input), static_cast<std::byte*>(given.output),
-                  size_of(given.type), nullptr, nullptr, 1};
+                  size_of(given.type), nullptr, nullptr, 1, nullptr};
   request.header.type = static_cast<std::uint8_t>(given.type);
   request.header.count = count;
   request.header.root = given.root;
@@ -152,6 +153,14 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
     request.data.reduce = reduce_kernel(given.type, given.op);
     if (given.op == reduce_op::avg && world > 1) request.data.factor = 1.0 / world;
     if (given.op == reduce_op::premul_sum) request.data.factor = given.factor;
+    if (given.divide_by != nullptr) {
+      require(given.op == reduce_op::sum && is_floating(given.type),
+              "{} at {}:{}: divide_by needs reduce_op::sum over floating elements, not {} over {}",
+              name_of(given.what), given.site.file_name(), given.site.line, name_of(given.op),
+              name_of(given.type));
+      request.data.divide_by = given.divide_by;
+      request.data.scale = scale_kernel(given.type);
+    }
     if (request.data.factor != 1) request.data.scale = scale_kernel(given.type);
   }
 }

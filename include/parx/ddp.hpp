@@ -1,0 +1,9 @@
+// L5: distributed data parallel training.
+#pragma once
+
+#include <parx/comm.hpp>         // IWYU pragma: export
+#include <parx/ddp/bucket.hpp>   // IWYU pragma: export
+#include <parx/ddp/ddp.hpp>      // IWYU pragma: export
+#include <parx/ddp/module.hpp>   // IWYU pragma: export
+#include <parx/ddp/raw.hpp>      // IWYU pragma: export
+#include <parx/launch.hpp>       // IWYU pragma: export

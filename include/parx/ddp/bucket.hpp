@@ -1,0 +1,63 @@
+// Buckets: which gradients travel together, as a pure function.
+//
+// Gradients become final in about the reverse order of the forward pass, so buckets are filled from the
+// last parameter backwards, one dtype each. The first one is small, so that communication starts
+// early; the others are large, so that it is efficient. (Li et al., PyTorch Distributed, VLDB 2020.)
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <vector>
+
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+struct bucket_limits {
+  std::size_t first_bytes = std::size_t{1} << 20;
+  std::size_t bytes = std::size_t{25} << 20;  ///< a bucket closes when it has reached its limit
+};
+
+struct bucket_item {
+  std::size_t parameter;  ///< index in registration order
+  std::size_t offset;     ///< in bytes, from the start of the bucket's memory
+};
+
+struct bucket_layout {
+  dtype type = dtype::float32;
+  std::size_t bytes = 0;
+  std::vector<bucket_item> items;
+};
+
+struct bucket_parameter {
+  dtype type;
+  std::size_t bytes;
+};
+
+/// Gradients start at cache lines, so that kernels on them run at full speed.
+inline constexpr std::size_t bucket_alignment = 64;
+
+/// Deals `parameters` (in registration order) to buckets, in the order in which they are launched.
+/// Every parameter is in exactly one bucket.
+[[nodiscard]] inline std::vector<bucket_layout> assign_buckets(std::span<const bucket_parameter> parameters,
+                                                               const bucket_limits& limits) {
+  std::vector<bucket_layout> buckets;
+  std::map<dtype, std::size_t> open;  // dtype -> index of its unfinished bucket
+  for (std::size_t i = parameters.size(); i-- > 0;) {
+    const bucket_parameter& next = parameters[i];
+    auto found = open.find(next.type);
+    if (found == open.end()) {
+      buckets.push_back({next.type, 0, {}});
+      found = open.emplace(next.type, buckets.size() - 1).first;
+    }
+    bucket_layout& bucket = buckets[found->second];
+    bucket.items.push_back({i, bucket.bytes});
+    bucket.bytes += (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+    const std::size_t limit = found->second == 0 ? limits.first_bytes : limits.bytes;
+    if (bucket.bytes >= limit) open.erase(found);
+  }
+  return buckets;
+}
+
+}  // namespace parx

@@ -1,0 +1,82 @@
+// ddp: distributed data parallel, PyTorch's DistributedDataParallel for C++.
+//
+//   parx::ddp ddp{model, world};          // same values on all ranks from here on
+//   auto loss = parx::nn::cross_entropy(ddp(x), y);
+//   loss.backward();                      // gradients leave as they become final
+//   optimizer.step();                     // every rank takes the same step
+//
+// Each rank works on its own samples; after backward() every rank has the gradient of the mean over
+// all of them, however unevenly they are dealt. All ranks end with bit-identical parameters.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <parx/ddp/layout.hpp>
+#include <parx/ddp/module.hpp>
+#include <parx/ddp/reducer.hpp>
+
+namespace parx {
+
+struct ddp_options {
+  bucket_limits buckets;
+};
+
+/// While it lives, backward adds gradients up on this rank only; the first backward after it sums them
+/// over the ranks, with the right weights.
+class [[nodiscard]] no_sync_scope {
+ public:
+  explicit no_sync_scope(detail::reducer& reducer) noexcept
+      : reducer_(reducer), before_(reducer.synchronising()) {
+    reducer_.set_synchronising(false);
+  }
+  ~no_sync_scope() { reducer_.set_synchronising(before_); }
+  no_sync_scope(const no_sync_scope&) = delete;
+  no_sync_scope& operator=(const no_sync_scope&) = delete;
+
+ private:
+  detail::reducer& reducer_;
+  bool before_;
+};
+
+template <distributed_module Module>
+class ddp {
+ public:
+  /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with the
+  /// difference otherwise) and gives all of them rank 0's values. Model and group are borrowed and must
+  /// outlive this object; the gradients' memory becomes this object's.
+  ddp(Module& model, process_group& group, ddp_options options = {}, call_site site = call_site::current())
+      : model_(model), group_(group) {
+    std::vector<detail::parameter_slot> slots;
+    model.for_each_parameter([&](const std::string& path, auto& parameter) {
+      slots.push_back(detail::make_slot(path, parameter));
+    });
+    require(!slots.empty(), "ddp at {}:{}: the model has no parameters", site.file_name(), site.line);
+    detail::check_layout(group, slots, site);
+    reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets);
+    if (group.size() > 1) reducer_->broadcast_values(site);
+  }
+
+  /// The model's forward pass.
+  template <typename... Inputs>
+  decltype(auto) operator()(Inputs&&... inputs) {
+    return model_(std::forward<Inputs>(inputs)...);
+  }
+
+  /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all micro-batches but
+  /// the last.
+  no_sync_scope no_sync() noexcept { return no_sync_scope(*reducer_); }
+
+  [[nodiscard]] Module& module() noexcept { return model_; }
+  [[nodiscard]] process_group& group() noexcept { return group_; }
+  [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
+  [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->bucket_count(); }
+
+ private:
+  Module& model_;
+  process_group& group_;
+  std::unique_ptr<detail::reducer> reducer_;
+};
+
+}  // namespace parx

@@ -1,0 +1,78 @@
+// The layout check: all ranks must have the same parameters, by name, shape and dtype, in the same order.
+//
+// One hash a rank is exchanged; only when they differ do the layouts themselves travel, to say how.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/ddp/module.hpp>
+
+namespace parx::detail {
+
+[[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// "- only on rank 0: ..." and "+ only on rank 3: ..." for the first few lines that differ.
+[[nodiscard]] inline std::string layout_difference(std::string_view first, std::string_view other,
+                                                   int other_rank) {
+  static constexpr std::size_t most_lines = 8;
+  const auto a = lines_of(first);
+  const auto b = lines_of(other);
+  std::string text;
+  std::size_t shown = 0;
+  const auto list = [&](const auto& from, const auto& missing_in, char sign, int rank) {
+    for (const auto line : from) {
+      if (std::find(missing_in.begin(), missing_in.end(), line) != missing_in.end()) continue;
+      if (shown++ < most_lines) text += fmt::format("\n  {} rank {}: {}", sign, rank, line);
+    }
+  };
+  list(a, b, '-', 0);
+  list(b, a, '+', other_rank);
+  if (shown == 0) text = "\n  the same parameters, in another order";
+  if (shown > most_lines) text += fmt::format("\n  ... and {} more lines", shown - most_lines);
+  return text;
+}
+
+/// Collective. Throws errc::mismatch on every rank unless all have the same layout.
+inline void check_layout(process_group& group, std::span<const parameter_slot> parameters, call_site site) {
+  std::string mine;
+  for (const auto& each : parameters) mine += each.layout + '\n';
+  const std::array<std::uint64_t, 2> digest{fnv1a(mine), mine.size()};
+  std::vector<std::uint64_t> digests(2 * static_cast<std::size_t>(group.size()));
+  all_gather(group, digest, digests, {}, site);
+  int different = -1;
+  for (int rank = 1; rank < group.size() && different < 0; ++rank) {
+    const auto i = 2 * static_cast<std::size_t>(rank);
+    if (digests[i] != digests[0] || digests[i + 1] != digests[1]) different = rank;
+  }
+  if (different < 0) return;
+  const auto layout_of = [&](int rank) {
+    std::string text = mine;
+    text.resize(digests[2 * static_cast<std::size_t>(rank) + 1]);
+    broadcast(group, text, {.root = rank}, site);
+    return text;
+  };
+  const std::string first = layout_of(0);
+  const std::string other = layout_of(different);
+  throw_error(errc::mismatch,
+              "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
+              "the same model, in the same order:{}",
+              group.name(), different, layout_difference(first, other, different));
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,88 @@
+// What DDP knows of a model: named parameters with a value, a gradient and a "this gradient is final"
+// event. parx::nn modules and raw_module satisfy it; so does any class of your own that has
+// for_each_parameter(visitor) and calls visitor(path, parameter).
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <parx/autograd/observer.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+/// A handle: copies refer to the same parameter. T is P::value_type.
+template <typename P>
+concept distributed_parameter =
+    requires(const P& p, std::span<typename P::value_type> memory, backward_observer* observer) {
+      requires element<typename P::value_type>;
+      { p.value().data() } -> std::convertible_to<const typename P::value_type*>;
+      { p.value().size() } -> std::convertible_to<std::size_t>;
+      p.shape().begin();              // extents, for the layout check
+      p.bind_grad(memory);            // gradients are written there from now on
+      { p.has_grad() } -> std::convertible_to<bool>;
+      p.assume_grad();                // the bound memory holds the gradient
+      p.attach(observer, std::size_t{});
+      p.detach_observer();
+    };
+
+namespace detail {
+
+struct accepts_any_parameter {
+  template <distributed_parameter P>
+  void operator()(const std::string&, P&) const {}
+};
+
+/// One parameter without its type.
+struct parameter_slot {
+  std::string name;
+  std::string layout;  ///< "fc1.weight [128, 784] float32": what must be equal on all ranks
+  dtype type = dtype::float32;
+  std::size_t count = 0;
+  std::function<void*()> value;
+  std::function<void(void*)> bind_grad;
+  std::function<bool()> has_grad;
+  std::function<void()> assume_grad;
+  std::function<void(backward_observer*, std::size_t)> attach;
+  std::function<void()> detach;
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return count * size_of(type); }
+};
+
+template <distributed_parameter P>
+[[nodiscard]] parameter_slot make_slot(const std::string& path, const P& p) {
+  using T = typename P::value_type;
+  parameter_slot slot;
+  slot.name = path;
+  slot.type = dtype_of<T>;
+  slot.count = static_cast<std::size_t>(p.value().size());
+  std::string extents;
+  for (const auto extent : p.shape()) extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
+  slot.layout = fmt::format("{} [{}] {}", path, extents, name_of(slot.type));
+  slot.value = [p]() -> void* { return const_cast<T*>(static_cast<const T*>(p.value().data())); };
+  slot.bind_grad = [p, count = slot.count](void* memory) {
+    p.bind_grad(std::span<T>(static_cast<T*>(memory), count));
+  };
+  slot.has_grad = [p] { return p.has_grad(); };
+  slot.assume_grad = [p] { p.assume_grad(); };
+  slot.attach = [p](backward_observer* observer, std::size_t index) { p.attach(observer, index); };
+  slot.detach = [p] {
+    p.detach_observer();
+    if constexpr (requires { p.unbind(); }) p.unbind();  // the bucket goes
+  };
+  return slot;
+}
+
+}  // namespace detail
+
+template <typename M>
+concept distributed_module =
+    requires(M& model) { model.for_each_parameter(detail::accepts_any_parameter{}); };
+
+}  // namespace parx
