@@ -85,22 +85,29 @@ BOOST_AUTO_TEST_CASE(requests_have_the_bytes_that_pytorch_sends) {
   };
   const std::vector<golden> table = {
       {{.op = operation::add, .keys = {"init/"}, .number = 1},
-       bytes("05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00"), 3},
+       bytes("05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00"),
+       3},
       {{.op = operation::set, .keys = {"/k"}, .values = {"hello"}},
-       bytes("02 00 00 00 00 00 00 00 2f 6b 05 00 00 00 00 00 00 00 68 65 6c 6c 6f"), 0},
+       bytes("02 00 00 00 00 00 00 00 2f 6b 05 00 00 00 00 00 00 00 68 65 6c 6c 6f"),
+       0},
       {{.op = operation::wait, .keys = {"/k"}},
-       bytes("01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 6b"), 5},
+       bytes("01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 6b"),
+       5},
       {{.op = operation::get, .keys = {"/k"}}, bytes("02 00 00 00 00 00 00 00 2f 6b"), 2},
       {{.op = operation::add, .keys = {"/ctr"}, .number = -7},
-       bytes("04 00 00 00 00 00 00 00 2f 63 74 72 f9 ff ff ff ff ff ff ff"), 3},
+       bytes("04 00 00 00 00 00 00 00 2f 63 74 72 f9 ff ff ff ff ff ff ff"),
+       3},
       {{.op = operation::compare_set, .keys = {"/k"}, .values = {"hello", "x"}},
-       bytes("02 00 00 00 00 00 00 00 2f 6b 05 00 00 00 00 00 00 00 'hello' 01 00 00 00 00 00 00 00 78"), 1},
+       bytes("02 00 00 00 00 00 00 00 2f 6b 05 00 00 00 00 00 00 00 'hello' 01 00 00 00 00 00 00 "
+             "00 78"),
+       1},
       {{.op = operation::num_keys}, "", 6},
   };
   for (const golden& g : table) {
-    for (const auto& [dialect, shift] :
-         {std::pair{store_dialect::torch_1_13, 0U}, {store_dialect::torch_2_1, 0U},
-          {store_dialect::torch_2_2, 1U}, {store_dialect::torch_2_5, 1U}}) {
+    for (const auto& [dialect, shift] : {std::pair{store_dialect::torch_1_13, 0U},
+                                         {store_dialect::torch_2_1, 0U},
+                                         {store_dialect::torch_2_2, 1U},
+                                         {store_dialect::torch_2_5, 1U}}) {
       const std::string expected = static_cast<char>(g.opcode + shift) + g.tail;
       BOOST_TEST((encoded(dialect, g.r) == expected));
     }
@@ -122,16 +129,21 @@ BOOST_AUTO_TEST_CASE(opcodes_are_those_of_the_releases) {
     int torch_1_13, torch_2_1, torch_2_2, torch_2_5;  // -1: does not exist
   };
   const row table[] = {
-      {validate, -1, -1, 0, 0},    {set, 0, 0, 1, 1},          {compare_set, 1, 1, 2, 2},
-      {get, 2, 2, 3, 3},           {add, 3, 3, 4, 4},          {check, 4, 4, 5, 5},
-      {wait, 5, 5, 6, 6},          {num_keys, 6, 6, 7, 7},     {watch_key, 7, -1, -1, -1},
-      {delete_key, 8, 7, 8, 8},    {append, -1, 8, 9, 9},      {multi_get, -1, 9, 10, 10},
-      {multi_set, -1, 10, 11, 11}, {cancel_wait, -1, 11, 12, 12}, {ping, -1, -1, -1, 13},
-      {queue_push, -1, -1, -1, 14}, {queue_pop, -1, -1, -1, 15}, {queue_len, -1, -1, -1, 16},
+      {validate, -1, -1, 0, 0},    {set, 0, 0, 1, 1},
+      {compare_set, 1, 1, 2, 2},   {get, 2, 2, 3, 3},
+      {add, 3, 3, 4, 4},           {check, 4, 4, 5, 5},
+      {wait, 5, 5, 6, 6},          {num_keys, 6, 6, 7, 7},
+      {watch_key, 7, -1, -1, -1},  {delete_key, 8, 7, 8, 8},
+      {append, -1, 8, 9, 9},       {multi_get, -1, 9, 10, 10},
+      {multi_set, -1, 10, 11, 11}, {cancel_wait, -1, 11, 12, 12},
+      {ping, -1, -1, -1, 13},      {queue_push, -1, -1, -1, 14},
+      {queue_pop, -1, -1, -1, 15}, {queue_len, -1, -1, -1, 16},
       {list, -1, -1, -1, 17},
   };
   for (const row& r : table) {
-    const auto number = [&](store_dialect d) { return static_cast<int>(opcode_of(d, r.op).value_or(255)); };
+    const auto number = [&](store_dialect d) {
+      return static_cast<int>(opcode_of(d, r.op).value_or(255));
+    };
     BOOST_TEST(number(store_dialect::torch_1_13) == (r.torch_1_13 & 255));
     BOOST_TEST(number(store_dialect::torch_2_1) == (r.torch_2_1 & 255));
     BOOST_TEST(number(store_dialect::torch_2_2) == (r.torch_2_2 & 255));
@@ -140,7 +152,8 @@ BOOST_AUTO_TEST_CASE(opcodes_are_those_of_the_releases) {
 }
 
 BOOST_AUTO_TEST_CASE(every_request_survives_every_cut_of_its_bytes) {
-  for (const auto dialect : {store_dialect::torch_1_13, store_dialect::torch_2_1, store_dialect::torch_2_5}) {
+  for (const auto dialect :
+       {store_dialect::torch_1_13, store_dialect::torch_2_1, store_dialect::torch_2_5}) {
     const std::vector<request> sent = one_of_each(dialect);
     std::string stream;
     for (const request& r : sent) encode(stream, dialect, r);
@@ -168,8 +181,8 @@ BOOST_AUTO_TEST_CASE(a_client_without_hello_that_uses_a_new_opcode_is_of_torch_2
   request_parser parser(store_dialect::torch_1_13);
   const request many{.op = operation::multi_get, .keys = {"/a", "/b"}};
   const request remove{.op = operation::delete_key, .keys = {"/a"}};
-  const auto got = parse_all(parser, encoded(store_dialect::torch_2_1, many) +
-                                         encoded(store_dialect::torch_2_1, remove));
+  const auto got = parse_all(
+      parser, encoded(store_dialect::torch_2_1, many) + encoded(store_dialect::torch_2_1, remove));
   BOOST_TEST(got.size() == 2U);
   BOOST_TEST(same(got.at(0), many));
   BOOST_TEST(same(got.at(1), remove));
@@ -186,12 +199,12 @@ BOOST_AUTO_TEST_CASE(what_is_no_request_is_refused_before_memory_is_provided_for
            parser.next(r) == parse_status::bad;
   };
   BOOST_TEST(refuses("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
-  BOOST_TEST(refuses(bytes("16 03 01 02 00 01 00 01 fc 03 03")));              // TLS hello
+  BOOST_TEST(refuses(bytes("16 03 01 02 00 01 00 01 fc 03 03")));  // TLS hello
   BOOST_TEST(refuses("SSH-2.0-OpenSSH_9.2\r\n"));
-  BOOST_TEST(refuses(bytes("00 ce f7 85 3d 00 00 00 00")));                    // magic off by one: a huge SET
-  BOOST_TEST(refuses(bytes("00 ce f7 85 3c 63")));                             // opcode that does not exist
-  BOOST_TEST(refuses(bytes("00 ce f7 85 3c 00 00 00 00 00")));                 // second magic wrong
-  BOOST_TEST(refuses("\x02" + u64(max_key_bytes + 1)));                        // key too long
+  BOOST_TEST(refuses(bytes("00 ce f7 85 3d 00 00 00 00")));     // magic off by one: a huge SET
+  BOOST_TEST(refuses(bytes("00 ce f7 85 3c 63")));              // opcode that does not exist
+  BOOST_TEST(refuses(bytes("00 ce f7 85 3c 00 00 00 00 00")));  // second magic wrong
+  BOOST_TEST(refuses("\x02" + u64(max_key_bytes + 1)));         // key too long
   BOOST_TEST(refuses(bytes("02 ff ff ff ff ff ff ff ff")));
   BOOST_TEST(refuses(std::string(1, '\0') + u64(2) + "/k" + u64(max_value_bytes + 1)));
   BOOST_TEST(refuses("\x05" + u64(max_keys + 1)));

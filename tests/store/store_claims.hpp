@@ -1,4 +1,5 @@
-// What every store must do, as one table that the tests run over each kind of store and each server.
+// What every store must do, as one table that the tests run over each kind of store and each
+// server.
 #pragma once
 
 #include <atomic>
@@ -40,7 +41,8 @@ struct stores {
 
 inline void values_are_opaque_bytes(stores s) {
   std::string bytes("\x00\xff\r\n/\"", 6);
-  for (const std::string& value : {std::string("hello"), std::string{}, bytes, std::string(200'000, 'x')}) {
+  for (const std::string& value :
+       {std::string("hello"), std::string{}, bytes, std::string(200'000, 'x')}) {
     s.a.set("bytes", value, soon());
     BOOST_TEST((s.b.get("bytes", soon()) == value));
   }
@@ -128,7 +130,8 @@ inline void every_change_wakes_those_who_wait(stores s) {
   wakes("wake/add", "3", [&](auto& key) { s.b.add(key, 3, soon()); });
   wakes("wake/append", "v", [&](auto& key) { s.b.append(key, "v", soon()); });
   wakes("wake/multi", "v", [&](auto& key) {
-    s.b.multi_set(std::vector<std::string>{"wake/other", key}, std::vector<std::string>{"o", "v"}, soon());
+    s.b.multi_set(std::vector<std::string>{"wake/other", key}, std::vector<std::string>{"o", "v"},
+                  soon());
   });
   if (s.compare_set_wakes) {
     wakes("wake/swap", "v", [&](auto& key) { s.b.compare_set(key, "", "v", soon()); });
@@ -174,7 +177,8 @@ inline void a_watch_turns_from_pending_to_set(stores s) {
   message_of([&] { (void)watch->value(shortly()); }, parx::errc::timeout);
   s.b.set("watched", "now", soon());
   const auto limit = soon();
-  while (watch->ready() == parx::watch_state::pending && !limit.passed()) std::this_thread::sleep_for(1ms);
+  while (watch->ready() == parx::watch_state::pending && !limit.passed())
+    std::this_thread::sleep_for(1ms);
   BOOST_TEST((watch->ready() == parx::watch_state::set));
   BOOST_TEST(watch->value(soon()) == "now");
   BOOST_TEST(s.a.watch("watched", soon())->value(soon()) == "now");

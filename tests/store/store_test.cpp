@@ -85,7 +85,9 @@ BOOST_AUTO_TEST_CASE(a_call_without_a_deadline_has_the_default_timeout) {
   BOOST_TEST((store.default_timeout() == 300s));
   store.set_default_timeout(30ms);
   const auto text = store_claims::message_of([&] { (void)store.get("x"); }, parx::errc::timeout);
-  BOOST_TEST(text == "store get of \"x\" at hash_store of this process failed after 0.0 s: nobody set \"x\".");
+  BOOST_TEST(
+      text ==
+      "store get of \"x\" at hash_store of this process failed after 0.0 s: nobody set \"x\".");
 }
 
 BOOST_AUTO_TEST_CASE(file_store_writes_the_records_of_pytorchs_file_store) {
@@ -114,7 +116,8 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_no_store_is_refused_and_left_alone) {
   const temporary_file file;
   std::ofstream(file.path) << "this is a shopping list";
   parx::file_store store({.path = file.path});
-  const auto text = store_claims::message_of([&] { store.set("k", "v", soon()); }, parx::errc::bad_data);
+  const auto text =
+      store_claims::message_of([&] { store.set("k", "v", soon()); }, parx::errc::bad_data);
   BOOST_TEST(text.find("no store file") != std::string::npos);
   std::ifstream in(file.path);
   BOOST_TEST((std::string{std::istreambuf_iterator<char>(in), {}} == "this is a shopping list"));
@@ -123,7 +126,8 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_no_store_is_refused_and_left_alone) {
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_is_named) {
   parx::file_store store({.path = "/nonexistent/folder/file"});
   const auto text = store_claims::message_of([&] { store.set("k", "v", soon()); }, parx::errc::io);
-  BOOST_TEST(text ==
-             "store set of \"k\" at file_store /nonexistent/folder/file failed after 0.0 s: the file "
-             "cannot be opened: No such file or directory (errno 2).");
+  BOOST_TEST(
+      text ==
+      "store set of \"k\" at file_store /nonexistent/folder/file failed after 0.0 s: the file "
+      "cannot be opened: No such file or directory (errno 2).");
 }
