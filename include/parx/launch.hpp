@@ -1,9 +1,10 @@
-// L4: which rank of which job this process is, and parxrun's way of starting ranks on one host.
+// L4: which rank of which job this process is, and how it joins the others. What parxrun does is in
+// launch/agent.hpp, which programs that are launched do not need.
 #pragma once
 
 #include <parx/launch/hostlist.hpp>    // IWYU pragma: export
-#include <parx/launch/init.hpp>         // IWYU pragma: export
+#include <parx/launch/init.hpp>        // IWYU pragma: export
 #include <parx/launch/launch_env.hpp>  // IWYU pragma: export
 #include <parx/launch/launcher.hpp>    // IWYU pragma: export
 #include <parx/launch/rendezvous.hpp>  // IWYU pragma: export
-#include <parx/launch/run.hpp>          // IWYU pragma: export
+#include <parx/launch/run.hpp>         // IWYU pragma: export

@@ -57,8 +57,12 @@ environment open_mpi_task() {
 }
 
 environment mpich_task() {
-  return {{"PMI_RANK", "1"},        {"PMI_SIZE", "3"},        {"PMI_FD", "8"},
-          {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "3"}, {"HYDI_CONTROL_FD", "7"},
+  return {{"PMI_RANK", "1"},
+          {"PMI_SIZE", "3"},
+          {"PMI_FD", "8"},
+          {"MPI_LOCALRANKID", "1"},
+          {"MPI_LOCALNRANKS", "3"},
+          {"HYDI_CONTROL_FD", "7"},
           {"MPIR_CVAR_CH3_INTERFACE_HOSTNAME", "vm"}};
 }
 
@@ -82,13 +86,20 @@ environment torchrun_task() {
 }
 
 environment parxrun_task() {
-  return {{"PARX_RANK", "3"},          {"PARX_WORLD_SIZE", "4"},
-          {"PARX_LOCAL_RANK", "3"},    {"PARX_LOCAL_WORLD_SIZE", "4"},
-          {"PARX_MASTER_PORT", "4711"}, {"PARX_MASTER_ADDR", "127.0.0.1"},
-          {"PARX_RUN_ID", "r1"},       {"PARX_SECRET", "s3cret"},
-          {"RANK", "3"},               {"WORLD_SIZE", "4"},
-          {"LOCAL_RANK", "3"},         {"LOCAL_WORLD_SIZE", "4"},
-          {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "4711"}};
+  return {{"PARX_RANK", "3"},
+          {"PARX_WORLD_SIZE", "4"},
+          {"PARX_LOCAL_RANK", "3"},
+          {"PARX_LOCAL_WORLD_SIZE", "4"},
+          {"PARX_MASTER_PORT", "4711"},
+          {"PARX_MASTER_ADDR", "127.0.0.1"},
+          {"PARX_RUN_ID", "r1"},
+          {"PARX_SECRET", "s3cret"},
+          {"RANK", "3"},
+          {"WORLD_SIZE", "4"},
+          {"LOCAL_RANK", "3"},
+          {"LOCAL_WORLD_SIZE", "4"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", "4711"}};
 }
 
 /// `env` with some variables changed; an empty value is as good as none.
@@ -133,16 +144,21 @@ BOOST_AUTO_TEST_CASE(a_task_of_srun_meets_on_the_first_node_of_its_step) {
   BOOST_TEST(job.master_port == 20128);
   BOOST_TEST(job.run_id == "slurm-2.0");
   BOOST_TEST(!job.hosts_store());
-  const auto rank_zero = with(slurm_task(), {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"},
-                                             {"SLURM_NODEID", "0"}, {"SLURM_GTIDS", "0,1"}});
+  const auto rank_zero = with(slurm_task(), {{"SLURM_PROCID", "0"},
+                                             {"SLURM_LOCALID", "0"},
+                                             {"SLURM_NODEID", "0"},
+                                             {"SLURM_GTIDS", "0,1"}});
   BOOST_TEST(detect_launch(rank_zero).hosts_store());
 }
 
 BOOST_AUTO_TEST_CASE(a_step_smaller_than_its_job_counts_its_own_tasks_and_nodes) {
-  const launch_env job = detect_launch(with(
-      slurm_task(), {{"SLURM_PROCID", "1"}, {"SLURM_GTIDS", "0,1"}, {"SLURM_NTASKS", "2"},
-                     {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"},
-                     {"SLURM_STEP_NODELIST", "node3"}, {"SLURM_STEP_ID", "7"}}));
+  const launch_env job = detect_launch(with(slurm_task(), {{"SLURM_PROCID", "1"},
+                                                           {"SLURM_GTIDS", "0,1"},
+                                                           {"SLURM_NTASKS", "2"},
+                                                           {"SLURM_STEP_NUM_TASKS", "2"},
+                                                           {"SLURM_STEP_NUM_NODES", "1"},
+                                                           {"SLURM_STEP_NODELIST", "node3"},
+                                                           {"SLURM_STEP_ID", "7"}}));
   BOOST_TEST(job.world_size == 2);
   // One node: its name need not resolve.
   BOOST_TEST(job.master_host == "127.0.0.1");
@@ -151,9 +167,11 @@ BOOST_AUTO_TEST_CASE(a_step_smaller_than_its_job_counts_its_own_tasks_and_nodes)
 
 BOOST_AUTO_TEST_CASE(ranks_need_not_be_contiguous_on_a_node) {
   // srun -N3 -n5 -m cyclic: node1 has ranks 0, 3, 4... as seen by rank 3.
-  const launch_env job = detect_launch(
-      with(slurm_task(), {{"SLURM_NTASKS", "5"}, {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_NODEID", "0"},
-                          {"SLURM_GTIDS", "0,3,4"}, {"SLURM_DISTRIBUTION", "cyclic"}}));
+  const launch_env job = detect_launch(with(slurm_task(), {{"SLURM_NTASKS", "5"},
+                                                           {"SLURM_STEP_NUM_TASKS", "5"},
+                                                           {"SLURM_NODEID", "0"},
+                                                           {"SLURM_GTIDS", "0,3,4"},
+                                                           {"SLURM_DISTRIBUTION", "cyclic"}}));
   BOOST_TEST(job.local_rank.value() == 1);
   BOOST_TEST(job.local_world_size.value() == 3);
 }
@@ -179,8 +197,9 @@ BOOST_AUTO_TEST_CASE(an_arbitrary_distribution_needs_the_address_of_rank_0) {
   check_refused(arbitrary, {"-m arbitrary", "MASTER_ADDR"});
   BOOST_TEST(detect_launch(with(arbitrary, {{"MASTER_ADDR", "node3"}})).master_host == "node3");
   // Whatever put it there, rank 0 itself sees that it is not where the others look.
-  check_refused(with(slurm_task(), {{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"SLURM_LOCALID", "0"}}),
-                {"node 1", "node2", "node1", "MASTER_ADDR"});
+  check_refused(
+      with(slurm_task(), {{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"SLURM_LOCALID", "0"}}),
+      {"node 1", "node2", "node1", "MASTER_ADDR"});
 }
 
 BOOST_AUTO_TEST_CASE(the_steps_of_near_slurm_jobs_get_different_unprivileged_ports) {
@@ -198,7 +217,8 @@ BOOST_AUTO_TEST_CASE(the_steps_of_near_slurm_jobs_get_different_unprivileged_por
 }
 
 BOOST_AUTO_TEST_CASE(a_requeued_slurm_job_has_another_run_id) {
-  BOOST_TEST(detect_launch(with(slurm_task(), {{"SLURM_RESTART_COUNT", "1"}})).run_id == "slurm-2.0.1");
+  BOOST_TEST(detect_launch(with(slurm_task(), {{"SLURM_RESTART_COUNT", "1"}})).run_id ==
+             "slurm-2.0.1");
 }
 
 BOOST_AUTO_TEST_CASE(open_mpi_on_one_host_meets_on_loopback_at_a_port_of_its_job) {
@@ -217,7 +237,8 @@ BOOST_AUTO_TEST_CASE(open_mpi_on_one_host_meets_on_loopback_at_a_port_of_its_job
 BOOST_AUTO_TEST_CASE(an_mpi_launcher_on_several_hosts_needs_the_address_of_rank_0) {
   const auto two_hosts = with(open_mpi_task(), {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   check_refused(two_hosts, {"Open MPI", "3 processes", "2 of them", "mpirun -x MASTER_ADDR"});
-  const launch_env job = detect_launch(with(two_hosts, {{"MASTER_ADDR", "n1"}, {"MASTER_PORT", "999"}}));
+  const launch_env job =
+      detect_launch(with(two_hosts, {{"MASTER_ADDR", "n1"}, {"MASTER_PORT", "999"}}));
   BOOST_TEST(job.master_host == "n1");
   BOOST_TEST(job.master_port == 999);
   check_refused(with(mpich_task(), {{"MPI_LOCALNRANKS", "2"}}), {"MPICH", "-genv MASTER_ADDR"});
@@ -259,9 +280,11 @@ BOOST_AUTO_TEST_CASE(torchrun_tells_everything_and_whose_store_it_is) {
   BOOST_TEST((job.keeper == store_keeper::rank_zero));
   BOOST_TEST(job.run_id == "9a68daf5-50ad-4192-a96d-b82712f66f32.0");
 
-  const auto static_rank_0 =
-      with(torchrun_task(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "none"},
-                             {"TORCHELASTIC_RESTART_COUNT", "2"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}});
+  const auto static_rank_0 = with(torchrun_task(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                    {"TORCHELASTIC_RUN_ID", "none"},
+                                                    {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                                    {"RANK", "0"},
+                                                    {"LOCAL_RANK", "0"}});
   const launch_env restarted = detect_launch(static_rank_0);
   BOOST_TEST((restarted.keeper == store_keeper::agent));
   BOOST_TEST(!restarted.hosts_store());
@@ -279,20 +302,24 @@ BOOST_AUTO_TEST_CASE(parxrun_is_recognised_beside_the_names_it_sets_for_other_pr
 }
 
 BOOST_AUTO_TEST_CASE(the_innermost_of_several_launchers_is_right) {
-  const environment slurm_daemon =
-      with(slurm_task(), {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "2"}});
-  const auto inside = [&](const environment& inner) { return detect_launch(with(slurm_daemon, inner)); };
+  const environment slurm_daemon = with(
+      slurm_task(), {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+  const auto inside = [&](const environment& inner) {
+    return detect_launch(with(slurm_daemon, inner));
+  };
   BOOST_TEST((inside(torchrun_task()).started_by == launcher::torchrun));
   BOOST_TEST((inside(open_mpi_task()).started_by == launcher::open_mpi));
   BOOST_TEST((inside(mpich_task()).started_by == launcher::pmi));
   BOOST_TEST((inside(parxrun_task()).started_by == launcher::parx));
   BOOST_TEST(inside(mpich_task()).world_size == 3);
-  BOOST_TEST((detect_launch(with(open_mpi_task(), torchrun_task())).started_by == launcher::torchrun));
+  BOOST_TEST(
+      (detect_launch(with(open_mpi_task(), torchrun_task())).started_by == launcher::torchrun));
 }
 
 BOOST_AUTO_TEST_CASE(srun_that_speaks_pmi_is_still_srun_and_knows_its_first_node) {
-  const launch_env job = detect_launch(with(
-      slurm_task(), {{"PMI_RANK", "3"}, {"PMI_SIZE", "6"}, {"PMI_FD", "11"}, {"PMI_JOBID", "2.0"}}));
+  const launch_env job = detect_launch(
+      with(slurm_task(),
+           {{"PMI_RANK", "3"}, {"PMI_SIZE", "6"}, {"PMI_FD", "11"}, {"PMI_JOBID", "2.0"}}));
   BOOST_TEST((job.started_by == launcher::slurm));
   BOOST_TEST(job.master_host == "node1");
 }
@@ -312,11 +339,15 @@ BOOST_AUTO_TEST_CASE(ranks_set_by_hand_need_a_master_and_leave_the_local_rank_op
   BOOST_TEST((job.started_by == launcher::variables));
   BOOST_TEST(!job.local_rank);
   BOOST_TEST(job.hosts_store());
-  check_refused(with(by_hand, {{"MASTER_ADDR", ""}}), {"RANK and WORLD_SIZE", "MASTER_ADDR is not"});
+  check_refused(with(by_hand, {{"MASTER_ADDR", ""}}),
+                {"RANK and WORLD_SIZE", "MASTER_ADDR is not"});
   check_refused(with(by_hand, {{"MASTER_PORT", ""}}), {"MASTER_PORT is not", "10.0.0.1"});
-  BOOST_TEST(detect_launch(environment{{"RANK", "0"}, {"WORLD_SIZE", "1"}}).local_rank.value() == 0);
-  const environment parx_by_hand{
-      {"PARX_RANK", "1"}, {"PARX_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"PARX_MASTER_PORT", "1"}};
+  BOOST_TEST(detect_launch(environment{{"RANK", "0"}, {"WORLD_SIZE", "1"}}).local_rank.value() ==
+             0);
+  const environment parx_by_hand{{"PARX_RANK", "1"},
+                                 {"PARX_WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", "a"},
+                                 {"PARX_MASTER_PORT", "1"}};
   BOOST_TEST(detect_launch(parx_by_hand).master_host == "a");
 }
 
@@ -329,18 +360,23 @@ BOOST_AUTO_TEST_CASE(a_half_set_or_contradictory_environment_is_refused_by_name)
   check_refused(with(slurm_task(), {{"SLURM_PROCID", ""}}), {"SLURM_PROCID is not"});
   check_refused(with(slurm_task(), {{"SLURM_JOB_ID", ""}}), {"SLURM_JOB_ID is not"});
   check_refused(with(slurm_task(), {{"SLURM_STEP_NODELIST", ""}}), {"SLURM_STEP_NODELIST is not"});
-  check_refused(with(slurm_task(), {{"SLURM_STEP_NODELIST", "node[1-"}}), {"node[1-", "character 8"});
+  check_refused(with(slurm_task(), {{"SLURM_STEP_NODELIST", "node[1-"}}),
+                {"node[1-", "character 8"});
   check_refused(with(slurm_task(), {{"SLURM_LOCALID", "2"}}), {"SLURM_LOCALID=2", "SLURM_GTIDS"});
   check_refused(with(torchrun_task(), {{"RANK", "2"}}), {"RANK=2 contradicts WORLD_SIZE=2"});
   check_refused(with(torchrun_task(), {{"RANK", "-1"}}), {"RANK=-1", "from 0 to 1"});
   check_refused(with(torchrun_task(), {{"RANK", "one"}}), {"RANK=\"one\""});
   check_refused(with(torchrun_task(), {{"RANK", "1x"}}), {"RANK=\"1x\""});
   check_refused(with(torchrun_task(), {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "at least one"});
-  check_refused(with(torchrun_task(), {{"WORLD_SIZE", "99999999999"}}), {"WORLD_SIZE=\"99999999999\""});
+  check_refused(with(torchrun_task(), {{"WORLD_SIZE", "99999999999"}}),
+                {"WORLD_SIZE=\"99999999999\""});
   check_refused(with(torchrun_task(), {{"MASTER_PORT", "70000"}}), {"MASTER_PORT=70000", "65535"});
-  check_refused(with(torchrun_task(), {{"LOCAL_RANK", "2"}}), {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"});
-  check_refused(with(torchrun_task(), {{"LOCAL_WORLD_SIZE", "3"}}), {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
-  check_refused(with(parxrun_task(), {{"RANK", "1"}}), {"PARX_RANK=3 contradicts RANK=1", "nested"});
+  check_refused(with(torchrun_task(), {{"LOCAL_RANK", "2"}}),
+                {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"});
+  check_refused(with(torchrun_task(), {{"LOCAL_WORLD_SIZE", "3"}}),
+                {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
+  check_refused(with(parxrun_task(), {{"RANK", "1"}}),
+                {"PARX_RANK=3 contradicts RANK=1", "nested"});
 }
 
 }  // namespace

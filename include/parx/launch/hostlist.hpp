@@ -1,9 +1,9 @@
 // expand_hostlist: Slurm's compressed lists of host names, "n[01-03,7],gpu-a".
 //
 // Our own, because `scontrol show hostnames` needs a readable slurm.conf and may retry for a minute
-// without one. A pure function of its text. A leading zero keeps its width; brackets do not nest, as
-// in Slurm. Several brackets in one name expand like nested loops, the last one fastest (Slurm has
-// the same first host, but another order from three brackets on).
+// without one. A pure function of its text. A leading zero keeps its width; brackets do not nest,
+// as in Slurm. Several brackets in one name expand like nested loops, the last one fastest (Slurm
+// has the same first host, but another order from three brackets on).
 #pragma once
 
 #include <charconv>
@@ -64,7 +64,8 @@ class hostlist_parser {
       const auto [first, width] = read_number();
       const std::uint64_t last = accept('-') ? read_number().first : first;
       if (last < first) fail(begin, "the range runs backwards");
-      if (last - first >= most_hosts - numbers.size()) fail(begin, "the list has over 1000000 hosts");
+      if (last - first >= most_hosts - numbers.size())
+        fail(begin, "the list has over 1000000 hosts");
       for (std::uint64_t number = first; number <= last; ++number) {
         numbers.push_back(fmt::format("{:0{}}", number, width));
       }

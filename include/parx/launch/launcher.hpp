@@ -20,13 +20,20 @@ enum class launcher {
 
 [[nodiscard]] constexpr std::string_view to_string(launcher value) noexcept {
   switch (value) {
-    case launcher::alone: return "no launcher";
-    case launcher::parx: return "parxrun";
-    case launcher::torchrun: return "torchrun";
-    case launcher::variables: return "RANK and WORLD_SIZE";
-    case launcher::open_mpi: return "Open MPI";
-    case launcher::pmi: return "MPICH/PMI";
-    case launcher::slurm: return "srun";
+    case launcher::alone:
+      return "no launcher";
+    case launcher::parx:
+      return "parxrun";
+    case launcher::torchrun:
+      return "torchrun";
+    case launcher::variables:
+      return "RANK and WORLD_SIZE";
+    case launcher::open_mpi:
+      return "Open MPI";
+    case launcher::pmi:
+      return "MPICH/PMI";
+    case launcher::slurm:
+      return "srun";
   }
   return "unknown";
 }

@@ -1,5 +1,5 @@
-// Which job of MPICH's launcher (hydra) this is. Its environment says nothing that differs between two
-// jobs on a host, but every rank on the host descends from the job's one hydra_pmi_proxy.
+// Which job of MPICH's launcher (hydra) this is. Its environment says nothing that differs between
+// two jobs on a host, but every rank on the host descends from the job's one hydra_pmi_proxy.
 #pragma once
 
 #include <unistd.h>
@@ -25,7 +25,8 @@ struct process_stat {
 [[nodiscard]] inline process_stat parse_process_stat(std::string_view text) {
   const auto open = text.find('(');
   const auto close = text.rfind(')');
-  if (open == text.npos || close == text.npos || close < open || close + 4 >= text.size()) return {};
+  if (open == text.npos || close == text.npos || close < open || close + 4 >= text.size())
+    return {};
   process_stat result{std::string(text.substr(open + 1, close - open - 1)), 0};
   for (std::size_t at = close + 4; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
     result.parent = result.parent * 10 + (text[at] - '0');

@@ -1,5 +1,6 @@
-// Open MPI's and PMI's variables. Neither launcher tells where rank 0 is, so a job on one host meets
-// on 127.0.0.1 at a port made from the job's id, and a job on several hosts needs MASTER_ADDR.
+// Open MPI's and PMI's variables. Neither launcher tells where rank 0 is, so a job on one host
+// meets on 127.0.0.1 at a port made from the job's id, and a job on several hosts needs
+// MASTER_ADDR.
 #pragma once
 
 #include <string>
@@ -15,20 +16,20 @@ inline void find_mpi_master(const environment& env, launch_env& job, std::string
   job.master_port = port_of_name(job.run_id);
   if (job.local_world_size == job.world_size) job.master_host = "127.0.0.1";
   read_master(env, job);
-  require(!job.master_host.empty(),
-          "{} started {} processes, {} of them on this host, and does not tell them where rank 0 is. "
-          "Set MASTER_ADDR to the first host of the job ({}); inside a Slurm job that is "
-          "$(scontrol show hostnames | head -n1), and srun needs no such help",
-          to_string(job.started_by), job.world_size,
-          job.local_world_size ? std::to_string(*job.local_world_size) : "some", how_to_pass);
+  require(
+      !job.master_host.empty(),
+      "{} started {} processes, {} of them on this host, and does not tell them where rank 0 is. "
+      "Set MASTER_ADDR to the first host of the job ({}); inside a Slurm job that is "
+      "$(scontrol show hostnames | head -n1), and srun needs no such help",
+      to_string(job.started_by), job.world_size,
+      job.local_world_size ? std::to_string(*job.local_world_size) : "some", how_to_pass);
 }
 
 [[nodiscard]] inline launch_env from_open_mpi(const environment& env) {
-  launch_env job =
-      read_ranks(env,
-                 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                  "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                 launcher::open_mpi);
+  launch_env job = read_ranks(env,
+                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                               "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                              launcher::open_mpi);
   // The first name is of Open MPI up to 4, the second also of 5.
   for (const std::string_view name : {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}) {
     const auto id = env_string(env, name);

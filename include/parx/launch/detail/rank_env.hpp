@@ -1,5 +1,5 @@
-// Ranks, sizes and the store's address as environment variables: what every launcher's reader needs,
-// and the readers of the two plain families, PARX_* and torchrun's names.
+// Ranks, sizes and the store's address as environment variables: what every launcher's reader
+// needs, and the readers of the two plain families, PARX_* and torchrun's names.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,8 @@ inline void read_master(const environment& env, launch_env& job) {
   }
   for (const std::string_view name : {"MASTER_PORT", "PARX_MASTER_PORT"}) {
     if (const auto port = env_number<int>(env, name)) {
-      require(*port >= 1 && *port <= 65535, "{}={}: a port is a number from 1 to 65535", name, *port);
+      require(*port >= 1 && *port <= 65535, "{}={}: a port is a number from 1 to 65535", name,
+              *port);
       job.master_port = static_cast<std::uint16_t>(*port);
     }
   }

@@ -1,9 +1,9 @@
 // The variables of a task that srun started.
 //
-// The SLURM_STEP_ ones, never the SLURM_JOB_ ones: a step may be smaller than its job. A batch script
-// or a shell of salloc is no task, though the script has SLURM_PROCID=0 and SLURM_NTASKS of the job.
-// The store is on the step's first node, where srun puts rank 0 in every distribution but "arbitrary";
-// never on SLURM_LAUNCH_NODE_IPADDR, which is where srun itself runs.
+// The SLURM_STEP_ ones, never the SLURM_JOB_ ones: a step may be smaller than its job. A batch
+// script or a shell of salloc is no task, though the script has SLURM_PROCID=0 and SLURM_NTASKS of
+// the job. The store is on the step's first node, where srun puts rank 0 in every distribution but
+// "arbitrary"; never on SLURM_LAUNCH_NODE_IPADDR, which is where srun itself runs.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,8 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
          env_string(env, "PMI_SIZE") == env_string(env, "SLURM_STEP_NUM_TASKS");
 }
 
-/// The first node of the step, by name; 127.0.0.1 when there is only one, whose name need not resolve.
+/// The first node of the step, by name; 127.0.0.1 when there is only one, whose name need not
+/// resolve.
 [[nodiscard]] inline std::string find_slurm_master(const environment& env, const launch_env& job) {
   const auto list = env_string(env, "SLURM_STEP_NODELIST");
   require(list.has_value(),
@@ -45,14 +46,16 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
           "Start the program with srun, or set MASTER_ADDR to the host of rank 0");
   const std::vector<std::string> nodes = expand_hostlist(*list);
   if (nodes.size() == 1) return "127.0.0.1";
-  require(env_string(env, "SLURM_DISTRIBUTION") != "arbitrary",
-          "srun -m arbitrary may put rank 0 on any node, and Slurm does not tell the others on which. "
-          "Set MASTER_ADDR to rank 0's node (the first line of the file named by SLURM_HOSTFILE)");
-  require(job.rank != 0 || job.node_rank.value_or(0) == 0,
-          "rank 0 runs on node {} ({}) of the step, but the other ranks will look for it on the first, "
-          "{}. Set MASTER_ADDR to rank 0's node",
-          job.node_rank.value_or(0), env_string(env, "SLURMD_NODENAME").value_or("name unknown"),
-          nodes.front());
+  require(
+      env_string(env, "SLURM_DISTRIBUTION") != "arbitrary",
+      "srun -m arbitrary may put rank 0 on any node, and Slurm does not tell the others on which. "
+      "Set MASTER_ADDR to rank 0's node (the first line of the file named by SLURM_HOSTFILE)");
+  require(
+      job.rank != 0 || job.node_rank.value_or(0) == 0,
+      "rank 0 runs on node {} ({}) of the step, but the other ranks will look for it on the first, "
+      "{}. Set MASTER_ADDR to rank 0's node",
+      job.node_rank.value_or(0), env_string(env, "SLURMD_NODENAME").value_or("name unknown"),
+      nodes.front());
   return nodes.front();
 }
 
@@ -96,8 +99,8 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
   const auto tasks = env_number<int>(env, "SLURM_NTASKS");
   if (tasks && *tasks > 1) {
     job.warning = fmt::format(
-        "this process was started by the script or shell of Slurm job {} itself, not by srun, and runs "
-        "alone. Start the program with srun to use the job's {} tasks",
+        "this process was started by the script or shell of Slurm job {} itself, not by srun, and "
+        "runs alone. Start the program with srun to use the job's {} tasks",
         env_string(env, "SLURM_JOB_ID").value_or("(unknown)"), *tasks);
   }
   return job;

@@ -1,0 +1,98 @@
+// parxrun: starts N ranks of a program on this host.
+//
+//   parxrun -n 4 ./train --epochs 5
+//
+// Everything it does is in parx/launch/agent.hpp; here is its command line.
+#include <parx/core/version.hpp>
+#include <parx/launch/agent.hpp>
+
+// A value of --env may have commas in it.
+#define CXXOPTS_VECTOR_DELIMITER '\0'
+#include <cxxopts.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace {
+
+constexpr int wrong_usage = 2;
+
+/// The number of arguments that are parxrun's own: all up to "--" or the first that is no option.
+int count_own_arguments(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--" || !argument.starts_with('-')) return i;
+    for (const std::string_view takes_value : {"-n", "--ranks", "--log-dir", "--grace", "--env"}) {
+      if (argument == takes_value) ++i;
+    }
+  }
+  return argc;
+}
+
+parx::agent_options read_options(const cxxopts::ParseResult& given) {
+  parx::agent_options options;
+  options.ranks = given["ranks"].as<int>();
+  options.log_dir = given["log-dir"].as<std::string>();
+  options.tags = given["tag-output"].as<bool>() ? parx::output_tags::rank : parx::output_tags::none;
+  const double grace = given["grace"].as<double>();
+  parx::require(grace >= 0 && grace <= 1e6, "--grace {}: the time is from 0 to 1000000 seconds",
+                grace);
+  options.grace = std::chrono::milliseconds(static_cast<long long>(grace * 1000));
+  if (given.count("env") == 0) return options;
+  for (const std::string& setting : given["env"].as<std::vector<std::string>>()) {
+    const auto equals = setting.find('=');
+    parx::require(equals != std::string::npos && equals > 0, "--env {}: write NAME=VALUE", setting);
+    options.variables.insert_or_assign(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    cxxopts::Options description("parxrun", "Starts N ranks of a program on this host.\n");
+    description.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
+    auto option = description.add_options();
+    option("n,ranks", "Number of ranks", cxxopts::value<int>()->default_value("1"), "N");
+    option("log-dir", "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here",
+           cxxopts::value<std::string>()->default_value(""), "DIR");
+    option("tag-output", "Put \"[rank R] \" before each line; --tag-output=false leaves it out",
+           cxxopts::value<bool>()->default_value("true"));
+    option("grace", "Seconds from passing on SIGINT or SIGTERM to SIGKILL",
+           cxxopts::value<double>()->default_value("5"), "S");
+    option("env", "Set a variable for the ranks; may be given often",
+           cxxopts::value<std::vector<std::string>>(), "NAME=VALUE");
+    option("version", "Print the version");
+    option("h,help", "Print this");
+    const int own = count_own_arguments(argc, argv);
+    const auto given = description.parse(own, argv);
+    if (given.count("help") != 0) {
+      fmt::print(
+          "{}\nA rank that fails ends the others within a second, and its exit code is parxrun's.\n"
+          "Rank 0 has parxrun's standard input unless that is a terminal; the others have none.\n",
+          description.help());
+      return 0;
+    }
+    if (given.count("version") != 0) {
+      fmt::print("parxrun {}\n", PARX_VERSION);
+      return 0;
+    }
+    parx::agent_options options = read_options(given);
+    const int program = own < argc && std::string_view(argv[own]) == "--" ? own + 1 : own;
+    options.command.assign(argv + program, argv + argc);
+    return parx::run_ranks(options);
+  } catch (const parx::program_error& e) {
+    fmt::print(stderr, "parxrun: {}\n", e.what());
+    return e.exit_code();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "parxrun: {}\nparxrun --help says how to use it\n", e.what());
+    return wrong_usage;
+  }
+}

@@ -1,0 +1,60 @@
+// line_cutter: turns the bytes of one rank's output into lines, so that lines of several ranks
+// never mix. No I/O.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace parx::detail {
+
+/// What a carriage return means.
+enum class carriage_return {
+  ordinary,  ///< a byte like any other: the output goes to a pipe or file
+  rewrites,  ///< the line begins again: the rank writes to a terminal and draws a progress bar
+};
+
+class line_cutter {
+ public:
+  explicit line_cutter(carriage_return rule = carriage_return::ordinary) : rule_(rule) {}
+
+  /// Calls on_line(text) for every line that `bytes` complete, without its line feed.
+  template <typename OnLine>
+  void feed(std::string_view bytes, OnLine&& on_line) {
+    for (const char byte : bytes) {
+      if (byte == '\n' || current_.size() >= longest_line) {
+        on_line(std::string_view(current_));
+        current_.clear();
+        live_ = begin_again_ = false;
+        if (byte == '\n') continue;
+      }
+      if (byte == '\r' && rule_ == carriage_return::rewrites) {
+        live_ = begin_again_ = true;
+        continue;
+      }
+      if (begin_again_) current_.clear();
+      begin_again_ = false;
+      current_.push_back(byte);
+    }
+  }
+
+  /// The unfinished last line.
+  [[nodiscard]] std::string_view partial() const noexcept { return current_; }
+  /// Whether the unfinished line is being redrawn in place.
+  [[nodiscard]] bool live() const noexcept { return live_ && !current_.empty(); }
+  void clear() noexcept {
+    current_.clear();
+    live_ = begin_again_ = false;
+  }
+
+ private:
+  // A program that never writes a line feed must not fill the memory.
+  static constexpr std::size_t longest_line = 1 << 20;
+
+  carriage_return rule_;
+  std::string current_;
+  bool live_ = false;
+  bool begin_again_ = false;
+};
+
+}  // namespace parx::detail

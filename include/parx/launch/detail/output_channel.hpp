@@ -1,0 +1,89 @@
+// Where a rank's output can go: a pipe or a terminal that parxrun reads, or a log file.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::detail {
+
+/// The two ends of something a rank writes to and parxrun reads from.
+struct output_channel {
+  descriptor reader;
+  descriptor writer;
+};
+
+[[nodiscard]] inline output_channel make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw_error(errc::io, "cannot make a pipe: {}", errno_text(errno));
+  output_channel channel{descriptor(ends[0]), descriptor(ends[1])};
+  ::fcntl(channel.reader.get(), F_SETFL, O_NONBLOCK);
+  return channel;
+}
+
+/// A terminal for a rank, `columns_taken` narrower than the one behind `model`, so that its
+/// progress bar is drawn as it would be without parxrun. Falls back on a pipe.
+[[nodiscard]] inline output_channel make_terminal(int model, std::size_t columns_taken) {
+  descriptor reader(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  char name[64];
+  if (!reader.valid() || ::grantpt(reader.get()) != 0 || ::unlockpt(reader.get()) != 0 ||
+      ::ptsname_r(reader.get(), name, sizeof name) != 0) {
+    return make_pipe();
+  }
+  descriptor writer(::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios settings{};
+  if (!writer.valid() || ::tcgetattr(writer.get(), &settings) != 0) return make_pipe();
+  ::cfmakeraw(&settings);  // line feeds stay what they are
+  ::tcsetattr(writer.get(), TCSANOW, &settings);
+  winsize size{};
+  if (::ioctl(model, TIOCGWINSZ, &size) == 0) {
+    // One more column is left free: a full line would make a terminal wrap.
+    const auto taken = static_cast<unsigned short>(columns_taken + 1);
+    size.ws_col =
+        size.ws_col > taken + 20 ? static_cast<unsigned short>(size.ws_col - taken) : size.ws_col;
+    ::ioctl(writer.get(), TIOCSWINSZ, &size);
+  }
+  ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+  return {std::move(reader), std::move(writer)};
+}
+
+[[nodiscard]] inline descriptor create_log(const std::string& path) {
+  descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!file.valid()) {
+    throw_error(errc::io, "cannot create the log file {}: {}. Name another folder with --log-dir",
+                path, errno_text(errno));
+  }
+  return file;
+}
+
+/// The last lines of a file, at most `count`.
+[[nodiscard]] inline std::deque<std::string> tail_of(const std::string& path, std::size_t count) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  constexpr std::streamoff window = 1 << 14;
+  const std::streamoff size = file.tellg();
+  file.seekg(size > window ? size - window : 0);
+  std::deque<std::string> lines;
+  std::string line;
+  if (size > window) std::getline(file, line);  // probably the rest of one
+  while (std::getline(file, line)) {
+    lines.push_back(line);
+    if (lines.size() > count) lines.pop_front();
+  }
+  return lines;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,64 @@
+// The environment that parxrun gives a rank: a pure function of its own environment and the job.
+//
+// A rank gets PARX_* for parx programs and torchrun's names for all others; the variables with
+// which an outer launcher described parxrun itself are taken away.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <parx/core/env.hpp>
+
+namespace parx::detail {
+
+/// What all ranks of one start have in common.
+struct local_job {
+  int ranks = 1;
+  std::uint16_t port = 0;
+  std::string run_id;
+  std::string secret;
+  int threads_per_rank = 1;  ///< becomes OMP_NUM_THREADS where that is unset
+};
+
+/// Whether `name` says which process of an outer job parxrun is.
+[[nodiscard]] inline bool is_outer_rank_variable(std::string_view name) {
+  for (const std::string_view prefix :
+       {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "MPI_LOCAL", "TORCHELASTIC_"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  for (const std::string_view one :
+       {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_STEP_ID",
+        "SLURM_STEPID", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK",
+        "ROLE_WORLD_SIZE"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
+
+[[nodiscard]] inline environment rank_variables(environment env, const local_job& job, int rank) {
+  std::erase_if(env, [](const auto& entry) { return is_outer_rank_variable(entry.first); });
+  const auto set = [&](std::string_view name, std::string value) {
+    env.insert_or_assign(std::string(name), std::move(value));
+  };
+  for (const std::string_view prefix : {"PARX_", ""}) {
+    const auto set_both = [&](std::string_view name, std::string value) {
+      set(std::string(prefix) + std::string(name), std::move(value));
+    };
+    set_both("RANK", std::to_string(rank));
+    set_both("LOCAL_RANK", std::to_string(rank));
+    set_both("WORLD_SIZE", std::to_string(job.ranks));
+    set_both("LOCAL_WORLD_SIZE", std::to_string(job.ranks));
+    set_both("MASTER_ADDR", "127.0.0.1");
+    set_both("MASTER_PORT", std::to_string(job.port));
+  }
+  set("PARX_RUN_ID", job.run_id);
+  set("PARX_SECRET", job.secret);
+  if (!env_string(env, "OMP_NUM_THREADS")) {
+    set("OMP_NUM_THREADS", std::to_string(job.threads_per_rank));
+  }
+  return env;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,89 @@
+// A free TCP port that stays free for one's children, and random bytes for the job's secret.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::detail {
+
+/// Holds a port, chosen by the kernel, for as long as it lives. It is bound, but never listens, and
+/// allows reuse: so nobody gets the port by chance, while a server that sets SO_REUSEADDR (Asio's
+/// acceptors and PyTorch's do) can listen there. No moment is left in which the port is free.
+class reserved_port {
+ public:
+  reserved_port() : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    // Hosts without IPv6 have only the second kind. The first covers both.
+    if (!socket_.valid() || !bind_v6()) {
+      socket_ = descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (!socket_.valid() || !bind_v4()) {
+        throw_error(errc::io, "cannot reserve a TCP port on this host: {}", errno_text(errno));
+      }
+    }
+    // Only now: bound without reuse, the port was certainly nobody else's.
+    const int yes = 1;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  }
+
+  [[nodiscard]] std::uint16_t number() const noexcept { return number_; }
+
+ private:
+  bool bind_v6() {
+    const int no = 0;
+    ::setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_any;
+    if (!bind_any(address)) return false;
+    number_ = ntohs(address.sin6_port);
+    return true;
+  }
+  bool bind_v4() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    if (!bind_any(address)) return false;
+    number_ = ntohs(address.sin_port);
+    return true;
+  }
+  template <typename Address>
+  bool bind_any(Address& address) {
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    return ::bind(socket_.get(), generic, size) == 0 &&
+           ::getsockname(socket_.get(), generic, &size) == 0;
+  }
+
+  descriptor socket_;
+  std::uint16_t number_ = 0;
+};
+
+/// 128 bits from the kernel's generator, as 32 hexadecimal digits.
+[[nodiscard]] inline std::string random_hex() {
+  std::array<unsigned char, 16> bytes{};
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const auto got = ::getrandom(bytes.data() + filled, bytes.size() - filled, 0);
+    if (got > 0) {
+      filled += static_cast<std::size_t>(got);
+    } else if (errno != EINTR) {
+      throw_error(errc::io, "cannot get random bytes: {}", errno_text(errno));
+    }
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,123 @@
+// The parts of parxrun that need no process; parxrun.sh tries the whole.
+#include <parx/launch/agent.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <vector>
+
+namespace {
+
+using parx::environment;
+using parx::detail::carriage_return;
+using parx::detail::exit_status;
+using parx::detail::line_cutter;
+using parx::detail::rank_list;
+
+std::vector<std::string> lines_of(line_cutter& cutter, std::string_view bytes) {
+  std::vector<std::string> lines;
+  cutter.feed(bytes, [&](std::string_view line) { lines.emplace_back(line); });
+  return lines;
+}
+
+using texts = std::vector<std::string>;
+
+BOOST_AUTO_TEST_CASE(lines_come_out_whole_however_the_bytes_arrive) {
+  const std::string bytes = "one\n\ntwo words\r\nthree";
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    line_cutter cutter;
+    texts lines = lines_of(cutter, bytes.substr(0, cut));
+    for (const auto& line : lines_of(cutter, bytes.substr(cut))) lines.push_back(line);
+    BOOST_TEST(lines == (texts{"one", "", "two words\r"}), boost::test_tools::per_element());
+    BOOST_TEST(cutter.partial() == "three");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(on_a_terminal_a_carriage_return_begins_the_line_again) {
+  line_cutter cutter(carriage_return::rewrites);
+  BOOST_TEST(lines_of(cutter, "\r10%").empty());
+  BOOST_TEST(cutter.live());
+  BOOST_TEST(cutter.partial() == "10%");
+  BOOST_TEST(lines_of(cutter, "\r20%").empty());
+  BOOST_TEST(cutter.partial() == "20%");
+  BOOST_TEST(lines_of(cutter, "\r").empty());
+  BOOST_TEST(cutter.partial() == "20%");
+  BOOST_TEST(lines_of(cutter, "done\nnext") == texts{"done"}, boost::test_tools::per_element());
+  BOOST_TEST(!cutter.live());
+  BOOST_TEST(cutter.partial() == "next");
+  BOOST_TEST(lines_of(cutter, " line\r\n") == texts{"next line"}, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_line_without_end_is_cut_before_it_fills_the_memory) {
+  line_cutter cutter;
+  std::size_t passed = 0;
+  const std::string piece(100'000, 'x');
+  for (int i = 0; i < 50; ++i) {
+    cutter.feed(piece, [&](std::string_view line) { passed += line.size(); });
+  }
+  BOOST_TEST(passed + cutter.partial().size() == 5'000'000U);
+  BOOST_TEST(cutter.partial().size() <= 1U << 20);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_are_listed_in_ranges) {
+  BOOST_TEST(rank_list({}) == "");
+  BOOST_TEST(rank_list({3}) == "3");
+  BOOST_TEST(rank_list({0, 1}) == "0,1");
+  BOOST_TEST(rank_list({0, 1, 2, 5, 7, 8, 10, 11, 12, 13}) == "0-2,5,7,8,10-13");
+}
+
+BOOST_AUTO_TEST_CASE(the_shells_code_tells_a_signal_from_an_exit) {
+  BOOST_TEST((exit_status{0, 0}.shell_code()) == 0);
+  BOOST_TEST((exit_status{7, 0}.shell_code()) == 7);
+  BOOST_TEST((exit_status{0, 9}.shell_code()) == 137);
+  BOOST_TEST(to_string(exit_status{0, 11}) == "killed by SIGSEGV (signal 11)");
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
+  const environment outer{{"OMPI_COMM_WORLD_RANK", "9"},
+                          {"PMIX_RANK", "9"},
+                          {"SLURM_PROCID", "9"},
+                          {"SLURM_STEP_ID", "9"},
+                          {"TORCHELASTIC_RUN_ID", "x"},
+                          {"GROUP_RANK", "9"},
+                          {"RANK", "9"},
+                          {"PARX_RANK", "9"},
+                          {"SLURM_JOB_ID", "77"},
+                          {"HOME", "/root"}};
+  const environment rank = parx::detail::rank_variables(outer, {4, 4711, "run", "secret", 2}, 3);
+  const environment expected{{"HOME", "/root"},
+                             {"LOCAL_RANK", "3"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"MASTER_ADDR", "127.0.0.1"},
+                             {"MASTER_PORT", "4711"},
+                             {"OMP_NUM_THREADS", "2"},
+                             {"PARX_LOCAL_RANK", "3"},
+                             {"PARX_LOCAL_WORLD_SIZE", "4"},
+                             {"PARX_MASTER_ADDR", "127.0.0.1"},
+                             {"PARX_MASTER_PORT", "4711"},
+                             {"PARX_RANK", "3"},
+                             {"PARX_RUN_ID", "run"},
+                             {"PARX_SECRET", "secret"},
+                             {"PARX_WORLD_SIZE", "4"},
+                             {"RANK", "3"},
+                             {"SLURM_JOB_ID", "77"},
+                             {"WORLD_SIZE", "4"}};
+  BOOST_TEST((rank == expected));
+}
+
+BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
+  const parx::detail::rank_end first{2, 400, {0, 9}, false, 1.25};
+  const std::string report = parx::detail::failure_report(
+      {"./train",
+       first,
+       {{0, 1, {1, 0}, false, 1.3}, {1, 2, {0, 15}, true, 1.5}, first, {3, 4, {1, 0}, false, 1.4}},
+       "logs/rank_2.err",
+       {"out of memory"}});
+  for (const char* part :
+       {"rank 2 of 4 failed: killed by SIGKILL (signal 9), 1.2 s", "./train", "400",
+        "logs/rank_2.err", "    | out of memory\n", "ranks 0,3: exit code 1\n",
+        "rank 1: killed by SIGTERM (signal 15), after parxrun ended the job", "code 137"}) {
+    BOOST_TEST((report.find(part) != report.npos), part);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,198 @@
+#!/bin/bash
+# What parxrun promises, tried on small shell programs:   parxrun.sh PATH_TO_PARXRUN
+# Each claim is a function; it fails when one of its commands does.
+set -u -m
+parxrun=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+claims=0 failures=0
+
+# claim NAME: runs the function NAME, and shows what it saw when it fails.
+claim() {
+  claims=$((claims + 1))
+  if (set -eu; "$1") >"$work/log" 2>&1; then return; fi
+  failures=$((failures + 1))
+  echo "FAILED: ${1//_/ }"
+  sed 's/^/    /' "$work/log" "$work/out" "$work/err" 2>/dev/null
+}
+# run EXPECTED_CODE ARGUMENT...: parxrun's output goes to the files out and err.
+run() {
+  local expected=$1 code=0; shift
+  timeout 20 "$parxrun" "$@" >out 2>err </dev/null || code=$?
+  [ "$code" = "$expected" ] || { echo "exit code $code, not $expected"; return 1; }
+}
+# start ARGUMENT...: in the background, its pid in $job; waits for the file "ready".
+start() { rm -f ready; env --default-signal "$parxrun" "$@" >out 2>err & job=$!; for _ in $(seq 200); do [ -e ready ] && return; sleep 0.02; done; return 1; }
+has() { grep -qF -- "$2" "$1" || { echo "no \"$2\" in $1"; return 1; }; }
+gone() { local p; for p in "$@"; do for _ in $(seq 100); do [ -d "/proc/$p" ] && ! grep -q '^State:.Z' "/proc/$p/status" || break; sleep 0.02; done
+         [ ! -d "/proc/$p" ] || grep -q '^State:.Z' "/proc/$p/status" || { echo "process $p is still there"; return 1; }; done; }
+now() { date +%s%3N; }
+
+each_rank_gets_both_families_of_variables() {
+  run 0 -n 3 sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $PARX_RANK/$PARX_WORLD_SIZE \
+    $PARX_LOCAL_RANK/$PARX_LOCAL_WORLD_SIZE $MASTER_ADDR=$PARX_MASTER_ADDR $((MASTER_PORT - PARX_MASTER_PORT))'
+  for r in 0 1 2; do has out "[rank $r] $r/3 $r/3 $r/3 $r/3 127.0.0.1=127.0.0.1 0"; done
+}
+the_secret_is_the_same_for_all_ranks_and_new_for_each_job() {
+  run 0 -n 2 --tag-output=false sh -c 'echo $PARX_SECRET $PARX_RUN_ID $MASTER_PORT'; sort -u out >first
+  run 0 -n 2 --tag-output=false sh -c 'echo $PARX_SECRET $PARX_RUN_ID $MASTER_PORT'; sort -u out >second
+  [ "$(wc -l <first)" = 1 ] && [ "$(wc -l <second)" = 1 ]
+  grep -Eq '^[0-9a-f]{32} [0-9a-f]{32} [0-9]+$' first
+  [ "$(cut -d' ' -f1 first)" != "$(cut -d' ' -f1 second)" ]
+}
+an_outer_launchers_rank_is_taken_away() {
+  export OMPI_COMM_WORLD_RANK=5 PMI_RANK=5 SLURM_PROCID=5 TORCHELASTIC_USE_AGENT_STORE=True RANK=5 SLURM_JOB_ID=9
+  run 0 -n 2 sh -c 'echo "<$OMPI_COMM_WORLD_RANK$PMI_RANK$SLURM_PROCID$TORCHELASTIC_USE_AGENT_STORE>" $SLURM_JOB_ID'
+  has out '[rank 1] <> 9'
+}
+the_threads_of_a_rank_are_its_share_of_the_cores_unless_set() {
+  unset OMP_NUM_THREADS
+  run 0 -n 64 sh -c 'echo $OMP_NUM_THREADS'; has out '[rank 63] 1'
+  run 0 -n 1 sh -c 'echo $OMP_NUM_THREADS'; [ "$(cat out)" = "$(nproc)" ]
+  run 0 -n 2 --env OMP_NUM_THREADS=7 sh -c 'echo $OMP_NUM_THREADS'; has out '[rank 0] 7'
+}
+variables_given_on_the_command_line_arrive_whole() {
+  run 0 -n 2 --env A=1,2=3 --env 'B=x y' --env C= -- sh -c 'echo "$A|$B|$C|"'; has out '[rank 1] 1,2=3|x y||'
+  run 2 -n 2 --env A sh -c true; has err 'NAME=VALUE'
+}
+lines_never_mix_and_keep_their_order_and_stream() {
+  run 0 -n 4 sh -c 'i=0; while [ $i -lt 500 ]; do printf "%s" "$RANK-"; echo "$i-abcdefghijklmnopqrstuvwxyz"; i=$((i+1)); done; echo warned >&2'
+  [ "$(wc -l <out)" = 2000 ]
+  for r in 0 1 2 3; do
+    grep -F "[rank $r] " out | cut -d' ' -f3 >got
+    for i in $(seq 0 499); do echo "$r-$i-abcdefghijklmnopqrstuvwxyz"; done | cmp - got
+    has err "[rank $r] warned"
+  done
+}
+a_last_line_without_a_line_feed_is_shown() { run 0 -n 2 printf 'no end'; has out '[rank 0] no end'; has out '[rank 1] no end'; }
+a_carriage_return_in_a_file_stays_as_it_was() { run 0 -n 2 printf '1\r2\n'; grep -q $'^\[rank 1\] 1\r2$' out; }
+much_output_passes_whole_through_a_slow_reader() {
+  "$parxrun" -n 2 sh -c 'head -c 3000000 /dev/zero | tr "\0" x | fold -w 99; echo' | { sleep 0.5; wc -c; } >count
+  # per rank: 3000000 characters in 30304 lines, each with a line feed and a prefix of 9
+  [ "$(cat count)" = $((2 * (3000000 + 30304 * 10))) ] || { cat count; return 1; }
+}
+a_single_rank_writes_as_if_started_alone() { run 0 -n 1 sh -c 'echo plain; [ -t 1 ] || echo file'; [ "$(cat out)" = $'plain\nfile' ]; }
+on_a_terminal_rank_0_finds_a_terminal_and_its_progress_bar_stays_last() {
+  cat >bar.sh <<'END'
+if [ "$RANK" = 0 ]; then
+  [ -t 2 ] && echo is-terminal >&2
+  printf '\r10%%' >&2; sleep 0.4; printf '\r20%%\n' >&2
+else sleep 0.2; [ -t 2 ] || echo is-pipe >&2; fi
+END
+  script -qec "$parxrun -n 2 sh bar.sh" /dev/null >out </dev/null
+  has out '[rank 0] is-terminal'; has out '[rank 1] is-pipe'
+  # The other rank's line takes the bar's place, and the bar is drawn again below it.
+  tr -d '\r\n' <out | grep -qF $'[rank 0] 10%\x1b[K[rank 1] is-pipe[rank 0] 10%'
+  grep -qF '[rank 0] 20%' out
+}
+log_files_hold_each_ranks_two_streams() {
+  run 0 -n 3 --log-dir logs/deep sh -c 'echo out $RANK; echo err $RANK >&2'
+  for r in 0 1 2; do [ "$(cat logs/deep/rank_$r.out)" = "out $r" ]; [ "$(cat logs/deep/rank_$r.err)" = "err $r" ]; done
+  [ ! -s out ] && [ ! -s err ]
+  run 9 -n 2 --log-dir logs sh -c 'echo bad news >&2; [ $RANK = 0 ] && sleep 9; exit 9'
+  has err 'logs/rank_1.err'; has err '| bad news'
+  touch blocked; run 2 -n 2 --log-dir blocked/x true; has err 'blocked/x'
+}
+only_rank_0_has_the_standard_input() {
+  echo words >input
+  timeout 9 "$parxrun" -n 2 sh -c 'cat; echo end' <input >out
+  has out '[rank 0] words'; ! grep -F '[rank 1] words' out; has out '[rank 1] end'
+}
+the_first_failing_ranks_code_is_parxruns_and_the_others_end_within_a_second() {
+  local before; before=$(now)
+  run 7 -n 4 sh -c 'echo $$ >pid.$RANK; [ $RANK = 2 ] && { echo "cannot open data" >&2; exit 7; }; sleep 60 & wait'
+  [ $(($(now) - before)) -lt 1500 ]
+  has err 'rank 2 of 4 failed: exit code 7'; has err '    | cannot open data'; has err 'ranks 0,1,3: killed by SIGTERM'
+  gone $(cat pid.*)
+}
+a_killed_rank_is_reported_by_its_signal() {
+  run 137 -n 3 sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 60'; has err 'rank 1 of 3 failed: killed by SIGKILL (signal 9)'
+  run 134 -n 2 sh -c '[ $RANK = 0 ] && kill -ABRT $$; exec sleep 60'; has err 'rank 0 of 2 failed: killed by SIGABRT'
+}
+others_may_say_what_they_saw_before_they_are_ended() {
+  run 5 -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.1; echo "lost rank 1" >&2; exit 1'
+  has err '[rank 0] lost rank 1'; has err 'rank 0: exit code 1'
+}
+ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
+  local before; before=$(now)
+  run 3 -n 3 sh -c 'echo $$ >pid.$RANK; trap "" TERM; [ $RANK = 0 ] && { sleep 0.1; exit 3; }; while :; do sleep 0.2; done'
+  [ $(($(now) - before)) -lt 1600 ]
+  has err 'ranks 1,2: killed by SIGKILL'; gone $(cat pid.*)
+}
+a_signal_to_parxrun_reaches_the_ranks_and_what_they_started() {
+  for name in INT TERM; do
+    start -n 2 sh -c "trap 'echo got-$name; exit 0' $name; sleep 60 & echo \$! >child.\$RANK; [ \$RANK = 0 ] && { sleep 0.3; touch ready; }; wait"
+    local code=0; kill -$name $job; wait $job || code=$?
+    [ $code = $((128 + $(kill -l $name))) ]
+    has out "[rank 0] got-$name"; has out "[rank 1] got-$name"; has err "ended by SIG$name"
+    gone $(cat child.*)
+  done
+}
+after_the_grace_time_the_ranks_are_killed() {
+  start -n 2 --grace 0.3 sh -c 'trap "" INT TERM; echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.2; done'
+  local before code=0; before=$(now); kill -TERM $job; wait $job || code=$?
+  [ $code = 143 ]; [ $(($(now) - before)) -lt 1500 ]; has err 'rank 0,1 did not end within 0.3 s'; gone $(cat pid.*)
+}
+a_second_signal_does_not_wait_for_the_grace_time() {
+  start -n 2 --grace 60 sh -c 'trap "" INT; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.2; done'
+  local before code=0; before=$(now); kill -INT $job; sleep 0.2; kill -INT $job; wait $job || code=$?
+  [ $code = 130 ]; [ $(($(now) - before)) -lt 1500 ]
+}
+user_signals_are_passed_on_and_end_nothing() {
+  start -n 2 sh -c 'trap "echo saved" USR1; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; sleep 0.6 & wait; wait'
+  kill -USR1 $job; wait $job; has out '[rank 0] saved'; has out '[rank 1] saved'
+}
+ranks_die_with_a_killed_parxrun() {
+  start -n 2 sh -c 'echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.2; done'
+  kill -KILL $job; wait $job || true; gone $(cat pid.*)
+}
+nothing_is_left_running_when_all_ranks_returned() {
+  run 0 -n 2 sh -c 'sleep 60 & echo $! >child.$RANK'; gone $(cat child.*)
+}
+the_port_is_kept_for_the_ranks_and_free_for_a_server_of_theirs() {
+  cat >serve.py <<'END'
+import os, socket
+port = int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    plain = socket.socket()
+    try:
+        plain.bind(("127.0.0.1", port)); print("stolen")
+    except OSError: print("kept")
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::")):
+        server = socket.socket(family)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, port)); server.listen(); server.close()
+    print("served")
+END
+  command -v python3 || return 0
+  run 0 -n 2 python3 serve.py; has out '[rank 0] kept'; has out '[rank 0] served'
+}
+a_reader_that_leaves_ends_the_job() {
+  "$parxrun" -n 2 sh -c 'echo $$ >pid.$RANK; while echo line; do sleep 0.05; done; sleep 60' | head -n 1 >out; gone $(cat pid.*)
+}
+a_stopped_reader_does_not_keep_parxrun_from_its_signals() {
+  mkfifo pipe; sleep 60 <pipe & local reader=$!
+  "$parxrun" -n 2 sh -c 'echo $$ >pid.$RANK; yes' >pipe 2>err & job=$!
+  sleep 0.5; kill -TERM $job; gone $(cat pid.*)
+  kill -TERM $job; local code=0; wait $job || code=$?; kill $reader; [ $code = 143 ]
+}
+wrong_calls_are_explained() {
+  run 2 -n 0 true; has err 'at least one rank'
+  run 2 -n x true; has err 'x'
+  run 2 -n 2; has err 'no program to run'
+  run 2 --bogus true; has err 'bogus'
+  run 127 -n 2 ./nothing-here; has err './nothing-here" was not found'
+  run 127 -n 2 nothing-here; has err 'was not found in PATH'
+  echo echo >my-script; run 126 -n 2 ./my-script; has err 'chmod +x'
+  run 126 -n 2 /; has err 'not an executable file'
+  run 127 -n 2 my-script; has err "./my-script"
+}
+a_script_without_an_interpreter_line_runs_as_in_a_shell() {
+  echo 'echo rank $RANK "$@"' >script2; chmod +x script2; run 0 -n 2 ./script2 a 'b c'; has out '[rank 1] rank 1 a b c'
+}
+options_of_the_program_are_the_programs() { run 0 -n 2 echo -n 5 --env --help; has out '[rank 0] 5 --env --help'; }
+
+for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|run|start|has|gone|now)$'); do claim "$name"; done
+echo "$((claims - failures)) of $claims claims hold"
+[ "$failures" = 0 ]
