@@ -53,8 +53,9 @@ BOOST_AUTO_TEST_CASE(map_broadcasts_as_the_definition_says_for_every_pair_of_lay
 
 BOOST_AUTO_TEST_CASE(map_takes_three_operands_and_changes_the_type) {
   const auto result =
-      map([](int a, float b, double c) { return a + static_cast<double>(b) + c > 10; }, tensor<int>::from({1, 9}, {2}),
-          tensor<float>::scalar(2), tensor<double>::from({1, 1}, {2, 1}));
+      map([](int a, float b, double c) { return a + static_cast<double>(b) + c > 10; },
+          tensor<int>::from({1, 9}, {2}), tensor<float>::scalar(2),
+          tensor<double>::from({1, 1}, {2, 1}));
   BOOST_TEST((result.shape() == shape{2, 2}));
   BOOST_TEST(!result.at(0, 0));
   BOOST_TEST(result.at(1, 1));

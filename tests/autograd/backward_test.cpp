@@ -1,0 +1,299 @@
+#include <parx/autograd/variable.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <parx/autograd/ops.hpp>
+#include <parx/autograd/parameter.hpp>
+
+using namespace parx;
+
+namespace {
+
+struct recorder final : backward_observer {
+  double begin_backward(double count, std::span<const std::size_t> reached) override {
+    log.push_back("begin " + std::to_string(static_cast<int>(count)) + ":");
+    for (const std::size_t index : reached) log.back() += " " + std::to_string(index);
+    return seed;
+  }
+  void leaf_ready(std::size_t index) override {
+    log.push_back("ready " + std::to_string(index));
+    if (on_ready) on_ready(index);
+  }
+  void end_backward() override { log.emplace_back("end"); }
+  void abandon_backward() noexcept override { log.emplace_back("abandon"); }
+
+  double seed = 1;
+  std::vector<std::string> log;
+  std::function<void(std::size_t)> on_ready;
+};
+
+using text = std::vector<std::string>;
+
+parameter<float> scalar_parameter(const char* name, float value) {
+  return {name, tensor<float>::scalar(value)};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(gradients_add_up_until_zero_grad) {
+  const auto w = scalar_parameter("w", 3);
+  BOOST_TEST(!w.grad().defined());
+  (w * w).backward();
+  BOOST_TEST(w.grad().item() == 6.0F);
+  (w * 2.0F).backward();
+  BOOST_TEST(w.grad().item() == 8.0F);
+  w.zero_grad();
+  BOOST_TEST(!w.grad().defined());
+  (w * 5.0F).backward();
+  BOOST_TEST(w.grad().item() == 5.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_leaf_can_be_the_loss_itself) {
+  const auto w = scalar_parameter("w", 3);
+  recorder observer;
+  w.attach(&observer, 4);
+  w.backward({.seed = 2});
+  BOOST_TEST(w.grad().item() == 2.0F);
+  BOOST_TEST((observer.log == text{"begin 1: 4", "ready 4", "end"}));
+}
+
+BOOST_AUTO_TEST_CASE(observers_hear_of_leaves_in_the_reverse_order_of_use) {
+  const auto a = scalar_parameter("a", 2), b = scalar_parameter("b", 3),
+             c = scalar_parameter("c", 4);
+  recorder observer;
+  a.attach(&observer, 0);
+  b.attach(&observer, 1);
+  c.attach(&observer, 2);
+  const variable<float> x = tensor<float>::scalar(1);
+  (((x * a) * b) * c).backward();
+  BOOST_TEST((observer.log == text{"begin 1: 0 1 2", "ready 2", "ready 1", "ready 0", "end"}));
+  // Construction order does not matter, use does.
+  observer.log.clear();
+  (((x * c) * a) * b).backward();
+  BOOST_TEST((observer.log == text{"begin 1: 0 1 2", "ready 1", "ready 0", "ready 2", "end"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_shared_parameter_is_ready_once_after_its_last_contribution) {
+  const auto shared = scalar_parameter("shared", 2), last = scalar_parameter("last", 5);
+  recorder observer;
+  shared.attach(&observer, 0);
+  last.attach(&observer, 1);
+  float gradient_when_ready = 0;
+  observer.on_ready = [&](std::size_t index) {
+    if (index == 0) gradient_when_ready = shared.grad().item();
+  };
+  const variable<float> x = tensor<float>::scalar(1);
+  (((x * shared) * shared) * last).backward();  // 5 s^2
+  BOOST_TEST((observer.log == text{"begin 1: 0 1", "ready 1", "ready 0", "end"}));
+  BOOST_TEST(gradient_when_ready == 20.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_leaf_used_in_two_branches_waits_for_both) {
+  const auto w = scalar_parameter("w", 2), u = scalar_parameter("u", 3);
+  recorder observer;
+  w.attach(&observer, 0);
+  u.attach(&observer, 1);
+  const variable<float> left = w * 3.0F;
+  const variable<float> right = u * w;
+  (left + right).backward();
+  BOOST_TEST(w.grad().item() == 6.0F);
+  BOOST_TEST((observer.log == text{"begin 1: 0 1", "ready 1", "ready 0", "end"}));
+}
+
+BOOST_AUTO_TEST_CASE(unused_parameters_are_missing_from_the_announcement_and_keep_no_gradient) {
+  const auto used = scalar_parameter("used", 2), unused = scalar_parameter("unused", 3);
+  recorder observer;
+  used.attach(&observer, 0);
+  unused.attach(&observer, 1);
+  (used * 2.0F).backward();
+  BOOST_TEST((observer.log == text{"begin 1: 0", "ready 0", "end"}));
+  BOOST_TEST(used.has_grad());
+  BOOST_TEST(!unused.has_grad());
+}
+
+BOOST_AUTO_TEST_CASE(a_reached_leaf_to_which_nothing_is_contributed_gets_zeros) {
+  const parameter<float> w("w", tensor<float>::ones({3}));
+  recorder observer;
+  w.attach(&observer, 0);
+  const auto silent = differentiable(
+      tensor<float>::scalar(0), [](const tensor<float>&, grad_sink<float>) {}, w);
+  silent.backward();
+  BOOST_TEST((observer.log == text{"begin 1: 0", "ready 0", "end"}));
+  BOOST_TEST(w.grad().at(2) == 0.0F);
+}
+
+BOOST_AUTO_TEST_CASE(the_observer_chooses_the_seed_and_sees_the_count) {
+  const auto w = scalar_parameter("w", 2);
+  recorder observer;
+  observer.seed = 0.25;
+  w.attach(&observer, 0);
+  (w * 8.0F).backward({.count = 3});
+  BOOST_TEST(w.grad().item() == 2.0F);
+  BOOST_TEST(observer.log[0] == "begin 3: 0");
+  w.detach_observer();
+  w.zero_grad();
+  (w * 8.0F).backward({.count = 4});
+  BOOST_TEST(w.grad().item() == 2.0F);
+}
+
+BOOST_AUTO_TEST_CASE(
+    observers_that_disagree_about_the_seed_are_a_usage_error_and_both_are_abandoned) {
+  const auto a = scalar_parameter("a", 2), b = scalar_parameter("b", 2);
+  recorder first, second;
+  second.seed = 0.5;
+  a.attach(&first, 0);
+  b.attach(&second, 0);
+  const auto loss = a * b;
+  BOOST_CHECK_THROW(loss.backward(), usage_error);
+  BOOST_TEST(first.log.back() == "abandon");
+  BOOST_TEST(second.log.back() == "abandon");
+  BOOST_TEST(!a.has_grad());
+  second.seed = 1;
+  loss.backward();
+  BOOST_TEST(a.grad().item() == 2.0F);
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_in_an_operation_abandons_the_pass_and_the_next_one_is_whole) {
+  const auto w = scalar_parameter("w", 2);
+  recorder observer;
+  w.attach(&observer, 0);
+  bool fail = true;
+  const auto product = w * 3.0F;
+  const auto fragile = differentiable(
+      product.value().clone(),
+      [&fail](const tensor<float>& upstream, grad_sink<float> dx) {
+        if (fail) throw std::runtime_error("no");
+        dx.add(upstream);
+      },
+      product);
+  BOOST_CHECK_THROW((fragile + w).backward({.graph = graph_after::retained}), std::runtime_error);
+  BOOST_TEST((observer.log == text{"begin 1: 0", "abandon"}));
+  observer.log.clear();
+  fail = false;
+  w.zero_grad();
+  (fragile + w).backward();
+  BOOST_TEST(w.grad().item() == 4.0F);
+  BOOST_TEST((observer.log == text{"begin 1: 0", "ready 0", "end"}));
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_of_the_observer_leaves_backward) {
+  const auto w = scalar_parameter("w", 2);
+  recorder observer;
+  observer.on_ready = [](std::size_t) { throw std::runtime_error("lost a peer"); };
+  w.attach(&observer, 0);
+  BOOST_CHECK_THROW((w * 3.0F).backward(), std::runtime_error);
+  BOOST_TEST(observer.log.back() == "abandon");
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_second_backward_through_a_freed_graph_is_a_usage_error_that_says_what_to_do) {
+  const auto w = scalar_parameter("w", 2);
+  const auto middle = w * 3.0F;
+  (middle * 1.0F).backward();
+  const auto says = [](const usage_error& e) {
+    return std::string(e.what()).find("retained") != std::string::npos;
+  };
+  BOOST_CHECK_EXCEPTION((middle * 2.0F).backward(), usage_error, says);
+  BOOST_TEST(w.grad().item() == 3.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_retained_graph_gives_the_same_gradients_again) {
+  const auto w = scalar_parameter("w", 2);
+  const auto loss = w * w * w;
+  loss.backward({.graph = graph_after::retained});
+  loss.backward();
+  BOOST_TEST(w.grad().item() == 24.0F);
+  BOOST_CHECK_THROW(loss.backward(), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_shared_by_branches_are_not_corrupted_by_later_contributions) {
+  // x + x hands one tensor to both inputs; y gets a second contribution afterwards.
+  const parameter<float> w("w", tensor<float>::iota({3}));
+  const auto y = w * 1.0F;
+  const auto z = w * 1.0F;
+  const auto both = y + z;
+  sum(both + y * 10.0F + z * 100.0F).backward();
+  for (std::size_t i = 0; i < 3; ++i) BOOST_TEST(w.grad().at(i) == 112.0F);
+}
+
+BOOST_AUTO_TEST_CASE(no_grad_and_detach_record_nothing) {
+  const auto w = scalar_parameter("w", 2);
+  {
+    const no_grad guard;
+    const auto y = w * 3.0F;
+    BOOST_TEST(!y.requires_grad());
+    BOOST_CHECK_THROW(y.backward(), usage_error);
+  }
+  BOOST_TEST((w * 3.0F).requires_grad());
+  const auto cut = (w * 3.0F).detach();
+  BOOST_TEST(!cut.requires_grad());
+  (cut * w).backward();
+  BOOST_TEST(w.grad().item() == 6.0F);
+}
+
+BOOST_AUTO_TEST_CASE(only_scalars_start_a_backward_and_gradients_must_have_the_right_shape) {
+  const parameter<float> w("w", tensor<float>::ones({2}));
+  BOOST_CHECK_THROW((w * 2.0F).backward(), usage_error);
+  BOOST_CHECK_THROW((w * 2.0F).backward_from(tensor<float>::ones({3})), usage_error);
+  BOOST_CHECK_THROW(sum(w * 2.0F).backward({.count = -1}), usage_error);
+  BOOST_CHECK_THROW((void)variable<float>(tensor<float>::ones({2})).grad(), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_continues_from_the_gradient_of_the_next_stage) {
+  const parameter<float> w("w", tensor<float>::ones({2}));
+  (w * 3.0F).backward_from(tensor<float>::from({1, 10}, {2}), {.seed = 2});
+  BOOST_TEST(w.grad().at(0) == 6.0F);
+  BOOST_TEST(w.grad().at(1) == 60.0F);
+}
+
+BOOST_AUTO_TEST_CASE(graph_memory_goes_with_the_handles_when_backward_never_runs) {
+  const parameter<float> w("w", tensor<float>::ones({1000}));
+  const std::size_t before = memory_pool::instance().stats().live_bytes;
+  {
+    variable<float> x = w;
+    for (int i = 0; i < 50; ++i) x = gelu(x * 2.0F);
+    BOOST_TEST(memory_pool::instance().stats().live_bytes > before + 50 * 4000);
+  }
+  BOOST_TEST(memory_pool::instance().stats().live_bytes == before);
+}
+
+BOOST_AUTO_TEST_CASE(backward_frees_what_it_has_used_while_the_loss_is_still_held) {
+  const parameter<float> w("w", tensor<float>::ones({1000}));
+  sum(w * 1.0F).backward();
+  const std::size_t before = memory_pool::instance().stats().live_bytes;
+  const auto loss = [&] {
+    variable<float> x = w;
+    for (int i = 0; i < 50; ++i) x = gelu(x * 2.0F);
+    return sum(x);
+  }();
+  loss.backward();
+  BOOST_TEST(memory_pool::instance().stats().live_bytes < before + 4000);
+}
+
+BOOST_AUTO_TEST_CASE(a_graph_of_a_hundred_thousand_nodes_runs_and_goes_away_on_a_small_stack) {
+  const auto w = scalar_parameter("w", 1);
+  {
+    variable<float> x = w;
+    for (int i = 0; i < 100'000; ++i) x = x + 0.0F;
+  }
+  variable<float> x = w;
+  for (int i = 0; i < 100'000; ++i) x = x + 0.0F;
+  x.backward();
+  BOOST_TEST(w.grad().item() == 1.0F);
+}
+
+BOOST_AUTO_TEST_CASE(frozen_parameters_are_constants) {
+  const auto w = scalar_parameter("w", 2), v = scalar_parameter("v", 3);
+  v.freeze();
+  (w * v).backward();
+  BOOST_TEST(w.has_grad());
+  BOOST_TEST(!v.has_grad());
+  v.unfreeze();
+  (w * v).backward();
+  BOOST_TEST(v.grad().item() == 2.0F);
+}

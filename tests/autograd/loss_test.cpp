@@ -1,0 +1,104 @@
+#include <parx/autograd/ops/loss.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+
+using namespace parx;
+
+BOOST_AUTO_TEST_CASE(equal_logits_cost_the_logarithm_of_the_number_of_classes) {
+  const auto loss = cross_entropy(variable<float>(tensor<float>::full({3, 8}, 2.5F)),
+                                  tensor<int>::from({0, 5, 7}, {3}));
+  BOOST_TEST(loss.count == 3.0);
+  BOOST_TEST(loss.mean() == std::log(8.0F), boost::test_tools::tolerance(1e-6F));
+}
+
+BOOST_AUTO_TEST_CASE(cross_entropy_and_its_gradient_agree_with_the_definition) {
+  const auto logits = tensor<double>::from({1.0, -2.0, 0.5, 3.0, 0.0, 1.5}, {2, 3});
+  const parameter<double> x("x", logits);
+  const auto labels = tensor<int>::from({2, 0}, {2});
+  const auto loss = cross_entropy(x, labels);
+  loss.backward();
+  double expected = 0;
+  for (std::size_t row = 0; row < 2; ++row) {
+    double sum = 0;
+    for (std::size_t c = 0; c < 3; ++c) sum += std::exp(logits.at(row, c));
+    const auto label = static_cast<std::size_t>(labels.at(row));
+    expected -= std::log(std::exp(logits.at(row, label)) / sum);
+    for (std::size_t c = 0; c < 3; ++c) {
+      const double gradient = (std::exp(logits.at(row, c)) / sum - (c == label ? 1 : 0)) / 2;
+      BOOST_TEST(x.grad().at(row, c) == gradient, boost::test_tools::tolerance(1e-12));
+    }
+  }
+  BOOST_TEST(loss.sum.item() == expected, boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(logits_of_a_thousand_overflow_nothing) {
+  const parameter<float> x("x", tensor<float>::from({1000, -1000, 0}, {1, 3}));
+  const auto loss = cross_entropy(x, tensor<int>::from({1}, {1}));
+  loss.backward();
+  BOOST_TEST(loss.mean() == 2000.0F);
+  BOOST_TEST(x.grad().at(0, 0) == 1.0F);
+  BOOST_TEST(x.grad().at(0, 1) == -1.0F);
+}
+
+BOOST_AUTO_TEST_CASE(weights_and_ignored_labels_change_sum_and_count_alike) {
+  const auto logits = tensor<float>::from({1, 2, 3, 4, 5, 7, 0, 0, 2}, {3, 3});
+  const auto one = [&](std::size_t row, int label) {
+    return static_cast<double>(cross_entropy(variable<float>(logits.slice(0, row, row + 1)),
+                                             tensor<int>::from({label}, {1}))
+                                   .sum.item());
+  };
+  const std::vector<float> weights{2, 0.5F, 1};
+  const auto loss = cross_entropy(variable<float>(logits), tensor<int>::from({0, 2, -1}, {3}),
+                                  {.ignore_index = -1, .row_weights = weights});
+  BOOST_TEST(loss.count == 2.5);
+  BOOST_TEST(static_cast<double>(loss.sum.item()) == 2 * one(0, 0) + 0.5 * one(1, 2),
+             boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_batch_of_padding_alone_has_mean_zero_and_zero_gradients_whatever_the_logits) {
+  const parameter<float> x("x",
+                           tensor<float>::full({2, 3}, std::numeric_limits<float>::quiet_NaN()));
+  const auto loss = cross_entropy(x, tensor<int>::full({2}, -100));
+  BOOST_TEST(loss.count == 0.0);
+  BOOST_TEST(loss.mean() == 0.0F);
+  loss.backward();
+  for (const float g : x.grad()) BOOST_TEST(g == 0.0F);
+
+  const parameter<float> y("y",
+                           tensor<float>::full({2, 3}, std::numeric_limits<float>::infinity()));
+  const std::vector<float> nothing(2, 0.0F);
+  const auto squares = mse(y, variable<float>(tensor<float>::zeros({2, 3})), nothing);
+  squares.backward();
+  BOOST_TEST(squares.mean() == 0.0F);
+  for (const float g : y.grad()) BOOST_TEST(g == 0.0F);
+}
+
+BOOST_AUTO_TEST_CASE(backward_gives_the_gradient_of_the_mean) {
+  const parameter<double> x("x", tensor<double>::from({1, 2, 3, 4}, {4}));
+  const auto loss = mse(x, variable<double>(tensor<double>::zeros({4})));
+  BOOST_TEST(loss.count == 4.0);
+  BOOST_TEST(loss.mean() == 7.5);
+  loss.backward();
+  for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(x.grad().at(i) == 2 * x.value().at(i) / 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_label_outside_the_classes_is_named_with_its_row) {
+  const variable<float> logits = tensor<float>::zeros({2, 3});
+  BOOST_CHECK_EXCEPTION(
+      (void)cross_entropy(logits, tensor<int>::from({0, 3}, {2})), usage_error, [](const auto& e) {
+        const std::string text = e.what();
+        return text.find("row 1") != std::string::npos && text.find("is 3") != std::string::npos &&
+               text.find("3 classes") != std::string::npos;
+      });
+  BOOST_CHECK_THROW((void)cross_entropy(logits, tensor<int>::from({0, -1}, {2})), usage_error);
+  BOOST_CHECK_THROW((void)cross_entropy(logits, tensor<int>::from({0}, {1})), usage_error);
+  BOOST_CHECK_THROW((void)mse(logits, variable<float>(tensor<float>::zeros({3}))), usage_error);
+}
