@@ -9,6 +9,7 @@
 #include <parx/comm/collectives/reduce.hpp>          // IWYU pragma: export
 #include <parx/comm/collectives/reduce_scatter.hpp>  // IWYU pragma: export
 #include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
+#include <parx/comm/metrics.hpp>                     // IWYU pragma: export
 #include <parx/comm/options.hpp>                     // IWYU pragma: export
 #include <parx/comm/print.hpp>                       // IWYU pragma: export
 #include <parx/comm/process_group.hpp>               // IWYU pragma: export

@@ -9,6 +9,9 @@
 // all of them, however unevenly they are dealt. All ranks end with bit-identical parameters.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -67,6 +70,18 @@ class ddp {
   /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all micro-batches but
   /// the last.
   no_sync_scope no_sync() noexcept { return no_sync_scope(*reducer_); }
+
+  /// Local. A hash of all parameter values, to compare replicas by.
+  [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
+
+  /// Collective. Whether all ranks hold the same parameter values, bit by bit: true unless something
+  /// other than the optimizer changed them on some rank.
+  [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
+    const std::array<std::uint64_t, 1> mine{values_hash()};
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(group_.size()));
+    all_gather(group_, mine, all, {}, site);
+    return std::all_of(all.begin(), all.end(), [&](std::uint64_t each) { return each == mine[0]; });
+  }
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }

@@ -69,6 +69,14 @@ class reducer final : public backward_observer {
     }
   }
 
+  [[nodiscard]] std::uint64_t values_hash() const {
+    std::uint64_t hash = fnv1a({});
+    for (const parameter_slot& each : parameters_) {
+      hash = fnv1a({static_cast<const char*>(each.value()), each.bytes()}, hash);
+    }
+    return hash;
+  }
+
   /// While false, gradients are only added up on this rank.
   void set_synchronising(bool on) noexcept { synchronising_ = on; }
   [[nodiscard]] bool synchronising() const noexcept { return synchronising_; }

@@ -1,8 +1,9 @@
 // send and recv: messages between two ranks of a group.
 //
 // A receive is matched by sender and tag, in the order of sending, and must name the count and dtype
-// that were sent. Small messages, and up to 64 MiB of those that nobody has asked for yet, are taken in
-// memory, so two ranks may both send before they receive. A rank may send to itself.
+// that were sent. As in MPI, a blocking send may have to wait for its receive; ranks that send to each
+// other in a ring use async_send. Two ranks may both send up to 64 MiB before they receive, and a rank
+// may send to itself.
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>

@@ -1,0 +1,69 @@
+// Jobs for tests: ranks are threads, joined by the transport under test.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/comm.hpp>
+#include <parx/store/hash.hpp>
+#include <parx/transport/tcp.hpp>
+
+namespace jobs {
+
+enum class kind { inproc, tcp };
+
+inline std::string name_of(kind which) { return which == kind::inproc ? "inproc" : "tcp"; }
+
+using body = std::function<void(parx::process_group&)>;
+
+/// Runs body on every rank and returns what each rank threw ("" where it did not).
+inline std::vector<std::string> run_collecting(kind which, int world, const body& run,
+                                               parx::group_options options = {}) {
+  std::vector<std::string> failures(static_cast<std::size_t>(world));
+  const auto network = std::make_shared<parx::inproc_network>(world);
+  const auto store = std::make_shared<parx::hash_store>();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto& failure = failures[static_cast<std::size_t>(rank)];
+      try {
+        std::unique_ptr<parx::transport> transport;
+        if (which == kind::inproc) {
+          transport = network->attach(rank);
+        } else {
+          parx::detail::endpoint_options given{.job_store = store, .store_host = "127.0.0.1", .rank = rank,
+                                               .world_size = world, .local_world_size = world,
+                                               .may_spin = false, .env = {}};
+          transport = std::make_unique<parx::tcp_transport>(
+              std::make_shared<parx::detail::endpoint>(std::move(given)));
+        }
+        parx::process_group group(std::move(transport), "world", options);
+        try {
+          run(group);
+        } catch (const std::exception& thrown) {
+          failure = thrown.what();
+          if (!group.closed()) group.abort("rank " + std::to_string(rank) + ": " + failure);
+        }
+      } catch (const std::exception& thrown) {
+        failure = std::string("while joining: ") + thrown.what();
+      }
+    });
+  }
+  for (auto& each : threads) each.join();
+  return failures;
+}
+
+/// The first thing that any rank threw, or "".
+inline std::string run(kind which, int world, const body& run_rank, parx::group_options options = {}) {
+  for (const auto& failure : run_collecting(which, world, run_rank, options)) {
+    if (!failure.empty()) return failure;
+  }
+  return {};
+}
+
+}  // namespace jobs
