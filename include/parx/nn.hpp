@@ -1,6 +1,7 @@
 // L4: modules, layers, initialisation and losses, after PyTorch's names and defaults.
 #pragma once
 
+#include <parx/autograd/ops.hpp>   // IWYU pragma: export
 #include <parx/nn/activation.hpp>  // IWYU pragma: export
 #include <parx/nn/conv.hpp>        // IWYU pragma: export
 #include <parx/nn/dropout.hpp>     // IWYU pragma: export

@@ -1,0 +1,195 @@
+// The header of a safetensors file, as a codec without I/O.
+//
+// JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, offsets in
+// bytes from the end of the header, "__metadata__" an object of strings. Tensors cover the data
+// without holes or overlaps. Everything a file says is checked before anything is believed. Source:
+// github.com/huggingface/safetensors, README.md ("Format").
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/detail/json.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+/// A tensor in a safetensors file.
+struct stored_tensor {
+  std::string name;
+  std::string dtype_name;                ///< as written in the file: "F32", "BF16", "BOOL", ...
+  std::optional<parx::dtype> type = {};  ///< nullopt for a type that parx has not (BOOL, F8_E4M3)
+  std::vector<std::uint64_t> shape = {};
+  std::uint64_t begin = 0;  ///< first byte in the data section
+  std::uint64_t end = 0;    ///< one past its last byte
+};
+
+using checkpoint_metadata = std::map<std::string, std::string>;
+
+namespace detail {
+
+struct safetensors_type {
+  std::string_view name;
+  std::uint64_t bytes;
+  std::optional<dtype> type;
+};
+
+inline constexpr std::array<safetensors_type, 15> safetensors_types{{
+    {"F32", 4, dtype::float32},
+    {"F64", 8, dtype::float64},
+    {"F16", 2, dtype::float16},
+    {"BF16", 2, dtype::bfloat16},
+    {"I8", 1, dtype::int8},
+    {"I16", 2, dtype::int16},
+    {"I32", 4, dtype::int32},
+    {"I64", 8, dtype::int64},
+    {"U8", 1, dtype::uint8},
+    {"U16", 2, dtype::uint16},
+    {"U32", 4, dtype::uint32},
+    {"U64", 8, dtype::uint64},
+    {"BOOL", 1, std::nullopt},
+    {"F8_E4M3", 1, std::nullopt},
+    {"F8_E5M2", 1, std::nullopt},
+}};
+
+[[nodiscard]] inline std::string_view safetensors_name(dtype type) {
+  return std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                      [=](const safetensors_type& known) { return known.type == type; })
+      ->name;
+}
+
+struct safetensors_header {
+  std::vector<stored_tensor> tensors;  ///< in the order of their data
+  checkpoint_metadata metadata;
+};
+
+/// The JSON text, padded with spaces so that the data begin at a multiple of 8 bytes.
+[[nodiscard]] inline std::string encode_header(const safetensors_header& header) {
+  std::string text = "{";
+  if (!header.metadata.empty()) {
+    text += "\"__metadata__\":{";
+    for (const auto& [key, value] : header.metadata) {
+      if (text.back() != '{') text += ',';
+      text += json_quoted(key) + ":" + json_quoted(value);
+    }
+    text += "}";
+  }
+  for (const stored_tensor& tensor : header.tensors) {
+    if (text.size() > 1) text += ',';
+    text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        json_quoted(tensor.name), tensor.dtype_name, fmt::join(tensor.shape, ","),
+                        tensor.begin, tensor.end);
+  }
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+/// shape and type against the number of bytes; a message, or nothing when they agree.
+[[nodiscard]] inline std::optional<std::string> check_extent(const stored_tensor& tensor) {
+  const auto known =
+      std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                   [&](const safetensors_type& type) { return type.name == tensor.dtype_name; });
+  if (known == safetensors_types.end())
+    return fmt::format("has the unknown type \"{}\"", tensor.dtype_name);
+  std::uint64_t bytes = known->bytes;
+  for (const std::uint64_t extent : tensor.shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return "has a shape of more than 2^64 bytes";
+  }
+  if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
+    return fmt::format("has the offsets {} to {}, but its type {} and shape [{}] need {} bytes",
+                       tensor.begin, tensor.end, tensor.dtype_name, fmt::join(tensor.shape, ", "),
+                       bytes);
+  }
+  return std::nullopt;
+}
+
+[[nodiscard]] inline stored_tensor parse_tensor(json_reader& json, std::string name) {
+  stored_tensor tensor{.name = std::move(name), .dtype_name = {}};
+  unsigned seen = 0;
+  const auto once = [&](unsigned bit) {
+    if ((seen & bit) != 0) json.fail("each of \"dtype\", \"shape\" and \"data_offsets\" once");
+    seen |= bit;
+  };
+  json.object([&](const std::string& key) {
+    if (key == "dtype") {
+      once(1);
+      tensor.dtype_name = json.string();
+    } else if (key == "shape") {
+      once(2);
+      tensor.shape = json.numbers();
+    } else if (key == "data_offsets") {
+      once(4);
+      const auto offsets = json.numbers();
+      if (offsets.size() != 2) json.fail("two offsets");
+      tensor.begin = offsets[0];
+      tensor.end = offsets[1];
+    } else {
+      json.fail("\"dtype\", \"shape\" or \"data_offsets\"");
+    }
+  });
+  if (seen != 7) json.fail(fmt::format("dtype, shape and data_offsets of \"{}\"", tensor.name));
+  for (const safetensors_type& known : safetensors_types) {
+    if (known.name == tensor.dtype_name) tensor.type = known.type;
+  }
+  return tensor;
+}
+
+/// Reads and checks a header in front of `data_bytes` of data. Throws json_error, whose text
+/// follows "the header is damaged: ".
+[[nodiscard]] inline safetensors_header parse_header(std::string_view text,
+                                                     std::uint64_t data_bytes) {
+  safetensors_header header;
+  json_reader json(text);
+  json.object([&](std::string name) {
+    if (name == "__metadata__") {
+      json.object([&](std::string key) { header.metadata[std::move(key)] = json.string(); });
+    } else {
+      header.tensors.push_back(parse_tensor(json, std::move(name)));
+    }
+  });
+  json.end();
+  auto& tensors = header.tensors;
+  std::sort(tensors.begin(), tensors.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (std::size_t i = 1; i < tensors.size(); ++i) {
+    if (tensors[i].name == tensors[i - 1].name) {
+      throw json_error(fmt::format("the tensor \"{}\" appears twice", tensors[i].name));
+    }
+  }
+  // By end, too, so that empty tensors come before the one that begins at the same byte.
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t covered = 0;
+  for (const stored_tensor& tensor : tensors) {
+    if (const auto wrong = check_extent(tensor)) {
+      throw json_error(fmt::format("the tensor \"{}\" {}", tensor.name, *wrong));
+    }
+    if (tensor.begin != covered) {
+      throw json_error(
+          fmt::format("the tensor \"{}\" begins at byte {} of the data, expected {}: tensors must "
+                      "follow each other without holes or overlaps",
+                      tensor.name, tensor.begin, covered));
+    }
+    covered = tensor.end;
+  }
+  if (covered != data_bytes) {
+    throw json_error(fmt::format("its tensors take {} bytes, but the file has {} bytes of data{}",
+                                 covered, data_bytes,
+                                 covered > data_bytes ? "; it was cut short" : ""));
+  }
+  return header;
+}
+
+}  // namespace detail
+
+}  // namespace parx

@@ -1,0 +1,187 @@
+// save_state and load_state: the parameters of a model, or the state of an optimizer, as a
+// safetensors file.
+//
+// Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have, or
+// with for_each_state(visitor(name, tensor or std::uint64_t)), as optimizers have. Loading changes
+// everything or, when it throws, nothing. Local: under data parallelism one rank saves, every rank
+// loads.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/safetensors.hpp>
+#include <parx/core/error.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+/// How a file and a model differ; see load_state.
+struct state_report {
+  std::vector<std::string> missing;     ///< in the model, not in the file
+  std::vector<std::string> unexpected;  ///< in the file, not in the model
+  std::vector<std::string>
+      mismatched;  ///< in both with another shape or type: "fc.weight: [2, 3] F32 ..."
+
+  [[nodiscard]] bool empty() const noexcept {
+    return missing.empty() && unexpected.empty() && mismatched.empty();
+  }
+  /// Several lines, one for each kind of difference that there is.
+  [[nodiscard]] std::string text() const {
+    std::string result;
+    if (!missing.empty())
+      result += fmt::format("\n  missing from the file: {}", fmt::join(missing, ", "));
+    if (!unexpected.empty())
+      result += fmt::format("\n  unknown to the model: {}", fmt::join(unexpected, ", "));
+    for (const std::string& one : mismatched) result += fmt::format("\n  different: {}", one);
+    return result;
+  }
+};
+
+enum class state_match {
+  strict,   ///< any difference is an error
+  partial,  ///< what fits is loaded, the rest is reported
+};
+
+namespace detail {
+
+/// A named piece of memory of a model or optimizer.
+struct state_entry {
+  std::string name;
+  dtype type = dtype::float32;
+  std::vector<std::uint64_t> shape = {};
+  std::span<std::byte> memory = {};
+};
+
+template <typename Source>
+[[nodiscard]] std::vector<state_entry> state_entries(Source& source) {
+  std::vector<state_entry> entries;
+  const auto add = [&]<typename T>(const std::string& name, const T* data, std::size_t count,
+                                   auto extents) {
+    // Accessors give the memory for reading; load_state is the one that may write it.
+    auto* const memory = reinterpret_cast<std::byte*>(const_cast<T*>(data));
+    entries.push_back({name, dtype_of<T>, std::move(extents), {memory, count * sizeof(T)}});
+  };
+  const auto add_tensor = [&](const std::string& name, const auto& values, const auto& shape) {
+    add(name, values.data(), static_cast<std::size_t>(values.size()),
+        std::vector<std::uint64_t>(shape.begin(), shape.end()));
+  };
+  if constexpr (requires { source.for_each_state([](const std::string&, auto&) {}); }) {
+    source.for_each_state([&](const std::string& name, auto& value) {
+      if constexpr (std::integral<std::remove_cvref_t<decltype(value)>>) {
+        add(name, &value, 1, std::vector<std::uint64_t>{});
+      } else {
+        add_tensor(name, value, value.shape());
+      }
+    });
+  } else {
+    source.for_each_parameter([&](const std::string& name, auto& parameter) {
+      add_tensor(name, parameter.value(), parameter.shape());
+    });
+  }
+  return entries;
+}
+
+[[nodiscard]] inline bool loadable(const stored_tensor& from, dtype to) {
+  return from.type == to || (from.type && is_floating(*from.type) && is_floating(to));
+}
+
+/// Reads `from` into memory of `type`, converting between floating-point types.
+inline void read_converted(const safetensors_file& file, const stored_tensor& from, dtype type,
+                           std::span<std::byte> memory) {
+  if (from.type == type) {
+    file.read(from, memory);
+    return;
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(from.end - from.begin));
+  file.read(from, bytes);
+  visit_dtype(*from.type, [&]<typename From>(std::type_identity<From>) {
+    visit_dtype(type, [&]<typename To>(std::type_identity<To>) {
+      if constexpr (is_floating(dtype_of<From>) && is_floating(dtype_of<To>)) {
+        for (std::size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
+          From value{};
+          std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
+          const To converted = static_cast<To>(value);
+          std::memcpy(memory.data() + i * sizeof(To), &converted, sizeof(To));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace detail
+
+/// Writes the parameters of `source` to `path`, which holds all of them afterwards, or what it held
+/// before. `metadata` is for the caller: an epoch, a sampler's state. Throws errc::io.
+template <typename Source>
+void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {}) {
+  std::vector<tensor_to_store> tensors;
+  for (const detail::state_entry& entry : detail::state_entries(source)) {
+    tensors.push_back({entry.name, entry.type, entry.shape, entry.memory});
+  }
+  write_safetensors(path, tensors, metadata);
+}
+
+/// Reads the parameters of `target` from an open file; floating-point types are converted. Throws
+/// errc::bad_data with all differences when there are any and `match` is strict, errc::io when
+/// reading fails.
+template <typename Target>
+state_report load_state(Target& target, const safetensors_file& file,
+                        state_match match = state_match::strict) {
+  state_report report;
+  std::vector<std::pair<detail::state_entry, const stored_tensor*>> fitting;
+  std::set<std::string_view> unexpected;
+  for (const stored_tensor& stored : file.tensors()) unexpected.insert(stored.name);
+  for (detail::state_entry& entry : detail::state_entries(target)) {
+    const stored_tensor* const stored = file.find(entry.name);
+    if (stored == nullptr) {
+      report.missing.push_back(entry.name);
+      continue;
+    }
+    unexpected.erase(stored->name);
+    if (stored->shape != entry.shape || !detail::loadable(*stored, entry.type)) {
+      report.mismatched.push_back(fmt::format("{}: [{}] {} in the file, [{}] {} in the model",
+                                              entry.name, fmt::join(stored->shape, ", "),
+                                              stored->dtype_name, fmt::join(entry.shape, ", "),
+                                              detail::safetensors_name(entry.type)));
+      continue;
+    }
+    fitting.emplace_back(std::move(entry), stored);
+  }
+  report.unexpected.assign(unexpected.begin(), unexpected.end());
+  if (match == state_match::strict && !report.empty()) {
+    throw_error(errc::bad_data,
+                "\"{}\" does not fit this model, so nothing was loaded:{}\nBuild the model as it "
+                "was when the file was "
+                "saved, or load with state_match::partial.",
+                file.path(), report.text());
+  }
+  // First everything into memory of our own: a read that fails half-way must not leave a mixed
+  // model.
+  std::vector<std::vector<std::byte>> loaded;
+  for (const auto& [entry, stored] : fitting) {
+    loaded.emplace_back(entry.memory.size());
+    detail::read_converted(file, *stored, entry.type, loaded.back());
+  }
+  for (std::size_t i = 0; i < fitting.size(); ++i) {
+    std::copy(loaded[i].begin(), loaded[i].end(), fitting[i].first.memory.begin());
+  }
+  return report;
+}
+template <typename Target>
+state_report load_state(Target& target, const std::string& path,
+                        state_match match = state_match::strict) {
+  return load_state(target, safetensors_file(path), match);
+}
+
+}  // namespace parx

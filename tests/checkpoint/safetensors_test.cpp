@@ -1,0 +1,234 @@
+#include <parx/checkpoint/safetensors.hpp>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include <boost/test/unit_test.hpp>
+
+#include <data/support.hpp>
+
+using namespace parx;
+using parx_test::read_file;
+using parx_test::scratch_folder;
+
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// A file with this header and data, as the format's description puts them together.
+std::string file_bytes(std::string_view header, std::string_view data) {
+  std::string bytes;
+  for (unsigned shift = 0; shift < 64; shift += 8)
+    bytes += static_cast<char>(header.size() >> shift);
+  return bytes.append(header).append(data);
+}
+
+std::string load_failure(const scratch_folder& folder, std::string_view contents) {
+  const auto path = folder.write("hostile.safetensors", contents);
+  try {
+    const safetensors_file file(path);
+  } catch (const error& failure) {
+    BOOST_TEST((failure.code_value() == errc::bad_data));
+    return failure.what();
+  }
+  return "no error";
+}
+
+bool mentions(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_file_is_byte_for_byte_what_the_format_says) {
+  const scratch_folder folder;
+  const std::vector<tensor_to_store> tensors{{"a", dtype::int16, {2}, bytes_of("\x01\x02\x03\x04")},
+                                             {"b.\"c\"", dtype::uint8, {1, 3}, bytes_of("xyz")}};
+  write_safetensors(folder.file("f"), tensors, {{"epoch", "3"}});
+  const std::string header =
+      R"({"__metadata__":{"epoch":"3"},"a":{"dtype":"I16","shape":[2],"data_offsets":[0,4]},)"
+      R"("b.\"c\"":{"dtype":"U8","shape":[1,3],"data_offsets":[4,7]}})";
+  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  BOOST_TEST(read_file(folder.file("f")) == file_bytes(padded, "\x01\x02\x03\x04xyz"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_written_is_read_back) {
+  const scratch_folder folder;
+  std::vector<tensor_to_store> tensors;
+  for (int type = 0; type < static_cast<int>(dtype_count); ++type) {
+    const auto each = static_cast<dtype>(type);
+    tensors.push_back(
+        {std::string(name_of(each)),
+         each,
+         {2, 1},
+         bytes_of(std::string_view("0123456789abcdef").substr(0, 2 * size_of(each)))});
+  }
+  tensors.push_back({"empty", dtype::float32, {0, 5}, {}});
+  tensors.push_back({"scalar", dtype::int8, {}, bytes_of("s")});
+  tensors.push_back(
+      {"Gr\xC3\xB6\xC3\x9F"
+       "e\n\t\x01\\",
+       dtype::int8,
+       {1},
+       bytes_of("u")});
+  write_safetensors(folder.file("f"), tensors, {{"key \"1\"", "line\nbreak"}});
+  const safetensors_file file(folder.file("f"));
+  BOOST_TEST(file.metadata().at("key \"1\"") == "line\nbreak");
+  BOOST_TEST(file.tensors().size() == tensors.size());
+  for (const auto& expected : tensors) {
+    const stored_tensor* const found = file.find(expected.name);
+    BOOST_REQUIRE(found != nullptr);
+    BOOST_TEST((found->type == expected.type));
+    BOOST_TEST((found->shape == expected.shape));
+    std::vector<std::byte> data(expected.data.size());
+    file.read(*found, data);
+    BOOST_TEST(std::equal(data.begin(), data.end(), expected.data.begin()));
+  }
+  BOOST_TEST(file.find("other") == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(a_header_in_other_words_is_understood) {
+  const scratch_folder folder;
+  const auto path = folder.write(
+      "f",
+      file_bytes(
+          "\n{ \"\\u00e9\\ud83d\\ude00\\n\" :\t{\"data_offsets\": [ 0 ,2 ], \"shape\":[2],"
+          "\"dtype\":\"BOOL\"}, \"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]} } ",
+          std::string_view("\x01\x00", 2)));
+  const safetensors_file file(path);
+  const stored_tensor* const found = file.find("\xC3\xA9\xF0\x9F\x98\x80\n");
+  BOOST_REQUIRE(found != nullptr);
+  BOOST_TEST(!found->type.has_value());
+  BOOST_TEST(found->dtype_name == "BOOL");
+}
+
+BOOST_AUTO_TEST_CASE(every_damaged_header_is_refused_with_the_reason) {
+  const scratch_folder folder;
+  const auto tensor = [](std::string_view inner) {
+    return file_bytes(fmt::format("{{\"t\":{{{}}}}}", inner), "12345678");
+  };
+  struct attack {
+    std::string contents;
+    std::string_view reason;
+  };
+  const std::vector<attack> attacks{
+      {"", "only 0 bytes"},
+      {"1234567", "only 7 bytes"},
+      {std::string(8, '\xFF') + "{}", "18446744073709551615"},
+      {file_bytes("{}", "").substr(0, 9), "its header would take 2 bytes"},
+      {file_bytes("", ""), "expected '{' at byte 0"},
+      {file_bytes("[]", ""), "expected '{' at byte 0"},
+      {file_bytes("{", ""), "expected '\"'"},
+      {file_bytes("{}x", ""), "expected the end at byte 2"},
+      {file_bytes("{}", "x"), "take 0 bytes, but the file has 1"},
+      {file_bytes("{\"a", ""), "more text"},
+      {file_bytes("{\"a\\x\":{}}", ""), "escape sequence"},
+      {file_bytes("{\"a\\ud800\":{}}", ""), "surrogate"},
+      {file_bytes("{\"__metadata__\":{\"a\":1}}", ""), "expected '\"'"},
+      {file_bytes("{\"__metadata__\":" + std::string(100'000, '{'), ""), "expected '\"'"},
+      {tensor(R"("dtype":"F32","shape":[2])"), "dtype, shape and data_offsets of \"t\""},
+      {tensor(R"("dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"), "once"},
+      {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1)"), "expected \"dtype\""},
+      {tensor(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])"), "unknown type \"F33\""},
+      {tensor(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), "whole number"},
+      {tensor(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), "expected ']'"},
+      {tensor(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8])"),
+       "whole number"},
+      {tensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), "need 12 bytes"},
+      {tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"), "2^64"},
+      {tensor(R"("dtype":"U8","shape":[8],"data_offsets":[8,0])"), "offsets 8 to 0"},
+      {tensor(R"("dtype":"U8","shape":[7],"data_offsets":[1,8])"),
+       "begins at byte 1 of the data, expected 0"},
+      {tensor(R"("dtype":"U8","shape":[7],"data_offsets":[0,7])"),
+       "take 7 bytes, but the file has 8"},
+      {tensor(R"("dtype":"U8","shape":[1000000000000],"data_offsets":[0,1000000000000])"),
+       "cut short"},
+      {tensor(R"("dtype":"U8","shape":[8],"data_offsets":[0,8,9])"), "two offsets"},
+      {file_bytes(
+           R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           "12345678"),
+       "without holes or overlaps"},
+      {file_bytes(
+           R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           "12345678"),
+       "\"a\" appears twice"},
+  };
+  for (const auto& [contents, reason] : attacks) {
+    const std::string message = load_failure(folder, contents);
+    BOOST_TEST(mentions(message, reason),
+               "\"" << message << "\" does not mention \"" << reason << "\"");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_cut_and_every_flipped_bit_of_the_header_is_an_error_or_a_valid_file) {
+  const scratch_folder folder;
+  write_safetensors(folder.file("good"),
+                    std::vector<tensor_to_store>{{"w", dtype::uint8, {2, 2}, bytes_of("abcd")}});
+  const std::string good = read_file(folder.file("good"));
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    BOOST_TEST(load_failure(folder, std::string_view(good).substr(0, length)) != "no error");
+  }
+  for (std::size_t bit = 0; bit < 8 * (good.size() - 4); ++bit) {
+    std::string damaged = good;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    (void)load_failure(folder, damaged);  // must return, whatever it returns
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_file_and_a_folder_are_named) {
+  const scratch_folder folder;
+  BOOST_CHECK_EXCEPTION(safetensors_file("/nonexistent/model"), error, [](const error& failure) {
+    return failure.code_value() == errc::io && mentions(failure.what(), "No such file");
+  });
+  BOOST_CHECK_EXCEPTION(safetensors_file(folder.file("")), error, [](const error& failure) {
+    return mentions(failure.what(), "not a regular file");
+  });
+}
+
+BOOST_AUTO_TEST_CASE(wrong_calls_write_nothing) {
+  const scratch_folder folder;
+  const std::vector<tensor_to_store> twice{{"a", dtype::uint8, {1}, bytes_of("x")},
+                                           {"a", dtype::uint8, {1}, bytes_of("x")}};
+  BOOST_CHECK_THROW(write_safetensors(folder.file("f"), twice), usage_error);
+  const std::vector<tensor_to_store> size{{"a", dtype::float32, {1}, bytes_of("x")}};
+  BOOST_CHECK_THROW(write_safetensors(folder.file("f"), size), usage_error);
+  BOOST_CHECK_EXCEPTION(
+      write_safetensors(folder.file("no/f"), {}), error,
+      [](const error& failure) { return mentions(failure.what(), "Create the folder first"); });
+  BOOST_TEST(std::filesystem::is_empty(folder.file("")));
+}
+
+BOOST_AUTO_TEST_CASE(a_write_that_fails_half_way_leaves_the_old_file_and_no_other) {
+  const scratch_folder folder;
+  const std::vector<tensor_to_store> small{{"a", dtype::uint8, {3}, bytes_of("old")}};
+  write_safetensors(folder.file("f"), small);
+  const std::string before = read_file(folder.file("f"));
+  // A limit on file sizes stands for the full disk. In a child, because it cannot be taken back.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100'000, 100'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string large(1'000'000, 'n');
+    const std::vector<tensor_to_store> tensors{
+        {"a", dtype::uint8, {large.size()}, bytes_of(large)}};
+    try {
+      write_safetensors(folder.file("f"), tensors);
+    } catch (const error& failure) {
+      ::_exit(failure.code_value() == errc::io && mentions(failure.what(), "after 100000 bytes")
+                  ? 0
+                  : 2);
+    }
+    ::_exit(1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  BOOST_TEST(WEXITSTATUS(status) == 0);
+  BOOST_TEST(read_file(folder.file("f")) == before);
+  BOOST_TEST(std::distance(std::filesystem::directory_iterator(folder.file("")), {}) == 1);
+}

@@ -1,0 +1,148 @@
+#include <parx/checkpoint/state.hpp>
+
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <data/support.hpp>
+
+using namespace parx;
+using parx_test::scratch_folder;
+
+namespace {
+
+auto make_model(std::uint64_t seed, std::size_t hidden = 4) {
+  nn::sequential model{nn::linear{3, hidden}, nn::relu{}, nn::linear{hidden, 2}};
+  model.initialize(seed);
+  return model;
+}
+
+template <typename Model>
+std::vector<float> values_of(Model& model) {
+  std::vector<float> values;
+  model.for_each_parameter([&](const std::string&, auto& p) {
+    values.insert(values.end(), p.value().begin(), p.value().end());
+  });
+  return values;
+}
+
+bool mentions(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_saved_model_is_loaded_bit_for_bit_under_pytorchs_names) {
+  const scratch_folder folder;
+  auto saved = make_model(1);
+  auto other = make_model(2);
+  BOOST_TEST((values_of(saved) != values_of(other)));
+  save_state(saved, folder.file("m"), {{"consumed", "640"}});
+  const auto report = load_state(other, folder.file("m"));
+  BOOST_TEST(report.empty());
+  BOOST_TEST((values_of(saved) == values_of(other)));
+  const safetensors_file file(folder.file("m"));
+  BOOST_TEST(file.metadata().at("consumed") == "640");
+  std::vector<std::string> names;
+  for (const auto& tensor : file.tensors()) names.push_back(tensor.name);
+  BOOST_TEST(names == (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}),
+             boost::test_tools::per_element());
+  BOOST_TEST((file.find("0.weight")->shape == std::vector<std::uint64_t>{4, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_does_not_fit_is_reported_in_full_and_changes_nothing) {
+  const scratch_folder folder;
+  nn::sequential saved{nn::linear{3, 5}, nn::relu{}, nn::linear{5, 2, {.bias = nn::bias::none}},
+                       nn::linear{2, 2}};
+  save_state(saved, folder.file("m"));
+  auto model = make_model(2);
+  const auto before = values_of(model);
+  BOOST_CHECK_EXCEPTION(load_state(model, folder.file("m")), error, [](const error& failure) {
+    const std::string_view text = failure.what();
+    return failure.code_value() == errc::bad_data &&
+           mentions(text, "missing from the file: 2.bias") &&
+           mentions(text, "unknown to the model: 3.bias, 3.weight") &&
+           mentions(text, "0.weight: [5, 3] F32 in the file, [4, 3] F32 in the model");
+  });
+  BOOST_TEST((values_of(model) == before));
+}
+
+BOOST_AUTO_TEST_CASE(what_fits_can_be_loaded_alone) {
+  const scratch_folder folder;
+  auto saved = make_model(1);
+  save_state(saved, folder.file("m"));
+  nn::sequential model{nn::linear{3, 4}, nn::relu{}, nn::linear{4, 7}};
+  model.initialize(9);
+  const auto report = load_state(model, folder.file("m"), state_match::partial);
+  BOOST_TEST(report.mismatched.size() == 2U);
+  BOOST_TEST(report.missing.empty());
+  BOOST_TEST(report.unexpected.empty());
+  auto& first = model.get<0>();
+  auto& wanted = saved.get<0>();
+  BOOST_TEST(first.weight().value().span() == wanted.weight().value().span(),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(other_floating_point_types_are_converted) {
+  const scratch_folder folder;
+  nn::sequential saved{nn::linear<double>{3, 2}};
+  saved.initialize(4);
+  save_state(saved, folder.file("m"));
+  nn::sequential model{nn::linear{3, 2}};
+  load_state(model, folder.file("m"));
+  for (std::size_t i = 0; i < 6; ++i) {
+    BOOST_TEST(model.get<0>().weight().value().data()[i] ==
+               static_cast<float>(saved.get<0>().weight().value().data()[i]));
+  }
+  const std::array<std::uint16_t, 8> halves{0x3F80, 0xC000, 0,      0x3F00,
+                                            0x3F80, 0x3F80, 0x4000, 0x4040};
+  const auto bytes = std::as_bytes(std::span(halves));
+  write_safetensors(folder.file("bf16"), std::vector<tensor_to_store>{
+                                             {"0.weight", dtype::bfloat16, {2, 3}, bytes.first(12)},
+                                             {"0.bias", dtype::bfloat16, {2}, bytes.last(4)}});
+  load_state(model, folder.file("bf16"));
+  const std::array<float, 6> expected{1, -2, 0, 0.5, 1, 1};
+  BOOST_TEST(model.get<0>().weight().value().span() == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(integers_are_not_taken_for_weights) {
+  const scratch_folder folder;
+  const std::array<std::int32_t, 8> numbers{};
+  const auto bytes = std::as_bytes(std::span(numbers));
+  write_safetensors(folder.file("m"), std::vector<tensor_to_store>{
+                                          {"0.weight", dtype::int32, {2, 3}, bytes.first(24)},
+                                          {"0.bias", dtype::int32, {2}, bytes.last(8)}});
+  nn::sequential model{nn::linear{3, 2}};
+  BOOST_CHECK_EXCEPTION(load_state(model, folder.file("m")), error, [](const error& failure) {
+    return mentions(failure.what(), "[2, 3] I32 in the file");
+  });
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_as_if_it_had_not_been) {
+  const scratch_folder folder;
+  const auto x = tensor<float>::from({1, 2, 3, -1, 0, 2}, {2, 3});
+  const auto y = tensor<std::int64_t>::from({0, 1}, {2});
+  const auto train = [&](auto& model, auto& opt, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      nn::cross_entropy(model(x), y).backward();
+      opt.step();
+    }
+  };
+  auto whole = make_model(1);
+  optim::adamw whole_opt{whole.parameters(), {.lr = 0.1}};
+  train(whole, whole_opt, 7);
+
+  auto first = make_model(1);
+  optim::adamw first_opt{first.parameters(), {.lr = 0.1}};
+  train(first, first_opt, 4);
+  save_state(first, folder.file("model"));
+  save_state(first_opt, folder.file("optimizer"));
+
+  auto second = make_model(77);
+  optim::adamw second_opt{second.parameters(), {.lr = 0.1}};
+  load_state(second, folder.file("model"));
+  load_state(second_opt, folder.file("optimizer"));
+  train(second, second_opt, 3);
+  BOOST_TEST((values_of(second) == values_of(whole)));
+}

@@ -1,0 +1,136 @@
+#include <parx/nn.hpp>
+
+#include <cmath>
+
+#include <boost/test/unit_test.hpp>
+
+#include <nn/torch_oracle.hpp>
+
+using namespace parx;
+
+namespace {
+
+/// The same exact numbers as in torch_layers.py.
+tensor<float> grid(std::size_t k, const shape& s) {
+  auto values = tensor<float>::empty(s);
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    values.data()[i] = (static_cast<float>((i * 37 + k * 11) % 17) - 8.0F) / 16.0F;
+  }
+  return values;
+}
+
+const std::optional<parx_test::oracle_numbers>& torch_numbers() {
+  static const auto numbers = parx_test::ask_torch(__FILE__, "torch_layers.py");
+  return numbers;
+}
+
+void check_close(const std::string& name, std::span<const float> found) {
+  const std::vector<double>& expected = torch_numbers()->at(name);
+  BOOST_REQUIRE_EQUAL(expected.size(), found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    BOOST_TEST(std::abs(expected[i] - static_cast<double>(found[i])) <= 2e-6,
+               name << ", element " << i << ": " << expected[i] << " and " << found[i]);
+  }
+}
+
+template <typename Model>
+void set_values(Model& model) {
+  model.initialize(0);
+  std::size_t k = 1;
+  model.for_each_parameter(
+      [&](const std::string&, auto& p) { p.value().copy_from(grid(k++, p.shape())); });
+}
+
+/// Output, input gradient and parameter gradients under torch's names.
+template <typename Model>
+void compare_with_torch(const std::string& name, Model model, const shape& input) {
+  if (!torch_numbers()) return;
+  set_values(model);
+  const variable<float> x(grid(0, input), gradient::wanted);
+  const auto y = model(x);
+  sum(y * variable<float>(grid(9, y.shape()))).backward();
+  check_close(name + ".y", y.value().contiguous().span());
+  check_close(name + ".dx", x.grad().span());
+  model.for_each_parameter(
+      [&](const std::string& path, auto& p) { check_close(name + "." + path, p.grad().span()); });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
+  compare_with_torch("linear", nn::linear{5, 3}, {4, 5});
+  compare_with_torch("linear_plain", nn::linear{5, 3, {.bias = nn::bias::none}}, {2, 2, 5});
+  compare_with_torch("conv2d", nn::conv2d{2, 3, 3, {.padding = 1}}, {2, 2, 5, 6});
+  compare_with_torch("conv2d_stride", nn::conv2d{2, 3, 2, {.stride = 2, .bias = nn::bias::none}},
+                     {1, 2, 4, 6});
+  compare_with_torch("layer_norm", nn::layer_norm{6}, {3, 6});
+  compare_with_torch("max_pool2d", nn::max_pool2d{2}, {1, 2, 4, 6});
+  compare_with_torch("relu", nn::relu{}, {3, 4});
+  compare_with_torch("gelu", nn::gelu{}, {3, 4});
+  compare_with_torch("gelu_tanh", nn::gelu{gelu_form::tanh}, {3, 4});
+  compare_with_torch("tanh", nn::tanh{}, {3, 4});
+  compare_with_torch("sigmoid", nn::sigmoid{}, {3, 4});
+  compare_with_torch("sequential",
+                     nn::sequential{nn::conv2d{1, 2, 3}, nn::relu{}, nn::max_pool2d{2},
+                                    nn::flatten{}, nn::linear{8, 3}},
+                     {2, 1, 6, 6});
+}
+
+BOOST_AUTO_TEST_CASE(embedding_and_losses_are_pytorchs) {
+  if (!torch_numbers()) return;
+  nn::embedding table{5, 3};
+  set_values(table);
+  const auto y = table(tensor<std::int64_t>::from({4, 0, 4, 2}, {2, 2}));
+  sum(y * variable<float>(grid(9, y.shape()))).backward();
+  check_close("embedding.y", y.value().span());
+  check_close("embedding.weight", table.weight().grad().span());
+
+  const variable<float> logits(grid(3, {4, 5}), gradient::wanted);
+  const auto entropy = nn::cross_entropy(logits, tensor<std::int64_t>::from({1, -100, 4, 0}, {4}));
+  entropy.backward();
+  std::vector<float> found{entropy.mean()};
+  found.insert(found.end(), logits.grad().begin(), logits.grad().end());
+  check_close("cross_entropy", found);
+
+  const variable<float> prediction(grid(3, {4, 5}), gradient::wanted);
+  const auto squares = nn::mse(prediction, variable<float>(grid(4, {4, 5})));
+  squares.backward();
+  found = {squares.mean()};
+  found.insert(found.end(), prediction.grad().begin(), prediction.grad().end());
+  check_close("mse", found);
+}
+
+BOOST_AUTO_TEST_CASE(layers_compute_what_one_computes_by_hand) {
+  nn::linear layer{2, 2};
+  layer.initialize(0);
+  layer.weight().value().copy_from(tensor<float>::from({1, 2, 3, 4}, {2, 2}));
+  layer.bias_values().value().copy_from(tensor<float>::from({10, 20}, {2}));
+  const auto y = layer(tensor<float>::from({1, -1}, {1, 2}));
+  BOOST_TEST(y.value().at(0, 0) == 9.0F);   // 1 - 2 + 10
+  BOOST_TEST(y.value().at(0, 1) == 19.0F);  // 3 - 4 + 20
+  nn::conv2d sum_of_window{1, 1, 2, {.bias = nn::bias::none}};
+  sum_of_window.initialize(0);
+  sum_of_window.weight().value().fill(1);
+  const auto image = sum_of_window(tensor<float>::from({1, 2, 3, 4, 5, 6}, {1, 1, 2, 3}));
+  BOOST_TEST((image.shape() == shape{1, 1, 1, 2}));
+  BOOST_TEST(image.value().data()[0] == 12.0F);
+  BOOST_TEST(image.value().data()[1] == 16.0F);
+  nn::layer_norm norm{2};
+  const auto rows = norm(tensor<float>::from({1, 3}, {1, 2}));
+  BOOST_TEST(rows.value().at(0, 0) == -1.0F, boost::test_tools::tolerance(1e-4F));
+  BOOST_TEST(rows.value().at(0, 1) == 1.0F, boost::test_tools::tolerance(1e-4F));
+}
+
+BOOST_AUTO_TEST_CASE(accuracy_counts_weighted_hits) {
+  const auto logits = tensor<float>::from({1, 2, 5, 3, 0, 9, 4, 4.5F}, {4, 2});
+  const auto labels = tensor<std::int64_t>::from({1, 1, 1, -100}, {4});
+  const auto all = nn::accuracy(logits, labels);
+  BOOST_TEST(all.sum == 2.0);
+  BOOST_TEST(all.count == 3.0);
+  const std::vector<float> weights{1, 1, 0, 1};
+  auto some = nn::accuracy(variable<float>(logits), labels, {.row_weights = weights});
+  BOOST_TEST(some.mean() == 0.5);
+  some += all;
+  BOOST_TEST(some.mean() == 0.6);
+  BOOST_TEST(nn::tally{}.mean() == 0.0);
+}
