@@ -1,0 +1,222 @@
+// options: the command line of parx-bench and of its peers; nccl-tests' flags where it has them.
+#pragma once
+
+#include <cxxopts.hpp>
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <bench/operation.hpp>
+#include <parx/core/check.hpp>
+#include <parx/types/dtype.hpp>
+#include <parx/types/reduce.hpp>
+
+namespace bench {
+
+enum class table_format : std::uint8_t { nccl, osu, json };
+
+struct options {
+  std::vector<operation> operations{operation::all_reduce};
+  std::size_t first_size = 4;
+  std::size_t last_size = std::size_t{64} << 20;
+  std::size_t factor = 2;
+  std::size_t step = 0;  ///< bytes added from size to size; 0: multiply by `factor`
+  parx::dtype type = parx::dtype::float32;
+  parx::reduce_op reduction = parx::reduce_op::sum;
+  int root = 0;
+  std::optional<int> iterations;  ///< unset: as many as fit into `budget`
+  std::optional<int> warmup;      ///< unset: a tenth of that
+  double budget = 0.3;            ///< seconds for one column of one size
+  bool check = true;
+  std::string algorithm = "automatic";
+  table_format format = table_format::nccl;
+  std::string json_file;
+};
+
+/// nccl-tests' names, which its users' scripts know.
+[[nodiscard]] constexpr std::string_view nccl_name(parx::dtype type) noexcept {
+  switch (type) {
+    case parx::dtype::float32: return "float";
+    case parx::dtype::float64: return "double";
+    case parx::dtype::float16: return "half";
+    default: return parx::name_of(type);
+  }
+}
+[[nodiscard]] constexpr std::string_view nccl_name(parx::reduce_op op) noexcept {
+  switch (op) {
+    case parx::reduce_op::product: return "prod";
+    case parx::reduce_op::premul_sum: return "mulsum";
+    default: return parx::name_of(op);
+  }
+}
+
+/// "4", "1K", "64M", "2G" (powers of 1024; "1KiB" and "1KB" too) in bytes. Throws parx::usage_error.
+[[nodiscard]] inline std::size_t parse_size(std::string_view flag, std::string_view text) {
+  std::size_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  unsigned shift = 0;
+  if (!unit.empty()) {
+    static constexpr std::string_view units = "KMGT";
+    const auto found = units.find(static_cast<char>(unit.front() & ~0x20));
+    if (found != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(found) + 1);
+      unit.remove_prefix(1);
+    }
+    if (unit == "iB" || unit == "B" || unit == "b") unit = {};
+  }
+  parx::require(code == std::errc{} && unit.empty() && number <= (std::size_t{1} << 48) >> shift,
+                "{} {}: a size is a number of bytes such as 4, 1K or 64M", flag, text);
+  return number << shift;
+}
+
+/// The sizes that are asked for, in bytes, ascending.
+[[nodiscard]] inline std::vector<std::size_t> sizes_of(const options& given) {
+  std::vector<std::size_t> sizes;
+  std::size_t size = given.first_size;
+  while (size <= given.last_size) {
+    sizes.push_back(size);
+    size = given.step > 0 ? size + given.step : size * given.factor;
+  }
+  return sizes;
+}
+
+namespace detail {
+
+template <typename T, typename Name>
+[[nodiscard]] std::optional<T> find_name(std::string_view text, std::size_t count, Name name) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<T>(i);
+    if (text == parx::name_of(value) || text == name(value)) return value;
+  }
+  return std::nullopt;
+}
+
+[[nodiscard]] inline std::vector<operation> parse_operations(const std::string& text) {
+  std::string names;
+  for (const operation each : all_operations) {
+    if (text == name_of(each)) return {each};
+    names += fmt::format("{}, ", name_of(each));
+  }
+  parx::require(text == "all", "--op {}: the operations are {}and all", text, names);
+  return {all_operations.begin(), all_operations.end()};
+}
+
+[[nodiscard]] inline table_format parse_format(const std::string& text) {
+  if (text == "osu") return table_format::osu;
+  if (text == "json") return table_format::json;
+  parx::require(text == "nccl", "--format {}: the formats are nccl, osu and json", text);
+  return table_format::nccl;
+}
+
+[[nodiscard]] inline cxxopts::Options describe_options(const std::string& program) {
+  cxxopts::Options description(program,
+                               "Measures and checks collectives. Start it like any program with ranks:\n"
+                               "parxrun -n 4 --tag-output=false parx-bench -b 4 -e 64M\n");
+  const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
+  description.add_options()
+      ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, send_recv, barrier or all",
+       text("all_reduce"), "NAME")
+      ("b,minbytes", "First size", text("4"), "SIZE")
+      ("e,maxbytes", "Last size", text("64M"), "SIZE")
+      ("f,stepfactor", "Factor from size to size", cxxopts::value<std::size_t>()->default_value("2"), "N")
+      ("i,stepbytes", "Bytes from size to size, instead of a factor", text("0"), "SIZE")
+      ("d,datatype", "float, double, half, bfloat16, int8 ... uint64", text("float"), "TYPE")
+      ("o,redop", "sum, prod, min, max, avg, mulsum, band, bor, bxor", text("sum"), "OP")
+      ("r,root", "Root of broadcast and reduce", cxxopts::value<int>()->default_value("0"), "RANK")
+      ("n,iters", "Operations measured for each size; 0: as many as fit into the budget",
+       cxxopts::value<int>()->default_value("0"), "N")
+      ("w,warmup_iters", "Operations before the clock starts; without it: as the budget permits",
+       cxxopts::value<int>(), "N")
+      ("budget", "Seconds for each size and placement", cxxopts::value<double>()->default_value("0.3"), "S")
+      ("c,check", "1: check every element of every size once; 0: do not",
+       cxxopts::value<int>()->default_value("1")->implicit_value("1"), "0|1")
+      ("algo", "Algorithm instead of the automatic choice: ring, doubling, direct, tree, chain",
+       text("automatic"), "NAME")
+      ("format", "Table on standard output: nccl, osu or json", text("nccl"), "NAME")
+      ("J,json", "Also write one JSON object a row to this file", text(""), "FILE")
+      ("version", "Print the version")
+      ("h,help", "Print this");
+  return description;
+}
+
+[[nodiscard]] inline options read_options(const cxxopts::ParseResult& given) {
+  const auto text = [&](const char* flag) { return given[flag].as<std::string>(); };
+  options result;
+  result.operations = parse_operations(text("op"));
+  result.first_size = parse_size("-b", text("minbytes"));
+  result.last_size = parse_size("-e", text("maxbytes"));
+  result.factor = given["stepfactor"].as<std::size_t>();
+  result.step = parse_size("-i", text("stepbytes"));
+  parx::require(result.first_size > 0, "-b 0: the first size is at least one byte");
+  parx::require(result.first_size <= result.last_size, "-b {} -e {}: the first size is beyond the last",
+                text("minbytes"), text("maxbytes"));
+  parx::require(result.step > 0 || result.factor >= 2, "-f {}: the factor is at least 2", result.factor);
+
+  const auto type = find_name<parx::dtype>(text("datatype"), parx::dtype_count,
+                                           [](parx::dtype value) { return nccl_name(value); });
+  parx::require(type.has_value(), "-d {}: there is no such datatype; see --help", text("datatype"));
+  result.type = *type;
+  const auto reduction = find_name<parx::reduce_op>(
+      text("redop"), parx::reduce_op_count, [](parx::reduce_op value) { return nccl_name(value); });
+  parx::require(reduction.has_value(), "-o {}: there is no such reduction; see --help", text("redop"));
+  result.reduction = *reduction;
+  parx::require(parx::is_defined(result.type, result.reduction), "-o {}: this is not defined for {}",
+                text("redop"), text("datatype"));
+
+  result.root = given["root"].as<int>();
+  const int iterations = given["iters"].as<int>();
+  parx::require(iterations >= 0, "-n {}: the number cannot be negative", iterations);
+  if (iterations > 0) result.iterations = iterations;
+  if (given.count("warmup_iters") > 0) {
+    result.warmup = given["warmup_iters"].as<int>();
+    parx::require(*result.warmup >= 0, "-w {}: the number cannot be negative", *result.warmup);
+  }
+  result.budget = given["budget"].as<double>();
+  parx::require(result.budget > 0 && result.budget <= 3600, "--budget {}: above 0, up to 3600 seconds",
+                result.budget);
+  const int check = given["check"].as<int>();
+  parx::require(check == 0 || check == 1, "-c {}: write 0 or 1", check);
+  result.check = check == 1;
+  result.algorithm = text("algo");
+  result.format = parse_format(text("format"));
+  result.json_file = text("json");
+  return result;
+}
+
+}  // namespace detail
+
+/// What the command line asks for; nullopt where it asked for help or the version, which is printed.
+/// Throws parx::usage_error.
+[[nodiscard]] inline std::optional<options> parse_options(const std::string& program,
+                                                          const std::string& version, int argc,
+                                                          const char* const* argv) {
+  auto description = detail::describe_options(program);
+  try {
+    const auto given = description.parse(argc, argv);
+    parx::require(given.unmatched().empty(), "{}: this argument belongs to no flag",
+                  given.unmatched().empty() ? std::string() : given.unmatched().front());
+    if (given.count("help") > 0) {
+      fmt::print("{}", description.help());
+      return std::nullopt;
+    }
+    if (given.count("version") > 0) {
+      fmt::print("{}\n", version);
+      return std::nullopt;
+    }
+    return detail::read_options(given);
+  } catch (const cxxopts::exceptions::exception& wrong) {
+    parx::throw_usage("{}; {} --help lists the flags", wrong.what(), program);
+  }
+}
+
+}  // namespace bench

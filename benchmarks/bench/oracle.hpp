@@ -1,0 +1,187 @@
+// oracle: data whose result is known exactly, and the count of elements that differ from it.
+//
+// Contributions are small integers, chosen so that every intermediate result, in whatever order ranks
+// are combined, is an integer that the dtype holds exactly: a right result is right to the last bit. The
+// pattern repeats after a prime number of elements, so that a chunk that lands where another
+// belongs is seen. Only avg over a world that is no power of two may be off by a rounding.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <bench/backend.hpp>
+
+namespace bench {
+
+inline constexpr std::size_t pattern_period = 1021;
+inline constexpr double premul_factor = 2;
+
+class oracle {
+ public:
+  oracle(parx::dtype type, parx::reduce_op reduction, int world)
+      : type_(type), reduction_(reduction), world_(world), exact_(largest_exact(type)) {}
+
+  /// Sets the input of `given`, this rank's part, and makes the rest of its output recognisably wrong.
+  void prepare(const call& given, int rank) const {
+    std::memset(given.output.data, 0xff, given.output.bytes());
+    // In place the input is a part of the output, or the output a part of the input.
+    void* input = const_cast<void*>(given.input.data);
+    fill(input, given.input.count, reduces(given.op) ? contributions(rank) : own_data(rank));
+  }
+
+  /// The number of wrong elements in the output of `given`, which has run.
+  [[nodiscard]] std::size_t count_wrong(const call& given, int rank) const {
+    const std::size_t count = given.output.count;
+    switch (given.op) {
+      case operation::all_reduce: return differing(given.output.data, count, 0, reduced());
+      case operation::reduce:
+        return rank == given.root ? differing(given.output.data, count, 0, reduced()) : 0;
+      case operation::reduce_scatter:
+        return differing(given.output.data, count, static_cast<std::size_t>(rank) * count, reduced());
+      case operation::broadcast: return differing(given.output.data, count, 0, own_data(given.root));
+      case operation::send_recv:
+        return differing(given.output.data, count, 0, own_data((rank + world_ - 1) % world_));
+      case operation::all_gather: {
+        std::size_t wrong = 0;
+        for (int from = 0; from < world_; ++from) {
+          const auto* piece = static_cast<const std::byte*>(given.output.data) +
+                              static_cast<std::size_t>(from) * given.input.bytes();
+          wrong += differing(piece, given.input.count, 0, own_data(from));
+        }
+        return wrong;
+      }
+      case operation::barrier: break;
+    }
+    return 0;
+  }
+
+ private:
+  using pattern = std::array<double, pattern_period>;
+
+  /// All integers up to it are exact.
+  [[nodiscard]] static std::int64_t largest_exact(parx::dtype type) {
+    switch (type) {
+      case parx::dtype::float16: return 1 << 11;
+      case parx::dtype::bfloat16: return 1 << 8;
+      case parx::dtype::int8:
+      case parx::dtype::uint8: return 127;
+      case parx::dtype::int16:
+      case parx::dtype::uint16: return 32767;
+      default: return 1 << 24;
+    }
+  }
+
+  [[nodiscard]] std::int64_t contribution(int rank, std::int64_t i) const {
+    using parx::reduce_op;
+    const std::int64_t world = world_;
+    // So many ranks may add a number other than zero.
+    const std::int64_t adders = std::min(world, exact_ / 4);
+    const std::int64_t values = std::min<std::int64_t>(1000, exact_ / (2 * adders));
+    switch (reduction_) {
+      case reduce_op::sum:
+      case reduce_op::premul_sum: return rank < adders ? (i * 31 + rank * 17 + 5) % values : 0;
+      case reduce_op::avg: {
+        // Deviations that cancel in pairs: the sum is a multiple of the world.
+        const bool alone = rank + 1 == world && world % 2 == 1;
+        const std::int64_t deviation = alone ? 0 : (rank % 2 == 0 ? 1 : -1);
+        return (world > adders ? 0 : (i * 31 + 5) % values) + deviation;
+      }
+      case reduce_op::product: {
+        // At most six factors of two.
+        const std::int64_t stride = (world + 5) / 6;
+        return (rank + i) % stride == 0 ? 2 : 1;
+      }
+      default: return (i * 31 + rank * 17 + 5) % std::min<std::int64_t>(1009, exact_);
+    }
+  }
+
+  [[nodiscard]] std::int64_t combine(std::int64_t a, std::int64_t b) const {
+    using parx::reduce_op;
+    switch (reduction_) {
+      case reduce_op::product: return a * b;
+      case reduce_op::min: return std::min(a, b);
+      case reduce_op::max: return std::max(a, b);
+      case reduce_op::band: return a & b;
+      case reduce_op::bor: return a | b;
+      case reduce_op::bxor: return a ^ b;
+      default: return a + b;
+    }
+  }
+
+  [[nodiscard]] pattern contributions(int rank) const {
+    pattern result;
+    for (std::size_t i = 0; i < pattern_period; ++i) {
+      result[i] = static_cast<double>(contribution(rank, static_cast<std::int64_t>(i)));
+    }
+    return result;
+  }
+
+  [[nodiscard]] pattern reduced() const {
+    pattern result;
+    for (std::size_t i = 0; i < pattern_period; ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      std::int64_t total = contribution(0, at);
+      for (int rank = 1; rank < world_; ++rank) total = combine(total, contribution(rank, at));
+      result[i] = static_cast<double>(total);
+      if (reduction_ == parx::reduce_op::avg) result[i] /= world_;
+      if (reduction_ == parx::reduce_op::premul_sum) result[i] *= premul_factor;
+    }
+    return result;
+  }
+
+  [[nodiscard]] pattern own_data(int rank) const {
+    pattern result;
+    const std::int64_t values = std::min<std::int64_t>(1009, exact_);
+    for (std::size_t i = 0; i < pattern_period; ++i) {
+      result[i] = static_cast<double>((static_cast<std::int64_t>(i) * 31 + rank * 17 + 5) % values);
+    }
+    return result;
+  }
+
+  [[nodiscard]] double tolerance() const {
+    const bool power_of_two = (world_ & (world_ - 1)) == 0;
+    if (reduction_ != parx::reduce_op::avg || power_of_two) return 0;
+    return parx::visit_dtype(type_, []<typename T>(std::type_identity<T>) {
+      return static_cast<double>(static_cast<float>(std::numeric_limits<T>::epsilon()));
+    });
+  }
+
+  void fill(void* data, std::size_t count, const pattern& values) const {
+    parx::visit_dtype(type_, [&]<typename T>(std::type_identity<T>) {
+      auto* to = static_cast<T*>(data);
+      for (std::size_t i = 0, at = 0; i < count; ++i, at = at + 1 < pattern_period ? at + 1 : 0) {
+        to[i] = static_cast<T>(values[at]);
+      }
+    });
+  }
+
+  /// `first` is the index in the whole vector of the first element.
+  [[nodiscard]] std::size_t differing(const void* data, std::size_t count, std::size_t first,
+                                      const pattern& expected) const {
+    const double allowed = tolerance();
+    return parx::visit_dtype(type_, [&]<typename T>(std::type_identity<T>) {
+      const auto* got = static_cast<const T*>(data);
+      std::size_t wrong = 0;
+      std::size_t at = first % pattern_period;
+      for (std::size_t i = 0; i < count; ++i, at = at + 1 < pattern_period ? at + 1 : 0) {
+        const auto value = static_cast<double>(got[i]);
+        // A NaN is wrong too.
+        if (!(std::abs(value - expected[at]) <= allowed * std::abs(expected[at]))) ++wrong;
+      }
+      return wrong;
+    });
+  }
+
+  parx::dtype type_;
+  parx::reduce_op reduction_;
+  int world_;
+  std::int64_t exact_;
+};
+
+}  // namespace bench
