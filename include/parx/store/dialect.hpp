@@ -2,8 +2,9 @@
 //
 // The protocol has no version number. Opcodes were inserted in the middle twice, a hello was added
 // in 2.2 and a ping in 2.5; later releases only append opcodes. A tcp_store_server tells clients
-// apart by their first bytes, a tcp_store finds out by probing. Source:
-// torch/csrc/distributed/c10d/TCPStoreBackend.hpp of the releases.
+// apart by their first bytes, a tcp_store finds out by probing.
+//
+// Source: torch/csrc/distributed/c10d/TCPStoreBackend.hpp of the releases.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,9 @@
 //
 // Works wherever flock(2) works between the ranks: one host, NFS, Lustre mounted with -o flock. The
 // file must be new or empty when a job starts; waiting is polling, every 10 ms, so use tcp_store
-// where a port can be opened. Threads: any number, one at a time; a waiting call lets the others
-// in.
+// where a port can be opened.
+//
+// Threads: any number, one at a time; a waiting call lets the others in.
 #pragma once
 
 #include <algorithm>
@@ -194,8 +195,8 @@ class file_store final : public store {
       });
       if (absent.empty()) return values;
       if (limit.passed()) {
-        detail::throw_store_error(errc::timeout, operation, detail::quoted_keys(keys), describe(), limit,
-                                  "nobody set " + detail::quoted_keys(absent));
+        detail::throw_store_error(errc::timeout, operation, detail::quoted_keys(keys), describe(),
+                                  limit, "nobody set " + detail::quoted_keys(absent));
       }
       // inotify would be quicker but says nothing of what other hosts write.
       pause(limit, std::chrono::milliseconds(10));

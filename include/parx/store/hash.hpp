@@ -126,8 +126,8 @@ class hash_store final : public store {
       const auto missing = values_.missing(keys);
       if (missing.empty()) return;
       if (limit.passed()) {
-        detail::throw_store_error(errc::timeout, operation, detail::quoted_keys(keys), describe(), limit,
-                                  "nobody set " + detail::quoted_keys(missing));
+        detail::throw_store_error(errc::timeout, operation, detail::quoted_keys(keys), describe(),
+                                  limit, "nobody set " + detail::quoted_keys(missing));
       }
       if (limit.is_never()) {
         changed_.wait(lock);

@@ -1,9 +1,9 @@
-// prefix_store: another store seen through a prefix, so that several users of one store do not
-// meet.
+// prefix_store: another store seen through a prefix, so that its users do not meet each other.
 //
 // The key k becomes "prefix/k" (PyTorch's rule). Nested, the outermost prefix ends up nearest the
-// key: prefix_store("outer", prefix_store("inner", s)) turns k into "inner/outer/k". Borrows the
-// other store, which must outlive it. Threads: as the other store.
+// key: prefix_store("outer", prefix_store("inner", s)) turns k into "inner/outer/k".
+//
+// Borrows the other store, which must outlive it. Threads: as the other store.
 #pragma once
 
 #include <cstdint>

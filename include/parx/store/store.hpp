@@ -1,5 +1,4 @@
-// store: a small key-value service through which ranks find each other before they can talk
-// directly.
+// store: a key-value service through which ranks find each other before they can talk directly.
 //
 // Keys and values are opaque bytes; the operations and their corner cases are PyTorch's
 // (c10d::Store), so that any store here can serve a job that PyTorch takes part in. No store is
@@ -63,8 +62,8 @@ class store {
   store& operator=(const store&) = delete;
   virtual ~store() = default;
 
-  /// Stores the value, replacing an older one, and wakes those who wait for the key. May return
-  /// before the server has the value, but this store's later calls see it.
+  /// Stores the value, replacing an older one, and wakes those who wait for the key. When it
+  /// returns, every other process can see the value, whatever becomes of this one.
   void set(std::string_view key, std::string_view value, std::optional<deadline> limit = {}) {
     do_set(key, value, or_default(limit));
   }

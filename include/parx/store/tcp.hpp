@@ -2,10 +2,11 @@
 //
 // The server is a tcp_store_server of parx or PyTorch's own (any release since 1.x); the dialect is
 // found out by probing. Every call is one or two round trips and complete when it returns: also
-// after set() every other rank can see the value. Threads: any number. Each call has a connection
-// to itself: an idle one, or a new one where all are busy waiting; a program with one thread holds
-// one connection. A failed call throws its connection away, so a timeout leaves the store usable;
-// once the server has gone, every later call fails at once.
+// after set() every other rank can see the value. A failed call throws its connection away, so a
+// timeout leaves the store usable; once the server has gone, every later call fails at once.
+//
+// Threads: any number. Each call has a connection to itself, an idle one or, where all are busy
+// waiting, a new one; a program with one thread holds one connection.
 #pragma once
 
 #include <algorithm>
@@ -355,9 +356,9 @@ class tcp_store final : public store {
     } catch (const detail::store_failure&) {
       // Then the message names all of them.
     }
-    detail::throw_store_error(
-        errc::timeout, name, detail::quoted_keys(keys), describe(), limit,
-        "nobody set " + (missing.empty() ? detail::quoted_keys(keys) : detail::quoted_keys(missing)));
+    detail::throw_store_error(errc::timeout, name, detail::quoted_keys(keys), describe(), limit,
+                              "nobody set " + (missing.empty() ? detail::quoted_keys(keys)
+                                                               : detail::quoted_keys(missing)));
   }
 
   detail::server_address address_;

@@ -2,7 +2,7 @@
 //
 // Addresses of a name are tried in the resolver's order, each a quarter of a second after the one
 // before or as soon as that failed (RFC 8305): an unreachable IPv6 address costs 250 ms, not
-// minutes. Functions are free of shared state and may run on any thread. They throw store_failure.
+// minutes. Functions are free of shared state and may run on any thread; they throw store_failure.
 #pragma once
 
 #include <fcntl.h>

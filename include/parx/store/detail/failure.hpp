@@ -1,6 +1,5 @@
 // The one shape of a store's error message:
-//   store get of "rank/3" at tcp_store n1:29500 failed after 30.0 s: the key was not set in time;
-//   ...
+//   store get of "rank/3" at tcp_store n1:29500 failed after 30.0 s: nobody set "rank/3".
 #pragma once
 
 #include <cstddef>

@@ -1,15 +1,13 @@
 // Meeting a TCPStore server: connect, greet, and find out which dialect it speaks.
 //
-// The probe, each step on a connection of its own because a server hangs up on what it does not
-// know:
-//   1. magic + ping in one segment: echoed by torch 2.5 and later and by parx. A torch 1.13 server
-//   takes
-//      the ten bytes for a SET of absurd length and hangs up without harm to others.
-//   2. the byte 06 is GETNUMKEYS in the dialects without magic: eight bytes come back.
-//   3. magic + four times GETNUMKEYS of torch 2.2. Never the magic alone: a torch 1.13 server would
-//   block
-//      inside reading it and freeze every other client of that store.
-//   4. the byte 0b is CANCEL_WAIT for torch 2.1, which answers 01; torch 1.13 hangs up.
+// The probe, each step on a connection of its own, as a server hangs up on what it does not know:
+//
+// 1. Magic + ping in one segment: echoed by torch 2.5 and later and by parx. A torch 1.13 server
+//    takes the ten bytes for a SET of absurd length and hangs up without harm to others.
+// 2. The byte 06 is GETNUMKEYS in the dialects without magic: eight bytes come back.
+// 3. Magic + four times GETNUMKEYS of torch 2.2. Never the magic alone: a torch 1.13 server would
+//    block inside reading it and freeze every other client of that store.
+// 4. The byte 0b is CANCEL_WAIT for torch 2.1, which answers 01; torch 1.13 hangs up.
 #pragma once
 
 #include <sys/socket.h>

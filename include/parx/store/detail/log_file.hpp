@@ -3,8 +3,11 @@
 // The file is an append-only log under flock(2): records of u32 length + key, u32 length + value. A
 // user's key is stored as "/key"; a deletion is the key "-/key" with an empty value; "cleanup/"
 // counts the processes that have finished. Each reader remembers how far it has read. A record is
-// appended by one write(2), so a killed writer leaves it whole or not at all on a local file
-// system. No lock of its own: the owner has one. Source: torch/csrc/distributed/c10d/FileStore.cpp.
+// appended by one write(2), so that on a local disk a killed writer leaves it whole or not at all.
+//
+// No lock of its own: the owner has one.
+//
+// Source: torch/csrc/distributed/c10d/FileStore.cpp.
 #pragma once
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-// The TCPStore protocol as data: operations, opcode tables, the layout of requests, and how to
-// write one.
+// The TCPStore protocol as data: operations, opcode tables, layouts of requests, the encoder.
 //
 // Integers are little-endian; a string is a u64 length and its bytes; a key list is a u64 count and
 // its strings. No request carries its own length, so a reader must know every layout. No I/O here.
+//
 // Source: torch/csrc/distributed/c10d/{TCPStore,TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
 #pragma once
 

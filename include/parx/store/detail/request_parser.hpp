@@ -43,6 +43,11 @@ class request_parser {
     if (status == parse_status::complete) {
       out = std::move(current_);
       in_request_ = false;
+      // A big value comes once; its memory is not kept for every client that ever sent one.
+      if (rest().empty() && buffer_.capacity() > 256 * 1024) {
+        buffer_ = {};
+        read_ = 0;
+      }
     }
     return status;
   }

@@ -1,8 +1,9 @@
 // server_core: what a TCPStore server does with a request, without any socket.
 //
 // Requests of numbered clients in, bytes for clients out through a callback; a wait is answered
-// when its last key appears. Never blocks. One thread. Source:
-// torch/csrc/distributed/c10d/{TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
+// when its last key appears. Never blocks. One thread.
+//
+// Source: torch/csrc/distributed/c10d/{TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
 #pragma once
 
 #include <algorithm>
