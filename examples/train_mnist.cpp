@@ -44,7 +44,7 @@ void train(Model model, const Dataset& images, const Dataset& test, const settin
   parx::optim::adamw opt{ddp.parameters(), {.lr = s.lr}};
   const parx::data::loader loader{images, {.batch_size = s.batch_size, .sampler =
       parx::data::distributed_sampler{images.size(), world, {.seed = s.seed}}}};
-  const std::size_t steps = s.epochs * loader.size();
+  const std::size_t steps = s.epochs * loader.batches();
   const parx::optim::schedule schedule{.lr = s.lr, .warmup = steps / 20, .steps = steps,
                                        .decay = parx::optim::decay::cosine};
   parx::print0(world, "{} parameters in {} buckets, {} + {} images, {} ranks x batch {}\n",

@@ -6,4 +6,5 @@
 #include <parx/ddp/ddp.hpp>      // IWYU pragma: export
 #include <parx/ddp/module.hpp>   // IWYU pragma: export
 #include <parx/ddp/raw.hpp>      // IWYU pragma: export
+#include <parx/ddp/save.hpp>     // IWYU pragma: export
 #include <parx/launch.hpp>       // IWYU pragma: export
