@@ -1,0 +1,93 @@
+// Text measured in terminal columns rather than bytes.
+//
+// UTF-8 in, columns out: combining marks take none, East Asian wide characters and emoji take two. A
+// byte that is not UTF-8 counts as one column, so that no text can push a bar over the line's end.
+// Pure functions. Source of the ranges: Unicode 15, EastAsianWidth.txt (W and F, whole blocks).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace parx::detail {
+
+struct utf8_character {
+  char32_t code = 0;
+  std::size_t bytes = 1;
+  bool valid = true;
+};
+
+/// The character at the front of `text`, which is not empty. A byte that starts no well-formed
+/// sequence (overlong, surrogate, cut off) is one invalid character.
+[[nodiscard]] constexpr utf8_character front_character(std::string_view text) noexcept {
+  constexpr utf8_character invalid{.code = 0xFFFD, .bytes = 1, .valid = false};
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return {.code = first};
+  const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || bytes > text.size()) return invalid;
+  char32_t code = first & (0xFFu >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return invalid;
+    code = (code << 6) | (byte(i) & 0x3Fu);
+  }
+  const char32_t smallest = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
+  if (code < smallest || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return invalid;
+  return {.code = code, .bytes = bytes};
+}
+
+[[nodiscard]] constexpr std::size_t character_columns(char32_t code) noexcept {
+  struct range {
+    char32_t first, last;
+  };
+  constexpr range none[] = {
+      {0x0300, 0x036F}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+  constexpr range two[] = {{0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},
+                           {0xA960, 0xA97F},   {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},
+                           {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
+                           {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1FAFF},
+                           {0x20000, 0x3FFFD}};
+  for (const range& r : none) {
+    if (code >= r.first && code <= r.last) return 0;
+  }
+  for (const range& r : two) {
+    if (code >= r.first && code <= r.last) return 2;
+  }
+  return 1;
+}
+
+[[nodiscard]] constexpr std::size_t columns(std::string_view text) noexcept {
+  std::size_t total = 0;
+  while (!text.empty()) {
+    const auto next = front_character(text);
+    total += character_columns(next.code);
+    text.remove_prefix(next.bytes);
+  }
+  return total;
+}
+
+/// The longest front part of `text` that fits into `limit` columns; no character is cut in two.
+[[nodiscard]] constexpr std::string_view cut_to_columns(std::string_view text,
+                                                        std::size_t limit) noexcept {
+  std::size_t used = 0;
+  std::size_t end = 0;
+  while (end < text.size()) {
+    const auto next = front_character(text.substr(end));
+    used += character_columns(next.code);
+    if (used > limit) break;
+    end += next.bytes;
+  }
+  return text.substr(0, end);
+}
+
+/// `text` on one line: a control character (newline, tab, escape) would tear a bar, so it becomes a
+/// space.
+inline void assign_one_line(std::string& line, std::string_view text) {
+  line.assign(text);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+}
+
+}  // namespace parx::detail

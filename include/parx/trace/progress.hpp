@@ -1,0 +1,155 @@
+// progress: how far a long loop has come, on standard error.
+//
+// A terminal gets a live bar, redrawn in place at most ten times a second; a file or a pipe gets a
+// plain line every few seconds. PARX_PROGRESS_BAR=0 asks for plain lines on a terminal too. One
+// thread at a time. Between two draws update() reads the clock and copies the note, nothing else.
+#pragma once
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <parx/core/env.hpp>
+#include <parx/trace/detail/progress_text.hpp>
+
+namespace parx {
+
+struct progress_options {
+  std::size_t total = 0;    ///< steps in all; 0 when nobody knows, which leaves out bar and time left
+  bool enabled = true;      ///< false makes every call a no-op: `.enabled = world.rank() == 0`
+  std::string label = {};   ///< stands in front of the bar
+  std::size_t initial = 0;  ///< steps done before this run (resumed); they do not count in the rate
+  std::chrono::milliseconds plain_interval{5000};  ///< between two plain lines
+  int descriptor = STDERR_FILENO;                  ///< where bar and plain lines go; not owned
+};
+
+class progress {
+ public:
+  /// Starts the clock and, on a terminal, draws the empty bar. Throws usage_error when
+  /// PARX_PROGRESS_BAR is not a switch.
+  explicit progress(progress_options options) : options_(std::move(options)) {
+    if (!options_.enabled) return;
+    detail::assign_one_line(label_, options_.label);
+    live_ = draws_bar(options_.descriptor);
+    done_ = options_.initial;
+    if (live_) draw(start_);
+    last_draw_ = start_;
+  }
+  progress(const progress&) = delete;
+  progress& operator=(const progress&) = delete;
+
+  /// Finishes, unless an exception unwinds: then the bar stays as it stood and the message that
+  /// follows gets a line of its own.
+  ~progress() {
+    if (std::uncaught_exceptions() > exceptions_) {
+      if (live_ && !finished_) put("\n");
+      return;
+    }
+    try {
+      finish();
+    } catch (...) {  // out of memory for one line of text is no reason to end a training
+    }
+  }
+
+  /// `done` steps of the total are behind us. `note` is shown behind the numbers; an empty one keeps
+  /// the note before. Does nothing after finish().
+  void update(std::size_t done, std::string_view note = {}) {
+    if (!options_.enabled || finished_) return;
+    const bool completes = live_ && done == options_.total && done_ != done;
+    done_ = done;
+    if (!note.empty()) detail::assign_one_line(note_, note);
+    const auto now = clock::now();
+    if (completes || now - last_draw_ >= interval()) draw(now);
+  }
+
+  /// Writes `line` and a newline to standard output, above the bar.
+  void print(std::string_view line) {
+    if (!options_.enabled) return;
+    const bool bar_is_shown = live_ && !finished_;
+    if (bar_is_shown) put("\r\x1b[K");
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fputc('\n', stdout);
+    std::fflush(stdout);
+    if (bar_is_shown) draw(clock::now());
+  }
+
+  /// Leaves the final line. Calls after the first do nothing.
+  void finish() {
+    if (!options_.enabled || finished_) return;
+    draw(clock::now());
+    if (live_) put("\n");
+    finished_ = true;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds redraw_interval{100};
+
+  [[nodiscard]] static bool draws_bar(int descriptor) {
+    if (::isatty(descriptor) == 0) return false;
+    const auto env = process_environment();
+    if (env_string(env, "TERM") == "dumb") return false;
+    return env_flag(env, "PARX_PROGRESS_BAR").value_or(true);
+  }
+
+  [[nodiscard]] std::chrono::milliseconds interval() const noexcept {
+    return live_ ? redraw_interval : options_.plain_interval;
+  }
+
+  /// Asked at every draw, because a terminal can be resized. The last column stays free: a terminal
+  /// that wraps as soon as it is filled would scroll at each redraw.
+  [[nodiscard]] std::size_t bar_width() const noexcept {
+    winsize size{};
+    const bool known = ::ioctl(options_.descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return known ? size.ws_col - 1u : 79u;
+  }
+
+  void draw(clock::time_point now) {
+    const detail::progress_state state{
+        .done = done_,
+        .total = options_.total,
+        .initial = options_.initial,
+        .seconds = std::chrono::duration<double>(now - start_).count(),
+        .label = label_,
+        .note = note_,
+    };
+    if (live_) {
+      put('\r' + progress_text(state, detail::progress_look::bar, bar_width()) + "\x1b[K");
+    } else {
+      put(progress_text(state, detail::progress_look::plain, detail::unlimited_columns) + '\n');
+    }
+    last_draw_ = now;
+  }
+
+  /// One write a line, so that lines of other processes do not mix in. A failure is ignored: the
+  /// loop matters more than its bar.
+  void put(std::string_view text) noexcept {
+    while (!text.empty()) {
+      const auto written = ::write(options_.descriptor, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return;
+      text.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  progress_options options_;
+  bool live_ = false;
+  bool finished_ = false;
+  int exceptions_ = std::uncaught_exceptions();
+  std::size_t done_ = 0;
+  std::string label_;
+  std::string note_;
+  clock::time_point start_ = clock::now();
+  clock::time_point last_draw_ = start_;
+};
+
+}  // namespace parx
