@@ -109,17 +109,15 @@ class tcp_transport final : public transport {
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
   link& link_to(int peer, channel kind) override {
-    auto& slot = links_[{peer, kind}];
-    if (slot == nullptr) {
-      if (rank_ > peer) {
-        slot = std::make_unique<tcp_link>(
-            *shared_, shared_->connect(group_, kind, rank_, peer, global(peer)), peer);
-      } else {
-        slot = std::make_unique<tcp_link>(
-            *shared_, detail::endpoint::connection_key{group_, peer, kind}, peer);
-      }
-    }
-    return *slot;
+    const std::pair key{peer, kind};
+    const auto found = links_.find(key);
+    if (found != links_.end()) return *found->second;
+    auto opened = rank_ > peer
+                      ? std::make_unique<tcp_link>(
+                            *shared_, shared_->connect(group_, kind, rank_, peer, global(peer)), peer)
+                      : std::make_unique<tcp_link>(
+                            *shared_, detail::endpoint::connection_key{group_, peer, kind}, peer);
+    return *links_.emplace(key, std::move(opened)).first->second;
   }
 
   void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {

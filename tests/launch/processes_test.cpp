@@ -1,0 +1,298 @@
+// Real processes over real sockets: what happens when ranks die, never come, or do not belong together.
+#include <parx/launch.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/comm.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using clock_type = std::chrono::steady_clock;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::uint16_t free_port() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ::bind(probe, reinterpret_cast<sockaddr*>(&address), length);
+  ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length);
+  ::close(probe);
+  return ntohs(address.sin_port);
+}
+
+struct outcome {
+  int exit_code = -1;  // 128 + signal for a killed one
+  std::string text;    // standard error
+  double seconds = 0;  // from the start of the job
+};
+
+struct child {
+  pid_t pid = -1;
+  std::string log;
+};
+
+class job {
+ public:
+  explicit job(std::uint16_t port = free_port()) : port_(port) {}
+
+  /// Starts rank `rank` of `world` in a process of its own.
+  void start(int rank, int world, const std::function<void(parx::world&)>& body,
+             parx::environment extra = {}) {
+    const std::string log = "/tmp/parx-test." + std::to_string(::getpid()) + "." + std::to_string(port_) + "." +
+                            std::to_string(children_.size());
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      ::dup2(file, STDERR_FILENO);
+      parx::environment env{{"PARX_RANK", std::to_string(rank)},
+                            {"PARX_WORLD_SIZE", std::to_string(world)},
+                            {"PARX_LOCAL_RANK", std::to_string(rank)},
+                            {"PARX_LOCAL_WORLD_SIZE", std::to_string(world)},
+                            {"PARX_MASTER_ADDR", "127.0.0.1"},
+                            {"PARX_MASTER_PORT", std::to_string(port_)}};
+      for (const auto& [name, value] : extra) env.insert_or_assign(name, value);
+      parx::init_options options;
+      options.env = env;
+      ::_exit(parx::run(body, options));
+    }
+    children_.push_back({pid, log});
+  }
+
+  [[nodiscard]] pid_t pid(std::size_t index) const { return children_[index].pid; }
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+
+  /// Waits for all, at most `patience`; kills and reports as -1 what is still there.
+  std::vector<outcome> wait(std::chrono::seconds patience = 20s) {
+    const auto since = clock_type::now();
+    std::vector<outcome> results(children_.size());
+    std::vector<bool> ended(children_.size(), false);
+    for (std::size_t left = children_.size(); left > 0;) {
+      for (std::size_t i = 0; i < children_.size(); ++i) {
+        int status = 0;
+        if (ended[i] || ::waitpid(children_[i].pid, &status, WNOHANG) <= 0) continue;
+        ended[i] = true;
+        --left;
+        results[i].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        results[i].seconds = std::chrono::duration<double>(clock_type::now() - since).count();
+      }
+      if (clock_type::now() - since > patience) {
+        for (std::size_t i = 0; i < children_.size(); ++i) {
+          if (!ended[i]) {
+            ::kill(children_[i].pid, SIGKILL);
+            ::waitpid(children_[i].pid, nullptr, 0);
+          }
+        }
+        break;
+      }
+      std::this_thread::sleep_for(2ms);
+    }
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      std::ifstream file(children_[i].log);
+      std::stringstream text;
+      text << file.rdbuf();
+      results[i].text = text.str();
+      ::unlink(children_[i].log.c_str());
+    }
+    return results;
+  }
+
+ private:
+  std::uint16_t port_;
+  std::vector<child> children_;
+};
+
+void reduce_for_ever(parx::world& world) {
+  std::vector<float> x(10'000);
+  for (;;) parx::all_reduce(world, x, {.use = parx::algorithm::ring});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_job_of_processes_adds_up_and_ends_well) {
+  for (const int world : {1, 2, 4}) {
+    job all;
+    for (int rank = 0; rank < world; ++rank) {
+      all.start(rank, world, [world](parx::world& group) {
+        std::vector<int> x(100'000, group.rank() + 1);
+        for (int i = 0; i < 3; ++i) {
+          auto y = x;
+          parx::all_reduce(group, y);
+          for (const int each : y) {
+            if (each != world * (world + 1) / 2) throw std::runtime_error("wrong sum");
+          }
+        }
+        auto half = parx::split(group, group.rank() % 2);
+        parx::barrier(half);
+      });
+    }
+    for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_others_within_two_seconds_and_is_named) {
+  for (const int victim : {0, 2, 3}) {
+    job all;
+    for (int rank = 0; rank < 4; ++rank) all.start(rank, 4, reduce_for_ever);
+    std::this_thread::sleep_for(400ms);
+    ::kill(all.pid(static_cast<std::size_t>(victim)), SIGKILL);
+    const auto results = all.wait();
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto& each = results[static_cast<std::size_t>(rank)];
+      if (rank == victim) {
+        BOOST_TEST(each.exit_code == 128 + SIGKILL);
+        continue;
+      }
+      BOOST_TEST(each.exit_code == 1, each.text);
+      BOOST_TEST(each.seconds < 2.0, each.text);
+      const std::string name = "rank " + std::to_string(victim);
+      BOOST_TEST((contains(each.text, "lost " + name) || (victim == 0 && contains(each.text, name))),
+                 "victim " << victim << ", rank " << rank << ": " << each.text);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_on_one_rank_is_what_all_ranks_report) {
+  job all;
+  for (int rank = 0; rank < 3; ++rank) {
+    all.start(rank, 3, [](parx::world& world) {
+      parx::barrier(world);
+      if (world.rank() == 1) throw std::runtime_error("out of memory in forward()");
+      std::vector<float> x(10);
+      parx::all_reduce(world, x);
+    });
+  }
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 1);
+    BOOST_TEST(contains(each.text, "out of memory in forward()"), each.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_never_come_are_named) {
+  job all;
+  const parx::environment hurry{{"PARX_RENDEZVOUS_TIMEOUT", "1.0"}};
+  for (const int rank : {0, 2}) all.start(rank, 5, [](parx::world&) {}, hurry);
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 1);
+    BOOST_TEST(contains(each.text, "1, 3, 4"), each.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_unreachable_master_is_named_with_its_address) {
+  job all;
+  all.start(1, 2, [](parx::world&) {}, {{"PARX_RENDEZVOUS_TIMEOUT", "0.5"}});
+  const auto results = all.wait();
+  BOOST_TEST(results[0].exit_code == 1);
+  BOOST_TEST(contains(results[0].text, "127.0.0.1:" + std::to_string(all.port())), results[0].text);
+  BOOST_TEST(contains(results[0].text, "refused"), results[0].text);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_disagree_about_the_world_size_are_refused) {
+  job all;
+  const parx::environment hurry{{"PARX_RENDEZVOUS_TIMEOUT", "5"}};
+  all.start(0, 2, [](parx::world&) {}, hurry);
+  std::this_thread::sleep_for(300ms);
+  all.start(1, 3, [](parx::world&) {}, hurry);
+  const auto results = all.wait();
+  for (const auto& each : results) {
+    BOOST_TEST(each.exit_code == 1);
+    BOOST_TEST(contains(each.text, "a world size of"), each.text);
+    BOOST_TEST(each.seconds < 4.0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_second_process_with_the_same_rank_is_refused) {
+  job all;
+  const parx::environment hurry{{"PARX_RENDEZVOUS_TIMEOUT", "5"}};
+  const auto sleeper = [](parx::world&) { std::this_thread::sleep_for(1500ms); };
+  all.start(0, 2, sleeper, hurry);
+  std::this_thread::sleep_for(300ms);
+  all.start(1, 2, sleeper, hurry);
+  all.start(1, 2, sleeper, hurry);
+  const auto results = all.wait();
+  const int refused = (results[1].exit_code != 0 ? 1 : 0) + (results[2].exit_code != 0 ? 1 : 0);
+  BOOST_TEST(refused == 1);
+  BOOST_TEST(results[0].exit_code == 0, results[0].text);
+  BOOST_TEST((contains(results[1].text, "rank 1 of 2 is taken") || contains(results[2].text, "rank 1 of 2 is taken")),
+             results[1].text + results[2].text);
+}
+
+BOOST_AUTO_TEST_CASE(a_port_that_is_in_use_names_its_owner) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ::bind(listener, reinterpret_cast<sockaddr*>(&address), length);
+  ::listen(listener, 1);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  job all(ntohs(address.sin_port));
+  all.start(0, 2, [](parx::world&) {});
+  const auto results = all.wait();
+  ::close(listener);
+  BOOST_TEST(results[0].exit_code == 1);
+  BOOST_TEST(contains(results[0].text, std::to_string(::getpid())), results[0].text);
+}
+
+BOOST_AUTO_TEST_CASE(strangers_on_the_data_port_do_not_disturb_a_job) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [](parx::world& world) {
+      const auto record = parx::detail::peer_record::from_text(
+          world.job_store()->get(parx::detail::endpoint::record_key(0)));
+      std::vector<int> strangers;
+      if (world.rank() == 1) {
+        for (int i = 0; i < 20; ++i) {
+          const int stranger = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+          sockaddr_in address{};
+          address.sin_family = AF_INET;
+          address.sin_port = htons(record.port);
+          ::inet_pton(AF_INET, record.address.c_str(), &address.sin_addr);
+          if (::connect(stranger, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+            throw std::runtime_error("the stranger could not connect");
+          }
+          const std::string garbage(i % 2 == 0 ? "GET / HTTP/1.1\r\nHost: x\r\n\r\n" : std::string(200, '\x16'));
+          ::send(stranger, garbage.data(), static_cast<std::size_t>(i) * 10 % garbage.size(), MSG_NOSIGNAL);
+          strangers.push_back(stranger);
+        }
+      }
+      std::vector<int> x{1};
+      parx::all_reduce(world, x);
+      if (x[0] != 2) throw std::runtime_error("wrong sum");
+      for (const int each : strangers) ::close(each);
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+}
+
+BOOST_AUTO_TEST_CASE(a_stopped_rank_is_named_when_the_deadline_passes) {
+  job all;
+  const parx::environment hurry{{"PARX_TIMEOUT", "1"}};
+  for (int rank = 0; rank < 3; ++rank) all.start(rank, 3, reduce_for_ever, hurry);
+  std::this_thread::sleep_for(400ms);
+  ::kill(all.pid(1), SIGSTOP);
+  std::this_thread::sleep_for(2500ms);
+  ::kill(all.pid(1), SIGCONT);
+  const auto results = all.wait();
+  for (const auto& each : results) BOOST_TEST(each.exit_code == 1, each.text);
+  BOOST_TEST(contains(results[2].text, "rank 1"), results[2].text);
+  BOOST_TEST(contains(results[0].text, "timed out"), results[0].text);
+}
