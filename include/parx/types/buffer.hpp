@@ -1,8 +1,9 @@
 // buffer: what a collective reads or writes, as concepts at the face and as plain views below.
 //
-// A buffer is anything with a pointer and a size: vector, span, array, C array, a contiguous tensor,
-// an Eigen matrix, map or vector, or a view that was made by hand for a type known only at run time.
-// A view owns nothing: its buffer must live as long as the operation runs. Pure values, no threads.
+// A buffer is anything with a pointer and a size: vector, span, array, C array, a contiguous
+// tensor, an Eigen matrix, map or vector, or a view that was made by hand for a type known only at
+// run time. A view owns nothing: its buffer must live as long as the operation runs. Pure values,
+// no threads.
 #pragma once
 
 #include <concepts>
@@ -54,11 +55,11 @@ void require_contiguous(const B& b) {
   if constexpr (requires { { b.is_contiguous() } -> std::convertible_to<bool>; }) {
     require(b.is_contiguous(),
             "a strided tensor cannot be a communication buffer; pass a contiguous copy of it");
-  } else if constexpr (requires { b.innerStride(); b.outerStride(); b.innerSize(); b.outerSize(); }) {
+  } else if constexpr (requires { b.innerStride(), b.outerStride(), b.outerSize(); }) {
     require((b.innerStride() == 1 || b.size() <= 1) &&
                 (b.outerStride() == b.innerSize() || b.outerSize() <= 1),
-            "an Eigen block or map with gaps between its elements cannot be a communication buffer; "
-            "pass a contiguous copy of it");
+            "an Eigen block or map with gaps between its elements cannot be a communication "
+            "buffer; pass a contiguous copy of it");
   }
 }
 

@@ -1,14 +1,12 @@
 // bfloat16 and float16: the two 16-bit floating types, stored as bits and computed in float.
 //
-// Conversion from float rounds to nearest, ties to even; what is too large becomes infinity; denormals
-// are kept; a NaN keeps its sign and upper payload and becomes quiet. The software and the F16C path
-// give the same bits. Arithmetic happens in float through the implicit conversion: `a + b` is a float,
-// and storing it rounds once.
+// Conversion from float rounds to nearest, ties to even; what is too large becomes infinity;
+// denormals are kept; a NaN keeps its sign and upper payload and becomes quiet. The software and
+// the F16C path give the same bits. Arithmetic happens in float through the implicit conversion: `a
+// + b` is a float, and storing it rounds once.
 #pragma once
 
 #include <bit>
-#include <compare>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,54 +20,78 @@ namespace parx {
 
 namespace detail {
 
-// All four are written without branches (selects only), so that loops over them become SIMD code.
+// The formulas serve plain numbers and SIMD vectors alike: Bits is uint32_t with float, or a vector
+// of them. They select by masks instead of branches, so that loops over plain numbers become SIMD
+// code.
 
-[[nodiscard]] constexpr float float_from_bfloat16(std::uint16_t bits) noexcept {
-  const std::uint32_t wide = std::uint32_t{bits} << 16U;
-  const bool is_nan = (wide & 0x7FFFFFFFU) > 0x7F800000U;
-  return std::bit_cast<float>(wide | (is_nan ? 0x00400000U : 0U));
+[[nodiscard]] constexpr std::uint32_t mask_of(bool condition) noexcept {
+  return condition ? ~0U : 0U;
+}
+template <typename Lanes>
+[[nodiscard]] inline auto mask_of(Lanes comparison) noexcept {  // a vector of 0 and -1 already
+  return comparison;
 }
 
-[[nodiscard]] constexpr std::uint16_t bfloat16_from_float(float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  // 0x7FFF, plus one where the kept part is odd: halves go to even. Infinity carries no fraction
-  // and stays; the largest finite values carry over into it.
-  const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
-  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-  return static_cast<std::uint16_t>((is_nan ? bits | 0x00400000U : rounded) >> 16U);
+template <typename Bits>
+[[nodiscard]] constexpr Bits select(Bits mask, Bits yes, Bits no) noexcept {
+  return (yes & mask) | (no & ~mask);
 }
 
-[[nodiscard]] constexpr float float_from_float16(std::uint16_t half) noexcept {
-  const std::uint32_t magnitude = (half & 0x7FFFU) << 13U;
-  const std::uint32_t sign = (half & 0x8000U) << 16U;
+/// A bfloat16 in the lower half of each lane, as a float.
+template <typename Float, typename Bits>
+[[nodiscard]] constexpr Float widen_bfloat16(Bits half) noexcept {
+  const Bits wide = half << 16U;
+  const auto is_nan = std::bit_cast<Bits>(mask_of((wide & 0x7FFFFFFFU) > 0x7F800000U));
+  return std::bit_cast<Float>(wide | (is_nan & 0x00400000U));
+}
+
+/// The nearest bfloat16, in the lower half of each lane.
+template <typename Bits, typename Float>
+[[nodiscard]] constexpr Bits narrow_bfloat16(Float value) noexcept {
+  const auto bits = std::bit_cast<Bits>(value);
+  // 0x7FFF, plus one where the kept part is odd: ties go to even. The largest finite values carry
+  // over into infinity, which has no fraction and stays.
+  const Bits rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
+  const auto is_nan = std::bit_cast<Bits>(mask_of((bits & 0x7FFFFFFFU) > 0x7F800000U));
+  return select<Bits>(is_nan, bits | 0x00400000U, rounded) >> 16U;
+}
+
+/// A float16 in the lower half of each lane, as a float.
+template <typename Float, typename Bits>
+[[nodiscard]] constexpr Float widen_float16(Bits half) noexcept {
+  const Bits magnitude = (half & 0x7FFFU) << 13U;
+  const Bits sign = (half & 0x8000U) << 16U;
   // Normal numbers: the exponent's bias goes from 15 to 127.
-  const std::uint32_t normal = magnitude + (112U << 23U);
+  const Bits normal = magnitude + (112U << 23U);
   // Infinity and NaN: the exponent becomes all ones, a NaN quiet.
-  const std::uint32_t special =
-      (magnitude | 0x7F800000U) | (magnitude > 0x0F800000U ? 0x00400000U : 0U);
-  // Denormals: give them the exponent of 2^-14 as if they had the hidden one, then subtract it.
-  constexpr float smallest_normal = 0x1p-14F;
-  const float shifted = std::bit_cast<float>(normal + (1U << 23U)) - smallest_normal;
-  const std::uint32_t finite =
-      magnitude < (1U << 23U) ? std::bit_cast<std::uint32_t>(shifted) : normal;
-  return std::bit_cast<float>((magnitude >= 0x0F800000U ? special : finite) | sign);
+  const auto is_nan = std::bit_cast<Bits>(mask_of(magnitude > 0x0F800000U));
+  const Bits special = magnitude | 0x7F800000U | (is_nan & 0x00400000U);
+  // Denormals: read them as numbers with the exponent of 2^-14 and a hidden one, and subtract that.
+  const Float shifted = std::bit_cast<Float>(normal + (1U << 23U)) - 0x1p-14F;
+  const auto is_denormal = std::bit_cast<Bits>(mask_of(magnitude < (1U << 23U)));
+  const Bits finite = select<Bits>(is_denormal, std::bit_cast<Bits>(shifted), normal);
+  const auto is_special = std::bit_cast<Bits>(mask_of(magnitude >= 0x0F800000U));
+  return std::bit_cast<Float>(select<Bits>(is_special, special, finite) | sign);
 }
 
-[[nodiscard]] constexpr std::uint16_t float16_from_float(float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  const std::uint32_t sign = (bits >> 16U) & 0x8000U;
-  const std::uint32_t rounded =
-      (magnitude - (112U << 23U) + 0x0FFFU + ((magnitude >> 13U) & 1U)) >> 13U;
-  // Below 2^-14: adding 0.5, whose last bit is worth 2^-24, makes the hardware round at the
-  // denormals' last bit.
-  const float aligned = std::bit_cast<float>(magnitude < 0x38800000U ? magnitude : 0U) + 0.5F;
-  const std::uint32_t denormal = std::bit_cast<std::uint32_t>(aligned) - 0x3F000000U;
-  const std::uint32_t finite = magnitude < 0x38800000U ? denormal : rounded;
-  // From 65520 on, the nearest is infinity.
-  const std::uint32_t nan = 0x7E00U | ((magnitude >> 13U) & 0x03FFU);
-  const std::uint32_t large = magnitude > 0x7F800000U ? nan : 0x7C00U;
-  return static_cast<std::uint16_t>((magnitude >= 0x477FF000U ? large : finite) | sign);
+/// The nearest float16, in the lower half of each lane.
+template <typename Bits, typename Float>
+[[nodiscard]] constexpr Bits narrow_float16(Float value) noexcept {
+  const auto bits = std::bit_cast<Bits>(value);
+  const Bits magnitude = bits & 0x7FFFFFFFU;
+  const Bits sign = (bits >> 16U) & 0x8000U;
+  const Bits normal = (magnitude - (112U << 23U) + 0x0FFFU + ((magnitude >> 13U) & 1U)) >> 13U;
+  // Below 2^-14: the last bit of 0.5 is worth 2^-24, the denormals' last bit, so that adding 0.5
+  // makes the hardware round there.
+  const auto is_small = std::bit_cast<Bits>(mask_of(magnitude < 0x38800000U));
+  const Float aligned = std::bit_cast<Float>(magnitude & is_small) + 0.5F;
+  const Bits denormal = std::bit_cast<Bits>(aligned) - 0x3F000000U;
+  const Bits finite = select<Bits>(is_small, denormal, normal);
+  // From 65520 on the nearest is infinity. A NaN keeps its upper payload and becomes quiet.
+  const auto is_nan = std::bit_cast<Bits>(mask_of(magnitude > 0x7F800000U));
+  const Bits large = (is_nan & (((magnitude >> 13U) & 0x03FFU) | 0x0200U)) | 0x7C00U;
+  const auto is_large = std::bit_cast<Bits>(mask_of(magnitude >= 0x477FF000U));
+  return select<Bits>(is_large, large, finite) | sign;
 }
 
 }  // namespace detail
@@ -79,7 +101,8 @@ struct bfloat16 {
   std::uint16_t bits;
 
   bfloat16() = default;
-  constexpr bfloat16(float value) noexcept : bits(detail::bfloat16_from_float(value)) {}
+  constexpr bfloat16(float value) noexcept
+      : bits(static_cast<std::uint16_t>(detail::narrow_bfloat16<std::uint32_t>(value))) {}
   template <typename T>
     requires std::is_arithmetic_v<T>
   constexpr explicit bfloat16(T value) noexcept : bfloat16(static_cast<float>(value)) {}
@@ -87,7 +110,9 @@ struct bfloat16 {
     return std::bit_cast<bfloat16>(bits);
   }
 
-  constexpr operator float() const noexcept { return detail::float_from_bfloat16(bits); }
+  constexpr operator float() const noexcept {
+    return detail::widen_bfloat16<float>(std::uint32_t{bits});
+  }
   constexpr bfloat16 operator-() const noexcept {
     return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000U));
   }
@@ -102,7 +127,8 @@ struct float16 {
   std::uint16_t bits;
 
   float16() = default;
-  constexpr float16(float value) noexcept : bits(detail::float16_from_float(value)) {}
+  constexpr float16(float value) noexcept
+      : bits(static_cast<std::uint16_t>(detail::narrow_float16<std::uint32_t>(value))) {}
   template <typename T>
     requires std::is_arithmetic_v<T>
   constexpr explicit float16(T value) noexcept : float16(static_cast<float>(value)) {}
@@ -110,7 +136,9 @@ struct float16 {
     return std::bit_cast<float16>(bits);
   }
 
-  constexpr operator float() const noexcept { return detail::float_from_float16(bits); }
+  constexpr operator float() const noexcept {
+    return detail::widen_float16<float>(std::uint32_t{bits});
+  }
   constexpr float16 operator-() const noexcept {
     return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000U));
   }

@@ -1,10 +1,10 @@
 // reduce: the reductions of collectives, as kernels on plain memory chosen by dtype and operation.
 //
-// min and max treat both operands alike to the last bit, and so does every other operation: a NaN
-// operand wins, every NaN result is the one quiet NaN (positive, empty payload), and -0 < +0. So
-// `a op b` and `b op a` have equal bits, whatever the order in which ranks meet. Integers wrap around.
-// The 16-bit floats are computed in float and rounded once per call.
-// Kernels need no alignment, never allocate or throw, and may run on any thread.
+// `a op b` and `b op a` have equal bits, so that ranks may combine their parts in either order:
+// where one operand is a NaN the result is one, every NaN result has all bits set, and min and max
+// take -0 to be less than +0. Integers wrap around. The 16-bit floats are computed in float and
+// rounded once per call. Kernels need no alignment, never allocate or throw, and may run on any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -52,12 +52,14 @@ inline constexpr std::size_t reduce_op_count = 9;
   return false;
 }
 
-/// out[i] = a[i] op b[i]. `out` may be exactly `a` or exactly `b`; otherwise the ranges must not overlap.
-using reduce_function = void (*)(void* out, const void* a, const void* b, std::size_t count) noexcept;
+/// out[i] = a[i] op b[i]. `out` may be exactly `a` or exactly `b`; otherwise the ranges must not
+/// overlap.
+using reduce_function = void (*)(void* out, const void* a, const void* b,
+                                 std::size_t count) noexcept;
 
-/// out[i] = inputs[0][i] op ... op inputs[inputs_count - 1][i], from the left, each input read once.
-/// The 16-bit floats are rounded only at the end. inputs_count is at least 1; `out` may be exactly one
-/// of the inputs.
+/// out[i] = inputs[0][i] op ... op inputs[inputs_count - 1][i], from the left, each input read
+/// once. The 16-bit floats are rounded only at the end. inputs_count is at least 1, and 1 is a
+/// copy; `out` may be exactly one of the inputs.
 using reduce_many_function = void (*)(void* out, const void* const* inputs,
                                       std::size_t inputs_count, std::size_t count) noexcept;
 
@@ -121,7 +123,8 @@ inline constexpr kernels kernels_of{&combine<T, Op>, &combine_many<T, Op>};
     case dtype::float64: return &detail::scale<double>;
     case dtype::float16: return &detail::scale<float16>;
     case dtype::bfloat16: return &detail::scale<bfloat16>;
-    default: throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(type));
+    default:
+      throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(type));
   }
 }
 
