@@ -1,4 +1,6 @@
-// L0: what a run is doing, for people: the progress line.
+// L0: what a run is doing: spans and counters for a trace viewer, a progress line for people.
 #pragma once
 
+#include <parx/trace/chrome.hpp>    // IWYU pragma: export
+#include <parx/trace/event.hpp>     // IWYU pragma: export
 #include <parx/trace/progress.hpp>  // IWYU pragma: export

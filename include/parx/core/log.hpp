@@ -35,7 +35,17 @@ class logger {
     return level <= level_.load(std::memory_order_relaxed);
   }
   void set_level(log_level level) noexcept { level_.store(level, std::memory_order_relaxed); }
-  void set_rank(int rank) noexcept { rank_.store(rank, std::memory_order_relaxed); }
+  /// Who this process is, in log lines and in the names of trace files.
+  void set_rank(int rank, int world_size = 0) noexcept {
+    rank_.store(rank, std::memory_order_relaxed);
+    world_size_.store(world_size, std::memory_order_relaxed);
+  }
+  /// -1 until it is known.
+  [[nodiscard]] int rank() const noexcept { return rank_.load(std::memory_order_relaxed); }
+  /// 0 until it is known.
+  [[nodiscard]] int world_size() const noexcept {
+    return world_size_.load(std::memory_order_relaxed);
+  }
   void set_sink(sink new_sink) {
     const std::lock_guard lock(mutex_);
     sink_ = std::move(new_sink);
@@ -43,8 +53,9 @@ class logger {
 
   void write(log_level level, std::string_view text) {
     static constexpr const char* names[] = {"error", "warning", "info", "debug"};
-    const int rank = rank_.load(std::memory_order_relaxed);
-    const std::string who = rank >= 0 ? fmt::format("rank {}", rank) : fmt::format("pid {}", ::getpid());
+    const int known = rank();
+    const std::string who =
+        known >= 0 ? fmt::format("rank {}", known) : fmt::format("pid {}", ::getpid());
     const std::string line =
         fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)], text);
     const std::lock_guard lock(mutex_);
@@ -72,6 +83,7 @@ class logger {
 
   std::atomic<log_level> level_{log_level::warn};
   std::atomic<int> rank_{-1};
+  std::atomic<int> world_size_{0};
   std::mutex mutex_;
   sink sink_;
 };

@@ -1,0 +1,191 @@
+// Turning the recording of spans on, and writing it as a Chrome/Perfetto trace.
+//
+//   PARX_TRACE=trace.json         record from the start, write when the process exits; rank 3 of several
+//                                 writes trace.rank3.json, or put %r where the rank belongs
+//   PARX_TRACE_EVENTS=1000000     events kept for each thread (65536), about 200 bytes each
+//
+// A file appears whole or not at all (temporary name, then rename). A failure to write is one warning
+// in the log. Safe from any thread; no thread of its own.
+#pragma once
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/check.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/log.hpp>
+#include <parx/trace/detail/chrome_json.hpp>
+#include <parx/trace/detail/recorder.hpp>
+
+namespace parx::trace {
+
+struct trace_options {
+  std::string path = {};                  ///< "trace.json"; see trace_file() for the rank in it
+  std::size_t events_per_thread = 65536;  ///< the oldest are dropped beyond it
+};
+
+/// The file of one rank: "%r" in `path` is replaced by the rank (0 while it is unknown); without "%r",
+/// "out/trace.json" becomes "out/trace.rank3.json" unless the rank is unknown (-1) or the world is of one.
+[[nodiscard]] inline std::string trace_file(std::string_view path, int rank, int world_size) {
+  std::string file(path);
+  const std::string number = std::to_string(rank < 0 ? 0 : rank);
+  bool replaced = false;
+  for (auto at = file.find("%r"); at != std::string::npos; at = file.find("%r", at)) {
+    file.replace(at, 2, number);
+    replaced = true;
+  }
+  if (replaced || rank < 0 || world_size == 1) return file;
+  const auto slash = file.find_last_of('/');
+  const auto name = slash == std::string::npos ? 0 : slash + 1;
+  const auto dot = file.find_last_of('.');
+  const auto end = dot == std::string::npos || dot <= name ? file.size() : dot;
+  return file.insert(end, ".rank" + number);
+}
+
+namespace detail {
+
+[[nodiscard]] inline process_description describe_process() {
+  using std::chrono::duration;
+  using std::chrono::steady_clock;
+  using std::chrono::system_clock;
+  char host[256] = "?";
+  ::gethostname(host, sizeof host - 1);
+  const int rank = logger::instance().rank();
+  const duration<double, std::micro> offset =
+      system_clock::now().time_since_epoch() - steady_clock::now().time_since_epoch();
+  return {.pid = rank >= 0 ? rank : static_cast<int>(::getpid()),
+          .name = rank >= 0 ? fmt::format("rank {} ({})", rank, host)
+                            : fmt::format("pid {} ({})", ::getpid(), host),
+          .clock_offset_us = offset.count()};
+}
+
+/// Throws errc::io when the file cannot be written in full; then nothing is left behind.
+inline void write_chrome_file(const std::string& path, const process_description& process,
+                              std::vector<thread_events> threads) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const auto fail = [&](int saved_errno) {
+    ::unlink(temporary.c_str());
+    throw_error(errc::io, "the trace {} could not be written: {}. Give PARX_TRACE a file in a folder "
+                "that exists and may be written to.", path, errno_text(saved_errno));
+  };
+  struct closer {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, closer> file(std::fopen(temporary.c_str(), "wbe"));
+  if (file == nullptr) fail(errno);
+
+  std::uint64_t dropped = 0;
+  for (const auto& each : threads) dropped += each.dropped;
+  std::string text;
+  append_header(text, process, dropped);
+  const auto put = [&] {
+    if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) fail(errno);
+    text.clear();
+  };
+  for (auto& each : threads) {
+    append_thread(text, std::move(each), process.pid);
+    put();
+  }
+  text += json_footer;
+  put();
+  if (std::fclose(file.release()) != 0) fail(errno);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
+}
+
+/// Which file the process writes. Never destroyed, because it is used while the process exits.
+class chrome_output {
+ public:
+  [[nodiscard]] static chrome_output& instance() {
+    static chrome_output& the_output = *new chrome_output;
+    return the_output;
+  }
+
+  void start(trace_options options) {
+    const std::lock_guard lock(mutex_);
+    recorder::instance().clear(options.events_per_thread);
+    path_ = std::move(options.path);
+    if (!std::exchange(exit_hook_, true)) {
+      // The hook logs, so the logger must be made first: what is made later is destroyed earlier.
+      [[maybe_unused]] const auto& made_first = logger::instance();
+      std::atexit([] {
+        if (!recorder::instance().empty()) instance().flush();
+      });
+    }
+    recording.store(true, std::memory_order_relaxed);
+  }
+
+  bool flush() noexcept try {
+    const std::lock_guard lock(mutex_);
+    if (path_.empty()) return false;
+    const auto& log = logger::instance();
+    write_chrome_file(trace_file(path_, log.rank(), log.world_size()), describe_process(),
+                      recorder::instance().contents());
+    return true;
+  } catch (const std::exception& failure) {
+    try {
+      log(log_level::warn, "{}", failure.what());
+    } catch (...) {  // neither a trace nor a line about it: the run itself goes on
+    }
+    return false;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string path_;
+  bool exit_hook_ = false;
+};
+
+}  // namespace detail
+
+/// Starts to record, and writes the file when the process exits. Events of an earlier start are
+/// forgotten. Throws usage_error when the path is empty or no event could be kept.
+inline void start(trace_options options) {
+  require(!options.path.empty(), "trace::start needs the name of the file to write");
+  require(options.events_per_thread > 0, "trace::start: events_per_thread must be at least 1");
+  detail::chrome_output::instance().start(std::move(options));
+}
+
+/// Records no more; what was recorded is still written. A span that is open now is still recorded.
+inline void stop() noexcept { detail::recording.store(false, std::memory_order_relaxed); }
+
+/// Writes the file with everything recorded so far and goes on recording. Blocks for the disk. False
+/// when nothing was started or the file could not be written, which is logged.
+inline bool flush() noexcept { return detail::chrome_output::instance().flush(); }
+
+namespace detail {
+
+/// A wrong variable is a warning here: no caller could catch an exception before main().
+inline bool start_from_environment() noexcept try {
+  const char* path = std::getenv("PARX_TRACE");
+  if (path == nullptr || *path == '\0') return false;
+  trace_options options{.path = path};
+  if (const auto events = env_number<std::size_t>(process_environment(), "PARX_TRACE_EVENTS")) {
+    options.events_per_thread = *events;
+  }
+  start(std::move(options));
+  return true;
+} catch (const std::exception& failure) {
+  std::fprintf(stderr, "[parx] warning: there will be no trace: %s\n", failure.what());
+  return false;
+}
+
+inline const bool started_by_environment = start_from_environment();
+
+}  // namespace detail
+
+}  // namespace parx::trace

@@ -1,0 +1,128 @@
+// Recorded events as Chrome's trace JSON, which Perfetto, chrome://tracing and speedscope open.
+//
+// Pure functions that append to a string. Times are microseconds on the steady clock, which all
+// processes of a host share; `clock_offset_us` in otherData turns them into Unix time for merging hosts.
+// Source: "Trace Event Format", Chromium project (phases X, C and M).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/trace/detail/columns.hpp>
+#include <parx/trace/detail/recorder.hpp>
+
+namespace parx::trace::detail {
+
+/// `text` in quotes. A byte that is not UTF-8 becomes U+FFFD: viewers refuse a file that has one.
+inline void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  while (!text.empty()) {
+    const auto next = parx::detail::front_character(text);
+    if (!next.valid) {
+      out += "\\ufffd";
+    } else if (next.code == '"' || next.code == '\\') {
+      out += '\\';
+      out += text.front();
+    } else if (next.code < 0x20 || next.code == 0x7F) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint32_t>(next.code));
+    } else {
+      out += text.substr(0, next.bytes);
+    }
+    text.remove_prefix(next.bytes);
+  }
+  out += '"';
+}
+
+/// JSON has no infinity and no NaN: they become strings.
+inline void append_json_number(std::string& out, const number& value) {
+  std::visit(
+      [&](auto v) {
+        const bool quoted = !std::isfinite(static_cast<double>(v));
+        fmt::format_to(std::back_inserter(out), "{0}{1}{0}", quoted ? "\"" : "", v);
+      },
+      value);
+}
+
+/// Nanoseconds, not negative, as microseconds with all their digits: a double would round them.
+inline void append_microseconds(std::string& out, std::int64_t ns) {
+  fmt::format_to(std::back_inserter(out), "{}.{:03}", ns / 1000, ns % 1000);
+}
+
+inline void append_event(std::string& out, const event& e, int pid, int tid) {
+  out += "{\"ph\":";
+  out += e.kind == event_kind::span ? "\"X\"" : "\"C\"";
+  if (*e.category != '\0') {
+    out += ",\"cat\":";
+    append_json_string(out, e.category);
+  }
+  out += ",\"name\":";
+  append_json_string(out, e.name.view());
+  fmt::format_to(std::back_inserter(out), ",\"pid\":{},\"tid\":{},\"ts\":", pid, tid);
+  append_microseconds(out, e.start_ns);
+  if (e.kind == event_kind::span) {
+    out += ",\"dur\":";
+    append_microseconds(out, e.duration_ns);
+  }
+  if (e.argument_count > 0) {
+    out += ",\"args\":";
+    for (std::size_t i = 0; i < e.argument_count; ++i) {
+      out += i == 0 ? '{' : ',';
+      append_json_string(out, e.arguments[i].key);
+      out += ':';
+      append_json_number(out, e.arguments[i].value);
+    }
+    out += '}';
+  }
+  out += '}';
+}
+
+inline void append_name(std::string& out, std::string_view kind, int pid, int tid,
+                        std::string_view name) {
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind, pid, tid);
+  append_json_string(out, name);
+  out += "}}";
+}
+
+struct process_description {
+  int pid = 0;  ///< the rank
+  std::string name;
+  double clock_offset_us = 0;  ///< Unix time minus steady time
+};
+
+/// Everything before the first event of a thread.
+inline void append_header(std::string& out, const process_description& process,
+                          std::uint64_t dropped) {
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"displayTimeUnit\":\"ms\",\n\"otherData\":{{\"clock_offset_us\":{:.0f},"
+                 "\"dropped_events\":{}}},\n\"traceEvents\":[\n",
+                 process.clock_offset_us, dropped);
+  append_name(out, "process_name", process.pid, 0, process.name);
+}
+
+/// A thread's name and its events by start time, an enclosing span before what it encloses.
+inline void append_thread(std::string& out, thread_events thread, int pid) {
+  std::stable_sort(thread.events.begin(), thread.events.end(), [](const event& a, const event& b) {
+    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
+  });
+  out += ",\n";
+  const std::string fallback = fmt::format("thread {}", thread.tid);
+  append_name(out, "thread_name", pid, thread.tid,
+              thread.thread_name.empty() ? fallback : thread.thread_name);
+  for (const event& e : thread.events) {
+    out += ",\n";
+    append_event(out, e, pid, thread.tid);
+  }
+}
+
+inline constexpr std::string_view json_footer = "\n]}\n";
+
+}  // namespace parx::trace::detail

@@ -1,0 +1,230 @@
+// Where events wait until they are written: one bounded ring a thread.
+//
+// A full ring drops its oldest event and counts it, so a trace of any length costs the memory of its
+// last part only. Each ring has a mutex that its own thread takes without contention and a writer
+// takes for the time of one copy. Safe from any thread, from thread-local and static destructors too.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <parx/trace/detail/columns.hpp>
+
+namespace parx::trace::detail {
+
+/// The longest front part of `text` of at most N bytes that cuts no UTF-8 character, held by value.
+template <std::size_t N>
+class short_text {
+ public:
+  constexpr short_text() = default;
+  explicit constexpr short_text(std::string_view text) noexcept {
+    while (size_ < text.size()) {
+      const auto next = parx::detail::front_character(text.substr(size_)).bytes;
+      if (size_ + next > N) break;
+      size_ += next;
+    }
+    std::copy_n(text.data(), size_, bytes_.data());
+  }
+  [[nodiscard]] constexpr std::string_view view() const noexcept { return {bytes_.data(), size_}; }
+
+ private:
+  std::size_t size_ = 0;
+  std::array<char, N> bytes_{};
+};
+
+using number = std::variant<std::int64_t, std::uint64_t, double>;
+
+struct argument {
+  const char* key = "";
+  number value = {};
+};
+
+enum class event_kind { span, counter };
+
+struct event {
+  event_kind kind = event_kind::span;
+  std::int64_t start_ns = 0;  ///< on the steady clock
+  std::int64_t duration_ns = 0;
+  const char* category = "";
+  short_text<48> name = {};
+  std::size_t argument_count = 0;
+  std::array<argument, 4> arguments = {};
+};
+
+[[nodiscard]] inline std::int64_t now_ns() noexcept {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+/// What one thread recorded, oldest first.
+struct thread_events {
+  int tid = 0;
+  std::string thread_name;
+  std::uint64_t dropped = 0;
+  std::vector<event> events;
+};
+
+class ring {
+ public:
+  ring(int tid, std::string_view thread_name, std::size_t capacity)
+      : tid_(tid), thread_name_(thread_name), capacity_(capacity) {}
+
+  void push(const event& next) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (events_.size() < capacity_) {
+      try {
+        events_.push_back(next);
+      } catch (...) {  // no memory for the trace is no reason to end the program
+        ++dropped_;
+      }
+      return;
+    }
+    events_[oldest_] = next;
+    oldest_ = (oldest_ + 1) % capacity_;
+    ++dropped_;
+  }
+
+  void rename(std::string_view thread_name) {
+    const std::lock_guard lock(mutex_);
+    thread_name_ = thread_name;
+  }
+  [[nodiscard]] bool is_named(std::string_view thread_name) const {
+    const std::lock_guard lock(mutex_);
+    return thread_name_ == thread_name;
+  }
+  [[nodiscard]] bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return events_.empty() && dropped_ == 0;
+  }
+  [[nodiscard]] thread_events contents() const {
+    const std::lock_guard lock(mutex_);
+    thread_events copy{.tid = tid_, .thread_name = thread_name_, .dropped = dropped_, .events = events_};
+    std::rotate(copy.events.begin(), copy.events.begin() + static_cast<std::ptrdiff_t>(oldest_),
+                copy.events.end());
+    return copy;
+  }
+  void clear(std::size_t capacity) {
+    const std::lock_guard lock(mutex_);
+    events_ = {};
+    capacity_ = capacity;
+    oldest_ = 0;
+    dropped_ = 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  int tid_;
+  std::string thread_name_;
+  std::size_t capacity_;
+  std::vector<event> events_;
+  std::size_t oldest_ = 0;
+  std::uint64_t dropped_ = 0;
+};
+
+inline std::atomic<bool> recording{false};
+
+/// Trivially destructible, so that it can still be asked while a thread's destructors run.
+struct thread_state {
+  short_text<32> name;
+  ring* mine = nullptr;
+  bool ended = false;
+};
+inline constinit thread_local thread_state here{};
+
+/// All rings of the process. A ring outlives its thread, and the next thread of the same name goes on
+/// with it: a program that starts threads again and again keeps as many rings as it ever ran at once.
+class recorder {
+ public:
+  /// Never destroyed: threads and static destructors may record until the process is gone.
+  [[nodiscard]] static recorder& instance() {
+    static recorder& the_recorder = *new recorder;
+    return the_recorder;
+  }
+
+  /// Records on the calling thread's ring; dropped when there is no memory for one, or so late in the
+  /// thread's end that its ring has been handed back.
+  static void record(const event& next) noexcept {
+    try {
+      if (ring* mine = ring_of_this_thread()) mine->push(next);
+    } catch (...) {  // as for a full memory in ring::push
+    }
+  }
+
+  /// Before the thread's first event this only notes the name, without a ring and without a lock.
+  static void name_this_thread(std::string_view name) {
+    here.name = short_text<32>(name);
+    if (here.mine != nullptr) here.mine->rename(here.name.view());
+  }
+
+  [[nodiscard]] std::vector<thread_events> contents() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<thread_events> all;
+    for (const auto& each : rings_) all.push_back(each->contents());
+    return all;
+  }
+  [[nodiscard]] bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(rings_.begin(), rings_.end(), [](const auto& each) { return each->empty(); });
+  }
+  /// Forgets all events; from now on a ring holds `capacity` of them.
+  void clear(std::size_t capacity) {
+    const std::lock_guard lock(mutex_);
+    capacity_ = capacity;
+    for (const auto& each : rings_) each->clear(capacity);
+  }
+
+ private:
+  struct hand_back {
+    hand_back() = default;
+    hand_back(const hand_back&) = delete;
+    hand_back& operator=(const hand_back&) = delete;
+    ~hand_back() {
+      here.ended = true;
+      if (ring* mine = std::exchange(here.mine, nullptr)) instance().release(mine);
+    }
+  };
+
+  [[nodiscard]] static ring* ring_of_this_thread() {
+    if (here.mine == nullptr && !here.ended) {
+      here.mine = instance().acquire(here.name.view());
+      [[maybe_unused]] static thread_local const hand_back at_thread_end;
+    }
+    return here.mine;
+  }
+
+  [[nodiscard]] ring* acquire(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    const auto free = std::find_if(free_.begin(), free_.end(),
+                                   [&](const ring* each) { return each->is_named(name); });
+    if (free != free_.end()) {
+      ring* const found = *free;
+      free_.erase(free);
+      return found;
+    }
+    free_.reserve(rings_.size() + 1);  // so that release() needs no memory
+    rings_.push_back(std::make_unique<ring>(static_cast<int>(rings_.size()), name, capacity_));
+    return rings_.back().get();
+  }
+  void release(ring* mine) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(mine);
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<ring>> rings_;
+  std::vector<ring*> free_;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace parx::trace::detail

@@ -1,0 +1,103 @@
+// What a program records about itself: spans of time, counters, and the names of its threads.
+//
+//   parx::trace::span s{"all_reduce", "comm"};
+//   s.arg("bytes", bytes);
+//
+// While nothing records (see chrome.hpp for how to start), each call is one relaxed atomic load and
+// never allocates. While recording, an event is two clock readings and a copy into the thread's ring.
+// Safe from any thread; a span belongs to the thread that opened it.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include <parx/trace/chrome.hpp>  // so that PARX_TRACE works in every program that has a span
+#include <parx/trace/detail/recorder.hpp>
+
+namespace parx::trace {
+
+/// True while events are recorded: for work that only a trace needs.
+[[nodiscard]] inline bool enabled() noexcept {
+  return detail::recording.load(std::memory_order_relaxed);
+}
+
+/// A string literal. Categories and the keys of arguments are kept by address; a text that could be
+/// gone when the trace is written does not compile.
+class literal {
+ public:
+  template <std::size_t N>
+  consteval literal(const char (&text)[N]) noexcept : text_(text) {}  // NOLINT: meant to convert
+  [[nodiscard]] constexpr const char* text() const noexcept { return text_; }
+
+ private:
+  const char* text_;
+};
+
+namespace detail {
+
+template <typename T>
+  requires std::is_arithmetic_v<T>
+[[nodiscard]] constexpr number to_number(T value) noexcept {
+  if constexpr (std::floating_point<T>) {
+    return static_cast<double>(value);
+  } else if constexpr (std::unsigned_integral<T>) {
+    return static_cast<std::uint64_t>(value);
+  } else {
+    return static_cast<std::int64_t>(value);
+  }
+}
+
+}  // namespace detail
+
+/// The time from its construction to the end of its scope.
+class span {
+ public:
+  /// The first 48 bytes of `name` are copied.
+  explicit span(std::string_view name, literal category = "parx") noexcept {
+    if (!enabled()) [[likely]] return;
+    event_.emplace();
+    event_->name = detail::short_text<48>(name);
+    event_->category = category.text();
+    event_->start_ns = detail::now_ns();
+  }
+  span(const span&) = delete;
+  span& operator=(const span&) = delete;
+  ~span() {
+    if (!event_) [[likely]] return;
+    event_->duration_ns = detail::now_ns() - event_->start_ns;
+    detail::recorder::record(*event_);
+  }
+
+  /// A number to show with the span. The first four are kept.
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  void arg(literal key, T value) noexcept {
+    if (!event_ || event_->argument_count == event_->arguments.size()) return;
+    event_->arguments[event_->argument_count++] = {key.text(), detail::to_number(value)};
+  }
+
+ private:
+  std::optional<detail::event> event_;
+};
+
+/// The value of a quantity from now on ("bytes in flight"); viewers draw it as a curve.
+template <typename T>
+  requires std::is_arithmetic_v<T>
+void counter(std::string_view name, T value) noexcept {
+  if (!enabled()) [[likely]] return;
+  detail::event now{.kind = detail::event_kind::counter, .start_ns = detail::now_ns()};
+  now.name = detail::short_text<48>(name);
+  now.arguments[0] = {"value", detail::to_number(value)};
+  now.argument_count = 1;
+  detail::recorder::record(now);
+}
+
+/// The calling thread's name in traces ("compute", "comm"); its first 32 bytes are kept. Remembered
+/// whether or not anything records.
+inline void name_thread(std::string_view name) { detail::recorder::name_this_thread(name); }
+
+}  // namespace parx::trace
