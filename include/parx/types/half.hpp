@@ -2,8 +2,8 @@
 //
 // Conversion from float rounds to nearest, ties to even; what is too large becomes infinity;
 // denormals are kept; a NaN keeps its sign and upper payload and becomes quiet. The software and
-// the F16C path give the same bits. Arithmetic happens in float through the implicit conversion: `a
-// + b` is a float, and storing it rounds once.
+// the F16C path give the same bits. Arithmetic happens in float through the implicit conversion:
+// the sum of two is a float, and storing it rounds once.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@
 
 namespace parx {
 
-namespace detail {
+namespace detail::simd {
 
 // The formulas serve plain numbers and SIMD vectors alike: Bits is uint32_t with float, or a vector
 // of them. They select by masks instead of branches, so that loops over plain numbers become SIMD
@@ -94,7 +94,7 @@ template <typename Bits, typename Float>
   return select<Bits>(is_large, large, finite) | sign;
 }
 
-}  // namespace detail
+}  // namespace detail::simd
 
 /// 8 exponent and 7 fraction bits: float's range, 2 to 3 decimal digits.
 struct bfloat16 {
@@ -102,7 +102,7 @@ struct bfloat16 {
 
   bfloat16() = default;
   constexpr bfloat16(float value) noexcept
-      : bits(static_cast<std::uint16_t>(detail::narrow_bfloat16<std::uint32_t>(value))) {}
+      : bits(static_cast<std::uint16_t>(detail::simd::narrow_bfloat16<std::uint32_t>(value))) {}
   template <typename T>
     requires std::is_arithmetic_v<T>
   constexpr explicit bfloat16(T value) noexcept : bfloat16(static_cast<float>(value)) {}
@@ -111,7 +111,7 @@ struct bfloat16 {
   }
 
   constexpr operator float() const noexcept {
-    return detail::widen_bfloat16<float>(std::uint32_t{bits});
+    return detail::simd::widen_bfloat16<float>(std::uint32_t{bits});
   }
   constexpr bfloat16 operator-() const noexcept {
     return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000U));
@@ -128,7 +128,7 @@ struct float16 {
 
   float16() = default;
   constexpr float16(float value) noexcept
-      : bits(static_cast<std::uint16_t>(detail::narrow_float16<std::uint32_t>(value))) {}
+      : bits(static_cast<std::uint16_t>(detail::simd::narrow_float16<std::uint32_t>(value))) {}
   template <typename T>
     requires std::is_arithmetic_v<T>
   constexpr explicit float16(T value) noexcept : float16(static_cast<float>(value)) {}
@@ -137,7 +137,7 @@ struct float16 {
   }
 
   constexpr operator float() const noexcept {
-    return detail::widen_float16<float>(std::uint32_t{bits});
+    return detail::simd::widen_float16<float>(std::uint32_t{bits});
   }
   constexpr float16 operator-() const noexcept {
     return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000U));

@@ -74,7 +74,7 @@ struct kernels {
 };
 
 template <typename T, typename Op>
-inline constexpr kernels kernels_of{&combine<T, Op>, &combine_many<T, Op>};
+inline constexpr kernels kernels_of{&simd::combine<T, Op>, &simd::combine_many<T, Op>};
 
 /// Throws usage_error where `op` means nothing for `type`.
 [[nodiscard]] inline kernels find_kernels(dtype type, reduce_op op) {
@@ -85,22 +85,23 @@ inline constexpr kernels kernels_of{&combine<T, Op>, &combine_many<T, Op>};
   }
   return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> kernels {
     switch (op) {
-      case reduce_op::min: return kernels_of<T, min_of>;
-      case reduce_op::max: return kernels_of<T, max_of>;
+      case reduce_op::min: return kernels_of<T, simd::min_of>;
+      case reduce_op::max: return kernels_of<T, simd::max_of>;
       default: break;
     }
     // The rest do not look at the sign: one kernel serves int32 and uint32.
     if constexpr (std::is_integral_v<T>) {
       using bits = std::make_unsigned_t<T>;
       switch (op) {
-        case reduce_op::product: return kernels_of<bits, product_of>;
-        case reduce_op::band: return kernels_of<bits, and_of>;
-        case reduce_op::bor: return kernels_of<bits, or_of>;
-        case reduce_op::bxor: return kernels_of<bits, xor_of>;
-        default: return kernels_of<bits, sum_of>;
+        case reduce_op::product: return kernels_of<bits, simd::product_of>;
+        case reduce_op::band: return kernels_of<bits, simd::and_of>;
+        case reduce_op::bor: return kernels_of<bits, simd::or_of>;
+        case reduce_op::bxor: return kernels_of<bits, simd::xor_of>;
+        default: return kernels_of<bits, simd::sum_of>;
       }
     } else {
-      return op == reduce_op::product ? kernels_of<T, product_of> : kernels_of<T, sum_of>;
+      return op == reduce_op::product ? kernels_of<T, simd::product_of>
+                                      : kernels_of<T, simd::sum_of>;
     }
   });
 }
@@ -119,10 +120,10 @@ inline constexpr kernels kernels_of{&combine<T, Op>, &combine_many<T, Op>};
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.
 [[nodiscard]] inline scale_function scale_kernel(dtype type) {
   switch (type) {
-    case dtype::float32: return &detail::scale<float>;
-    case dtype::float64: return &detail::scale<double>;
-    case dtype::float16: return &detail::scale<float16>;
-    case dtype::bfloat16: return &detail::scale<bfloat16>;
+    case dtype::float32: return &detail::simd::scale<float>;
+    case dtype::float64: return &detail::simd::scale<double>;
+    case dtype::float16: return &detail::simd::scale<float16>;
+    case dtype::bfloat16: return &detail::simd::scale<bfloat16>;
     default:
       throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(type));
   }

@@ -12,7 +12,7 @@
 
 #include <parx/types/detail/simd.hpp>
 
-namespace parx::detail {
+namespace parx::detail::simd {
 
 // Operations on vectors of T. Integer sums and products get unsigned elements, which wrap around.
 
@@ -236,4 +236,4 @@ void scale(void* data, std::size_t count, double factor) noexcept {
   std::memcpy(to + whole, last, rest);
 }
 
-}  // namespace parx::detail
+}  // namespace parx::detail::simd

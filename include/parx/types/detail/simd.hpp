@@ -15,7 +15,7 @@
 
 #include <parx/types/half.hpp>
 
-namespace parx::detail {
+namespace parx::detail::simd {
 
 #if defined(__AVX512BW__)
 inline constexpr std::size_t register_bytes = 64;
@@ -174,4 +174,4 @@ inline void store_unit(std::byte* to, const unit<T>& value, std::size_t bytes) n
   std::memcpy(to, whole, bytes);
 }
 
-}  // namespace parx::detail
+}  // namespace parx::detail::simd
