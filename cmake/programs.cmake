@@ -13,6 +13,11 @@ target_compile_options(parx_program INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast
   -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wcast-align
   $<$<BOOL:${PARX_WERROR}>:-Werror>)
+# g++ 12 takes AVX-512's "undefined" registers for uninitialised variables (GCC bug 105593), and
+# Eigen's square roots use them.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(parx_program INTERFACE -Wno-maybe-uninitialized)
+endif()
 
 # Without the processor's vector instructions a matrix product is about eight times slower.
 if(PARX_NATIVE)

@@ -1,0 +1,18 @@
+// Everything. A program compiles faster with the chapters it needs.
+#pragma once
+
+// IWYU pragma: begin_exports
+#include <parx/core.hpp>
+#include <parx/types.hpp>
+#include <parx/store.hpp>
+#include <parx/transport.hpp>
+#include <parx/comm.hpp>
+#include <parx/launch.hpp>
+#include <parx/tensor.hpp>
+#include <parx/autograd.hpp>
+#include <parx/data.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+#include <parx/checkpoint.hpp>
+#include <parx/ddp.hpp>
+// IWYU pragma: end_exports

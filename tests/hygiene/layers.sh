@@ -1,0 +1,64 @@
+#!/bin/bash
+# The architecture as rules over the #include lines:   layers.sh INCLUDE_DIR
+#
+# A header includes only its own folder and folders of a lower level; the communication column and the
+# tensor column do not know each other. Includes are written <parx/folder/file.hpp>. <boost/asio.hpp>,
+# which is all of Asio, is included nowhere. No file is longer than 500 lines. parx.hpp has every chapter.
+set -u
+cd "$1" || exit 1
+# folder level column
+table='
+core            0 both
+trace           1 both
+types           2 both
+store           3 communication
+transport       4 communication
+comm            5 communication
+launch          6 communication
+mesh            6 communication
+tensor          3 tensor
+autograd        4 tensor
+data            4 tensor
+nn              5 tensor
+optim           5 tensor
+checkpoint      7 both
+ddp             8 both
+fsdp            8 both
+pipeline        8 both
+tensor_parallel 8 both
+amp             8 both
+train           9 both
+torch           9 both
+'
+wrong=$(
+  find parx -name '*.hpp' -print0 | sort -z | xargs -0 awk -v table="$table" '
+    BEGIN {
+      rows = split(table, row, "\n")
+      for (i = 1; i <= rows; i++) if (split(row[i], word, " ") == 3) { level[word[1]] = word[2]; column[word[1]] = word[3] }
+    }
+    function chapter(path) { sub(/^parx\//, "", path); sub(/[\/.].*/, "", path); return path }
+    FNR == 1 { here = chapter(FILENAME); if (!(here in level)) print FILENAME ": folder " here " is not in the table of layers" }
+    /^[ \t]*#[ \t]*include/ {
+      where = FILENAME ":" FNR ": "
+      if ($0 ~ /"/) print where "write <parx/...>, not quotes"
+      if ($0 ~ /<boost\/asio\.hpp>/) print where "includes all of Asio"
+      if (match($0, /<parx\/[^>]+>/)) {
+        there = chapter(substr($0, RSTART + 1, RLENGTH - 2))
+        if (there == here) next
+        if (!(there in level)) print where there " is not in the table of layers"
+        else if (level[there] >= level[here]) print where here " must not include " there ", which is not below it"
+        else if (column[here] != "both" && column[there] != "both" && column[here] != column[there])
+          print where here " (" column[here] ") must not know " there " (" column[there] ")"
+      }
+    }
+    FNR == 501 { print FILENAME ": longer than 500 lines; split it by ideas" }'
+  for chapter in parx/*.hpp; do
+    grep -qF "#include <$chapter>" parx.hpp || echo "parx.hpp does not include <$chapter>"
+  done
+  for header in parx.hpp $(find parx -name '*.hpp'); do
+    [ "$(head -c 2 "$header")" = "//" ] || echo "$header: does not begin with what it is"
+    grep -q '^#pragma once$' "$header" || echo "$header: no #pragma once"
+  done
+)
+[ -z "$wrong" ] || { echo "$wrong"; exit 1; }
+echo "$(find parx -name '*.hpp' | wc -l) headers keep to the layers"

@@ -1,0 +1,38 @@
+#!/bin/bash
+# All tests:   bash tests/run.sh
+#
+# Installs what is missing (as root or with sudo; otherwise prints the command and stops), builds the
+# preset "ci" in build/ci and runs every test: the chapters' own, parxrun, a real Slurm, the rules of the
+# repository. The last line is "N passed, N failed"; the exit code is 0 when none failed.
+# PARX_TEST_DATA names a folder of real data sets; without it those in /usr/share/datasets are used.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+. cmake/packages.sh
+need_packages $build_packages libboost-test1.81-dev
+want_packages "running under a real srun" slurmctld slurmd slurm-client
+want_packages "meeting the real PyTorch" python3-torch
+want_packages "training on Fashion-MNIST" dataset-fashion-mnist
+
+log=build/ci/build.log
+mkdir -p build/ci
+echo "building in build/ci (with $(build_jobs) jobs; the compilers' messages are in $log)"
+start=$SECONDS
+if ! { configure ci && cmake --build --preset ci --parallel "$(build_jobs)"; } >"$log" 2>&1; then
+  grep -E -A12 'error|Error|FAILED' "$log" | head -n 100
+  echo "the build failed; all it said is in $log"
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+echo "built in $((SECONDS - start)) s"
+
+report=$PWD/build/ci/tests.xml
+rm -f "$report"
+ctest --preset ci --output-junit "$report"
+# What a test could not try, it says in a line that begins so.
+grep -ahoE '^(SKIPPED|NOT TRIED):.*' build/ci/Testing/Temporary/LastTest.log | sort -u
+counted() { tr '\n' ' ' <"$report" | grep -oE '<testsuite [^>]*' | grep -oE "[[:space:]]$1=\"[0-9]+\"" | grep -oE '[0-9]+'; }
+[ -s "$report" ] || { echo "ctest did not run"; echo "0 passed, 1 failed"; exit 1; }
+total=$(counted tests) failed=$(counted failures) skipped=$(counted skipped) disabled=$(counted disabled)
+[ "$skipped" = 0 ] || echo "$skipped skipped"
+echo "$((total - failed - skipped - disabled)) passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,51 @@
+#!/bin/bash
+# parx programs under a real srun, on a private Slurm of three nodes:   run.sh BIN_DIR
+# BIN_DIR holds hello_all_reduce and train_mnist. Exit code 77: there is no Slurm to try it with.
+set -u
+bin=$(cd "$1" && pwd) || exit 1
+here=$(cd "$(dirname "$0")" && pwd)
+export PATH=$PATH:/usr/sbin:/sbin
+for command in slurmctld slurmd srun; do
+  command -v $command >/dev/null || {
+    echo "SKIPPED: no $command, so nothing was tried under Slurm; apt-get install slurmctld slurmd slurm-client"
+    exit 77
+  }
+done
+work=$(mktemp -d)
+trap '"$here/down.sh" "$work/slurm"; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+"$here/up.sh" "$work/slurm" 3 || exit 1
+. "$work/slurm/env.sh"
+# Without host names of their own the nodes cannot be told apart by address.
+[ "$SLURM_TEST_MODE" = hosts ] || export MASTER_ADDR=127.0.0.1
+export OMP_NUM_THREADS=1
+
+failures=0
+# claim TEXT COMMAND...: COMMAND holds for the output in $work/out.
+claim() {
+  local text=$1; shift
+  if "$@" >"$work/claim" 2>&1; then echo "ok: $text"; return; fi
+  failures=$((failures + 1))
+  echo "FAILED: $text"
+  sed 's/^/    /' "$work/claim" "$work/out"
+}
+# step OPTION... PROGRAM...: a step whose output goes to $work/out. -I: a request that can never be
+# met would wait for ever; -K1: one failed task ends the others.
+step() { timeout 120 srun -I10 -K1 "$@" >"$work/out" 2>&1; }
+says() { grep -qE "$1" "$work/out"; }
+ranks_are() { [ "$(grep -oE "\[RANK [0-9]+\] WORLD_SIZE=$1( |$)" "$work/out" | grep -oE 'RANK [0-9]+' | cut -d' ' -f2 | sort -n | tr '\n' ' ')" = "$(seq -s' ' 0 $(($1 - 1))) " ]; }
+losses_fall() { grep -oE 'epoch [0-9]+: loss [0-9.]+' "$work/out" | awk '{ if (NR > 1 && $4 + 0 >= last + 0) exit 1; last = $4; n = NR } END { exit n < 2 }'; }
+
+claim "hello_all_reduce ends well on 3 nodes with 2 tasks each" step -N 3 --ntasks-per-node=2 "$bin/hello_all_reduce"
+claim "every rank from 0 to 5 is there once and sees a world of 6" ranks_are 6
+claim "the ranks sum to 15" says 'sum of ranks = 15'
+claim "an uneven step of 5 tasks in cyclic order works" step -N 3 -n 5 -m cyclic "$bin/hello_all_reduce"
+claim "its ranks are 0 to 4" ranks_are 5
+claim "a step of one task is a world of one" step -n 1 "$bin/hello_all_reduce"
+claim "its only rank is 0" ranks_are 1
+claim "train_mnist ends well on 6 ranks" step -N 3 --ntasks-per-node=2 "$bin/train_mnist" --epochs 2 --save "$work/model.safetensors"
+claim "it has 6 ranks" ranks_are 6
+claim "its loss falls" losses_fall
+claim "its parameters are bit-equal on all ranks" says 'parameters are bit-equal on all 6 ranks'
+claim "its model is saved" test -s "$work/model.safetensors"
+[ $failures = 0 ]
