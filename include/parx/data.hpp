@@ -1,6 +1,7 @@
 // L3: data sets, and who gets which sample when. Knows nothing of communication.
 #pragma once
 
+#include <parx/data/any_dataset.hpp>  // IWYU pragma: export
 #include <parx/data/dataset.hpp>       // IWYU pragma: export
 #include <parx/data/formats/csv.hpp>   // IWYU pragma: export
 #include <parx/data/formats/gzip.hpp>  // IWYU pragma: export
