@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints what including parx costs: seconds of a debug build (-O0) of a program that uses each chapter,
-# the lines that the preprocessor hands to the compiler, and which other libraries they come from.
+# Prints what including parx costs: seconds of a debug build (-O0), the lines that the preprocessor hands to
+# the compiler, and which other libraries they come from. For launch, ddp and parx the program is hello
+# world (join the job, all_reduce, print), for the other chapters it only includes them.
 #
 #   bash benchmarks/compile_time.sh [chapter...]          CXX=clang++ and REPEAT=5 are honoured
 #
@@ -13,20 +14,19 @@ repeat=${REPEAT:-3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# program NAME: a small user of the chapter, so that its templates are instantiated.
 program() {
   case $1 in
     nothing) echo 'int main() {}' ;;
     fmt) printf '#include <fmt/format.h>\nint main() { fmt::print("{}\\n", 1); }\n' ;;
-    launch) cat <<'CODE' ;;
+    launch | ddp | parx) cat <<CODE ;;
 #include <vector>
 #include <parx/comm.hpp>
-#include <parx/launch.hpp>
+#include <parx/$1.hpp>
 int main() {
   return parx::run([](parx::world& world) {
     std::vector<float> x(4, 1.0f);
     parx::all_reduce(world, x);
-    parx::print0(world, "{}\n", x[0]);
+    parx::print0(world, "{}\\n", x[0]);
   });
 }
 CODE
