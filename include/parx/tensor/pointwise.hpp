@@ -38,9 +38,10 @@ void with_constant_steps(const std::size_t* steps, std::index_sequence<First, Re
   }
 }
 
+// flatten: the loops vectorise only with f inlined, however large it is.
 template <typename Function, typename R, typename... T, std::size_t... I>
-void map_runs(Function& f, const tensor<R>& target, std::index_sequence<I...> operands,
-              const tensor<T>&... operand) {
+[[gnu::flatten]] void map_runs(Function& f, const tensor<R>& target,
+                               std::index_sequence<I...> operands, const tensor<T>&... operand) {
   constexpr std::size_t n = sizeof...(T);
   const loop_nest<n + 1> nest(
       target.shape(),

@@ -1,9 +1,11 @@
 // max_pool2d: the largest pixel of each window.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
@@ -18,31 +20,69 @@ struct max_pool2d_options {
 
 namespace detail {
 
-/// For one plane: the largest pixel of each window and where it is. Goes through the windows'
-/// pixels in the outer loops and through a row of windows in the inner one, which has no branch.
-template <typename T>
-void pool_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where) {
-  const std::size_t out_height = w.out_height(), out_width = w.out_width();
-  for (std::size_t oy = 0; oy < out_height; ++oy, best += out_width, where += out_width) {
-    const std::size_t top = oy * w.stride > w.padding ? oy * w.stride - w.padding : 0;
-    for (std::size_t ox = 0; ox < out_width; ++ox) {
-      const std::size_t left = ox * w.stride > w.padding ? ox * w.stride - w.padding : 0;
-      where[ox] = static_cast<std::uint32_t>(top * w.width + left);
-      best[ox] = std::numeric_limits<T>::lowest();
-    }
-    for (std::size_t ky = 0; ky < w.kernel_height; ++ky) {
-      if (oy * w.stride + ky < w.padding || oy * w.stride + ky - w.padding >= w.height) continue;
-      const std::size_t row = (oy * w.stride + ky - w.padding) * w.width;
-      for (std::size_t kx = 0; kx < w.kernel_width; ++kx) {
-        const auto columns = w.inside(kx, w.width, out_width);
-        for (std::size_t ox = columns.begin; ox < columns.end; ++ox) {
-          const std::size_t pixel = row + ox * w.stride + kx - w.padding;
-          const bool larger = !(plane[pixel] <= best[ox]);  // NaN is passed on
-          best[ox] = larger ? plane[pixel] : best[ox];
-          where[ox] = larger ? static_cast<std::uint32_t>(pixel) : where[ox];
+/// For one plane: the largest pixel of each window and where it is, without a branch on the pixels.
+/// When nothing is padded and size and stride are constants, a row of windows vectorises.
+template <typename T, typename Size, typename Stride>
+void pool_plane(const window2d& w, Size size, Stride stride, const T* plane, T* best,
+                std::uint32_t* where) {
+  const std::size_t rows = w.out_height(), columns = w.out_width(), width = w.width;
+  for (std::size_t oy = 0; oy < rows; ++oy, best += columns, where += columns) {
+    const std::size_t top = oy * stride * width;
+    for (std::size_t ox = 0; ox < columns; ++ox) {
+      const T* const window = plane + top + ox * stride;
+      T largest = *window;
+      std::uint32_t at = 0;  // from the window's first pixel: as wide as a float
+      for (std::size_t ky = 0; ky < size; ++ky) {
+        for (std::size_t kx = 0; kx < size; ++kx) {
+          const T value = window[ky * width + kx];
+          const bool larger = !(value <= largest);  // NaN is passed on
+          largest = larger ? value : largest;
+          at = larger ? static_cast<std::uint32_t>(ky * width + kx) : at;
         }
       }
+      best[ox] = largest;
+      where[ox] = static_cast<std::uint32_t>(top + ox * stride) + at;
     }
+  }
+}
+
+/// The same with windows that reach into the padding.
+template <typename T>
+void pool_padded_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where) {
+  const auto clip = [&](std::size_t start, std::size_t size, std::size_t extent) {
+    const std::size_t begin = start > w.padding ? start - w.padding : 0;
+    return window2d::range{begin, std::min(extent, start + size - w.padding)};
+  };
+  for (std::size_t oy = 0; oy < w.out_height(); ++oy) {
+    const auto rows = clip(oy * w.stride, w.kernel_height, w.height);
+    for (std::size_t ox = 0; ox < w.out_width(); ++ox) {
+      const auto columns = clip(ox * w.stride, w.kernel_width, w.width);
+      std::size_t at = rows.begin * w.width + columns.begin;
+      for (std::size_t y = rows.begin; y < rows.end; ++y) {
+        for (std::size_t x = columns.begin; x < columns.end; ++x) {
+          at = !(plane[y * w.width + x] <= plane[at]) ? y * w.width + x : at;
+        }
+      }
+      *best++ = plane[at];
+      *where++ = static_cast<std::uint32_t>(at);
+    }
+  }
+}
+
+template <typename T>
+void pool_planes(const window2d& w, std::size_t planes, const T* x, T* best, std::uint32_t* where) {
+  using two = std::integral_constant<std::size_t, 2>;
+  for (std::size_t i = 0; i < planes; ++i) {
+    const T* const plane = x + i * w.image_size();
+    if (w.padding > 0) {
+      pool_padded_plane(w, plane, best, where);
+    } else if (w.kernel_width == 2 && w.stride == 2) {
+      pool_plane(w, two{}, two{}, plane, best, where);
+    } else {
+      pool_plane(w, w.kernel_width, w.stride, plane, best, where);
+    }
+    best += w.out_pixels();
+    where += w.out_pixels();
   }
 }
 
@@ -74,10 +114,7 @@ template <typename T>
                     plane_size = window.image_size();
   tensor<T> y = tensor<T>::empty(s);
   const tensor<std::uint32_t> where = tensor<std::uint32_t>::empty(s);
-  for (std::size_t plane = 0; plane < planes; ++plane) {
-    detail::pool_plane(window, input.data() + plane * plane_size, y.data() + plane * pixels,
-                       where.data() + plane * pixels);
-  }
+  detail::pool_planes(window, planes, input.data(), y.data(), where.data());
   return differentiable(
       std::move(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
