@@ -24,7 +24,7 @@ fi
 
 if [ -e "$images/train-images-idx3-ubyte.gz" ]; then
   echo "training on Fashion-MNIST: $images"
-  data=(--data "$images") bar=85
+  data=(--data "$images") bar=88
 else
   echo "Fashion-MNIST is not there: training on generated digits instead"
   data=() bar=95
@@ -32,7 +32,7 @@ fi
 model=$PWD/build/release/quickstart.safetensors
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-command=(build/release/bin/parxrun -n 4 build/release/bin/train_mnist "${data[@]}" --epochs 3 --save "$model")
+command=(build/release/bin/parxrun -n 4 build/release/bin/train_mnist --model cnn "${data[@]}" --epochs 3 --save "$model")
 echo "+ ${command[*]}"
 # The progress line goes to standard error, so it stays alive.
 "${command[@]}" | tee "$said"

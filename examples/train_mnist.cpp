@@ -50,9 +50,8 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
                images.size(), test.size(), world.size(), s.batch_size);
 
   parx::progress progress{{.total = steps, .enabled = world.rank() == 0}};
-  std::size_t step = 0;
   double accuracy = 0;
-  for (std::size_t epoch = 0; epoch < s.epochs; ++epoch) {
+  for (std::size_t epoch = 0, step = 0; epoch < s.epochs; ++epoch) {
     nn::tally loss_of_epoch;
     for (auto& batch : loader.epoch(epoch)) {
       opt.options().lr = schedule.at(step);
@@ -68,9 +67,8 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
         fmt::format("epoch {}: loss {:.4f}, held-out accuracy {:.2f} %", epoch + 1, loss, accuracy));
   }
   progress.finish();
-  const bool equal = ddp.replicas_equal();
   parx::print0(world, "parameters are {} on all {} ranks (hash {:016x})\n",
-               equal ? "bit-equal" : "DIFFERENT", world.size(), ddp.values_hash());
+               ddp.replicas_equal() ? "bit-equal" : "DIFFERENT", world.size(), ddp.values_hash());
   if (!s.save.empty()) {
     parx::save0(world, model, s.save);
     parx::print0(world, "saved to {}\n", s.save);
@@ -87,7 +85,7 @@ int main(int argc, char** argv) {
       ("model", "mlp or cnn", text("mlp"))
       ("epochs", "passes over the images", number("5"))
       ("batch-size", "images of one rank in one step", number("32"))
-      ("lr", "highest learning rate", cxxopts::value<double>()->default_value("0.002"))
+      ("lr", "highest learning rate", cxxopts::value<double>()->default_value("0.004"))
       ("seed", "of weights and order", number("0"))
       ("save", "write the model to this .safetensors file", text(""))
       ("h,help", "print this");
