@@ -75,6 +75,12 @@ BOOST_AUTO_TEST_CASE(every_way_to_cut_a_gzip_file_short_is_an_error) {
     const auto path = folder.write("cut.gz", std::string_view(whole).substr(0, length));
     expect_error(errc::bad_data, {"cut.gz"}, [&] { (void)data::read_idx_labels(path); });
   }
+  // Also where only the checksum behind the last value is missing.
+  for (const std::size_t missing : {1U, 4U, 8U, 9U, 100U}) {
+    const auto path =
+        folder.write("cut.gz", std::string_view(whole).substr(0, whole.size() - missing));
+    expect_error(errc::bad_data, {"cut short", "gzip"}, [&] { (void)data::read_idx_labels(path); });
+  }
   std::string damaged = whole;
   damaged[whole.size() / 2] = static_cast<char>(damaged[whole.size() / 2] ^ 0x55);
   const auto path = folder.write("damaged.gz", damaged);
@@ -94,6 +100,8 @@ BOOST_AUTO_TEST_CASE(idx_errors_say_what_was_found_and_what_was_expected) {
   const auto header = folder.write("header", idx_bytes({2051, 2}, ""));
   expect_error(errc::bad_data, {"number of rows", "byte 8"},
                [&] { (void)data::read_idx_images(header); });
+  const auto more = folder.write("more", idx_bytes({2051, 1, 1, 1}, "ab"));
+  expect_error(errc::bad_data, {"after byte 17"}, [&] { (void)data::read_idx_images(more); });
   const auto longer = folder.write("longer", idx_bytes({2049, 2}, "abc"));
   expect_error(errc::bad_data, {"after byte 10"}, [&] { (void)data::read_idx_labels(longer); });
 }

@@ -100,6 +100,22 @@ BOOST_AUTO_TEST_CASE(clipping_and_cosine_decay_are_pytorchs) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(clipping_scales_the_common_norm_down_to_the_limit) {
+  const std::vector parameters{parameter<float>("a", tensor<float>::zeros({1})),
+                               parameter<float>("b", tensor<float>::zeros({1})),
+                               parameter<float>("unused", tensor<float>::zeros({1}))};
+  set_grad(parameters[0], tensor<float>::full({1}, 3.0F));
+  set_grad(parameters[1], tensor<float>::full({1}, -4.0F));
+  BOOST_TEST(optim::clip_grad_norm(parameters, 1.0) == 5.0);
+  BOOST_TEST(parameters[0].grad().item() == 0.6F, boost::test_tools::tolerance(1e-6F));
+  BOOST_TEST(parameters[1].grad().item() == -0.8F, boost::test_tools::tolerance(1e-6F));
+  // The 1e-6 beside the norm halves this one.
+  set_grad(parameters[0], tensor<float>::full({1}, 1e-6F));
+  parameters[1].zero_grad();
+  optim::clip_grad_norm(parameters, 1e-6);
+  BOOST_TEST(parameters[0].grad().item() == 5e-7F, boost::test_tools::tolerance(1e-5F));
+}
+
 BOOST_AUTO_TEST_CASE(the_first_steps_follow_the_formulas_by_hand) {
   // Without PyTorch at hand, too. SGD: v = 2, w = 1 - 0.5 * 2; then v = 0.5 * 2 + 4, w = 0 - 0.5
   // * 5.
