@@ -68,6 +68,45 @@ std::string u64(std::uint64_t value) {
 }
 std::string text(std::string_view value) { return u64(value.size()) + std::string(value); }
 
+// A server that knows its part by heart: for each connection in turn, how many bytes to read and
+// what to answer; then it waits for the client to close, or closes where a step reads nothing.
+class scripted_server {
+ public:
+  struct step {
+    std::size_t read;
+    std::string answer;
+  };
+  using script = std::vector<step>;
+
+  explicit scripted_server(std::vector<script> connections)
+      : listener_(parx::detail::listen_on("127.0.0.1", 0)),
+        thread_([this, connections = std::move(connections)] {
+          for (const script& steps : connections) play(steps);
+        }) {}
+  ~scripted_server() { thread_.join(); }
+
+  [[nodiscard]] std::uint16_t port() const { return parx::detail::bound_port(listener_.get()); }
+
+ private:
+  void play(const script& steps) {
+    pollfd polled{listener_.get(), POLLIN, 0};
+    ::poll(&polled, 1, 5000);
+    const parx::descriptor client(::accept(listener_.get(), nullptr, nullptr));
+    char bytes[256];
+    for (const step& s : steps) {
+      if (s.read == 0) return;
+      ::recv(client.get(), bytes, s.read, MSG_WAITALL);
+      const std::string reply = s.answer == "echo" ? std::string(bytes + 6, 4) : s.answer;
+      ::send(client.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+    }
+    ::recv(client.get(), bytes, 1, MSG_WAITALL);
+  }
+
+  parx::descriptor listener_;
+  std::thread thread_;
+};
+const scripted_server::step hangs_up{0, ""};
+
 // Collects what is logged while it lives.
 class captured_log {
  public:
@@ -395,20 +434,48 @@ BOOST_AUTO_TEST_CASE(a_client_that_waits_long_says_once_what_it_waits_for) {
 }
 
 BOOST_AUTO_TEST_CASE(something_else_on_the_port_is_a_protocol_error_at_once) {
-  parx::descriptor listener = parx::detail::listen_on("127.0.0.1", 0);
-  const auto port = parx::detail::bound_port(listener.get());
-  std::thread web([&] {
-    pollfd polled{listener.get(), POLLIN, 0};
-    ::poll(&polled, 1, 5000);
-    const parx::descriptor client(::accept(listener.get(), nullptr, nullptr));
-    ::send(client.get(), "HTTP/1.1 400 Bad Request\r\n", 26, MSG_NOSIGNAL);
-    pollfd closing{client.get(), POLLRDHUP, 0};
-    ::poll(&closing, 1, 5000);
-  });
-  const auto told = message_of([&] { parx::tcp_store store({.port = port, .timeout = 5s}); },
+  const scripted_server web({{{10, "HTTP/1.1 400 Bad Request\r\n"}}});
+  const auto told = message_of([&] { parx::tcp_store store({.port = web.port(), .timeout = 5s}); },
                                parx::errc::protocol);
-  web.join();
   BOOST_TEST(told.find("something else than a store answers there") != std::string::npos);
+}
+
+// torch 1.13 is probed for real in torch_interop_test.cpp.
+BOOST_AUTO_TEST_CASE(the_probe_recognises_a_server_of_torch_2_1) {
+  const scripted_server server({{{10, ""}, hangs_up}, {{1, u64(0)}}, {{1, "\x01"}, {1, u64(7)}}});
+  parx::tcp_store store({.port = server.port()});
+  BOOST_TEST((store.dialect() == store_dialect::torch_2_1));
+  BOOST_TEST(store.num_keys(soon()) == 7);
+}
+
+BOOST_AUTO_TEST_CASE(the_probe_recognises_a_server_of_torch_2_2) {
+  const std::string four_answers = u64(0) + u64(0) + u64(0) + u64(0);
+  const scripted_server server(
+      {{{10, ""}, hangs_up}, {{1, ""}, hangs_up}, {{9, four_answers}, {1, u64(7)}}});
+  parx::tcp_store store({.port = server.port()});
+  BOOST_TEST((store.dialect() == store_dialect::torch_2_2));
+  BOOST_TEST(store.num_keys(soon()) == 7);
+}
+
+BOOST_AUTO_TEST_CASE(a_wait_that_ends_while_it_is_cancelled_counts_and_leaves_the_stream_in_step) {
+  const std::size_t wait_for_k = 1 + 8 + 8 + 2;
+  const scripted_server server(
+      {{{10, "echo"}, {wait_for_k, ""}, {1, std::string("\0\1", 2)}, {1, u64(7)}}});
+  parx::tcp_store store({.port = server.port()});
+  const std::string keys[] = {"k"};
+  store.wait(keys, deadline::after(50ms));
+  BOOST_TEST(store.num_keys(soon()) == 7);
+}
+
+BOOST_AUTO_TEST_CASE(a_silent_server_costs_the_deadline_and_not_more) {
+  const scripted_server server({{{10, "echo"}, {1, ""}}});
+  parx::tcp_store store({.port = server.port()});
+  const auto started = deadline::clock::now();
+  const auto told =
+      message_of([&] { (void)store.num_keys(deadline::after(100ms)); }, parx::errc::timeout);
+  BOOST_TEST((deadline::clock::now() - started < 3s));
+  BOOST_TEST(told.find("store num_keys at tcp_store") == 0U);
+  BOOST_TEST(told.find("the server did not answer in time") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_port_in_use_is_blamed_on_the_process_that_has_it) {
