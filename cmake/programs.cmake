@@ -16,7 +16,7 @@ target_compile_options(parx_program INTERFACE
 # g++ 12 takes AVX-512's "undefined" registers for uninitialised variables (GCC bug 105593), and
 # Eigen's square roots use them.
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(parx_program INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(parx_program INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 
 # Without the processor's vector instructions a matrix product is about eight times slower.
