@@ -1,11 +1,11 @@
 // Turning the recording of spans on, and writing it as a Chrome/Perfetto trace.
 //
-//   PARX_TRACE=trace.json         record from the start, write when the process exits; rank 3 of several
-//                                 writes trace.rank3.json, or put %r where the rank belongs
-//   PARX_TRACE_EVENTS=1000000     events kept for each thread (65536), about 200 bytes each
+//   PARX_TRACE=trace.json      record from the start, write when the process exits; rank 3 of
+//                              several writes trace.rank3.json, or put %r where the rank belongs
+//   PARX_TRACE_EVENTS=1000000  events kept for each thread (65536), about 200 bytes each
 //
-// A file appears whole or not at all (temporary name, then rename). A failure to write is one warning
-// in the log. Safe from any thread; no thread of its own.
+// A file appears whole or not at all (temporary name, then rename). A failure to write is one
+// warning in the log. Safe from any thread; no thread of its own.
 #pragma once
 
 #include <unistd.h>
@@ -39,8 +39,9 @@ struct trace_options {
   std::size_t events_per_thread = 65536;  ///< the oldest are dropped beyond it
 };
 
-/// The file of one rank: "%r" in `path` is replaced by the rank (0 while it is unknown); without "%r",
-/// "out/trace.json" becomes "out/trace.rank3.json" unless the rank is unknown (-1) or the world is of one.
+/// The file of one rank: "%r" in `path` is replaced by the rank (0 while it is unknown); without
+/// "%r", "out/trace.json" becomes "out/trace.rank3.json" unless the rank is unknown (-1) or the
+/// world is of one.
 [[nodiscard]] inline std::string trace_file(std::string_view path, int rank, int world_size) {
   std::string file(path);
   const std::string number = std::to_string(rank < 0 ? 0 : rank);
@@ -80,8 +81,10 @@ inline void write_chrome_file(const std::string& path, const process_description
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const auto fail = [&](int saved_errno) {
     ::unlink(temporary.c_str());
-    throw_error(errc::io, "the trace {} could not be written: {}. Give PARX_TRACE a file in a folder "
-                "that exists and may be written to.", path, errno_text(saved_errno));
+    throw_error(errc::io,
+                "the trace {} could not be written: {}. Give PARX_TRACE a file in a folder "
+                "that exists and may be written to.",
+                path, errno_text(saved_errno));
   };
   struct closer {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
@@ -163,8 +166,8 @@ inline void start(trace_options options) {
 /// Records no more; what was recorded is still written. A span that is open now is still recorded.
 inline void stop() noexcept { detail::recording.store(false, std::memory_order_relaxed); }
 
-/// Writes the file with everything recorded so far and goes on recording. Blocks for the disk. False
-/// when nothing was started or the file could not be written, which is logged.
+/// Writes the file with everything recorded so far and goes on recording. Blocks for the disk.
+/// False when nothing was started or the file could not be written, which is logged.
 inline bool flush() noexcept { return detail::chrome_output::instance().flush(); }
 
 namespace detail {

@@ -4,8 +4,8 @@
 //   s.arg("bytes", bytes);
 //
 // While nothing records (see chrome.hpp for how to start), each call is one relaxed atomic load and
-// never allocates. While recording, an event is two clock readings and a copy into the thread's ring.
-// Safe from any thread; a span belongs to the thread that opened it.
+// never allocates. While recording, an event is two clock readings and a copy into the thread's
+// ring. Safe from any thread; a span belongs to the thread that opened it.
 #pragma once
 
 #include <concepts>
@@ -40,7 +40,7 @@ class literal {
 namespace detail {
 
 template <typename T>
-  requires std::is_arithmetic_v<T>
+requires std::is_arithmetic_v<T>
 [[nodiscard]] constexpr number to_number(T value) noexcept {
   if constexpr (std::floating_point<T>) {
     return static_cast<double>(value);
@@ -58,37 +58,49 @@ class span {
  public:
   /// The first 48 bytes of `name` are copied.
   explicit span(std::string_view name, literal category = "parx") noexcept {
-    if (!enabled()) [[likely]] return;
+    if (enabled()) [[unlikely]]
+      open(name, category);
+  }
+  span(const span&) = delete;
+  span& operator=(const span&) = delete;
+  ~span() {
+    if (event_) [[unlikely]]
+      close();
+  }
+
+  /// A number to show with the span. The first four are kept.
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void arg(literal key, T value) noexcept {
+    if (event_) [[unlikely]]
+      add({key.text(), detail::to_number(value)});
+  }
+
+ private:
+  // Out of line, so that a span in a hot function is one load and one branch of code.
+  [[gnu::noinline]] void open(std::string_view name, literal category) noexcept {
     event_.emplace();
     event_->name = detail::short_text<48>(name);
     event_->category = category.text();
     event_->start_ns = detail::now_ns();
   }
-  span(const span&) = delete;
-  span& operator=(const span&) = delete;
-  ~span() {
-    if (!event_) [[likely]] return;
+  [[gnu::noinline]] void close() noexcept {
     event_->duration_ns = detail::now_ns() - event_->start_ns;
     detail::recorder::record(*event_);
   }
-
-  /// A number to show with the span. The first four are kept.
-  template <typename T>
-    requires std::is_arithmetic_v<T>
-  void arg(literal key, T value) noexcept {
-    if (!event_ || event_->argument_count == event_->arguments.size()) return;
-    event_->arguments[event_->argument_count++] = {key.text(), detail::to_number(value)};
+  [[gnu::noinline]] void add(detail::argument next) noexcept {
+    if (event_->argument_count == event_->arguments.size()) return;
+    event_->arguments[event_->argument_count++] = next;
   }
 
- private:
   std::optional<detail::event> event_;
 };
 
 /// The value of a quantity from now on ("bytes in flight"); viewers draw it as a curve.
 template <typename T>
-  requires std::is_arithmetic_v<T>
+requires std::is_arithmetic_v<T>
 void counter(std::string_view name, T value) noexcept {
-  if (!enabled()) [[likely]] return;
+  if (!enabled()) return;
   detail::event now{.kind = detail::event_kind::counter, .start_ns = detail::now_ns()};
   now.name = detail::short_text<48>(name);
   now.arguments[0] = {"value", detail::to_number(value)};

@@ -24,8 +24,8 @@
 namespace parx {
 
 struct progress_options {
-  std::size_t total = 0;    ///< steps in all; 0 when nobody knows, which leaves out bar and time left
-  bool enabled = true;      ///< false makes every call a no-op: `.enabled = world.rank() == 0`
+  std::size_t total = 0;  ///< steps in all; 0 when nobody knows, which leaves out bar and time left
+  bool enabled = true;    ///< false makes every call a no-op: `.enabled = world.rank() == 0`
   std::string label = {};   ///< stands in front of the bar
   std::size_t initial = 0;  ///< steps done before this run (resumed); they do not count in the rate
   std::chrono::milliseconds plain_interval{5000};  ///< between two plain lines
@@ -60,8 +60,8 @@ class progress {
     }
   }
 
-  /// `done` steps of the total are behind us. `note` is shown behind the numbers; an empty one keeps
-  /// the note before. Does nothing after finish().
+  /// `done` steps of the total are behind us. `note` is shown behind the numbers; an empty one
+  /// keeps the note before. Does nothing after finish().
   void update(std::size_t done, std::string_view note = {}) {
     if (!options_.enabled || finished_) return;
     const bool completes = live_ && done == options_.total && done_ != done;
@@ -95,10 +95,9 @@ class progress {
   static constexpr std::chrono::milliseconds redraw_interval{100};
 
   [[nodiscard]] static bool draws_bar(int descriptor) {
-    if (::isatty(descriptor) == 0) return false;
     const auto env = process_environment();
-    if (env_string(env, "TERM") == "dumb") return false;
-    return env_flag(env, "PARX_PROGRESS_BAR").value_or(true);
+    const bool wanted = env_flag(env, "PARX_PROGRESS_BAR").value_or(true);
+    return wanted && env_string(env, "TERM") != "dumb" && ::isatty(descriptor) != 0;
   }
 
   [[nodiscard]] std::chrono::milliseconds interval() const noexcept {

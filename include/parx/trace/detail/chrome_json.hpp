@@ -1,7 +1,8 @@
 // Recorded events as Chrome's trace JSON, which Perfetto, chrome://tracing and speedscope open.
 //
 // Pure functions that append to a string. Times are microseconds on the steady clock, which all
-// processes of a host share; `clock_offset_us` in otherData turns them into Unix time for merging hosts.
+// processes of a host share; `clock_offset_us` in otherData turns them into Unix time, for merging
+// the files of several hosts.
 // Source: "Trace Event Format", Chromium project (phases X, C and M).
 #pragma once
 
@@ -87,7 +88,8 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
 inline void append_name(std::string& out, std::string_view kind, int pid, int tid,
                         std::string_view name) {
   fmt::format_to(std::back_inserter(out),
-                 "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind, pid, tid);
+                 "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind,
+                 pid, tid);
   append_json_string(out, name);
   out += "}}";
 }

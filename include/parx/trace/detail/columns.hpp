@@ -1,8 +1,9 @@
 // Text measured in terminal columns rather than bytes.
 //
-// UTF-8 in, columns out: combining marks take none, East Asian wide characters and emoji take two. A
-// byte that is not UTF-8 counts as one column, so that no text can push a bar over the line's end.
-// Pure functions. Source of the ranges: Unicode 15, EastAsianWidth.txt (W and F, whole blocks).
+// UTF-8 in, columns out: combining marks take none, East Asian wide characters and emoji take two.
+// A byte that is not UTF-8 counts as one column, so that no text can push a bar over the line's
+// end. Pure functions. Source of the ranges: Unicode 15, EastAsianWidth.txt (W and F, whole
+// blocks).
 #pragma once
 
 #include <cstddef>

@@ -51,8 +51,8 @@ inline constexpr std::size_t unlimited_columns = std::numeric_limits<std::size_t
                          : fmt::format("{:5.2f}s/it", 1 / per_second);
 }
 
-/// `units` times done / total, rounded down; in whole numbers, since 29 of 100 in floating point are
-/// 28.999 %. Exact up to 2^56 steps.
+/// `units` times done / total, rounded down; in whole numbers, since 29 of 100 in floating point
+/// are 28.999 %. Exact up to 2^56 steps.
 [[nodiscard]] constexpr std::size_t share_of(std::size_t units, std::size_t done,
                                              std::size_t total) noexcept {
   return units * std::min(done, total) / total;
@@ -88,7 +88,7 @@ inline constexpr std::size_t unlimited_columns = std::numeric_limits<std::size_t
   std::string times = clock_text(state.seconds);
   if (known) {
     const std::size_t left = state.total - std::min(state.done, state.total);
-    times += '<' + (left == 0 ? clock_text(0)
+    times += '<' + (left == 0  ? clock_text(0)
                     : rate > 0 ? clock_text(static_cast<double>(left) / rate)
                                : std::string("?"));
   }

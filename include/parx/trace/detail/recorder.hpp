@@ -1,8 +1,9 @@
 // Where events wait until they are written: one bounded ring a thread.
 //
-// A full ring drops its oldest event and counts it, so a trace of any length costs the memory of its
-// last part only. Each ring has a mutex that its own thread takes without contention and a writer
-// takes for the time of one copy. Safe from any thread, from thread-local and static destructors too.
+// A full ring drops its oldest event and counts it, so a trace of any length costs the memory of
+// its last part only. Each ring has a mutex that its own thread takes without contention and a
+// writer takes for the time of one copy. Safe from any thread, from thread-local and static
+// destructors too.
 #pragma once
 
 #include <algorithm>
@@ -109,7 +110,8 @@ class ring {
   }
   [[nodiscard]] thread_events contents() const {
     const std::lock_guard lock(mutex_);
-    thread_events copy{.tid = tid_, .thread_name = thread_name_, .dropped = dropped_, .events = events_};
+    thread_events copy{
+        .tid = tid_, .thread_name = thread_name_, .dropped = dropped_, .events = events_};
     std::rotate(copy.events.begin(), copy.events.begin() + static_cast<std::ptrdiff_t>(oldest_),
                 copy.events.end());
     return copy;
@@ -142,8 +144,9 @@ struct thread_state {
 };
 inline constinit thread_local thread_state here{};
 
-/// All rings of the process. A ring outlives its thread, and the next thread of the same name goes on
-/// with it: a program that starts threads again and again keeps as many rings as it ever ran at once.
+/// All rings of the process. A ring outlives its thread, and the next thread of the same name goes
+/// on with it: a program that starts threads again and again keeps as many rings as it ever ran at
+/// once.
 class recorder {
  public:
   /// Never destroyed: threads and static destructors may record until the process is gone.
@@ -152,8 +155,8 @@ class recorder {
     return the_recorder;
   }
 
-  /// Records on the calling thread's ring; dropped when there is no memory for one, or so late in the
-  /// thread's end that its ring has been handed back.
+  /// Records on the calling thread's ring; dropped when there is no memory for one, or so late in
+  /// the thread's end that its ring has been handed back.
   static void record(const event& next) noexcept {
     try {
       if (ring* mine = ring_of_this_thread()) mine->push(next);
@@ -175,7 +178,8 @@ class recorder {
   }
   [[nodiscard]] bool empty() const {
     const std::lock_guard lock(mutex_);
-    return std::all_of(rings_.begin(), rings_.end(), [](const auto& each) { return each->empty(); });
+    return std::all_of(rings_.begin(), rings_.end(),
+                       [](const auto& each) { return each->empty(); });
   }
   /// Forgets all events; from now on a ring holds `capacity` of them.
   void clear(std::size_t capacity) {
