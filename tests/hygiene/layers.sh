@@ -31,19 +31,31 @@ train           9 both
 torch           9 both
 '
 wrong=$(
-  find parx -name '*.hpp' -print0 | sort -z | xargs -0 awk -v table="$table" '
+  find parx parx.hpp -name '*.hpp' -print0 | sort -z | xargs -0 awk -v table="$table" '
     BEGIN {
       rows = split(table, row, "\n")
-      for (i = 1; i <= rows; i++) if (split(row[i], word, " ") == 3) { level[word[1]] = word[2]; column[word[1]] = word[3] }
+      for (i = 1; i <= rows; i++) {
+        if (split(row[i], word, " ") == 3) { level[word[1]] = word[2]; column[word[1]] = word[3] }
+      }
+      level["parx"] = 99; column["parx"] = "both"  # parx.hpp itself
     }
     function chapter(path) { sub(/^parx\//, "", path); sub(/[\/.].*/, "", path); return path }
-    FNR == 1 { here = chapter(FILENAME); if (!(here in level)) print FILENAME ": folder " here " is not in the table of layers" }
+    function end_of(path) { if (path != "" && !guarded) print path ": no #pragma once" }
+    FNR == 1 {
+      end_of(previous); previous = FILENAME; guarded = 0
+      here = chapter(FILENAME)
+      if (!(here in level)) print FILENAME ": folder " here " is not in the table of layers"
+      if ($0 !~ /^\/\//) print FILENAME ": does not begin with what it is"
+      if (FILENAME ~ /^parx\/[^\/]*$/) chapters[FILENAME]
+    }
+    /^#pragma once$/ { guarded = 1 }
     /^[ \t]*#[ \t]*include/ {
       where = FILENAME ":" FNR ": "
       if ($0 ~ /"/) print where "write <parx/...>, not quotes"
       if ($0 ~ /<boost\/asio\.hpp>/) print where "includes all of Asio"
       if (match($0, /<parx\/[^>]+>/)) {
-        there = chapter(substr($0, RSTART + 1, RLENGTH - 2))
+        file = substr($0, RSTART + 1, RLENGTH - 2); there = chapter(file)
+        if (here == "parx") everything[file]
         if (there == here) next
         if (!(there in level)) print where there " is not in the table of layers"
         else if (level[there] >= level[here]) print where here " must not include " there ", which is not below it"
@@ -51,14 +63,11 @@ wrong=$(
           print where here " (" column[here] ") must not know " there " (" column[there] ")"
       }
     }
-    FNR == 501 { print FILENAME ": longer than 500 lines; split it by ideas" }'
-  for chapter in parx/*.hpp; do
-    grep -qF "#include <$chapter>" parx.hpp || echo "parx.hpp does not include <$chapter>"
-  done
-  for header in parx.hpp $(find parx -name '*.hpp'); do
-    [ "$(head -c 2 "$header")" = "//" ] || echo "$header: does not begin with what it is"
-    grep -q '^#pragma once$' "$header" || echo "$header: no #pragma once"
-  done
+    FNR == 501 { print FILENAME ": longer than 500 lines; split it by ideas" }
+    END {
+      end_of(previous)
+      for (file in chapters) if (!(file in everything)) print "parx.hpp does not include <" file ">"
+    }'
 )
 [ -z "$wrong" ] || { echo "$wrong"; exit 1; }
 echo "$(find parx -name '*.hpp' | wc -l) headers keep to the layers"

@@ -20,18 +20,19 @@ trap 'exit 1' INT TERM
 [ "$SLURM_TEST_MODE" = hosts ] || export MASTER_ADDR=127.0.0.1
 export OMP_NUM_THREADS=1
 
-failures=0
-# claim TEXT COMMAND...: COMMAND holds for the output in $work/out.
+failures=0 shown=no
+# claim TEXT COMMAND...: COMMAND holds for the output in $work/out, which is shown once when it does not.
 claim() {
   local text=$1; shift
-  if "$@" >"$work/claim" 2>&1; then echo "ok: $text"; return; fi
+  if "$@"; then echo "ok: $text"; return; fi
   failures=$((failures + 1))
   echo "FAILED: $text"
-  sed 's/^/    /' "$work/claim" "$work/out"
+  [ $shown = yes ] || sed 's/^/    /' "$work/out"
+  shown=yes
 }
 # step OPTION... PROGRAM...: a step whose output goes to $work/out. -I: a request that can never be
 # met would wait for ever; -K1: one failed task ends the others.
-step() { timeout 120 srun -I10 -K1 "$@" >"$work/out" 2>&1; }
+step() { shown=no; timeout 120 srun -I10 -K1 "$@" >"$work/out" 2>&1; }
 says() { grep -qE "$1" "$work/out"; }
 ranks_are() { [ "$(grep -oE "\[RANK [0-9]+\] WORLD_SIZE=$1( |$)" "$work/out" | grep -oE 'RANK [0-9]+' | cut -d' ' -f2 | sort -n | tr '\n' ' ')" = "$(seq -s' ' 0 $(($1 - 1))) " ]; }
 losses_fall() { grep -oE 'epoch [0-9]+: loss [0-9.]+' "$work/out" | awk '{ if (NR > 1 && $4 + 0 >= last + 0) exit 1; last = $4; n = NR } END { exit n < 2 }'; }
