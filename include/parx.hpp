@@ -4,6 +4,7 @@
 // IWYU pragma: begin_exports
 #include <parx/core.hpp>
 #include <parx/trace.hpp>
+#include <parx/trace.hpp>
 #include <parx/types.hpp>
 #include <parx/store.hpp>
 #include <parx/transport.hpp>

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <parx/comm/detail/call.hpp>
+#include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
@@ -142,9 +143,6 @@ class group_core {
   [[nodiscard]] bool inline_mode() const noexcept {
     return options_.progress == progress_mode::inline_poll;
   }
-  [[nodiscard]] static bool is_message(const call& request) noexcept {
-    return request.what == call_kind::send || request.what == call_kind::recv;
-  }
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
@@ -154,7 +152,7 @@ class group_core {
                               "earlier failure: {}",
                               name_of(request.what), name_, request.site.file_name(),
                               request.site.line, closed_because_),
-                  context_of(request, -1));
+                  words_.context_of(request, -1));
     }
     request.header.group = id_;
     request.header.operation = static_cast<std::uint8_t>(
@@ -220,9 +218,9 @@ class group_core {
           sleep();
         }
       } catch (const header_mismatch& found) {
-        failed = {mismatch_of(found), errc::mismatch, found.peer};
+        failed = {words_.mismatch(queue_.front()->header, found), errc::mismatch, found.peer};
       } catch (const message_mismatch& found) {
-        failed = {mismatch_of(found), errc::mismatch, found.peer};
+        failed = {words_.mismatch(found), errc::mismatch, found.peer};
       } catch (const link_lost& lost) {
         failed = reason_of(lost);
       } catch (const failure& known) {
@@ -299,14 +297,14 @@ class group_core {
     if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
     for_each_pending([&](const call& request) {
       if (!request.until.passed()) return;
-      throw failure{fmt::format("timed out {}", missing_text()), errc::timeout, first_missing()};
+      throw failure{fmt::format("timed out {}", waiting_text()), errc::timeout, first_missing()};
     });
     const auto idle_time = clock::now() - *idle_since_;
     if (idle_time > stuck_after) compare_notices();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = oldest()) {
-        log(log_level::warn, "{} is {} (for {:.0f} s so far)", title(*request), missing_text(),
+        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request), waiting_text(),
             request->until.elapsed_seconds());
       }
     }
@@ -350,34 +348,8 @@ class group_core {
     return peers.empty() ? -1 : peers.front();
   }
 
-  /// "waiting for rank 3 (node2, pid 71), which is in barrier at train.cpp:90; ..."
-  [[nodiscard]] std::string missing_text() {
-    static constexpr std::size_t most_named = 8;
-    std::string text = "waiting for ";
-    const auto peers = missing_peers();
-    for (std::size_t i = 0; i < std::min(peers.size(), most_named); ++i) {
-      text += fmt::format("{}{}, which {}", i > 0 ? "; for " : "", network_->describe(peers[i]),
-                          whereabouts(peers[i]));
-    }
-    if (peers.size() > most_named) text += fmt::format("; and {} more", peers.size() - most_named);
-    return text;
-  }
-  [[nodiscard]] std::string whereabouts(int peer) {
-    const auto theirs = notice_header(peer);
-    const std::uint64_t here = queue_.empty() ? 0 : queue_.front()->header.sequence;
-    if (!theirs || theirs->sequence < here) {
-      return "has not entered the operation (computing, stopped, or gone without closing)";
-    }
-    return fmt::format("is in #{}, {}", theirs->sequence, describe(*theirs));
-  }
-  [[nodiscard]] std::optional<call_header> notice_header(int peer) {
-    const auto text = network_->notice_of(peer);
-    if (!text || text->size() != frame_size) return std::nullopt;
-    frame_bytes bytes;
-    std::copy_n(reinterpret_cast<const std::byte*>(text->data()), frame_size, bytes.begin());
-    const auto header = parse_call_header(bytes);
-    if (!header || header->group != id_) return std::nullopt;
-    return header;
+  [[nodiscard]] std::string waiting_text() const {
+    return words_.waiting_for(missing_peers(), queue_.empty() ? 0 : queue_.front()->header.sequence);
   }
 
   /// Ranks that are stuck tell each other in which call: two different calls with the same number may
@@ -386,59 +358,18 @@ class group_core {
     if (!started_) return;
     const call_header& mine = queue_.front()->header;
     if (!posted_notice_) {
-      const auto bytes = std::bit_cast<frame_bytes>(mine);
-      network_->post_notice({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      words_.post_notice(mine);
       posted_notice_ = true;
       next_comparison_ = clock::now();
     }
     if (clock::now() < next_comparison_) return;
     next_comparison_ = clock::now() + std::chrono::seconds(1);
     for (const int peer : missing_peers()) {
-      const auto theirs = notice_header(peer);
+      const auto theirs = words_.notice_of(peer);
       if (theirs && theirs->sequence == mine.sequence && !theirs->matches(mine)) {
         throw header_mismatch{peer, *theirs};
       }
     }
-  }
-
-  [[nodiscard]] std::string title(const call& request) const {
-    const std::string number =
-        is_message(request) ? std::string() : fmt::format(" #{}", request.header.sequence);
-    return fmt::format("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
-                       name_, rank(), size(), request.site.file_name(), request.site.line);
-  }
-  [[nodiscard]] error_context context_of(const call& request, int peer) const {
-    return {.operation = std::string(name_of(request.what)),
-            .group = name_,
-            .sequence = request.header.sequence,
-            .rank = rank(),
-            .peer = peer,
-            .host = {},
-            .elapsed_seconds = request.until.elapsed_seconds()};
-  }
-
-  [[nodiscard]] std::string mismatch_of(const header_mismatch& found) {
-    if (found.theirs.magic != call_header::expected_magic) {
-      return fmt::format("{} sent bytes that are no parx call", network_->describe(found.peer));
-    }
-    const call_header& mine = queue_.front()->header;
-    const std::string number = found.theirs.sequence == mine.sequence
-                                   ? std::string()
-                                   : fmt::format(" (its #{})", found.theirs.sequence);
-    return fmt::format(
-        "the ranks called different operations: rank {} is in {}, but {} is in {}{}. Every rank must "
-        "issue the same collectives in the same order with the same count and dtype",
-        rank(), describe(mine), network_->describe(found.peer), describe(found.theirs), number);
-  }
-  [[nodiscard]] std::string mismatch_of(const message_mismatch& found) {
-    return fmt::format(
-        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). Both "
-        "sides must name the same count and dtype",
-        rank(), found.receive->header.count,
-        name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
-        found.receive->site.file_name(), found.receive->site.line, network_->describe(found.peer),
-        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)), found.theirs.file_name(),
-        found.theirs.line);
   }
 
   /// A broken link is often only the echo of another failure, whose reason is on its way.
@@ -459,18 +390,18 @@ class group_core {
     const call* cause = oldest();
     closed_because_ = reason.code == errc::aborted || cause == nullptr
                           ? reason.text
-                          : fmt::format("{}: {}", title(*cause), reason.text);
+                          : fmt::format("{}: {}", words_.title(*cause), reason.text);
     network_->abort(closed_because_);
     network_->close();
     const auto give = [&](call& request) {
       if (request.done) return;
       const std::string text = fmt::format(
           "{} {} after {:.1f} s{}{}. The group is closed; rendezvous again to continue",
-          title(request), reason.code == errc::aborted ? "was ended" : "failed",
+          words_.title(request), reason.code == errc::aborted ? "was ended" : "failed",
           request.until.elapsed_seconds(),
           reason.code == errc::aborted ? " because another rank failed first: " : ": ", reason.text);
       request.failure = std::make_exception_ptr(
-          error(reason.code, text, context_of(request, reason.peer)));
+          error(reason.code, text, words_.context_of(request, reason.peer)));
       request.done = true;
     };
     take_incoming();
@@ -488,6 +419,7 @@ class group_core {
   const std::string name_;
   const std::uint64_t id_;
   const group_options options_;
+  const diagnosis words_{*network_, name_, id_};
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,0 +1,116 @@
+// diagnosis: the words for what a group is doing and what went wrong with it.
+//
+// Errors read like a sentence and name the operation, its number and place, the ranks to blame and where
+// those are. Nothing here changes a group; notices of other ranks are read from the transport's board.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/comm/detail/call.hpp>
+#include <parx/comm/detail/messages.hpp>
+#include <parx/core/error.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::detail {
+
+[[nodiscard]] inline bool is_message(const call& request) noexcept {
+  return request.what == call_kind::send || request.what == call_kind::recv;
+}
+
+class diagnosis {
+ public:
+  diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id)
+      : network_(network), name_(group_name), id_(group_id) {}
+
+  /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
+  [[nodiscard]] std::string title(const call& request) const {
+    const std::string number =
+        is_message(request) ? std::string() : fmt::format(" #{}", request.header.sequence);
+    return fmt::format("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
+                       name_, network_.rank(), network_.size(), request.site.file_name(),
+                       request.site.line);
+  }
+
+  [[nodiscard]] error_context context_of(const call& request, int peer) const {
+    return {.operation = std::string(name_of(request.what)),
+            .group = name_,
+            .sequence = request.header.sequence,
+            .rank = network_.rank(),
+            .peer = peer,
+            .host = {},
+            .elapsed_seconds = request.until.elapsed_seconds()};
+  }
+
+  /// What a rank that is stuck has posted about the call it is in.
+  [[nodiscard]] std::optional<call_header> notice_of(int peer) const {
+    const auto text = network_.notice_of(peer);
+    if (!text || text->size() != frame_size) return std::nullopt;
+    frame_bytes bytes;
+    std::copy_n(reinterpret_cast<const std::byte*>(text->data()), frame_size, bytes.begin());
+    const auto header = parse_call_header(bytes);
+    if (!header || header->group != id_) return std::nullopt;
+    return header;
+  }
+  void post_notice(const call_header& mine) const {
+    const auto bytes = std::bit_cast<frame_bytes>(mine);
+    network_.post_notice({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+
+  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ..."
+  [[nodiscard]] std::string waiting_for(const std::vector<int>& peers, std::uint64_t sequence) const {
+    static constexpr std::size_t most_named = 8;
+    std::string text = "waiting for ";
+    for (std::size_t i = 0; i < std::min(peers.size(), most_named); ++i) {
+      text += fmt::format("{}{}, which {}", i > 0 ? "; for " : "", network_.describe(peers[i]),
+                          whereabouts(peers[i], sequence));
+    }
+    if (peers.size() > most_named) text += fmt::format("; and {} more", peers.size() - most_named);
+    return text;
+  }
+
+  [[nodiscard]] std::string mismatch(const call_header& mine, const header_mismatch& found) const {
+    if (found.theirs.magic != call_header::expected_magic) {
+      return fmt::format("{} sent bytes that are no parx call", network_.describe(found.peer));
+    }
+    const std::string number = found.theirs.sequence == mine.sequence
+                                   ? std::string()
+                                   : fmt::format(" (its #{})", found.theirs.sequence);
+    return fmt::format(
+        "the ranks called different operations: rank {} is in {}, but {} is in {}{}. Every rank must "
+        "issue the same collectives in the same order with the same count and dtype",
+        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs), number);
+  }
+
+  [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
+    return fmt::format(
+        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). Both "
+        "sides must name the same count and dtype",
+        network_.rank(), found.receive->header.count,
+        name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
+        found.receive->site.file_name(), found.receive->site.line, network_.describe(found.peer),
+        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)), found.theirs.file_name(),
+        found.theirs.line);
+  }
+
+ private:
+  [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
+    const auto theirs = notice_of(peer);
+    if (!theirs || theirs->sequence < sequence) {
+      return "has not entered the operation (computing, stopped, or gone without closing)";
+    }
+    return fmt::format("is in #{}, {}", theirs->sequence, describe(*theirs));
+  }
+
+  transport& network_;
+  const std::string& name_;
+  std::uint64_t id_;
+};
+
+}  // namespace parx::detail
