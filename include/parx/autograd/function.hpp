@@ -54,18 +54,6 @@ class grad_sink {
   [[nodiscard]] tensor<T> rows(std::span<const std::size_t> rows) const {
     return input_->row_memory(rows);
   }
-  /// Contributes value_at(i) for every element i in row-major order.
-  template <typename ValueAt>
-  void each(ValueAt&& value_at) const {
-    const auto target = memory();
-    T* const to = target.values.data();
-    const std::size_t count = target.values.size();
-    if (target.add) {
-      for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(to[i] + value_at(i));
-    } else {
-      for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(value_at(i));
-    }
-  }
   /// Contributes f(operand...) element by element. The operands broadcast to the input's shape, or
   /// to one to which the input itself was broadcast; then the result is summed over the repeated
   /// axes.

@@ -2,7 +2,8 @@
 // sequence.
 //
 // Knows nodes, not values, so one pass may cross element types. Runs on the calling thread; scratch
-// memory is kept per thread. A node may start another backward (recomputation): passes nest.
+// memory is kept per thread. A node may start another backward, over leaves that this one does not
+// reach.
 #pragma once
 
 #include <algorithm>
