@@ -142,11 +142,10 @@ BOOST_AUTO_TEST_CASE(arguments_keep_their_exact_values_and_four_is_the_most) {
   }
   trace::counter("in flight MiB", 1.5f);
   BOOST_REQUIRE(trace::flush());
-  BOOST_TEST(
-      text_of(folder / "t.json")
-          .find(
-              R"("args":{"bytes":18446744073709551615,"least":-9223372036854775808,"loss":0.1,"bad":"nan"})") !=
-      std::string::npos);
+  const auto text = text_of(folder / "t.json");
+  BOOST_TEST(text.find(R"("args":{"bytes":18446744073709551615,"least":-9223372036854775808,)"
+                       R"("loss":0.1,"bad":"nan"})") != std::string::npos,
+             text);
   const auto counters = events(read_trace(folder / "t.json"), "C");
   BOOST_REQUIRE(counters.size() == 1u);
   BOOST_TEST(counters[0]["name"].text == "in flight MiB");
