@@ -139,7 +139,7 @@ template <typename T, typename Name>
        cxxopts::value<int>(), "N")
       ("budget", "Seconds for each size and placement", cxxopts::value<double>()->default_value("0.3"), "S")
       ("c,check", "1: check every element of every size once; 0: do not",
-       cxxopts::value<int>()->default_value("1")->implicit_value("1"), "0|1")
+       cxxopts::value<int>()->default_value("1"), "0|1")
       ("algo", "Algorithm instead of the automatic choice: ring, doubling, direct, tree, chain",
        text("automatic"), "NAME")
       ("format", "Table on standard output: nccl, osu or json", text("nccl"), "NAME")
