@@ -4,7 +4,6 @@
 // IWYU pragma: begin_exports
 #include <parx/core.hpp>
 #include <parx/trace.hpp>
-#include <parx/trace.hpp>
 #include <parx/types.hpp>
 #include <parx/store.hpp>
 #include <parx/transport.hpp>

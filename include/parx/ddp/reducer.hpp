@@ -22,6 +22,7 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/module.hpp>
+#include <parx/trace/event.hpp>
 
 namespace parx::detail {
 
@@ -130,6 +131,7 @@ class reducer final : public backward_observer {
       for (; next_ < buckets_.size(); ++next_) {
         require(buckets_[next_].pending == 0, "ddp: backward ended before gradients were ready");
       }
+      const trace::span waiting("wait for gradients", "ddp");
       control_work_.wait();
       for (bucket& each : buckets_) each.sum.wait();
       for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -71,7 +71,7 @@ class world : public process_group {
 [[nodiscard]] inline world init(init_options options = {}) {
   options.env = detail::with_hydra_run_id(std::move(options.env));
   launch_env job = detect_launch(options.env);
-  logger::instance().set_rank(job.rank);
+  logger::instance().set_rank(job.rank, job.world_size);
   if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
   if (const auto mode = env_string(options.env, "PARX_PROGRESS")) {
     if (*mode != "thread" && *mode != "inline") {

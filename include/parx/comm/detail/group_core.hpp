@@ -25,6 +25,7 @@
 #include <parx/comm/detail/messages.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/trace/event.hpp>
 
 namespace parx::detail {
 
@@ -181,6 +182,7 @@ class group_core {
   }
 
   void progress_loop() {
+    trace::name_thread("comm");
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return stopping_ || (!owned_ && anything_pending()); });
@@ -258,6 +260,9 @@ class group_core {
     if (!queue_.empty()) {
       if (!started_) {
         const call& front = *queue_.front();
+        running_.emplace(name_of(front.what), trace::literal("comm"));
+        running_->arg("bytes", front.header.count * front.data.element_size);
+        running_->arg("sequence", front.header.sequence);
         engine_.start(*front.steps, front.data, front.header, *network_);
         started_ = true;
       }
@@ -275,6 +280,7 @@ class group_core {
       queue_.front()->done = true;
       queue_.pop_front();
       started_ = warned_ = posted_notice_ = false;
+      running_.reset();
     }
     for (call* each : messages_.take_finished()) each->done = true;
     if (thread_.joinable()) changed_.notify_all();
@@ -412,6 +418,7 @@ class group_core {
     posted_messages_.clear();
     messages_.forget_all();
     started_ = false;
+    running_.reset();
     changed_.notify_all();
   }
 
@@ -436,6 +443,7 @@ class group_core {
   engine engine_;
   messages messages_;
   bool started_ = false;        ///< the front of queue_ runs in engine_
+  std::optional<trace::span> running_;  ///< that run, in the trace
   bool warned_ = false;
   bool posted_notice_ = false;
   std::optional<clock::time_point> idle_since_;
