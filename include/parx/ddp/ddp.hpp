@@ -47,8 +47,9 @@ template <distributed_module Module>
 class ddp {
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with the
-  /// difference otherwise) and gives all of them rank 0's values. Model and group are borrowed and must
-  /// outlive this object; the gradients' memory becomes this object's.
+  /// difference otherwise), gives all of them rank 0's values, and their random layers (dropout) seeds of
+  /// their own. Model and group are borrowed and must outlive this object; the gradients' memory is this
+  /// object's from here on.
   ddp(Module& model, process_group& group, ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
     std::vector<detail::parameter_slot> slots;
@@ -59,6 +60,10 @@ class ddp {
     detail::check_layout(group, slots, site);
     reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets);
     if (group.size() > 1) reducer_->broadcast_values(site);
+    // Different samples want different dropout masks.
+    if constexpr (requires { model.reseed(std::uint64_t{}); }) {
+      if (group.rank() > 0) model.reseed(static_cast<std::uint64_t>(group.rank()));
+    }
   }
 
   /// The model's forward pass.
