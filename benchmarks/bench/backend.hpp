@@ -1,7 +1,7 @@
 // backend: a communication library under measurement.
 //
-// parx is one, every peer is another; sizes, clocks, checks and tables are the same program for all of
-// them. A backend belongs to one thread.
+// parx is one, every peer is another; sizes, clocks, checks and tables are the same program for all
+// of them. A backend belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,8 @@ class backend {
   backend& operator=(const backend&) = default;
 };
 
-/// What has() answers for a library without gaps: a broadcast always works in place, a message never.
+/// What has() answers for a library without gaps: a broadcast always works in place, a message
+/// never.
 [[nodiscard]] constexpr bool is_meaningful(operation op, placement where) noexcept {
   switch (op) {
     case operation::broadcast: return where == placement::in_place;

@@ -1,9 +1,10 @@
 // measure: how long one operation takes on all ranks together.
 //
 // After a warm-up and one synchronisation the operations run back to back, as a program would issue
-// them. Reported are the slowest rank's mean over all of them, as nccl-tests does with -a 3, and the
-// distribution over up to 50 batches. (Single operations say little: where ranks share a core, one rank's slow
-// operation is another's fast one.) The number of iterations is agreed among the ranks.
+// them. Reported are the slowest rank's mean over all of them, as nccl-tests does with -a 3, and
+// the distribution over up to 50 batches. (Single operations say little: where ranks share a core,
+// one rank's slow operation is another's fast one.) The number of iterations is agreed among the
+// ranks.
 #pragma once
 
 #include <sys/resource.h>
@@ -24,7 +25,8 @@ struct timing {
   double mean = 0;          ///< of the slowest rank
   double rank_average = 0;  ///< of the ranks' means
   double rank_fastest = 0;  ///< the fastest rank's mean
-  double median = 0;  ///< of the batches, as minimum and p90: a batch's time is its slowest rank's mean
+  /// Of the batches, as minimum and p90: a batch's time is its slowest rank's mean.
+  double median = 0;
   double minimum = 0;
   double p90 = 0;
   double cores = 0;  ///< processor time of all ranks per wall time: what waiting costs the others
@@ -79,8 +81,8 @@ template <typename Run>
   // Connections open and buffers grow in the first ones; more only steady the estimate.
   double each = estimate(ranks, wanted.warmup.value_or(3), run);
   if (!wanted.warmup) each = estimate(ranks, fitting(wanted.budget / 10, each, 1, 1000), run);
-  const int fit = wanted.iterations.value_or(
-      fitting(wanted.budget, each, least_iterations, most_iterations));
+  const int fit =
+      wanted.iterations.value_or(fitting(wanted.budget, each, least_iterations, most_iterations));
   const int batch = (fit + most_batches - 1) / most_batches;
   const int iterations = wanted.iterations ? fit : fit / batch * batch;
 
@@ -115,7 +117,8 @@ template <typename Run>
   result.mean = slowest[0] * micro;
   result.rank_fastest = -slowest[1] * micro;
   result.rank_average = sums[0] / ranks.size() * micro;
-  result.median = micro * (times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2);
+  result.median =
+      micro * (times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2);
   result.minimum = times.front() * micro;
   result.p90 = times[(times.size() - 1) * 9 / 10] * micro;
   result.cores = sums[1] / (slowest[0] * iterations);

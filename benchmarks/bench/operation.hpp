@@ -1,8 +1,8 @@
 // operation: what can be measured, and how much data that is.
 //
-// Sizes and factors are nccl-tests' (doc/PERFORMANCE.md): S is the whole vector (all_gather: what is
-// received, reduce_scatter: what is put in), algbw = S / t, and busbw = algbw x a factor that makes the
-// figure comparable with the speed of a link, whatever the number of ranks.
+// Sizes and factors are nccl-tests' (doc/PERFORMANCE.md): S is the whole vector (all_gather: what
+// is received, reduce_scatter: what is put in), algbw = S / t, and busbw = algbw x a factor that
+// makes the figure comparable with the speed of a link, whatever the number of ranks.
 #pragma once
 
 #include <array>
@@ -13,7 +13,11 @@
 namespace bench {
 
 enum class operation : std::uint8_t {
-  all_reduce, all_gather, reduce_scatter, broadcast, reduce,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
   send_recv,  ///< every rank sends to the next and receives from the previous one
   barrier,
 };
@@ -58,15 +62,18 @@ inline constexpr std::array all_operations{
 
 /// The elements of one rank's call.
 struct shape {
-  std::size_t count = 0;   ///< as in nccl-tests' column: of one rank's piece for all_gather and reduce_scatter
+  /// As in nccl-tests' column: of one rank's piece for all_gather and reduce_scatter.
+  std::size_t count = 0;
   std::size_t input = 0;
   std::size_t output = 0;
 
-  [[nodiscard]] constexpr std::size_t whole() const noexcept { return input > output ? input : output; }
+  [[nodiscard]] constexpr std::size_t whole() const noexcept {
+    return input > output ? input : output;
+  }
 };
 
-/// The shape whose whole vector is `elements` long, or shorter where that cannot be cut evenly, but has
-/// at least one element a piece.
+/// The shape whose whole vector is `elements` long, or shorter where that cannot be cut evenly, but
+/// has at least one element a piece.
 [[nodiscard]] constexpr shape shape_of(operation op, std::size_t elements, int world) noexcept {
   const auto n = static_cast<std::size_t>(world);
   const std::size_t whole = elements > 0 ? elements : 1;

@@ -59,7 +59,8 @@ struct options {
   }
 }
 
-/// "4", "1K", "64M", "2G" (powers of 1024; "1KiB" and "1KB" too) in bytes. Throws parx::usage_error.
+/// "4", "1K", "64M", "2G" (powers of 1024; "1KiB" and "1KB" too) in bytes. Throws
+/// parx::usage_error.
 [[nodiscard]] inline std::size_t parse_size(std::string_view flag, std::string_view text) {
   std::size_t number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -119,16 +120,21 @@ template <typename T, typename Name>
 }
 
 [[nodiscard]] inline cxxopts::Options describe_options(const std::string& program) {
-  cxxopts::Options description(program,
-                               "Measures and checks collectives. Start it like any program with ranks:\n"
-                               "parxrun -n 4 --tag-output=false parx-bench -b 4 -e 64M\n");
-  const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
+  cxxopts::Options description(
+      program,
+      "Measures and checks collectives. Start it like any program with ranks:\n"
+      "parxrun -n 4 --tag-output=false parx-bench -b 4 -e 64M\n");
+  const auto text = [](const char* value) {
+    return cxxopts::value<std::string>()->default_value(value);
+  };
+  // clang-format off
   description.add_options()
       ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, send_recv, barrier or all",
        text("all_reduce"), "NAME")
       ("b,minbytes", "First size", text("4"), "SIZE")
       ("e,maxbytes", "Last size", text("64M"), "SIZE")
-      ("f,stepfactor", "Factor from size to size", cxxopts::value<std::size_t>()->default_value("2"), "N")
+      ("f,stepfactor", "Factor from size to size",
+       cxxopts::value<std::size_t>()->default_value("2"), "N")
       ("i,stepbytes", "Bytes from size to size, instead of a factor", text("0"), "SIZE")
       ("d,datatype", "float, double, half, bfloat16, int8 ... uint64", text("float"), "TYPE")
       ("o,redop", "sum, prod, min, max, avg, mulsum, band, bor, bxor", text("sum"), "OP")
@@ -137,7 +143,8 @@ template <typename T, typename Name>
        cxxopts::value<int>()->default_value("0"), "N")
       ("w,warmup_iters", "Operations before the clock starts; without it: as the budget permits",
        cxxopts::value<int>(), "N")
-      ("budget", "Seconds for each size and placement", cxxopts::value<double>()->default_value("0.3"), "S")
+      ("budget", "Seconds for each size and placement",
+       cxxopts::value<double>()->default_value("0.3"), "S")
       ("c,check", "1: check every element of every size once; 0: do not",
        cxxopts::value<int>()->default_value("1"), "0|1")
       ("algo", "Algorithm instead of the automatic choice: ring, doubling, direct, tree, chain",
@@ -146,6 +153,7 @@ template <typename T, typename Name>
       ("J,json", "Also write one JSON object a row to this file", text(""), "FILE")
       ("version", "Print the version")
       ("h,help", "Print this");
+  // clang-format on
   return description;
 }
 
@@ -158,9 +166,11 @@ template <typename T, typename Name>
   result.factor = given["stepfactor"].as<std::size_t>();
   result.step = parse_size("-i", text("stepbytes"));
   parx::require(result.first_size > 0, "-b 0: the first size is at least one byte");
-  parx::require(result.first_size <= result.last_size, "-b {} -e {}: the first size is beyond the last",
-                text("minbytes"), text("maxbytes"));
-  parx::require(result.step > 0 || result.factor >= 2, "-f {}: the factor is at least 2", result.factor);
+  parx::require(result.first_size <= result.last_size,
+                "-b {} -e {}: the first size is beyond the last", text("minbytes"),
+                text("maxbytes"));
+  parx::require(result.step > 0 || result.factor >= 2, "-f {}: the factor is at least 2",
+                result.factor);
 
   const auto type = find_name<parx::dtype>(text("datatype"), parx::dtype_count,
                                            [](parx::dtype value) { return nccl_name(value); });
@@ -168,10 +178,11 @@ template <typename T, typename Name>
   result.type = *type;
   const auto reduction = find_name<parx::reduce_op>(
       text("redop"), parx::reduce_op_count, [](parx::reduce_op value) { return nccl_name(value); });
-  parx::require(reduction.has_value(), "-o {}: there is no such reduction; see --help", text("redop"));
+  parx::require(reduction.has_value(), "-o {}: there is no such reduction; see --help",
+                text("redop"));
   result.reduction = *reduction;
-  parx::require(parx::is_defined(result.type, result.reduction), "-o {}: this is not defined for {}",
-                text("redop"), text("datatype"));
+  parx::require(parx::is_defined(result.type, result.reduction),
+                "-o {}: this is not defined for {}", text("redop"), text("datatype"));
 
   result.root = given["root"].as<int>();
   const int iterations = given["iters"].as<int>();
@@ -182,8 +193,8 @@ template <typename T, typename Name>
     parx::require(*result.warmup >= 0, "-w {}: the number cannot be negative", *result.warmup);
   }
   result.budget = given["budget"].as<double>();
-  parx::require(result.budget > 0 && result.budget <= 3600, "--budget {}: above 0, up to 3600 seconds",
-                result.budget);
+  parx::require(result.budget > 0 && result.budget <= 3600,
+                "--budget {}: above 0, up to 3600 seconds", result.budget);
   const int check = given["check"].as<int>();
   parx::require(check == 0 || check == 1, "-c {}: write 0 or 1", check);
   result.check = check == 1;
@@ -195,8 +206,8 @@ template <typename T, typename Name>
 
 }  // namespace detail
 
-/// What the command line asks for; nullopt where it asked for help or the version, which is printed.
-/// Throws parx::usage_error.
+/// What the command line asks for; nullopt where it asked for help or the version, which is
+/// printed. Throws parx::usage_error.
 [[nodiscard]] inline std::optional<options> parse_options(const std::string& program,
                                                           const std::string& version, int argc,
                                                           const char* const* argv) {

@@ -1,9 +1,9 @@
 // oracle: data whose result is known exactly, and the count of elements that differ from it.
 //
-// Contributions are small integers, chosen so that every intermediate result, in whatever order ranks
-// are combined, is an integer that the dtype holds exactly: a right result is right to the last bit. The
-// pattern repeats after a prime number of elements, so that a chunk that lands where another
-// belongs is seen. Only avg over a world that is no power of two may be off by a rounding.
+// Contributions are small integers, chosen so that every intermediate result, in whatever order
+// ranks are combined, is an integer that the dtype holds exactly: a right result is right to the
+// last bit. The pattern repeats after a prime number of elements, so that a chunk that lands where
+// another belongs is seen. Only avg over a world that is no power of two may be off by a rounding.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,8 @@ class oracle {
   oracle(parx::dtype type, parx::reduce_op reduction, int world)
       : type_(type), reduction_(reduction), world_(world), exact_(largest_exact(type)) {}
 
-  /// Sets the input of `given`, this rank's part, and makes the rest of its output recognisably wrong.
+  /// Sets the input of `given`, this rank's part, and makes the rest of its output recognisably
+  /// wrong.
   void prepare(const call& given, int rank) const {
     std::memset(given.output.data, 0xff, given.output.bytes());
     // In place the input is a part of the output, or the output a part of the input.
@@ -43,8 +44,10 @@ class oracle {
       case operation::reduce:
         return rank == given.root ? differing(given.output.data, count, 0, reduced()) : 0;
       case operation::reduce_scatter:
-        return differing(given.output.data, count, static_cast<std::size_t>(rank) * count, reduced());
-      case operation::broadcast: return differing(given.output.data, count, 0, own_data(given.root));
+        return differing(given.output.data, count, static_cast<std::size_t>(rank) * count,
+                         reduced());
+      case operation::broadcast:
+        return differing(given.output.data, count, 0, own_data(given.root));
       case operation::send_recv:
         return differing(given.output.data, count, 0, own_data((rank + world_ - 1) % world_));
       case operation::all_gather: {

@@ -15,9 +15,9 @@ namespace bench {
 /// Throws parx::usage_error for a name that is no algorithm's.
 [[nodiscard]] inline parx::algorithm parse_algorithm(const std::string& text) {
   using parx::algorithm;
-  for (const algorithm each : {algorithm::automatic, algorithm::ring, algorithm::doubling,
-                               algorithm::direct, algorithm::tree, algorithm::chain,
-                               algorithm::dissemination}) {
+  for (const algorithm each :
+       {algorithm::automatic, algorithm::ring, algorithm::doubling, algorithm::direct,
+        algorithm::tree, algorithm::chain, algorithm::dissemination}) {
     if (text == parx::name_of(each)) return each;
   }
   parx::throw_usage("--algo {}: parx has no such algorithm; see --help", text);
@@ -33,11 +33,14 @@ class parx_backend final : public backend {
   [[nodiscard]] std::string network() const override { return size() > 1 ? "tcp" : "alone"; }
   [[nodiscard]] int rank() const override { return world_.rank(); }
   [[nodiscard]] int size() const override { return world_.size(); }
-  [[nodiscard]] bool has(operation op, placement where) const override { return is_meaningful(op, where); }
+  [[nodiscard]] bool has(operation op, placement where) const override {
+    return is_meaningful(op, where);
+  }
   void require_support(parx::dtype, parx::reduce_op) const override {}
 
   void run(const call& given) override {
-    const parx::reduce_options reduction{.op = given.reduction, .factor = premul_factor, .use = use_};
+    const parx::reduce_options reduction{
+        .op = given.reduction, .factor = premul_factor, .use = use_};
     switch (given.op) {
       case operation::all_reduce:
         parx::all_reduce(world_, given.input, given.output, reduction);
@@ -52,8 +55,9 @@ class parx_backend final : public backend {
         parx::broadcast(world_, given.output, {.root = given.root, .use = use_});
         return;
       case operation::reduce:
-        parx::reduce(world_, given.input, given.output,
-                     {.root = given.root, .op = given.reduction, .factor = premul_factor, .use = use_});
+        parx::reduce(
+            world_, given.input, given.output,
+            {.root = given.root, .op = given.reduction, .factor = premul_factor, .use = use_});
         return;
       case operation::send_recv: {
         auto incoming = parx::async_recv(pairs_, given.output, (rank() + size() - 1) % size());

@@ -70,26 +70,32 @@ class nccl_report final : public report {
     const auto number = [](const std::optional<int>& value) {
       return value ? std::to_string(*value) : std::string("auto");
     };
-    fmt::print(out_, "# {} ({})\n# Collective test starting: {}_perf\n", info_.program, info_.library,
-               name_of(op));
+    fmt::print(out_, "# {} ({})\n# Collective test starting: {}_perf\n", info_.program,
+               info_.library, name_of(op));
+    fmt::print(
+        out_,
+        "# nThread 1 nGpus 0 minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg "
+        "iters: 1 validation: {} graph: 0\n",
+        given.first_size, given.last_size, given.step > 0 ? given.step : given.factor,
+        given.step > 0 ? "bytes" : "factor", number(given.warmup), number(given.iterations),
+        given.check ? 1 : 0);
     fmt::print(out_,
-               "# nThread 1 nGpus 0 minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg "
-               "iters: 1 validation: {} graph: 0\n",
-               given.first_size, given.last_size, given.step > 0 ? given.step : given.factor,
-               given.step > 0 ? "bytes" : "factor", number(given.warmup), number(given.iterations),
-               given.check ? 1 : 0);
-    fmt::print(out_, "# time: the slowest rank's mean, operations back to back\n#\n# Using devices\n");
+               "# time: the slowest rank's mean, operations back to back\n#\n# Using devices\n");
     for (std::size_t rank = 0; rank < info_.rank_lines.size(); ++rank) {
-      fmt::print(out_, "#  Rank {:>2} Group  0 {} [{}]\n", rank, info_.rank_lines[rank], info_.network);
+      fmt::print(out_, "#  Rank {:>2} Group  0 {} [{}]\n", rank, info_.rank_lines[rank],
+                 info_.network);
     }
     fmt::print(out_, "#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{:^33}{:^33}\n", "", "", "", "", "",
                "out-of-place", "in-place");
-    fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop", "root");
+    fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop",
+               "root");
     for (int i = 0; i < 2; ++i) {
       fmt::print(out_, "  {:>7}  {:>6}  {:>6}  {:>6}", "time", "algbw", "busbw", "#wrong");
     }
     fmt::print(out_, "\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "(B)", "(elements)", "", "", "");
-    for (int i = 0; i < 2; ++i) fmt::print(out_, "  {:>7}  {:>6}  {:>6}  {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
+    for (int i = 0; i < 2; ++i) {
+      fmt::print(out_, "  {:>7}  {:>6}  {:>6}  {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
+    }
     fmt::print(out_, "\n");
     std::fflush(out_);
   }
@@ -108,7 +114,9 @@ class nccl_report final : public report {
 
   void end(operation op) override {
     fmt::print(out_, "# Out of bounds values : {} {}\n", wrong_,
-               !info_.given.check ? "(not checked)" : wrong_ == 0 ? "OK" : "FAILED");
+               !info_.given.check ? "(not checked)"
+               : wrong_ == 0      ? "OK"
+                                  : "FAILED");
     fmt::print(out_, "# Avg bus bandwidth    : {:g}\n#\n# Collective test concluded: {}_perf\n",
                columns_ > 0 ? bandwidth_ / columns_ : 0, name_of(op));
     std::fflush(out_);
@@ -134,8 +142,8 @@ class nccl_report final : public report {
     bandwidth_ += busbw;
     ++columns_;
     wrong_ += column->wrong.value_or(0);
-    fmt::print(out_, "  {:>7}  {:>6.2f}  {:>6.2f}  {:>6}", seven_places(column->time.mean), algbw, busbw,
-               column->wrong ? std::to_string(*column->wrong) : "N/A");
+    fmt::print(out_, "  {:>7}  {:>6.2f}  {:>6.2f}  {:>6}", seven_places(column->time.mean), algbw,
+               busbw, column->wrong ? std::to_string(*column->wrong) : "N/A");
   }
 
   std::FILE* out_;
@@ -153,8 +161,9 @@ class osu_report final : public report {
   void begin(operation op) override {
     fmt::print(out_, "# {} {} Latency Test in the OSU format ({}, {}, {} ranks)\n", info_.program,
                name_of(op), info_.library, info_.network, info_.rank_lines.size());
-    fmt::print(out_, "# Datatype: {}.\n{:<10}{:>20}{:>20}{:>20}{:>12}\n", nccl_name(info_.given.type),
-               "# Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations");
+    fmt::print(out_, "# Datatype: {}.\n{:<10}{:>20}{:>20}{:>20}{:>12}\n",
+               nccl_name(info_.given.type), "# Size", "Avg Latency(us)", "Min Latency(us)",
+               "Max Latency(us)", "Iterations");
     std::fflush(out_);
   }
 
@@ -184,9 +193,10 @@ class json_report final : public report {
     const options& given = info_.given;
     fmt::print(out_,
                R"({{"library":"{}","network":"{}","ranks":{},"op":"{}","algorithm":"{}","size":{},)"
-               R"("count":{},"type":"{}","redop":"{}","root":{},"out_of_place":{},"in_place":{}}})" "\n",
-               info_.library, info_.network, info_.rank_lines.size(), name_of(next.op), given.algorithm,
-               next.bytes, next.count, parx::name_of(given.type),
+               R"("count":{},"type":"{}","redop":"{}","root":{},"out_of_place":{},"in_place":{}}})"
+               "\n",
+               info_.library, info_.network, info_.rank_lines.size(), name_of(next.op),
+               given.algorithm, next.bytes, next.count, parx::name_of(given.type),
                reduces(next.op) ? parx::name_of(given.reduction) : "none",
                has_root(next.op) ? given.root : -1, column_text(next, next.out_of_place),
                column_text(next, next.in_place));
@@ -201,8 +211,9 @@ class json_report final : public report {
     const double algbw = algorithm_bandwidth(of, *column);
     const timing& time = column->time;
     return fmt::format(
-        R"({{"time_us":{:.3f},"median_us":{:.3f},"min_us":{:.3f},"p90_us":{:.3f},"rank_average_us":{:.3f},)"
-        R"("rank_fastest_us":{:.3f},"algbw":{:.5g},"busbw":{:.5g},"wrong":{},"iterations":{},"cores":{:.2f}}})",
+        R"({{"time_us":{:.3f},"median_us":{:.3f},"min_us":{:.3f},"p90_us":{:.3f},)"
+        R"("rank_average_us":{:.3f},"rank_fastest_us":{:.3f},"algbw":{:.5g},"busbw":{:.5g},)"
+        R"("wrong":{},"iterations":{},"cores":{:.2f}}})",
         time.mean, time.median, time.minimum, time.p90, time.rank_average, time.rank_fastest, algbw,
         algbw * bus_factor(of.op, static_cast<int>(info_.rank_lines.size())),
         column->wrong ? std::to_string(*column->wrong) : "null", time.iterations, time.cores);

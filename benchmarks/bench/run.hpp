@@ -1,4 +1,5 @@
-// run: the whole measurement over one backend: every operation, size and placement that was asked for.
+// run: the whole measurement over one backend: every operation, size and placement that was asked
+// for.
 #pragma once
 
 #include <sched.h>
@@ -34,7 +35,8 @@ using file = std::unique_ptr<std::FILE, file_closer>;
 /// Page-aligned memory, as NCCL's and MPI's benchmarks use.
 class pages {
  public:
-  explicit pages(std::size_t bytes) : data_(::operator new(std::max<std::size_t>(bytes, 1), alignment)) {
+  explicit pages(std::size_t bytes)
+      : data_(::operator new(std::max<std::size_t>(bytes, 1), alignment)) {
     std::memset(data_, 0, bytes);  // no page fault under the clock
   }
   pages(const pages&) = delete;
@@ -74,8 +76,12 @@ class pages {
   const std::size_t mine = static_cast<std::size_t>(rank) * elements.count * size;
   if (where == placement::in_place && op == operation::all_gather) input += mine;
   if (where == placement::in_place && op == operation::reduce_scatter) output += mine;
-  return {op, where, {input, elements.input, given.type}, {output, elements.output, given.type},
-          given.reduction, given.root};
+  return {op,
+          where,
+          {input, elements.input, given.type},
+          {output, elements.output, given.type},
+          given.reduction,
+          given.root};
 }
 
 }  // namespace detail
@@ -100,12 +106,13 @@ class pages {
   return column;
 }
 
-/// Runs everything; rank 0 prints. Collective. Returns the number of wrong elements, the same on all
-/// ranks. Throws parx::usage_error where the world and the options do not go together, and whatever the
-/// backend throws.
-[[nodiscard]] inline std::size_t run_all(backend& ranks, const options& given, const std::string& program) {
-  parx::require(given.root >= 0 && given.root < ranks.size(), "-r {}: there is no such rank in a world of {}",
-                given.root, ranks.size());
+/// Runs everything; rank 0 prints. Collective. Returns the number of wrong elements, the same on
+/// all ranks. Throws parx::usage_error where the world and the options do not go together, and
+/// whatever the backend throws.
+[[nodiscard]] inline std::size_t run_all(backend& ranks, const options& given,
+                                         const std::string& program) {
+  parx::require(given.root >= 0 && given.root < ranks.size(),
+                "-r {}: there is no such rank in a world of {}", given.root, ranks.size());
   ranks.require_support(given.type, given.reduction);
   const run_info info{program, ranks.name(), ranks.network(), detail::describe_all(ranks), given};
   std::vector<std::unique_ptr<report>> reports;
@@ -115,8 +122,8 @@ class pages {
     if (!given.json_file.empty()) {
       json.reset(std::fopen(given.json_file.c_str(), "we"));
       if (json == nullptr) {
-        parx::throw_error(parx::errc::io, "--json {}: the file cannot be written: {}", given.json_file,
-                          parx::errno_text(errno));
+        parx::throw_error(parx::errc::io, "--json {}: the file cannot be written: {}",
+                          given.json_file, parx::errno_text(errno));
       }
       reports.push_back(make_report(table_format::json, json.get(), info));
     }
@@ -133,7 +140,8 @@ class pages {
     std::size_t last = 0;
     for (const std::size_t size : sizes) {
       const shape elements = shape_of(op, size / element_size, ranks.size());
-      // Small sizes that are rounded up to the same shape, and those of a barrier, are measured once.
+      // Small sizes that are rounded up to the same shape, and those of a barrier, are measured
+      // once.
       if (size != sizes.front() && elements.whole() == last) continue;
       last = elements.whole();
       row next{op, elements.whole() * element_size, elements.count, std::nullopt, std::nullopt};
@@ -141,8 +149,8 @@ class pages {
         if (!ranks.has(op, where)) continue;
         auto& column = where == placement::in_place ? next.in_place : next.out_of_place;
         column = measure_call(ranks, given,
-                              detail::place_call(op, where, elements, given, ranks.rank(), first.data(),
-                                                 second.data()));
+                              detail::place_call(op, where, elements, given, ranks.rank(),
+                                                 first.data(), second.data()));
         wrong += column->wrong.value_or(0);
       }
       for (const auto& each : reports) each->add(next);

@@ -40,7 +40,8 @@ class mpi_backend final : public bench::backend {
   [[nodiscard]] int size() const override { return size_; }
 
   [[nodiscard]] bool has(bench::operation op, bench::placement where) const override {
-    // In place, MPI_Reduce_scatter_block leaves the result in the first chunk, not in the rank's own.
+    // In place, MPI_Reduce_scatter_block leaves the result in the first chunk, not in the rank's
+    // own.
     return bench::is_meaningful(op, where) &&
            !(op == bench::operation::reduce_scatter && where == bench::placement::in_place);
   }
@@ -68,11 +69,13 @@ class mpi_backend final : public bench::backend {
       case operation::all_gather:
         MPI_Allgather(input, sent, type, output, sent, type, MPI_COMM_WORLD);
         return;
-      case operation::broadcast: MPI_Bcast(output, received, type, given.root, MPI_COMM_WORLD); return;
+      case operation::broadcast:
+        MPI_Bcast(output, received, type, given.root, MPI_COMM_WORLD);
+        return;
       case operation::reduce:
         // Only the root may say MPI_IN_PLACE.
-        MPI_Reduce(in_place && rank_ != given.root ? given.input.data : input, output, received, type,
-                   operation_of(given.reduction), given.root, MPI_COMM_WORLD);
+        MPI_Reduce(in_place && rank_ != given.root ? given.input.data : input, output, received,
+                   type, operation_of(given.reduction), given.root, MPI_COMM_WORLD);
         return;
       case operation::send_recv:
         MPI_Sendrecv(given.input.data, sent, type, (rank_ + 1) % size_, 0, output, received, type,
