@@ -6,6 +6,8 @@
 // told to all ranks, every pending call gets it, and so does every later one.
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -175,7 +177,7 @@ class group_core {
       if (owned_) {
         changed_.wait(lock, [&] { return request.done || !owned_; });
       } else {
-        drive(lock, network_->may_spin() ? idle::spin_then_sleep : idle::sleep,
+        drive(lock, network_->may_spin() ? idle::spin_then_sleep : idle::yield_then_sleep,
               [&] { return request.done; });
       }
     }
@@ -198,7 +200,7 @@ class group_core {
     drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
   }
 
-  enum class idle { spin_then_sleep, sleep, leave };
+  enum class idle { spin_then_sleep, yield_then_sleep, sleep, leave };
 
   /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and exit,
   /// and given up while bytes move.
@@ -215,8 +217,10 @@ class group_core {
         progressed = step();
         if (progressed) {
           idle_rounds = 0;
-        } else if (when_idle == idle::sleep ||
-                   (when_idle == idle::spin_then_sleep && ++idle_rounds > spin_rounds)) {
+        } else if (when_idle == idle::yield_then_sleep && ++idle_rounds <= yield_rounds) {
+          ::sched_yield();
+        } else if (when_idle != idle::leave &&
+                   (when_idle != idle::spin_then_sleep || ++idle_rounds > spin_rounds)) {
           sleep();
         }
       } catch (const header_mismatch& found) {
@@ -288,6 +292,8 @@ class group_core {
 
   /// Each round is a system call or two, so this is some hundred microseconds.
   static constexpr int spin_rounds = 300;
+  /// Ranks that share a core hand it to each other a few times before they pay for sleep and wake-up.
+  static constexpr int yield_rounds = 30;
 
   /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
   void sleep() {
