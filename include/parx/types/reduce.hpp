@@ -68,40 +68,45 @@ using scale_function = void (*)(void* data, std::size_t count, double factor) no
 
 namespace detail {
 
-struct kernels {
-  reduce_function pair;
-  reduce_many_function many;
+// Two kinds, found apart: a program that uses only one does not compile the other's 84 kernels.
+struct of_two {
+  using function = reduce_function;
+  template <typename T, typename Op>
+  static constexpr function kernel = &simd::combine<T, Op>;
+};
+struct of_many {
+  using function = reduce_many_function;
+  template <typename T, typename Op>
+  static constexpr function kernel = &simd::combine_many<T, Op>;
 };
 
-template <typename T, typename Op>
-inline constexpr kernels kernels_of{&simd::combine<T, Op>, &simd::combine_many<T, Op>};
-
 /// Throws usage_error where `op` means nothing for `type`.
-[[nodiscard]] inline kernels find_kernels(dtype type, reduce_op op) {
+template <typename Kind>
+[[nodiscard]] typename Kind::function find_kernel(dtype type, reduce_op op) {
   if (!is_defined(type, op)) {
     const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
     throw_usage("reduce_op::{} is not defined for {} elements; it needs {} ones", name_of(op),
                 name_of(type), bitwise ? "integer" : "floating-point");
   }
-  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> kernels {
+  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> typename Kind::function {
     switch (op) {
-      case reduce_op::min: return kernels_of<T, simd::min_of>;
-      case reduce_op::max: return kernels_of<T, simd::max_of>;
+      case reduce_op::min: return Kind::template kernel<T, simd::min_of>;
+      case reduce_op::max: return Kind::template kernel<T, simd::max_of>;
       default: break;
     }
     // The rest do not look at the sign: one kernel serves int32 and uint32.
     if constexpr (std::is_integral_v<T>) {
       using bits = std::make_unsigned_t<T>;
       switch (op) {
-        case reduce_op::product: return kernels_of<bits, simd::product_of>;
-        case reduce_op::band: return kernels_of<bits, simd::and_of>;
-        case reduce_op::bor: return kernels_of<bits, simd::or_of>;
-        case reduce_op::bxor: return kernels_of<bits, simd::xor_of>;
-        default: return kernels_of<bits, simd::sum_of>;
+        case reduce_op::product: return Kind::template kernel<bits, simd::product_of>;
+        case reduce_op::band: return Kind::template kernel<bits, simd::and_of>;
+        case reduce_op::bor: return Kind::template kernel<bits, simd::or_of>;
+        case reduce_op::bxor: return Kind::template kernel<bits, simd::xor_of>;
+        default: return Kind::template kernel<bits, simd::sum_of>;
       }
     } else {
-      return op == reduce_op::product ? kernels_of<T, simd::product_of>
-                                      : kernels_of<T, simd::sum_of>;
+      return op == reduce_op::product ? Kind::template kernel<T, simd::product_of>
+                                      : Kind::template kernel<T, simd::sum_of>;
     }
   });
 }
@@ -111,10 +116,10 @@ inline constexpr kernels kernels_of{&simd::combine<T, Op>, &simd::combine_many<T
 /// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
 /// Throws usage_error where `op` means nothing for `type`.
 [[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
-  return detail::find_kernels(type, op).pair;
+  return detail::find_kernel<detail::of_two>(type, op);
 }
 [[nodiscard]] inline reduce_many_function reduce_many_kernel(dtype type, reduce_op op) {
-  return detail::find_kernels(type, op).many;
+  return detail::find_kernel<detail::of_many>(type, op);
 }
 
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.
