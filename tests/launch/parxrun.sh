@@ -10,8 +10,12 @@ claims=0 failures=0
 
 # claim NAME: runs the function NAME, and shows what it saw when it fails.
 claim() {
+  local code
   claims=$((claims + 1))
-  if (set -eu; "$1") >"$work/log" 2>&1; then return; fi
+  # Not inside "if", where set -e would mean nothing.
+  (set -eu; "$1") >"$work/log" 2>&1
+  code=$?
+  [ $code != 0 ] || return 0
   failures=$((failures + 1))
   echo "FAILED: ${1//_/ }"
   sed 's/^/    /' "$work/log" "$work/out" "$work/err" 2>/dev/null
@@ -97,7 +101,8 @@ log_files_hold_each_ranks_two_streams() {
 only_rank_0_has_the_standard_input() {
   echo words >input
   timeout 9 "$parxrun" -n 2 sh -c 'cat; echo end' <input >out
-  has out '[rank 0] words'; ! grep -F '[rank 1] words' out; has out '[rank 1] end'
+  has out '[rank 0] words'; has out '[rank 1] end'
+  [ "$(grep -c words out)" = 1 ]
 }
 the_first_failing_ranks_code_is_parxruns_and_the_others_end_within_a_second() {
   local before; before=$(now)
@@ -111,8 +116,9 @@ a_killed_rank_is_reported_by_its_signal() {
   run 134 -n 2 sh -c '[ $RANK = 0 ] && kill -ABRT $$; exec sleep 60'; has err 'rank 0 of 2 failed: killed by SIGABRT'
 }
 others_may_say_what_they_saw_before_they_are_ended() {
-  run 5 -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.1; echo "lost rank 1" >&2; exit 1'
-  has err '[rank 0] lost rank 1'; has err 'rank 0: exit code 1'
+  # On a busy machine both ends may be noticed at once, and either rank be taken for the first.
+  "$parxrun" -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.05; echo "lost rank 1" >&2; exit 5' 2>err >out && return 1
+  has err '[rank 0] lost rank 1'; has err ': exit code 5'
 }
 ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
   local before; before=$(now)
