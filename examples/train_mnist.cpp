@@ -13,7 +13,6 @@
 
 namespace data = parx::data;
 namespace nn = parx::nn;
-
 struct settings {
   std::size_t epochs, batch_size, seed;
   double lr;
@@ -48,7 +47,6 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
       .lr = s.lr, .warmup = steps / 20, .steps = steps, .decay = parx::optim::decay::cosine};
   parx::print0(world, "{} parameters, {} + {} images, {} ranks x batch {}\n", model.parameter_count(),
                images.size(), test.size(), world.size(), s.batch_size);
-
   parx::progress progress{{.total = steps, .enabled = world.rank() == 0}};
   double accuracy = 0;
   for (std::size_t epoch = 0, step = 0; epoch < s.epochs; ++epoch) {

@@ -141,10 +141,12 @@ class tcp_transport final : public transport {
       limit = std::min(limit, opening_interval);
     }
     const int timeout = static_cast<int>(std::min<std::chrono::milliseconds::rep>(limit.count(), 60'000));
-    if (::poll(polled_.data(), polled_.size(), timeout) > 0 && polled_[0].revents != 0) {
+    if (::poll(polled_.data(), polled_.size(), timeout) <= 0) return;
+    if (polled_[0].revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
     }
+    if (polled_[1].revents != 0) abort_signalled_ = true;
   }
   void wake() override {
     const std::uint64_t one = 1;
@@ -156,7 +158,12 @@ class tcp_transport final : public transport {
   void close() noexcept override {
     for (const auto& [key, each] : links_) each->close();
   }
-  std::optional<std::string> abort_reason() override { return shared_->abort_reason(); }
+  std::optional<std::string> abort_reason() override {
+    // Asking the store's connection costs a system call, which each sleep would pay; poll has told.
+    const bool told = abort_signalled_ || shared_->abort_known() || shared_->abort_descriptor() < 0;
+    if (!told) return std::nullopt;
+    return shared_->abort_reason();
+  }
 
   void post_notice(std::string_view text) override {
     try {
@@ -215,6 +222,7 @@ class tcp_transport final : public transport {
   descriptor wake_;
   std::map<std::pair<int, channel>, std::unique_ptr<tcp_link>> links_;
   std::vector<pollfd> polled_;
+  bool abort_signalled_ = false;
 };
 
 }  // namespace parx

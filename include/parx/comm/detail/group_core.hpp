@@ -6,8 +6,6 @@
 // told to all ranks, every pending call gets it, and so does every later one.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -22,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/detail/backoff.hpp>
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/messages.hpp>
@@ -177,8 +176,7 @@ class group_core {
       if (owned_) {
         changed_.wait(lock, [&] { return request.done || !owned_; });
       } else {
-        drive(lock, network_->may_spin() ? idle::spin_then_sleep : idle::yield_then_sleep,
-              [&] { return request.done; });
+        drive(lock, idle::back_off, [&] { return request.done; });
       }
     }
   }
@@ -200,14 +198,14 @@ class group_core {
     drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
   }
 
-  enum class idle { spin_then_sleep, yield_then_sleep, sleep, leave };
+  enum class idle { back_off, sleep, leave };
 
   /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and exit,
   /// and given up while bytes move.
   template <typename Enough>
   void drive(std::unique_lock<std::mutex>& lock, idle when_idle, Enough enough) {
     owned_ = true;
-    int idle_rounds = 0;
+    backoff_.progressed();
     while (!enough()) {
       take_incoming();
       lock.unlock();
@@ -216,11 +214,9 @@ class group_core {
       try {
         progressed = step();
         if (progressed) {
-          idle_rounds = 0;
-        } else if (when_idle == idle::yield_then_sleep && ++idle_rounds <= yield_rounds) {
-          ::sched_yield();
-        } else if (when_idle != idle::leave &&
-                   (when_idle != idle::spin_then_sleep || ++idle_rounds > spin_rounds)) {
+          backoff_.progressed();
+        } else if (when_idle == idle::sleep ||
+                   (when_idle == idle::back_off && !backoff_.idle(network_->may_spin()))) {
           sleep();
         }
       } catch (const header_mismatch& found) {
@@ -289,11 +285,6 @@ class group_core {
     for (call* each : messages_.take_finished()) each->done = true;
     if (thread_.joinable()) changed_.notify_all();
   }
-
-  /// Each round is a system call or two, so this is some hundred microseconds.
-  static constexpr int spin_rounds = 300;
-  /// Ranks that share a core hand it to each other a few times before they pay for sleep and wake-up.
-  static constexpr int yield_rounds = 30;
 
   /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
   void sleep() {
@@ -446,6 +437,7 @@ class group_core {
   // The driver's own.
   std::deque<call*> queue_;            ///< collectives in issue order
   std::deque<call*> posted_messages_;  ///< messages that are not yet with messages_
+  backoff backoff_;
   engine engine_;
   messages messages_;
   bool started_ = false;        ///< the front of queue_ runs in engine_

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,7 +28,7 @@ struct store_failure {
     if (c >= ' ' && c <= '~' && c != '"' && c != '\\') {
       result.push_back(c);
     } else {
-      fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(c));
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     }
   }
   return result + (key.size() > 200 ? "...\"" : "\"");

@@ -33,7 +33,7 @@ inline void append_json_string(std::string& out, std::string_view text) {
       out += '\\';
       out += text.front();
     } else if (next.code < 0x20 || next.code == 0x7F) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint32_t>(next.code));
+      out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next.code));
     } else {
       out += text.substr(0, next.bytes);
     }
@@ -47,14 +47,14 @@ inline void append_json_number(std::string& out, const number& value) {
   std::visit(
       [&](auto v) {
         const bool quoted = !std::isfinite(static_cast<double>(v));
-        fmt::format_to(std::back_inserter(out), "{0}{1}{0}", quoted ? "\"" : "", v);
+        out += fmt::format("{0}{1}{0}", quoted ? "\"" : "", v);
       },
       value);
 }
 
 /// Nanoseconds, not negative, as microseconds with all their digits: a double would round them.
 inline void append_microseconds(std::string& out, std::int64_t ns) {
-  fmt::format_to(std::back_inserter(out), "{}.{:03}", ns / 1000, ns % 1000);
+  out += fmt::format("{}.{:03}", ns / 1000, ns % 1000);
 }
 
 inline void append_event(std::string& out, const event& e, int pid, int tid) {
@@ -66,7 +66,7 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
   }
   out += ",\"name\":";
   append_json_string(out, e.name.view());
-  fmt::format_to(std::back_inserter(out), ",\"pid\":{},\"tid\":{},\"ts\":", pid, tid);
+  out += fmt::format(",\"pid\":{},\"tid\":{},\"ts\":", pid, tid);
   append_microseconds(out, e.start_ns);
   if (e.kind == event_kind::span) {
     out += ",\"dur\":";
@@ -87,9 +87,9 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
 
 inline void append_name(std::string& out, std::string_view kind, int pid, int tid,
                         std::string_view name) {
-  fmt::format_to(std::back_inserter(out),
-                 "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind,
-                 pid, tid);
+  out += fmt::format(
+      "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind,
+      pid, tid);
   append_json_string(out, name);
   out += "}}";
 }
@@ -103,10 +103,10 @@ struct process_description {
 /// Everything before the first event of a thread.
 inline void append_header(std::string& out, const process_description& process,
                           std::uint64_t dropped) {
-  fmt::format_to(std::back_inserter(out),
-                 "{{\"displayTimeUnit\":\"ms\",\n\"otherData\":{{\"clock_offset_us\":{:.0f},"
-                 "\"dropped_events\":{}}},\n\"traceEvents\":[\n",
-                 process.clock_offset_us, dropped);
+  out += fmt::format(
+      "{{\"displayTimeUnit\":\"ms\",\n\"otherData\":{{\"clock_offset_us\":{:.0f},"
+      "\"dropped_events\":{}}},\n\"traceEvents\":[\n",
+      process.clock_offset_us, dropped);
   append_name(out, "process_name", process.pid, 0, process.name);
 }
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -133,6 +134,9 @@ class endpoint {
     }
   }
 
+  /// Whether abort_reason() has been found by any group of this process. Costs nothing.
+  [[nodiscard]] bool abort_known() const noexcept { return abort_known_.load(std::memory_order_acquire); }
+
   [[nodiscard]] std::optional<std::string> abort_reason() {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_) {
@@ -147,6 +151,7 @@ class endpoint {
           break;
       }
     }
+    if (abort_reason_) abort_known_.store(true, std::memory_order_release);
     return abort_reason_;
   }
 
@@ -294,6 +299,7 @@ class endpoint {
   std::vector<stranger> strangers_;
   std::map<connection_key, descriptor> arrived_;
   std::optional<std::string> abort_reason_;
+  std::atomic<bool> abort_known_{false};
 };
 
 }  // namespace parx::detail

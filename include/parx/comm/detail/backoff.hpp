@@ -1,0 +1,51 @@
+// backoff: what a waiting rank does with its core before it sleeps in the kernel.
+//
+// With a core of its own it spins: a wake-up costs more than most waits. On a shared core it hands the
+// core on with sched_yield, which is cheaper than sleep and wake-up as long as the others are ranks that
+// hand it back. Beside a process that computes, one yield costs a whole time slice; then yielding is left
+// alone for a while, longer each time.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace parx::detail {
+
+class backoff {
+ public:
+  /// Forgets the rounds of the last wait.
+  void progressed() noexcept { rounds_ = 0; }
+
+  /// One idle round. False when it is time to sleep.
+  [[nodiscard]] bool idle(bool own_core) noexcept {
+    ++rounds_;
+    if (own_core) return rounds_ <= spin_rounds;
+    if (rounds_ > yield_rounds) return false;
+    const auto before = clock::now();
+    if (before < resume_) return false;
+    ::sched_yield();
+    const auto after = clock::now();
+    if (after - before > time_slice) {
+      resume_ = after + pause_;
+      pause_ = std::min<clock::duration>(2 * pause_, std::chrono::seconds(2));
+    } else {
+      pause_ = first_pause;
+    }
+    return true;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr int spin_rounds = 300;  // each a system call or two: some hundred microseconds
+  static constexpr int yield_rounds = 30;
+  static constexpr std::chrono::microseconds time_slice{500};
+  static constexpr clock::duration first_pause = std::chrono::milliseconds(50);
+
+  int rounds_ = 0;
+  clock::time_point resume_{};
+  clock::duration pause_ = first_pause;
+};
+
+}  // namespace parx::detail
