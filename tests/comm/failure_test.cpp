@@ -81,6 +81,19 @@ BOOST_AUTO_TEST_CASE(the_first_failing_ranks_reason_reaches_everybody) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ranks_that_end_without_taking_part_are_found_out_soon) {
+  for (const auto kind : kinds) {
+    const auto started = clock_type::now();
+    const auto failures = jobs::run_collecting(kind, 3, [&](parx::process_group& group) {
+      std::vector<float> x(10);
+      if (group.rank() == 0) parx::all_reduce(group, x);  // the classic mistake
+    });
+    BOOST_TEST((clock_type::now() - started < 5s));
+    BOOST_TEST((contains(failures[0], "has ended without taking part") || contains(failures[0], "lost rank")),
+               failures[0]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_late_rank_is_named_when_the_deadline_passes) {
   for (const auto kind : kinds) {
     const auto failures = jobs::run_collecting(kind, 3, [&](parx::process_group& group) {

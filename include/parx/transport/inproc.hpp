@@ -222,7 +222,11 @@ class inproc_transport final : public transport {
   inproc_transport(std::shared_ptr<inproc_network> network, std::vector<int> members, int rank,
                    std::uint64_t group)
       : network_(std::move(network)), members_(std::move(members)), rank_(rank), group_(group) {}
-  ~inproc_transport() override { close(); }
+  ~inproc_transport() override {
+    close();
+    // The job's own transport goes last: the rank has ended.
+    if (group_ == 0) network_->kill(global(rank_));
+  }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
@@ -280,6 +284,7 @@ class inproc_transport final : public transport {
     return found->second;
   }
 
+  [[nodiscard]] bool has_ended(int peer) override { return !network_->alive(global(peer)); }
   [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
 
   std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {

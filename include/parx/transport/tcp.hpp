@@ -183,6 +183,8 @@ class tcp_transport final : public transport {
     }
   }
 
+  [[nodiscard]] bool has_ended(int peer) override { return shared_->has_ended(global(peer)); }
+
   [[nodiscard]] std::string describe(int peer) override {
     const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(1)));
     if (!record) return fmt::format("rank {}", peer);

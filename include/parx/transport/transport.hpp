@@ -85,6 +85,10 @@ class transport {
   virtual void post_notice(std::string_view text) = 0;
   virtual std::optional<std::string> notice_of(int peer) = 0;
 
+  /// Whether the peer has surely ended: a link that it never opened cannot break. For a rank that has
+  /// waited for a while; may take some milliseconds.
+  [[nodiscard]] virtual bool has_ended(int peer) = 0;
+
   /// "rank 3 (node2, pid 4711)"; never throws, says less when less is known.
   [[nodiscard]] virtual std::string describe(int peer) = 0;
 

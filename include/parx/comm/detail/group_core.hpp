@@ -279,7 +279,8 @@ class group_core {
     if (started_ && engine_.done()) {
       queue_.front()->done = true;
       queue_.pop_front();
-      started_ = warned_ = posted_notice_ = false;
+      started_ = warned_ = false;
+      next_look_ = {};
       running_.reset();
     }
     for (call* each : messages_.take_finished()) each->done = true;
@@ -303,7 +304,7 @@ class group_core {
       throw failure{fmt::format("timed out {}", waiting_text()), errc::timeout, first_missing()};
     });
     const auto idle_time = clock::now() - *idle_since_;
-    if (idle_time > stuck_after) compare_notices();
+    if (idle_time > stuck_after) look_around();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = oldest()) {
@@ -355,19 +356,21 @@ class group_core {
     return words_.waiting_for(missing_peers(), queue_.empty() ? 0 : queue_.front()->header.sequence);
   }
 
-  /// Ranks that are stuck tell each other in which call: two different calls with the same number may
-  /// use no common link, so that neither would ever see the other's header.
-  void compare_notices() {
+  /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and two
+  /// different calls with the same number may have no link in common.
+  void look_around() {
+    if (clock::now() < next_look_) return;
+    next_look_ = clock::now() + std::chrono::seconds(1);
+    const auto peers = missing_peers();
+    for (const int peer : peers) {
+      if (!network_->has_ended(peer)) continue;
+      throw failure{fmt::format("{} has ended without taking part: its program took another way, or it was "
+                                "killed", network_->describe(peer)), errc::peer_lost, peer};
+    }
     if (!started_) return;
     const call_header& mine = queue_.front()->header;
-    if (!posted_notice_) {
-      words_.post_notice(mine);
-      posted_notice_ = true;
-      next_comparison_ = clock::now();
-    }
-    if (clock::now() < next_comparison_) return;
-    next_comparison_ = clock::now() + std::chrono::seconds(1);
-    for (const int peer : missing_peers()) {
+    words_.post_notice(mine);
+    for (const int peer : peers) {
       const auto theirs = words_.notice_of(peer);
       if (theirs && theirs->sequence == mine.sequence && !theirs->matches(mine)) {
         throw header_mismatch{peer, *theirs};
@@ -443,9 +446,8 @@ class group_core {
   bool started_ = false;        ///< the front of queue_ runs in engine_
   std::optional<trace::span> running_;  ///< that run, in the trace
   bool warned_ = false;
-  bool posted_notice_ = false;
   std::optional<clock::time_point> idle_since_;
-  clock::time_point next_comparison_{};
+  clock::time_point next_look_{};
   std::vector<link_interest> interests_;
 
   std::mutex plans_mutex_;

@@ -113,6 +113,24 @@ class endpoint {
     return socket;
   }
 
+  /// Whether a rank's process is gone: its host answers, but nobody listens at its port any more.
+  [[nodiscard]] bool has_ended(int global_peer) {
+    static constexpr int patience_ms = 200;
+    const auto record = record_of(global_peer, deadline::after(std::chrono::seconds(1)));
+    if (!record) return false;
+    const auto [address, length] = socket_address(record->address, record->port);
+    const descriptor probe(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!probe.valid()) return false;
+    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0) return false;
+    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
+    pollfd polled{probe.get(), POLLOUT, 0};
+    if (::poll(&polled, 1, patience_ms) <= 0) return false;
+    int failure = 0;
+    socklen_t size = sizeof failure;
+    ::getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &failure, &size);
+    return failure == ECONNREFUSED;
+  }
+
   /// Takes the connection that a higher rank has opened, once it is there. Does not block.
   [[nodiscard]] std::optional<descriptor> claim(const connection_key& key) {
     const std::lock_guard lock(mutex_);
