@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include <boost/test/unit_test.hpp>
 
@@ -231,4 +232,16 @@ BOOST_AUTO_TEST_CASE(a_write_that_fails_half_way_leaves_the_old_file_and_no_othe
   BOOST_TEST(WEXITSTATUS(status) == 0);
   BOOST_TEST(read_file(folder.file("f")) == before);
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(folder.file("")), {}) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(saving_follows_a_link_and_never_replaces_what_is_no_file) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("parx-target." + std::to_string(::getpid()));
+  fs::create_directory(folder);
+  std::ofstream(folder / "real") << "old";
+  fs::create_symlink(folder / "real", folder / "link");
+  BOOST_TEST(parx::detail::file_target((folder / "link").string()) == fs::canonical(folder).string() + "/real");
+  BOOST_CHECK_THROW(static_cast<void>(parx::detail::file_target(folder.string())), parx::error);
+  BOOST_CHECK_THROW(static_cast<void>(parx::detail::file_target("/dev/null")), parx::error);
+  fs::remove_all(folder);
 }

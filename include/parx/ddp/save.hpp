@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <parx/checkpoint.hpp>
+#include <parx/checkpoint/detail/atomic_file.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/descriptor.hpp>
 
@@ -57,7 +58,7 @@ void save0(process_group& group, Model& model, const std::string& path,
 inline void check_writable0(process_group& group, const std::string& path,
                             call_site site = call_site::current()) {
   detail::on_rank0(group, site, [&] {
-    const std::string probe = fmt::format("{}.probe.{}", path, ::getpid());
+    const std::string probe = fmt::format("{}.probe.{}", detail::file_target(path), ::getpid());
     const descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file.valid()) {
       throw_error(errc::io, "the model cannot be saved as \"{}\": {}. Give a path in a folder that exists "

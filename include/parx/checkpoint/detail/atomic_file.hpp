@@ -23,10 +23,24 @@
 
 namespace parx::detail {
 
+/// Where a file named `path` is really written: a symbolic link is followed. Throws errc::io where
+/// something other than a file has that name, which a rename would destroy or not replace.
+[[nodiscard]] inline std::string file_target(const std::string& path) {
+  std::error_code failure;
+  const auto resolved = std::filesystem::weakly_canonical(path, failure);
+  const std::string target = failure ? path : resolved.string();
+  const auto status = std::filesystem::status(target, failure);
+  if (!failure && std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw_error(errc::io, "\"{}\" is {}, not a file, and will not be replaced by one. Give a file name.",
+                path, std::filesystem::is_directory(status) ? "a folder" : "a device or a pipe");
+  }
+  return target;
+}
+
 class atomic_file {
  public:
   /// Creates the temporary file beside `path`. Throws errc::io.
-  explicit atomic_file(std::string path) : path_(std::move(path)) {
+  explicit atomic_file(const std::string& path) : path_(file_target(path)) {
     // The counter keeps two threads of one process apart, the pid two processes on one host.
     static std::atomic<unsigned> counter{0};
     temporary_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), counter.fetch_add(1));
