@@ -198,8 +198,8 @@ class inproc_link final : public link {
     if (received == first.size) received += in_->read(second);
     if (received > 0) {
       network_.bell(peer_in_network_).ring();  // there is room again
-    } else if (!network_.alive(peer_in_network_)) {
-      throw link_lost(peer_, "its thread was killed");
+    } else if (!network_.alive(peer_in_network_) && in_->drained()) {
+      throw link_lost(peer_, "its thread has ended");
     } else if (ended && in_->drained()) {
       throw link_lost(peer_, "it closed the connection");
     }

@@ -227,6 +227,8 @@ class group_core {
         failed = reason_of(lost);
       } catch (const failure& known) {
         failed = known;
+      } catch (const std::exception& other) {
+        failed = {other.what(), errc::io, -1};  // out of memory, of descriptors
       }
       lock.lock();
       if (failed) fail(*failed);
@@ -393,6 +395,7 @@ class group_core {
 
   /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
   void fail(const failure& reason) {
+    for (call* each : messages_.take_finished()) each->done = true;
     const call* cause = oldest();
     closed_because_ = reason.code == errc::aborted || cause == nullptr
                           ? reason.text
