@@ -45,8 +45,8 @@ namespace detail {
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output. Other ranks' output is used as scratch space
-/// of the schedule, so they pass `count` elements of scratch and no output.
+/// Everybody's input is reduced into the root's output. The other ranks need no output: their partial sums
+/// lie in the schedule's own scratch space.
 [[nodiscard]] inline schedule tree_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
   const int v = wrap(rank - root, world);

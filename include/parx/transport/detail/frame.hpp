@@ -3,7 +3,7 @@
 // link_hello:  what the connecting rank sends first; the accepting side closes anything else.
 // call_header: precedes the payload of one operation on one link in one direction. It is the
 //   operation's fingerprint: equal headers imply equal schedules, so the payload needs no framing of
-//   its own, and a difference is found before a byte of it is used.
+//   its own, and a difference is found before the operation can end well.
 // Both are 64 bytes, little-endian.
 #pragma once
 
