@@ -32,6 +32,9 @@ start_parx() {
   local world=$1; shift
   "$bin/parxrun" -n "$world" --tag-output=false "$bin/parx-bench" "$@"
 }
+start_parx-tcp() {
+  PARX_TRANSPORT=tcp start_parx "$@"
+}
 open_mpi() {
   local world=$1; shift
   local as_root=(); [[ $(id -u) -ne 0 ]] || as_root=(--allow-run-as-root)
@@ -43,7 +46,7 @@ start_open-mpi-tcp() {
 }
 start_open-mpi() { local mca=(); open_mpi "$@"; }
 
-contenders=(parx)
+contenders=(parx parx-tcp)
 # add_peer NAME PROGRAM LAUNCHER
 add_peer() {
   if [[ -x $bin/$2 ]] && command -v "$3" >/dev/null; then

@@ -2,5 +2,5 @@
 #pragma once
 
 #include <parx/transport/inproc.hpp>     // IWYU pragma: export
-#include <parx/transport/tcp.hpp>        // IWYU pragma: export
+#include <parx/transport/hybrid.hpp>     // IWYU pragma: export
 #include <parx/transport/transport.hpp>  // IWYU pragma: export

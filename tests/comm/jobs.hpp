@@ -11,13 +11,20 @@
 
 #include <parx/comm.hpp>
 #include <parx/store/hash.hpp>
-#include <parx/transport/tcp.hpp>
+#include <parx/transport/hybrid.hpp>
 
 namespace jobs {
 
-enum class kind { inproc, tcp };
+enum class kind { inproc, tcp, shm };
 
-inline std::string name_of(kind which) { return which == kind::inproc ? "inproc" : "tcp"; }
+inline std::string name_of(kind which) {
+  switch (which) {
+    case kind::inproc: return "inproc";
+    case kind::tcp: return "tcp";
+    case kind::shm: return "shm";
+  }
+  return "unknown";
+}
 
 using body = std::function<void(parx::process_group&)>;
 
@@ -39,7 +46,8 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
           parx::detail::endpoint_options given{.job_store = store, .store_host = "127.0.0.1", .rank = rank,
                                                .world_size = world, .local_world_size = world,
                                                .may_spin = false, .env = {}};
-          transport = std::make_unique<parx::tcp_transport>(
+          if (which == kind::tcp) given.env["PARX_TRANSPORT"] = "tcp";
+          transport = std::make_unique<parx::hybrid_transport>(
               std::make_shared<parx::detail::endpoint>(std::move(given)));
         }
         parx::process_group group(std::move(transport), "world", options);

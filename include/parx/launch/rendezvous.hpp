@@ -23,7 +23,7 @@
 #include <parx/store/prefix.hpp>
 #include <parx/store/tcp.hpp>
 #include <parx/store/tcp_server.hpp>
-#include <parx/transport/tcp.hpp>
+#include <parx/transport/hybrid.hpp>
 
 namespace parx {
 
@@ -83,7 +83,7 @@ class rendezvous {
 
   /// The transport over all ranks of the job.
   [[nodiscard]] std::unique_ptr<transport> connect() {
-    return std::make_unique<tcp_transport>(endpoint_);
+    return std::make_unique<hybrid_transport>(endpoint_);
   }
   /// The job's part of the store, for programs that want to keep keys of their own there.
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }

@@ -1,43 +1,52 @@
-// tcp: ranks as processes, on one host or many.
+// tcp_link: a link over one TCP connection.
 //
-// The hot path calls the sockets' non-blocking operations directly, on the thread that needs the
-// progress, and sleeps in one poll(2) over exactly the links that can move it on. Two more descriptors
-// are always in that set: one to wake the sleeper, and the job's abort key in the store, so that any
-// rank's failure ends every wait within milliseconds.
+// The hot path calls the socket's non-blocking operations directly, on the thread that needs the
+// progress. Opening does not block either: a connection that is on its way is looked at again.
 #pragma once
 
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <map>
 #include <memory>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include <parx/transport/detail/endpoint.hpp>
+#include <parx/transport/detail/process_link.hpp>
 
 namespace parx {
 
-class tcp_link final : public link {
+class tcp_link final : public detail::process_link {
  public:
-  /// A link that waits for the peer (a higher rank) to connect.
-  tcp_link(detail::endpoint& shared, detail::endpoint::connection_key key, int peer)
-      : shared_(shared), key_(key), peer_(peer) {}
-  /// A link that is open already.
-  tcp_link(detail::endpoint& shared, descriptor socket, int peer)
-      : shared_(shared), peer_(peer), socket_(std::move(socket)) {}
+  /// A link that waits for its peer to connect.
+  tcp_link(detail::endpoint& shared, const detail::link_key& key, bool same_host)
+      : shared_(shared), key_(key), same_host_(same_host) {}
 
-  [[nodiscard]] bool open() const noexcept { return socket_.valid(); }
-  [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+  /// A link that connects to its peer as rank `from` of the group. Throws link_lost.
+  tcp_link(detail::endpoint& shared, const detail::link_key& key, int from, const detail::peer_record& peer)
+      : shared_(shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id), from_(from) {
+    if (detail::is_loopback(peer.address) && !same_host_) {
+      throw link_lost(key.peer, fmt::format("it is on another host ({}) but offers the loopback address {}; set "
+                                            "PARX_SOCKET_IFNAME there to the interface that faces the others",
+                                            peer.host, peer.address));
+    }
+    address_ = fmt::format("{}:{}", peer.address, peer.port);
+    const auto address = detail::socket_address::tcp(peer.address, peer.port);
+    socket_ = detail::stream_socket(address.storage.ss_family);
+    if (!socket_.valid()) {
+      throw link_lost(key.peer, fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
+                                            errno_text(errno)));
+    }
+    state_ = state::connecting;
+    if (::connect(socket_.get(), address.data(), address.length) != 0 && errno != EINPROGRESS) refuse(errno);
+    static_cast<void>(opened());
+  }
 
   std::size_t try_send(const_bytes first, const_bytes second) override {
     if (!opened()) return 0;
+    second.size = std::min(second.size, most_bytes);
     iovec parts[2] = {{const_cast<std::byte*>(first.data), first.size},
                       {const_cast<std::byte*>(second.data), second.size}};
     msghdr message{};
@@ -46,7 +55,7 @@ class tcp_link final : public link {
     const auto sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
-    throw link_lost(peer_, reason(errno));
+    throw link_lost(key_.peer, reason(errno));
   }
 
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
@@ -65,26 +74,59 @@ class tcp_link final : public link {
       }
       return static_cast<std::size_t>(received);
     }
-    if (received == 0) throw link_lost(peer_, "it closed the connection");
+    if (received == 0) throw link_lost(key_.peer, "it closed the connection");
     if (errno == EAGAIN || errno == EINTR) return 0;
-    throw link_lost(peer_, reason(errno));
+    throw link_lost(key_.peer, reason(errno));
   }
 
-  void close() noexcept {
+  [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable) override {
+    if (state_ == state::connecting) return {socket_.get(), POLLOUT, false};
+    const int events = (readable ? POLLIN : 0) | (writable ? POLLOUT : 0);
+    return {socket_.get(), static_cast<short>(events), false};
+  }
+  void after_sleep(short) override {}
+  [[nodiscard]] bool open() const noexcept override { return state_ == state::open; }
+
+  void close() noexcept override {
     if (socket_.valid()) ::shutdown(socket_.get(), SHUT_WR);
     socket_.close();
-    closed_ = true;
+    state_ = state::closed;
   }
 
  private:
+  enum class state { awaiting, connecting, open, closed };
   static constexpr std::size_t quick_ack_bytes = std::size_t{32} << 10;
+  /// Sent by one call: large enough to make its cost small, and then the other direction has its turn.
+  static constexpr std::size_t most_bytes = std::size_t{256} << 10;
 
   [[nodiscard]] bool opened() {
-    if (socket_.valid()) return true;
-    if (closed_) throw link_lost(peer_, "this rank closed the connection");
-    auto arrived = shared_.claim(key_);
-    if (arrived) socket_ = std::move(*arrived);
-    return socket_.valid();
+    switch (state_) {
+      case state::open: return true;
+      case state::closed: throw link_lost(key_.peer, "this rank closed the connection");
+      case state::awaiting: {
+        auto arrived = shared_.incoming().claim(key_);
+        if (!arrived) return false;
+        socket_ = std::move(arrived->socket);
+        break;
+      }
+      case state::connecting: {
+        const int failure = detail::connection_state(socket_.get());
+        if (failure == EINPROGRESS) return false;
+        if (failure != 0) refuse(failure);
+        const auto greeting = shared_.hello(key_, from_);
+        if (::send(socket_.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(greeting.size())) {
+          throw link_lost(key_.peer, fmt::format("it does not take a greeting: {}", errno_text(errno)));
+        }
+        break;
+      }
+    }
+    detail::tune(socket_.get(), same_host_);
+    state_ = state::open;
+    return true;
+  }
+  [[noreturn]] void refuse(int number) const {
+    throw link_lost(key_.peer, fmt::format("its address {} does not answer: {}", address_, errno_text(number)));
   }
   [[nodiscard]] static std::string reason(int number) {
     if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
@@ -93,138 +135,12 @@ class tcp_link final : public link {
   }
 
   detail::endpoint& shared_;
-  detail::endpoint::connection_key key_{};
-  int peer_;
+  detail::link_key key_;
+  bool same_host_;
+  int from_ = -1;
+  std::string address_;
   descriptor socket_;
-  bool closed_ = false;
-};
-
-class tcp_transport final : public transport {
- public:
-  /// All ranks of the job.
-  explicit tcp_transport(std::shared_ptr<detail::endpoint> shared)
-      : tcp_transport(shared, everyone(shared->options().world_size), shared->options().rank, 0) {}
-
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
-
-  link& link_to(int peer, channel kind) override {
-    const std::pair key{peer, kind};
-    const auto found = links_.find(key);
-    if (found != links_.end()) return *found->second;
-    auto opened = rank_ > peer
-                      ? std::make_unique<tcp_link>(
-                            *shared_, shared_->connect(group_, kind, rank_, peer, global(peer)), peer)
-                      : std::make_unique<tcp_link>(
-                            *shared_, detail::endpoint::connection_key{group_, peer, kind}, peer);
-    return *links_.emplace(key, std::move(opened)).first->second;
-  }
-
-  void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {
-    // Another group's thread may accept a connection meant for this one, so look again soon.
-    static constexpr std::chrono::milliseconds opening_interval{2};
-    polled_.clear();
-    polled_.push_back({wake_.get(), POLLIN, 0});
-    polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
-    bool opening = false;
-    for (const link_interest& each : interests) {
-      const auto& stream = static_cast<const tcp_link&>(*each.stream);
-      if (stream.open()) {
-        const int events = (each.readable ? POLLIN : 0) | (each.writable ? POLLOUT : 0);
-        polled_.push_back({stream.socket(), static_cast<short>(events), 0});
-      } else {
-        opening = true;
-      }
-    }
-    if (opening) {
-      polled_.push_back({shared_->listener(), POLLIN, 0});
-      limit = std::min(limit, opening_interval);
-    }
-    const int timeout = static_cast<int>(std::min<std::chrono::milliseconds::rep>(limit.count(), 60'000));
-    if (::poll(polled_.data(), polled_.size(), timeout) <= 0) return;
-    if (polled_[0].revents != 0) {
-      std::uint64_t count = 0;
-      [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
-    }
-    if (polled_[1].revents != 0) abort_signalled_ = true;
-  }
-  void wake() override {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
-  }
-  [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
-
-  void abort(std::string_view reason) noexcept override { shared_->abort(reason); }
-  void close() noexcept override {
-    for (const auto& [key, each] : links_) each->close();
-  }
-  std::optional<std::string> abort_reason() override {
-    // Asking the store's connection costs a system call, which each sleep would pay; poll has told.
-    const bool told = abort_signalled_ || shared_->abort_known() || shared_->abort_descriptor() < 0;
-    if (!told) return std::nullopt;
-    return shared_->abort_reason();
-  }
-
-  void post_notice(std::string_view text) override {
-    try {
-      shared_->options().job_store->set(notice_key(rank_), text, deadline::after(std::chrono::seconds(2)));
-    } catch (const error&) {
-      // Only a help for diagnosis.
-    }
-  }
-  std::optional<std::string> notice_of(int peer) override {
-    try {
-      const std::vector<std::string> keys{notice_key(peer)};
-      const auto limit = deadline::after(std::chrono::seconds(2));
-      if (!shared_->options().job_store->check(keys, limit)) return std::nullopt;
-      return shared_->options().job_store->get(keys.front(), limit);
-    } catch (const error&) {
-      return std::nullopt;
-    }
-  }
-
-  [[nodiscard]] bool has_ended(int peer) override { return shared_->has_ended(global(peer)); }
-
-  [[nodiscard]] std::string describe(int peer) override {
-    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(1)));
-    if (!record) return fmt::format("rank {}", peer);
-    return fmt::format("rank {} ({}, pid {})", peer, record->host, record->pid);
-  }
-
-  std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
-    std::vector<int> globals;
-    int rank = -1;
-    for (const int member : members) {
-      if (member == rank_) rank = static_cast<int>(globals.size());
-      globals.push_back(global(member));
-    }
-    return std::unique_ptr<transport>(new tcp_transport(shared_, std::move(globals), rank, id));
-  }
-
- private:
-  tcp_transport(std::shared_ptr<detail::endpoint> shared, std::vector<int> members, int rank,
-                std::uint64_t group)
-      : shared_(std::move(shared)), members_(std::move(members)), rank_(rank), group_(group),
-        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!wake_.valid()) throw_error(errc::io, "no event descriptor can be made: {}", errno_text(errno));
-  }
-
-  [[nodiscard]] static std::vector<int> everyone(int world_size) {
-    std::vector<int> ranks(static_cast<std::size_t>(world_size));
-    for (int rank = 0; rank < world_size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
-    return ranks;
-  }
-  [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] std::string notice_key(int rank) const { return fmt::format("notice/{:x}/{}", group_, rank); }
-
-  std::shared_ptr<detail::endpoint> shared_;
-  std::vector<int> members_;
-  int rank_;
-  std::uint64_t group_;
-  descriptor wake_;
-  std::map<std::pair<int, channel>, std::unique_ptr<tcp_link>> links_;
-  std::vector<pollfd> polled_;
-  bool abort_signalled_ = false;
+  state state_ = state::awaiting;
 };
 
 }  // namespace parx

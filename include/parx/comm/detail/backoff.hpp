@@ -19,10 +19,26 @@ class backoff {
   void progressed() noexcept { rounds_ = 0; }
 
   /// One idle round. False when it is time to sleep.
-  [[nodiscard]] bool idle(bool own_core) noexcept {
-    ++rounds_;
-    if (own_core) return rounds_ <= spin_rounds;
-    if (rounds_ > yield_rounds) return false;
+  [[nodiscard]] bool idle(bool own_core) noexcept { return own_core ? spin() : yield(); }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds spin_time{200};
+  static constexpr int rounds_between_looks = 16;  // a round may be some nanoseconds or two system calls
+  static constexpr int yield_rounds = 30;
+  static constexpr std::chrono::microseconds time_slice{500};
+  static constexpr clock::duration first_pause = std::chrono::milliseconds(50);
+
+  [[nodiscard]] bool spin() noexcept {
+    if (rounds_++ == 0) spinning_until_ = clock::now() + spin_time;
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+    return rounds_ % rounds_between_looks != 0 || clock::now() < spinning_until_;
+  }
+
+  [[nodiscard]] bool yield() noexcept {
+    if (rounds_++ >= yield_rounds) return false;
     const auto before = clock::now();
     if (before < resume_) return false;
     ::sched_yield();
@@ -36,14 +52,8 @@ class backoff {
     return true;
   }
 
- private:
-  using clock = std::chrono::steady_clock;
-  static constexpr int spin_rounds = 300;  // each a system call or two: some hundred microseconds
-  static constexpr int yield_rounds = 30;
-  static constexpr std::chrono::microseconds time_slice{500};
-  static constexpr clock::duration first_pause = std::chrono::milliseconds(50);
-
   int rounds_ = 0;
+  clock::time_point spinning_until_{};
   clock::time_point resume_{};
   clock::duration pause_ = first_pause;
 };

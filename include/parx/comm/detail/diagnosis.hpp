@@ -63,13 +63,15 @@ class diagnosis {
     network_.post_notice({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
-  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ..."
-  [[nodiscard]] std::string waiting_for(const std::vector<int>& peers, std::uint64_t sequence) const {
+  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ..."; without a
+  /// sequence number for a message, which has none.
+  [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
+                                        std::optional<std::uint64_t> sequence) const {
     static constexpr std::size_t most_named = 8;
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < std::min(peers.size(), most_named); ++i) {
-      text += fmt::format("{}{}, which {}", i > 0 ? "; for " : "", network_.describe(peers[i]),
-                          whereabouts(peers[i], sequence));
+      text += fmt::format("{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]));
+      if (sequence) text += fmt::format(", which {}", whereabouts(peers[i], *sequence));
     }
     if (peers.size() > most_named) text += fmt::format("; and {} more", peers.size() - most_named);
     return text;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +41,7 @@ struct header_mismatch {
 
 class engine {
  public:
-  /// Bytes moved by one system call, and reduced at one time: large enough to make the call's cost
+  /// Bytes received by one system call, and reduced at one time: large enough to make the call's cost
   /// small, small enough that what was received is still in the L2 cache when it is reduced.
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
@@ -92,7 +93,7 @@ class engine {
       const lane& state = lanes_[i];
       link_interest next{state.stream, false, false};
       if (const auto index = current(state.traffic->receives, state.next_receive); index >= 0) {
-        next.readable = state.header_received < frame_size || movable(index) > moved(state, index);
+        next.readable = state.header_received < frame_size || receivable(state, index) > 0;
       }
       if (const auto index = current(state.traffic->sends, state.next_send); index >= 0) {
         next.writable = movable(index) > done_at(index) || (total(index) == 0 && ready(index));
@@ -122,10 +123,13 @@ class engine {
     return peers;
   }
 
-  [[nodiscard]] std::size_t bytes_received() const noexcept { return bytes_received_; }
-  [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
+  /// From any thread.
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return bytes_received_.load(relaxed); }
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_.load(relaxed); }
 
  private:
+  static constexpr auto relaxed = std::memory_order_relaxed;
+
   struct lane {
     const lane_plan* traffic = nullptr;
     link* stream = nullptr;
@@ -174,9 +178,14 @@ class engine {
     }
     return true;
   }
-  /// Bytes of a receive that have left the link, reduced or not.
-  [[nodiscard]] std::size_t moved(const lane& state, std::int32_t index) const noexcept {
-    return done_at(index) + (action_at(index).kind == action_kind::receive_reduce ? state.staged : 0);
+  /// How many bytes of a receive there is room for now. What is to be reduced is staged whether its
+  /// dependencies permit the reduction yet or not: two ranks that exchange what they overwrite would
+  /// otherwise wait for each other over a link that keeps nothing.
+  [[nodiscard]] std::size_t receivable(const lane& state, std::int32_t index) const noexcept {
+    if (action_at(index).kind == action_kind::receive_reduce) {
+      return std::min(total(index) - done_at(index), state.staging_size) - state.staged;
+    }
+    return std::min(movable(index) - done_at(index), segment_bytes);
   }
   [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
     const std::size_t offset = where.offset * data_.element_size;
@@ -192,6 +201,10 @@ class engine {
     return where.where == place::output ? data_.output + offset : scratch_.data() + offset;
   }
 
+  /// Only the driver adds, so that no locked instruction is needed.
+  static void count(std::atomic<std::size_t>& counter, std::size_t bytes) noexcept {
+    counter.store(counter.load(relaxed) + bytes, relaxed);
+  }
   void advance(std::int32_t index, std::size_t bytes) noexcept {
     done_[static_cast<std::size_t>(index)] += bytes;
   }
@@ -225,13 +238,12 @@ class engine {
       const std::size_t permitted = movable(index) - done_at(index);
       if (size == 0 ? !ready(index) : permitted == 0) return progressed;
       const const_bytes head{header_.data() + state.header_sent, frame_size - state.header_sent};
-      const const_bytes body{read_at(action_at(index).from) + done_at(index),
-                             std::min(permitted, segment_bytes)};
+      const const_bytes body{read_at(action_at(index).from) + done_at(index), permitted};
       if (head.size + body.size > 0) {
         std::size_t sent = state.stream->try_send(head, body);
         if (sent == 0) return progressed;
         progressed = true;
-        bytes_sent_ += sent;
+        count(bytes_sent_, sent);
         const std::size_t of_header = std::min(sent, head.size);
         state.header_sent += of_header;
         sent -= of_header;
@@ -258,18 +270,13 @@ class engine {
       const bool reducing = action_at(index).kind == action_kind::receive_reduce;
       const mutable_bytes head{state.incoming_header.data() + state.header_received,
                                frame_size - state.header_received};
-      mutable_bytes body{nullptr, movable(index) - moved(state, index)};
-      if (reducing) {
-        body.data = state.staging.data() + state.staged;
-        body.size = std::min(body.size, state.staging_size - state.staged);
-      } else {
-        body.data = write_at(action_at(index).to) + done_at(index);
-        body.size = std::min(body.size, segment_bytes);
-      }
+      const mutable_bytes body{reducing ? state.staging.data() + state.staged
+                                        : write_at(action_at(index).to) + done_at(index),
+                               receivable(state, index)};
       std::size_t received = 0;
       if (head.size + body.size > 0) {
         received = state.stream->try_receive(head, body);
-        bytes_received_ += received;
+        count(bytes_received_, received);
         progressed |= received > 0;
         const std::size_t of_header = std::min(received, head.size);
         if (of_header > 0) {
@@ -283,7 +290,7 @@ class engine {
           advance(index, of_body);
         }
       }
-      if (reducing) reduce_staged(state, index);
+      if (reducing) progressed |= reduce_staged(state, index);
       if (state.header_received == frame_size && done_at(index) == total(index) &&
           (total(index) > 0 || ready(index))) {
         finish(index);
@@ -295,11 +302,12 @@ class engine {
     }
   }
 
-  /// Reduces the whole elements that are staged, and keeps a piece of one for later. Waiting for a full
-  /// segment would hold up the ranks behind this one whenever the link is slow.
-  void reduce_staged(lane& state, std::int32_t index) {
-    const std::size_t whole = state.staged - state.staged % data_.element_size;
-    if (whole == 0) return;
+  /// Reduces the whole elements that are staged and may be reduced. Waiting for a full segment would
+  /// hold up the ranks behind this one whenever the link is slow.
+  bool reduce_staged(lane& state, std::int32_t index) {
+    const std::size_t permitted = std::min(state.staged, movable(index) - done_at(index));
+    const std::size_t whole = permitted - permitted % data_.element_size;
+    if (whole == 0) return false;
     const action& step = action_at(index);
     const std::size_t offset = done_at(index);
     const std::size_t count = whole / data_.element_size;
@@ -311,6 +319,7 @@ class engine {
       std::memmove(state.staging.data(), state.staging.data() + whole, state.staged);
     }
     advance(index, whole);
+    return true;
   }
 
   void check_header(const lane& state) const {
@@ -329,8 +338,8 @@ class engine {
   std::vector<std::byte> scratch_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
-  std::size_t bytes_received_ = 0;
-  std::size_t bytes_sent_ = 0;
+  std::atomic<std::size_t> bytes_received_{0};
+  std::atomic<std::size_t> bytes_sent_{0};
 };
 
 }  // namespace parx::detail

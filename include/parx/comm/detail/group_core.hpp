@@ -72,10 +72,10 @@ class group_core {
   void submit(call& request) {
     {
       const std::lock_guard lock(mutex_);
+      if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
       admit(request);
       incoming_.push_back(&request);
-      if (options_.progress == progress_mode::inline_poll) return;
-      if (!thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
+      if (inline_mode()) return;
       if (owned_) network_->wake();
     }
     changed_.notify_all();
@@ -215,9 +215,10 @@ class group_core {
         progressed = step();
         if (progressed) {
           backoff_.progressed();
-        } else if (when_idle == idle::sleep ||
-                   (when_idle == idle::back_off && !backoff_.idle(network_->may_spin()))) {
-          sleep();
+        } else if (when_idle == idle::leave) {
+          glance();
+        } else if (when_idle == idle::sleep || !backoff_.idle(network_->may_spin())) {
+          sleep(longest_sleep);
         }
       } catch (const header_mismatch& found) {
         failed = {words_.mismatch(queue_.front()->header, found), errc::mismatch, found.peer};
@@ -278,10 +279,11 @@ class group_core {
   void retire(bool progressed) {
     if (!progressed) return;
     idle_since_.reset();
+    warned_ = false;
     if (started_ && engine_.done()) {
       queue_.front()->done = true;
       queue_.pop_front();
-      started_ = warned_ = false;
+      started_ = false;
       next_look_ = {};
       running_.reset();
     }
@@ -290,30 +292,39 @@ class group_core {
   }
 
   /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
-  void sleep() {
-    const auto now = clock::now();
-    if (!idle_since_) idle_since_ = now;
+  void sleep(std::chrono::milliseconds limit) {
+    if (!idle_since_) idle_since_ = clock::now();
     interests_.clear();
     if (started_) engine_.interests(interests_);
     messages_.interests(interests_);
-    auto limit = longest_sleep;
     for_each_pending([&](const call& request) { limit = std::min(limit, request.until.remaining()); });
     network_->wait(interests_, limit);
 
     if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
     for_each_pending([&](const call& request) {
       if (!request.until.passed()) return;
-      throw failure{fmt::format("timed out {}", waiting_text()), errc::timeout, first_missing()};
+      const auto missing = missing_peers(request);
+      throw failure{fmt::format("timed out {}", waiting_text(request)), errc::timeout,
+                    missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;
     if (idle_time > stuck_after) look_around();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = oldest()) {
-        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request), waiting_text(),
+        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request), waiting_text(*request),
             request->until.elapsed_seconds());
       }
     }
+  }
+
+  /// The same without sleeping, now and then: a loop around test() has deadlines too.
+  void glance() {
+    static constexpr std::chrono::milliseconds interval{1};
+    const auto now = clock::now();
+    if (now < next_glance_) return;
+    next_glance_ = now + interval;
+    sleep(std::chrono::milliseconds(0));
   }
 
   struct failure {
@@ -337,25 +348,18 @@ class group_core {
     return found;
   }
 
-  [[nodiscard]] std::vector<int> missing_peers() const {
+  /// The ranks that a pending call waits for, itself or behind the collective in front.
+  [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
+    if (is_message(request)) return {request.peer};
     std::vector<int> peers;
-    if (started_) {
-      peers = engine_.awaited_peers();
-      if (peers.empty()) peers = engine_.unserved_peers();
-    } else {
-      messages_.for_each_pending([&](const call& each) { peers.push_back(each.peer); });
-    }
-    std::sort(peers.begin(), peers.end());
-    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+    if (started_) peers = engine_.awaited_peers();
+    if (started_ && peers.empty()) peers = engine_.unserved_peers();
     return peers;
   }
-  [[nodiscard]] int first_missing() const {
-    const auto peers = missing_peers();
-    return peers.empty() ? -1 : peers.front();
-  }
-
-  [[nodiscard]] std::string waiting_text() const {
-    return words_.waiting_for(missing_peers(), queue_.empty() ? 0 : queue_.front()->header.sequence);
+  [[nodiscard]] std::string waiting_text(const call& request) const {
+    return words_.waiting_for(missing_peers(request),
+                              is_message(request) ? std::nullopt
+                                                  : std::optional(queue_.front()->header.sequence));
   }
 
   /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and two
@@ -363,9 +367,14 @@ class group_core {
   void look_around() {
     if (clock::now() < next_look_) return;
     next_look_ = clock::now() + std::chrono::seconds(1);
-    const auto peers = missing_peers();
+    std::vector<int> peers;
+    for_each_pending([&](const call& request) {
+      for (const int peer : missing_peers(request)) {
+        if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+      }
+    });
     for (const int peer : peers) {
-      if (!network_->has_ended(peer)) continue;
+      if (peer == rank() || !network_->has_ended(peer)) continue;
       throw failure{fmt::format("{} has ended without taking part: its program took another way, or it was "
                                 "killed", network_->describe(peer)), errc::peer_lost, peer};
     }
@@ -405,7 +414,7 @@ class group_core {
     const auto give = [&](call& request) {
       if (request.done) return;
       const std::string text = fmt::format(
-          "{} {} after {:.1f} s{}{}. The group is closed; rendezvous again to continue",
+          "{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on",
           words_.title(request), reason.code == errc::aborted ? "was ended" : "failed",
           request.until.elapsed_seconds(),
           reason.code == errc::aborted ? " because another rank failed first: " : ": ", reason.text);
@@ -451,6 +460,7 @@ class group_core {
   bool warned_ = false;
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
+  clock::time_point next_glance_{};
   std::vector<link_interest> interests_;
 
   std::mutex plans_mutex_;

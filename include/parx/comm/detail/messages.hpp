@@ -43,7 +43,7 @@ class messages {
       state.sends.push_back({&request, 0, 0});
     } else {
       state.receives.push_back(&request);
-      match_kept(state, request);
+      if (!match_kept(state, request) && state.lost) throw link_lost(request.peer, "it closed the connection");
     }
   }
 
@@ -84,7 +84,11 @@ class messages {
       for (call* each : state.receives) visit(*each);
     }
   }
-  void forget_all() { lanes_.clear(); }
+  void forget_all() {
+    lanes_.clear();
+    finished_.clear();
+    kept_bytes_ = 0;
+  }
 
  private:
   struct outgoing {
@@ -143,22 +147,26 @@ class messages {
     }
     kept_message message{request.header, {}, request.bytes};
     message.bytes.assign(request.memory, request.memory + request.bytes);
-    finished_.push_back(&request);
+    kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
-    for (call* receive : state.receives) {
-      if (receive->header.root == request.header.root) {
-        match_kept(state, *receive);
-        return;
-      }
-    }
+    if (call* receive = asked_for(state, request.header)) match_kept(state, *receive);
+    finished_.push_back(&request);
   }
 
-  /// Gives a new receive a message that came before it, whole or still arriving.
-  void match_kept(lane& state, call& receive) {
+  /// The receive that waits for this message, or null.
+  [[nodiscard]] static call* asked_for(const lane& state, const call_header& message) noexcept {
+    for (call* each : state.receives) {
+      if (each->header.root == message.root) return each;
+    }
+    return nullptr;
+  }
+
+  /// Gives a new receive a message that came before it, whole or still arriving. False if there is none.
+  bool match_kept(lane& state, call& receive) {
     const auto found = std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
       return each.header.root == receive.header.root;
     });
-    if (found == state.kept.end()) return;
+    if (found == state.kept.end()) return false;
     check(receive, state.peer, found->header);
     if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
     if (found->filled == found->bytes.size()) {
@@ -168,8 +176,9 @@ class messages {
       state.target = &receive;
       state.arriving_kept = false;
     }
-    kept_bytes_ -= std::min(kept_bytes_, found->bytes.size());
+    kept_bytes_ -= found->bytes.size();
     state.kept.erase(found);
+    return true;
   }
 
   bool send_some(lane& state) {
@@ -217,7 +226,7 @@ class messages {
       begin_body(state);
       return true;
     }
-    if (state.target == nullptr && !state.arriving_kept && !begin_kept(state)) return false;
+    if (state.target == nullptr && !state.arriving_kept && !find_room(state)) return false;
     std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
@@ -242,33 +251,22 @@ class messages {
     }
     state.body_received = 0;
     state.body_size = body_bytes(theirs);
-    const auto found =
-        std::find_if(state.receives.begin(), state.receives.end(),
-                     [&](const call* each) { return each->header.root == theirs.root; });
-    if (found != state.receives.end()) {
-      check(**found, state.peer, theirs);
-      state.target = *found;
-    } else {
-      begin_kept(state);
-    }
+    find_room(state);
   }
 
-  /// Makes room for the arriving message, which nobody has asked for; false while too much is kept.
-  bool begin_kept(lane& state) {
-    if (kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0) {
-      // A receive may have been posted since.
-      const auto theirs = std::bit_cast<call_header>(state.header);
-      for (call* each : state.receives) {
-        if (each->header.root != theirs.root) continue;
-        check(*each, state.peer, theirs);
-        state.target = each;
-        return true;
-      }
-      return false;
+  /// Decides where the arriving message goes: to the receive that waits for it, else into memory. False
+  /// while too much is kept already.
+  bool find_room(lane& state) {
+    const auto theirs = std::bit_cast<call_header>(state.header);
+    if (call* receive = asked_for(state, theirs)) {
+      check(*receive, state.peer, theirs);
+      state.target = receive;
+      return true;
     }
-    kept_bytes_ += state.body_size;
-    kept_message message{std::bit_cast<call_header>(state.header), {}, 0};
+    if (kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0) return false;
+    kept_message message{theirs, {}, 0};
     message.bytes.resize(state.body_size);
+    kept_bytes_ += state.body_size;
     state.kept.push_back(std::move(message));
     state.arriving_kept = true;
     return true;

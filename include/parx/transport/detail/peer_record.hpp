@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -21,26 +22,37 @@ struct peer_record {
   std::string host;     ///< for people
   std::string boot_id;  ///< tells hosts apart: names and addresses may repeat
   std::string address;  ///< numeric
+  std::string network;  ///< its network namespace: abstract socket names are known only within one
+  std::string memory;   ///< the abstract socket at which it shares memory; empty where it does not
   std::uint16_t port = 0;
   int pid = 0;
+  std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
+
+  /// Whether the two can share memory. Both sides come to the same answer.
+  [[nodiscard]] bool shares_memory_with(const peer_record& other) const noexcept {
+    return boot_id == other.boot_id && network == other.network && !boot_id.empty() && !network.empty() &&
+           !memory.empty() && !other.memory.empty();
+  }
 
   [[nodiscard]] std::string to_text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, port, pid);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network, memory, port,
+                       pid, probe);
   }
   /// Throws errc::protocol for anything that to_text() did not write.
   [[nodiscard]] static peer_record from_text(std::string_view text) {
-    std::array<std::string, 5> lines;
-    for (std::string& line : lines) {
+    std::array<std::string_view, 8> lines;
+    for (std::string_view& line : lines) {
       const auto end = text.find('\n');
       if (end == std::string_view::npos) throw_error(errc::protocol, "a rank's record in the store is cut short");
       line = text.substr(0, end);
       text.remove_prefix(end + 1);
     }
-    peer_record record{lines[0], lines[1], lines[2]};
-    const auto number = [](const std::string& from, auto& to) {
+    peer_record record{std::string(lines[0]), std::string(lines[1]), std::string(lines[2]),
+                       std::string(lines[3]), std::string(lines[4])};
+    const auto number = [](std::string_view from, auto& to) {
       return std::from_chars(from.data(), from.data() + from.size(), to).ec == std::errc{};
     };
-    if (!number(lines[3], record.port) || !number(lines[4], record.pid)) {
+    if (!number(lines[5], record.port) || !number(lines[6], record.pid) || !number(lines[7], record.probe)) {
       throw_error(errc::protocol, "a rank's record in the store has a number that is none");
     }
     return record;
@@ -55,6 +67,13 @@ struct peer_record {
   std::string line(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   line.resize(std::min(line.find('\n'), line.size()));
   return line;
+}
+
+/// What a symbolic link of /proc points at, or nothing.
+[[nodiscard]] inline std::string read_link(const char* path) {
+  char text[256];
+  const auto length = ::readlink(path, text, sizeof text);
+  return {text, length > 0 ? static_cast<std::size_t>(length) : 0};
 }
 
 [[nodiscard]] inline std::string host_name() {

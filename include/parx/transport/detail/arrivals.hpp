@@ -1,0 +1,156 @@
+// arrivals: the connections that peers have opened, until their links claim them.
+//
+// Listens for TCP and, where memory is shared, at an abstract Unix socket; there a connection brings the
+// memory of the link with it. A connection counts only after its hello with the job's token; at most
+// `most_strangers` others may be half open, for five seconds each.
+// Threads: safe from any thread.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/transport/detail/frame.hpp>
+#include <parx/transport/detail/sockets.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::detail {
+
+/// Which link a connection belongs to.
+struct link_key {
+  std::uint64_t group = 0;
+  int peer = -1;  ///< in the group's numbering
+  channel kind = channel::collective;
+  auto operator<=>(const link_key&) const = default;
+};
+
+struct arrival {
+  descriptor socket;
+  descriptor memory;  ///< valid for a connection that came with shared memory
+};
+
+class arrivals {
+ public:
+  /// Nothing is taken in before a token is set. Throws errc::io where nothing can listen.
+  arrivals(const std::string& address, const std::string& memory_name)
+      : address_(socket_address::tcp(address, 0)), tcp_(stream_socket(address_.storage.ss_family)) {
+    const bool listens = tcp_.valid() && ::bind(tcp_.get(), address_.data(), address_.length) == 0 &&
+                         ::listen(tcp_.get(), SOMAXCONN) == 0 &&
+                         ::getsockname(tcp_.get(), address_.data(), &address_.length) == 0;
+    if (!listens) throw_error(errc::io, "cannot listen on {}: {}", address, errno_text(errno));
+    if (memory_name.empty()) return;
+    const auto name = socket_address::abstract(memory_name);
+    memory_ = stream_socket(AF_UNIX);
+    if (!memory_.valid() || ::bind(memory_.get(), name.data(), name.length) != 0 ||
+        ::listen(memory_.get(), SOMAXCONN) != 0) {
+      memory_.close();
+    }
+  }
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return address_.port(); }
+  [[nodiscard]] bool shares_memory() const noexcept { return memory_.valid(); }
+  /// What becomes readable when a peer connects; the second one may be -1.
+  [[nodiscard]] std::pair<int, int> listeners() const noexcept { return {tcp_.get(), memory_.get()}; }
+
+  void set_token(std::string token) {
+    const std::lock_guard lock(mutex_);
+    token_ = std::move(token);
+  }
+
+  /// Takes the connection of a link, once it is there. Does not block. Throws errc::io where
+  /// descriptors have run out.
+  [[nodiscard]] std::optional<arrival> claim(const link_key& key) {
+    const std::lock_guard lock(mutex_);
+    accept_from(tcp_.get());
+    if (memory_.valid()) accept_from(memory_.get());
+    std::erase_if(strangers_, [this](stranger& each) { return heard(each); });
+    const auto found = arrived_.find(key);
+    if (found == arrived_.end()) return std::nullopt;
+    arrival taken = std::move(found->second);
+    arrived_.erase(found);
+    return taken;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::size_t most_strangers = 256;
+  static constexpr std::chrono::seconds stranger_patience{5};
+
+  struct stranger {
+    arrival came;
+    frame_bytes bytes{};
+    std::size_t received = 0;
+    clock::time_point since;
+  };
+
+  void accept_from(int listener) {
+    for (;;) {
+      descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket.valid()) {
+        if (errno != EMFILE && errno != ENFILE) return;
+        if (strangers_.empty()) {
+          throw_error(errc::io, "cannot accept another connection: {}; raise `ulimit -n`", errno_text(errno));
+        }
+        strangers_.erase(strangers_.begin());
+        continue;
+      }
+      stranger next{{std::move(socket), {}}, {}, 0, clock::now()};
+      if (heard(next)) continue;  // usually its hello is there already
+      if (strangers_.size() >= most_strangers) strangers_.erase(strangers_.begin());
+      strangers_.push_back(std::move(next));
+    }
+  }
+
+  /// Reads on; true when the connection needs no more attention, welcomed or not.
+  bool heard(stranger& each) {
+    iovec part{each.bytes.data() + each.received, frame_size - each.received};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const auto got = ::recvmsg(each.came.socket.get(), &message, MSG_CMSG_CLOEXEC);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
+    if (got > 0) {
+      each.received += static_cast<std::size_t>(got);
+      const cmsghdr* head = CMSG_FIRSTHDR(&message);
+      if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+        int sent = -1;
+        std::memcpy(&sent, CMSG_DATA(head), sizeof sent);
+        each.came.memory = descriptor(sent);
+      }
+    }
+    if (each.received < frame_size) return clock::now() - each.since > stranger_patience;
+    welcome(each);
+    return true;
+  }
+
+  void welcome(stranger& each) {
+    const auto greeting = parse_hello(each.bytes);
+    const bool known = greeting && !token_.empty() && token_.size() <= greeting->token.size() &&
+                       std::equal(token_.begin(), token_.end(), greeting->token.begin());
+    if (!known) {
+      log(log_level::debug, "closed a connection that did not show this job's token");
+      return;
+    }
+    arrived_.insert_or_assign({greeting->group, greeting->from, static_cast<channel>(greeting->channel)},
+                              std::move(each.came));
+  }
+
+  socket_address address_;
+  descriptor tcp_;
+  descriptor memory_;
+  std::mutex mutex_;
+  std::string token_;
+  std::vector<stranger> strangers_;
+  std::map<link_key, arrival> arrived_;
+};
+
+}  // namespace parx::detail

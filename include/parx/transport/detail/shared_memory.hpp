@@ -1,0 +1,85 @@
+// shared_memory: memory without a name that two processes map.
+//
+// A memfd lives in no file system: nothing is left behind however its processes end, and the size of
+// /dev/shm does not bound it.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::detail {
+
+class shared_memory {
+ public:
+  shared_memory() = default;
+  /// Maps all of `file`. Throws errc::io where that fails or the file is shorter than `bytes`.
+  shared_memory(const descriptor& file, std::size_t bytes) : size_(bytes) {
+    const auto length = ::lseek(file.get(), 0, SEEK_END);
+    if (length < 0 || static_cast<std::size_t>(length) < bytes) {
+      throw_error(errc::io, "a peer's shared memory has {} bytes instead of {}", length, bytes);
+    }
+    void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (mapped == MAP_FAILED) {
+      throw_error(errc::io, "{} bytes of shared memory cannot be mapped: {}", bytes, errno_text(errno));
+    }
+    data_ = static_cast<std::byte*>(mapped);
+  }
+  shared_memory(shared_memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  shared_memory& operator=(shared_memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~shared_memory() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+  }
+
+  /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed: a peer that could shrink it
+  /// could end this process with SIGBUS.
+  [[nodiscard]] static descriptor create(std::size_t bytes) {
+    descriptor file(::memfd_create("parx", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file.valid() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+      throw_error(errc::io, "{} bytes of shared memory cannot be had: {}", bytes, errno_text(errno));
+    }
+    return file;
+  }
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Sends bytes and a descriptor over a Unix socket, which keeps the descriptor alive meanwhile.
+[[nodiscard]] inline bool send_with_descriptor(int socket, const void* bytes, std::size_t size,
+                                               int passed) noexcept {
+  iovec part{const_cast<void*>(bytes), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(head), &passed, sizeof passed);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,173 @@
+// shared_pipe: one direction of a link through shared memory, an ordered stream of bytes.
+//
+// Small pieces go through a ring: one copy in, one out. A large piece is offered instead: the sender
+// says where it lies in its own memory, and the receiver copies it from there with process_vm_readv,
+// straight to where it is wanted. While an offer is not taken whole, nothing goes into the ring, so the
+// order of the stream is kept. An offered piece counts as sent only as far as the receiver has taken it.
+// Threads: one sender and one receiver, in two processes. All fields below only grow.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <parx/core/error.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::detail {
+
+inline constexpr std::size_t cache_line = 64;
+
+/// The shared fields, each side's on a cache line of its own.
+struct pipe_state {
+  // Written by the sender.
+  alignas(cache_line) std::atomic<std::uint64_t> written{0};  ///< bytes put into the ring
+  std::atomic<std::uint64_t> offered{0};                      ///< bytes offered in the sender's memory
+  std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
+  // Written by the receiver.
+  alignas(cache_line) std::atomic<std::uint64_t> read{0};
+  std::atomic<std::uint64_t> taken{0};
+  std::atomic<std::uint32_t> can_take{0};  ///< the receiver may read the sender's memory
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+class pipe_sender {
+ public:
+  pipe_sender() = default;
+  pipe_sender(pipe_state& state, std::byte* ring, std::size_t capacity) noexcept
+      : state_(&state), ring_(ring), capacity_(capacity) {}
+
+  /// Sends as link::try_send does.
+  std::size_t send(const_bytes first, const_bytes second) noexcept {
+    if (taken_ < offered_) return collect(second);
+    std::size_t sent = put(first);
+    if (sent < first.size || second.size == 0) return sent;
+    if (second.size > capacity_ / 4 && state_->can_take.load(std::memory_order_relaxed) != 0) {
+      offer(second);
+      return sent;
+    }
+    return sent + put(second);
+  }
+
+  /// Whether send() could do something.
+  [[nodiscard]] bool ready() const noexcept {
+    if (taken_ < offered_) return state_->taken.load(std::memory_order_acquire) != taken_;
+    return written_ - state_->read.load(std::memory_order_acquire) < capacity_;
+  }
+
+ private:
+  std::size_t put(const_bytes piece) noexcept {
+    std::size_t room = capacity_ - (written_ - read_);
+    if (room < piece.size) {
+      read_ = state_->read.load(std::memory_order_acquire);
+      room = capacity_ - (written_ - read_);
+    }
+    const std::size_t size = std::min(room, piece.size);
+    if (size == 0) return 0;
+    const std::size_t at = written_ % capacity_;
+    const std::size_t head = std::min(size, capacity_ - at);
+    std::memcpy(ring_ + at, piece.data, head);
+    if (size > head) std::memcpy(ring_, piece.data + head, size - head);
+    written_ += size;
+    state_->written.store(written_, std::memory_order_release);
+    return size;
+  }
+
+  void offer(const_bytes piece) noexcept {
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(piece.data));
+    state_->bias.store(address - offered_, std::memory_order_relaxed);
+    offered_ += piece.size;
+    state_->offered.store(offered_, std::memory_order_release);
+  }
+  /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a longer
+  /// rest than before extends the offer.
+  std::size_t collect(const_bytes rest) noexcept {
+    const std::uint64_t taken = state_->taken.load(std::memory_order_acquire);
+    const auto newly = static_cast<std::size_t>(taken - taken_);
+    if (rest.size > offered_ - taken_ && taken < offered_) {
+      offered_ = taken_ + rest.size;
+      state_->offered.store(offered_, std::memory_order_release);
+    }
+    taken_ = taken;
+    return newly;
+  }
+
+  pipe_state* state_ = nullptr;
+  std::byte* ring_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::uint64_t written_ = 0;
+  std::uint64_t read_ = 0;  ///< as last seen
+  std::uint64_t offered_ = 0;
+  std::uint64_t taken_ = 0;  ///< as last told to the caller
+};
+
+class pipe_receiver {
+ public:
+  pipe_receiver() = default;
+  pipe_receiver(pipe_state& state, const std::byte* ring, std::size_t capacity) noexcept
+      : state_(&state), ring_(ring), capacity_(capacity) {}
+
+  void permit_offers() noexcept { state_->can_take.store(1, std::memory_order_relaxed); }
+
+  /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws link_lost
+  /// where that process is gone.
+  std::size_t receive(mutable_bytes first, mutable_bytes second, pid_t sender, int peer) {
+    // What is in the ring came before what is offered, and is seen by whoever sees the offer.
+    const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
+    std::size_t got = get(first);
+    if (got == first.size) got += get(second, got - first.size);
+    if (offered == taken_ || read_ != written_) return got;  // get() has looked for all it could use
+    if (got < first.size) got += take(first, got, offered, sender, peer);
+    if (got >= first.size) got += take(second, got - first.size, offered, sender, peer);
+    return got;
+  }
+
+  /// Whether receive() could do something.
+  [[nodiscard]] bool ready() const noexcept {
+    return state_->written.load(std::memory_order_acquire) != read_ ||
+           state_->offered.load(std::memory_order_acquire) != taken_;
+  }
+
+ private:
+  std::size_t get(mutable_bytes to, std::size_t skip = 0) noexcept {
+    if (skip >= to.size) return 0;
+    const std::size_t wanted = to.size - skip;
+    if (written_ - read_ < wanted) written_ = state_->written.load(std::memory_order_acquire);
+    const std::size_t size = std::min(wanted, static_cast<std::size_t>(written_ - read_));
+    if (size == 0) return 0;
+    const std::size_t at = read_ % capacity_;
+    const std::size_t head = std::min(size, capacity_ - at);
+    std::memcpy(to.data + skip, ring_ + at, head);
+    if (size > head) std::memcpy(to.data + skip + head, ring_, size - head);
+    read_ += size;
+    state_->read.store(read_, std::memory_order_release);
+    return size;
+  }
+
+  std::size_t take(mutable_bytes to, std::size_t skip, std::uint64_t offered, pid_t sender, int peer) {
+    const std::size_t size = std::min(to.size - skip, static_cast<std::size_t>(offered - taken_));
+    if (size == 0) return 0;
+    const std::uint64_t from = state_->bias.load(std::memory_order_relaxed) + taken_;
+    iovec here{to.data + skip, size};
+    iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
+    const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
+    if (got <= 0) throw link_lost(peer, fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
+    taken_ += static_cast<std::uint64_t>(got);
+    state_->taken.store(taken_, std::memory_order_release);
+    return static_cast<std::size_t>(got);
+  }
+
+  pipe_state* state_ = nullptr;
+  const std::byte* ring_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::uint64_t written_ = 0;  ///< as last seen
+  std::uint64_t read_ = 0;
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,185 @@
+// hybrid_transport: ranks as processes, through shared memory inside a host and over TCP across.
+//
+// A rank sleeps in one poll(2) over exactly the links that can move it on. Two more descriptors are
+// always in that set: one to wake the sleeper, and the job's abort key in the store, so that any rank's
+// failure ends every wait within milliseconds.
+#pragma once
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <parx/transport/shm.hpp>
+#include <parx/transport/tcp.hpp>
+
+namespace parx {
+
+class hybrid_transport final : public transport {
+ public:
+  /// All ranks of the job.
+  explicit hybrid_transport(std::shared_ptr<detail::endpoint> shared)
+      : hybrid_transport(shared, everyone(shared->options().world_size), shared->options().rank, 0) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
+
+  link& link_to(int peer, channel kind) override {
+    auto& slot = links_of(peer)[static_cast<std::size_t>(kind)];
+    if (slot == nullptr) slot = make_link(peer, kind);
+    return *slot;
+  }
+
+  void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {
+    // Another group's thread may accept a connection meant for this one, so look again soon.
+    static constexpr std::chrono::milliseconds opening_interval{2};
+    polled_.clear();
+    polled_.push_back({wake_.get(), POLLIN, 0});
+    polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
+    bool opening = false;
+    for (const link_interest& each : interests) {
+      const auto plan = as_process_link(each).before_sleep(each.readable, each.writable);
+      polled_.push_back({plan.descriptor, plan.events, 0});
+      opening |= plan.descriptor < 0;
+      if (plan.ready) limit = std::chrono::milliseconds(0);
+    }
+    if (opening) {
+      const auto [tcp, memory] = shared_->incoming().listeners();
+      polled_.push_back({tcp, POLLIN, 0});
+      polled_.push_back({memory, POLLIN, 0});
+      limit = std::min(limit, opening_interval);
+    }
+    const int timeout = static_cast<int>(std::min<std::chrono::milliseconds::rep>(limit.count(), 60'000));
+    if (::poll(polled_.data(), polled_.size(), timeout) < 0) {
+      for (pollfd& each : polled_) each.revents = 0;
+    }
+    for (std::size_t i = 0; i < interests.size(); ++i) {
+      as_process_link(interests[i]).after_sleep(polled_[i + 2].revents);
+    }
+    if (polled_[0].revents != 0) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+    }
+    if (polled_[1].revents != 0) abort_signalled_ = true;
+  }
+  void wake() override {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
+  }
+  [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
+
+  void abort(std::string_view reason) noexcept override { shared_->abort(reason); }
+  void close() noexcept override {
+    for (const member& peer : members_) {
+      if (peer.links == nullptr) continue;
+      for (const auto& each : *peer.links) {
+        if (each != nullptr) each->close();
+      }
+    }
+  }
+  std::optional<std::string> abort_reason() override {
+    // Asking the store's connection costs a system call, which each sleep would pay; poll has told.
+    const bool told = abort_signalled_ || shared_->abort_known() || shared_->abort_descriptor() < 0;
+    if (!told) return std::nullopt;
+    return shared_->abort_reason();
+  }
+
+  void post_notice(std::string_view text) override {
+    try {
+      shared_->options().job_store->set(notice_key(rank_), text, deadline::after(std::chrono::seconds(2)));
+    } catch (const error&) {
+      // Only a help for diagnosis.
+    }
+  }
+  std::optional<std::string> notice_of(int peer) override {
+    try {
+      const std::vector<std::string> keys{notice_key(peer)};
+      const auto limit = deadline::after(std::chrono::seconds(2));
+      if (!shared_->options().job_store->check(keys, limit)) return std::nullopt;
+      return shared_->options().job_store->get(keys.front(), limit);
+    } catch (const error&) {
+      return std::nullopt;
+    }
+  }
+
+  [[nodiscard]] bool has_ended(int peer) override {
+    for (const auto& each : links_of(peer)) {
+      if (each != nullptr && each->open()) return false;  // a link that was open breaks by itself
+    }
+    return shared_->has_ended(global(peer));
+  }
+
+  [[nodiscard]] std::string describe(int peer) override {
+    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(1)));
+    if (!record) return fmt::format("rank {}", peer);
+    return fmt::format("rank {} ({}, pid {})", peer, record->host, record->pid);
+  }
+
+  std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
+    std::vector<int> globals;
+    int rank = -1;
+    for (const int each : members) {
+      if (each == rank_) rank = static_cast<int>(globals.size());
+      globals.push_back(global(each));
+    }
+    return std::unique_ptr<transport>(new hybrid_transport(shared_, globals, rank, id));
+  }
+
+ private:
+  using link_pair = std::array<std::unique_ptr<detail::process_link>, 2>;  // by channel
+  struct member {
+    int global = -1;
+    std::unique_ptr<link_pair> links;  ///< null until one is asked for
+  };
+
+  hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members, int rank,
+                   std::uint64_t group)
+      : shared_(std::move(shared)), rank_(rank), group_(group), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wake_.valid()) throw_error(errc::io, "no event descriptor can be made: {}", errno_text(errno));
+    for (const int each : members) members_.push_back({each, nullptr});
+  }
+
+  [[nodiscard]] static std::vector<int> everyone(int world_size) {
+    std::vector<int> ranks(static_cast<std::size_t>(world_size));
+    for (int rank = 0; rank < world_size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+    return ranks;
+  }
+  [[nodiscard]] static detail::process_link& as_process_link(const link_interest& interest) noexcept {
+    return static_cast<detail::process_link&>(*interest.stream);
+  }
+  [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)].global; }
+  [[nodiscard]] link_pair& links_of(int peer) {
+    auto& slot = members_[static_cast<std::size_t>(peer)].links;
+    if (slot == nullptr) slot = std::make_unique<link_pair>();
+    return *slot;
+  }
+  [[nodiscard]] std::string notice_key(int rank) const { return fmt::format("notice/{:x}/{}", group_, rank); }
+
+  [[nodiscard]] std::unique_ptr<detail::process_link> make_link(int peer, channel kind) {
+    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
+    if (!record) throw link_lost(peer, "its address is not in the job's store");
+    const bool share = shared_->own().shares_memory_with(*record);
+    const detail::link_key key{group_, peer, kind};
+    if (rank_ > peer) {
+      if (share) return std::make_unique<shm_link>(*shared_, key, rank_, *record);
+      return std::make_unique<tcp_link>(*shared_, key, rank_, *record);
+    }
+    if (share) return std::make_unique<shm_link>(*shared_, key, *record);
+    return std::make_unique<tcp_link>(*shared_, key, record->boot_id == shared_->own().boot_id);
+  }
+
+  std::shared_ptr<detail::endpoint> shared_;
+  std::vector<member> members_;
+  int rank_;
+  std::uint64_t group_;
+  descriptor wake_;
+  std::vector<pollfd> polled_;
+  bool abort_signalled_ = false;
+};
+
+}  // namespace parx
