@@ -47,7 +47,8 @@ class pipe_sender {
     if (taken_ < offered_) return collect(second);
     std::size_t sent = put(first);
     if (sent < first.size || second.size == 0) return sent;
-    if (second.size > capacity_ / 4 && state_->can_take.load(std::memory_order_relaxed) != 0) {
+    // What the ring holds at about once is cheaper to copy twice than to have the kernel copy it.
+    if (second.size > 2 * capacity_ && state_->can_take.load(std::memory_order_relaxed) != 0) {
       offer(second);
       return sent;
     }
