@@ -3,6 +3,7 @@
 // For tests, teaching and sandboxes: the same program text as with processes, nothing to launch.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/abort_reason.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/transport/inproc.hpp>
 
@@ -20,30 +22,49 @@ struct threads_options {
   group_options group;
 };
 
-/// Calls body(process_group&) on `ranks` threads and joins them. When bodies throw, the job is aborted
-/// with the first one's reason, and that exception is thrown here.
+namespace detail {
+
+/// Whether the exception only tells that another rank failed.
+[[nodiscard]] inline bool is_echo(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& known) {
+    const errc code = known.code_value();
+    return code == errc::aborted || code == errc::closed || code == errc::peer_lost;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace detail
+
+/// Calls body(process_group&) on `ranks` threads and joins them. When a body throws, the job is aborted
+/// with its reason and that exception is thrown here: of several the first that is a cause, not the echo
+/// of another rank's failure.
 template <typename Body>
 void run_threads(int ranks, Body&& body, threads_options options = {}) {
   const auto network = std::make_shared<inproc_network>(ranks, options.network);
   std::mutex mutex;
-  std::exception_ptr first;
+  std::vector<std::exception_ptr> failures;  // in order of time
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       process_group group(network->attach(rank), "world", options.group);
       try {
         body(group);
-      } catch (const std::exception& failure) {
+      } catch (...) {
         {
           const std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
+          failures.push_back(std::current_exception());
         }
-        group.abort(fmt::format("rank {}: {}", rank, failure.what()));
+        group.abort(abort_reason(rank));
       }
     });
   }
   for (std::thread& each : threads) each.join();
-  if (first) std::rethrow_exception(first);
+  if (failures.empty()) return;
+  const auto cause = std::find_if_not(failures.begin(), failures.end(), detail::is_echo);
+  std::rethrow_exception(cause != failures.end() ? *cause : failures.front());
 }
 
 }  // namespace parx
