@@ -93,11 +93,22 @@ BOOST_AUTO_TEST_CASE(embedding_and_losses_are_pytorchs) {
   check_close("cross_entropy", found);
 
   const variable<float> prediction(grid(3, {4, 5}), gradient::wanted);
-  const auto squares = nn::mse(prediction, variable<float>(grid(4, {4, 5})));
+  const auto squares = nn::mse_loss(prediction, grid(4, {4, 5}));
   squares.backward();
   found = {squares.mean()};
   found.insert(found.end(), prediction.grad().begin(), prediction.grad().end());
   check_close("mse", found);
+}
+
+BOOST_AUTO_TEST_CASE(a_mean_squared_error_counts_by_the_weights_of_its_rows) {
+  const variable<float> prediction(tensor<float>::from({1, 2, 3, 4}, {2, 2}), gradient::wanted);
+  const std::vector<float> weights{1, 0};
+  const auto loss = nn::mse_loss(prediction, tensor<float>::zeros({2, 2}), {.row_weights = weights});
+  loss.backward();
+  BOOST_TEST(loss.sum.item() == 5.0F);
+  BOOST_TEST(loss.count == 2.0);
+  const std::vector<float> expected{1, 2, 0, 0};  // 2 (prediction - target) / count
+  BOOST_TEST(prediction.grad().span() == expected, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(layers_compute_what_one_computes_by_hand) {

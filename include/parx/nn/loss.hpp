@@ -1,12 +1,14 @@
 // Losses, as (sum, count), and the count of right answers in the same form.
 //
 //   auto loss = parx::nn::cross_entropy(model(batch.x), batch.y, {.row_weights = batch.weights});
+//   auto loss = parx::nn::mse_loss(model(batch.x), targets, {.row_weights = batch.weights});
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/core/check.hpp>
@@ -15,7 +17,20 @@
 namespace parx::nn {
 
 using parx::cross_entropy;
-using parx::mse;
+
+struct mse_loss_options {
+  std::span<const float> row_weights = {};  ///< one per row (axis 0); empty: all 1. 0 for padding.
+};
+
+/// The squared differences of `prediction` and `target` (a tensor or a variable of the same shape),
+/// summed over the rows with their weights; the count is the number of elements, by the same weights.
+/// mean() is PyTorch's mse_loss. Throws usage_error when the shapes differ.
+template <typename T>
+[[nodiscard]] weighted_loss<T> mse_loss(const variable<T>& prediction,
+                                        const std::type_identity_t<variable<T>>& target,
+                                        const mse_loss_options& options = {}) {
+  return mse(prediction, target, options.row_weights);
+}
 
 /// A figure as (sum, count), so that batches and ranks are added up and divided once.
 struct tally {
