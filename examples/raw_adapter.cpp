@@ -51,12 +51,12 @@ int main() {
         loss -= std::log(probability(i, mine.y(i)));
         probability(i, mine.y(i)) -= 1;  // now the gradient of the loss by the logits
       }
-      model.begin_backward(static_cast<double>(mine.x.rows()));
+      auto pass = model.begin_backward(static_cast<double>(mine.x.rows()));
       bias_grad = probability.colwise().sum().transpose();
-      model.ready(b);  // travels while the next gradient is computed
+      pass.ready(b);  // travels while the next gradient is computed
       weight_grad = mine.x.transpose() * probability;
-      model.ready(w);
-      model.end_backward();
+      pass.ready(w);
+      pass.end();
       weight -= 0.5f * weight_grad;
       bias -= 0.5f * bias_grad;
       if (step % 50 == 49) {

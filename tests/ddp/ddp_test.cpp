@@ -223,6 +223,117 @@ BOOST_AUTO_TEST_CASE(backward_twice_without_step_is_refused) {
   BOOST_TEST(text.find("no_sync") != std::string::npos, text);
 }
 
+BOOST_AUTO_TEST_CASE(micro_batches_that_zero_grad_discards_do_not_count) {
+  const auto expected = single_process(false);
+  for (const int world : {1, 2}) {
+    const auto results = on_ranks(world, [&](parx::process_group& group) {
+      model m;
+      make_integer_valued(m);
+      parx::ddp ddp{m, group};
+      const auto [begin, end] = rows_of(group.rank(), group.size());
+      {
+        const auto guard = ddp.no_sync();
+        m.use_spare = true;  // no rank may take it for used afterwards
+        loss_of(ddp(integers(4, 6, 9)), integers(4, 3, 9), 4).backward();
+        m.use_spare = false;
+      }
+      m.zero_grad();
+      loss_of(ddp(integers(16, 6, 1).slice(0, begin, end)), integers(16, 3, 2).slice(0, begin, end),
+              static_cast<double>(end - begin)).backward();
+      return gradients_of(m);
+    });
+    for (const auto& each : results) BOOST_TEST(each == expected, "world " << world);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_refused_backward_names_the_ddp_and_leaves_the_group_open) {
+  std::vector<std::string> texts(2);
+  parx::run_threads(2, [&](parx::process_group& group) {
+    model m;
+    parx::ddp ddp{m, group};
+    const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
+    backward();
+    try {
+      backward();
+    } catch (const parx::usage_error& refused) {
+      texts[static_cast<std::size_t>(group.rank())] = refused.what();
+    }
+    parx::barrier(group);
+    m.zero_grad();
+    backward();
+  });
+  for (const auto& text : texts) BOOST_TEST(text.find("ddp at ddp_test.cpp:") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(alone_a_failed_backward_closes_nothing_and_its_remains_are_refused) {
+  std::string text;
+  parx::run_threads(1, [&](parx::process_group& group) {
+    model m;
+    make_integer_valued(m);
+    parx::ddp ddp{m, group};
+    bool fail = true;
+    const auto backward = [&] {
+      const auto hidden = parx::relu(m.first(integers(16, 6, 1)));
+      const auto fragile = parx::differentiable(
+          hidden.value().clone(),
+          [&](const tensor<float>& upstream, const parx::grad_sink<float>& sink) {
+            if (fail) throw std::runtime_error("no");
+            sink.add(upstream);
+          },
+          hidden);
+      loss_of(m.second(fragile), integers(16, 3, 2), 16).backward();
+    };
+    try {
+      backward();
+    } catch (const std::runtime_error&) {
+    }
+    fail = false;
+    try {
+      backward();
+    } catch (const parx::usage_error& refused) {
+      text = refused.what();
+    }
+    m.zero_grad();
+    backward();
+    if (gradients_of(m) != single_process(false)) throw std::logic_error("other gradients");
+  });
+  BOOST_TEST(text.find("zero_grad()") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(a_second_ddp_of_a_model_is_refused_and_the_first_still_works) {
+  std::vector<std::string> texts(2);
+  const auto results = on_ranks(2, [&](parx::process_group& group) {
+    model m;
+    make_integer_valued(m);
+    parx::ddp first{m, group};
+    try {
+      parx::ddp second{m, group};
+    } catch (const parx::usage_error& refused) {
+      texts[static_cast<std::size_t>(group.rank())] = refused.what();
+    }
+    const auto [begin, end] = rows_of(group.rank(), group.size());
+    loss_of(first(integers(16, 6, 1).slice(0, begin, end)), integers(16, 3, 2).slice(0, begin, end),
+            static_cast<double>(end - begin)).backward();
+    return gradients_of(m);
+  });
+  for (const auto& text : texts) BOOST_TEST(text.find("another ddp") != std::string::npos, text);
+  for (const auto& each : results) BOOST_TEST(each == single_process(false));
+}
+
+BOOST_AUTO_TEST_CASE(a_model_can_be_wrapped_again_after_its_ddp_has_gone) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
+    model m;
+    make_integer_valued(m);
+    { parx::ddp gone{m, group}; }
+    parx::ddp ddp{m, group};
+    const auto [begin, end] = rows_of(group.rank(), group.size());
+    loss_of(ddp(integers(16, 6, 1).slice(0, begin, end)), integers(16, 3, 2).slice(0, begin, end),
+            static_cast<double>(end - begin)).backward();
+    return gradients_of(m);
+  });
+  for (const auto& each : results) BOOST_TEST(each == single_process(false));
+}
+
 BOOST_AUTO_TEST_CASE(different_models_are_refused_on_every_rank_with_the_difference) {
   std::vector<std::string> texts(3);
   parx::run_threads(3, [&](parx::process_group& group) {
@@ -251,12 +362,12 @@ BOOST_AUTO_TEST_CASE(a_raw_module_sums_hand_written_gradients) {
       parx::ddp ddp{raw, group};
       std::vector<float> result(a);  // rank 0's values by now
       const double count = group.rank() + 1;
-      raw.begin_backward(count);
+      auto pass = raw.begin_backward(count);
       for (float& x : raw.grad(second)) x = static_cast<float>(count * 12);
-      raw.ready(second);
+      pass.ready(second);
       for (float& x : raw.grad(first)) x = static_cast<float>(count * 24);
-      raw.ready(first);
-      raw.end_backward();
+      pass.ready(first);
+      pass.end();
       result.insert(result.end(), raw.grad(first).begin(), raw.grad(first).end());
       result.insert(result.end(), raw.grad(second).begin(), raw.grad(second).end());
       return result;
@@ -268,12 +379,91 @@ BOOST_AUTO_TEST_CASE(a_raw_module_sums_hand_written_gradients) {
   }
 }
 
+// One pass in which every element's gradient grows by `gradient`, or becomes it.
+enum class raw_write { over, on_top };
+void raw_step(parx::raw_module<float>& raw, double count, float gradient, raw_write how) {
+  auto pass = raw.begin_backward(count);
+  for (float& x : raw.grad(0)) x = how == raw_write::on_top ? x + gradient : gradient;
+  pass.ready(0);
+  pass.end();
+}
+
+BOOST_AUTO_TEST_CASE(a_raw_module_adds_micro_batches_up_and_can_discard_them) {
+  for (const int world : {1, 2, 3}) {
+    const auto results = on_ranks(world, [&](parx::process_group& group) {
+      std::vector<float> w(5, 1);
+      parx::raw_module<float> raw;
+      raw.add("w", w);
+      parx::ddp ddp{raw, group};
+      std::vector<float> result;
+      for (int step = 0; step < 2; ++step) {
+        {
+          const auto guard = ddp.no_sync();
+          raw_step(raw, 5, 1000, raw_write::over);
+          raw.zero_grad();
+          raw_step(raw, 2, 12, raw_write::over);
+        }
+        raw_step(raw, 4, 24, raw_write::on_top);
+        result.push_back(raw.grad(0)[4]);
+      }
+      return result;
+    });
+    for (const auto& each : results) {
+      BOOST_TEST(each == (std::vector<float>{6, 6}), "world " << world);  // (12 + 24) / (2 + 4)
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_raw_pass_that_an_exception_leaves_does_not_disturb_the_next) {
+  parx::run_threads(1, [](parx::process_group& group) {
+    std::vector<float> w(5, 1);
+    parx::raw_module<float> raw;
+    raw.add("w", w);
+    parx::ddp ddp{raw, group};
+    {
+      const auto guard = ddp.no_sync();
+      raw_step(raw, 5, 1000, raw_write::over);
+    }
+    try {
+      auto pass = raw.begin_backward(3);
+      throw std::runtime_error("no gradient");
+    } catch (const std::runtime_error&) {
+    }
+    raw_step(raw, 4, 24, raw_write::over);
+    if (raw.grad(0)[0] != 6) throw std::runtime_error(fmt::format("{} is not 24 / 4", raw.grad(0)[0]));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_raw_pass_that_one_rank_leaves_ends_all_ranks) {
+  std::vector<std::string> texts(2);
+  const auto run = [&] {
+    parx::run_threads(2, [&](parx::process_group& group) {
+      std::vector<float> w(5, 1);
+      parx::raw_module<float> raw;
+      raw.add("w", w);
+      parx::ddp ddp{raw, group};
+      auto pass = raw.begin_backward(1);
+      if (group.rank() == 1) throw std::runtime_error("no gradient");
+      pass.ready(0);
+      try {
+        pass.end();
+      } catch (const parx::error& ended) {
+        texts[0] = ended.what();
+      }
+    });
+  };
+  BOOST_CHECK_EXCEPTION(run(), std::runtime_error,
+                        [](const auto& cause) { return cause.what() == std::string("no gradient"); });
+  BOOST_TEST(texts[0].find("rank 1") != std::string::npos, texts[0]);
+  BOOST_TEST(texts[0].find("ddp_test.cpp:") != std::string::npos, texts[0]);
+}
+
 BOOST_AUTO_TEST_CASE(forgetting_ready_names_the_parameter) {
   std::vector<float> a(4);
   parx::raw_module<float> raw;
   raw.add("embedding.weight", a);
-  raw.begin_backward(1);
-  BOOST_CHECK_EXCEPTION(raw.end_backward(), parx::usage_error, [](const auto& refused) {
+  auto pass = raw.begin_backward(1);
+  BOOST_CHECK_EXCEPTION(pass.end(), parx::usage_error, [](const auto& refused) {
     return std::string(refused.what()).find("embedding.weight") != std::string::npos;
   });
 }

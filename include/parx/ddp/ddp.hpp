@@ -49,7 +49,7 @@ class ddp {
   /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with the
   /// difference otherwise), gives all of them rank 0's values, and their random layers (dropout) seeds of
   /// their own. Model and group are borrowed and must outlive this object; the gradients' memory is this
-  /// object's from here on.
+  /// object's from here on. Throws usage_error where another ddp that wraps the model still lives.
   ddp(Module& model, process_group& group, ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
     std::vector<detail::parameter_slot> slots;
@@ -57,9 +57,15 @@ class ddp {
       slots.push_back(detail::make_slot(path, parameter));
     });
     require(!slots.empty(), "ddp at {}:{}: the model has no parameters", site.file_name(), site.line);
+    for (const auto& each : slots) {
+      require(!each.is_observed(),
+              "ddp at {}:{}: parameter \"{}\" belongs to another ddp that still lives. Destroy that one "
+              "first (reset() or a scope of its own), or use it instead of a second one",
+              site.file_name(), site.line, each.name);
+    }
     detail::check_layout(group, slots, site);
-    reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets);
-    if (group.size() > 1) reducer_->broadcast_values(site);
+    reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets, site);
+    if (group.size() > 1) reducer_->broadcast_values();
     // Different samples want different dropout masks.
     if constexpr (requires { model.reseed(std::uint64_t{}); }) {
       if (group.rank() > 0) model.reseed(static_cast<std::uint64_t>(group.rank()));

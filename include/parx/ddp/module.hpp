@@ -30,6 +30,7 @@ concept distributed_parameter =
       p.assume_grad();                // the bound memory holds the gradient
       p.attach(observer, std::size_t{});
       p.detach_observer();
+      { p.observer() } -> std::convertible_to<backward_observer*>;  // null when there is none
     };
 
 namespace detail {
@@ -49,6 +50,8 @@ struct parameter_slot {
   std::function<void(void*)> bind_grad;
   std::function<bool()> has_grad;
   std::function<void()> assume_grad;
+  std::function<void()> end_step;  ///< the gradient is the mean over ranks now
+  std::function<bool()> is_observed;
   std::function<void(backward_observer*, std::size_t)> attach;
   std::function<void()> detach;
 
@@ -71,6 +74,10 @@ template <distributed_parameter P>
   };
   slot.has_grad = [p] { return p.has_grad(); };
   slot.assume_grad = [p] { p.assume_grad(); };
+  slot.end_step = [p] {
+    if constexpr (requires { p.end_step(); }) p.end_step();
+  };
+  slot.is_observed = [p] { return p.observer() != nullptr; };
   slot.attach = [p](backward_observer* observer, std::size_t index) { p.attach(observer, index); };
   slot.detach = [p] {
     p.detach_observer();

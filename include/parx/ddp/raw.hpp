@@ -3,10 +3,13 @@
 //   parx::raw_module<float> model;
 //   const auto w = model.add("w", values, {rows, columns});   // std::span over your memory
 //   parx::ddp ddp{model, world};
-//   model.begin_backward(batch_size);     // gradients are sums over this rank's samples
+//   auto pass = model.begin_backward(batch_size);  // gradients are sums over this rank's samples
 //   ... write the gradient of w to model.grad(w) ...
-//   model.ready(w);                       // leaves for the other ranks as soon as its bucket is full
-//   model.end_backward();                 // model.grad(w) is the mean over all ranks' samples
+//   pass.ready(w);                        // leaves for the other ranks as soon as its bucket is full
+//   pass.end();                           // model.grad(w) is the mean over all ranks' samples
+//
+// A pass that is left before its end, by an exception for example, is abandoned. After a pass under
+// no_sync(), add to model.grad(w) instead of overwriting it.
 //
 // The values stay in your memory; the gradients live in the wrapper's buckets, so nothing is copied.
 // Threads: one at a time.
@@ -23,6 +26,7 @@
 
 #include <parx/autograd/observer.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx {
@@ -35,7 +39,7 @@ class raw_module {
     std::vector<std::size_t> shape;
     std::vector<T> own_grad;  // until a wrapper binds a bucket
     std::span<T> grad;
-    bool has_grad = false;
+    bool has_grad = false;    // holds a part of this step's gradient
     bool ready = false;
     backward_observer* observer = nullptr;
     std::size_t observer_index = 0;
@@ -59,6 +63,9 @@ class raw_module {
     }
     [[nodiscard]] bool has_grad() const noexcept { return state_->has_grad; }
     void assume_grad() const noexcept { state_->has_grad = true; }
+    /// What comes next is written over the mean that is there.
+    void end_step() const noexcept { state_->has_grad = false; }
+    [[nodiscard]] backward_observer* observer() const noexcept { return state_->observer; }
     void attach(backward_observer* observer, std::size_t number) const noexcept {
       state_->observer = observer;
       state_->observer_index = number;
@@ -74,20 +81,47 @@ class raw_module {
     entry* state_;
   };
 
+  /// A backward pass from begin_backward() to end(). Stay within the model's lifetime.
+  class [[nodiscard]] pass {
+   public:
+    pass(const pass&) = delete;
+    pass& operator=(const pass&) = delete;
+    /// Abandons a pass that has not ended. Where sums are under way, the group is closed.
+    ~pass() {
+      if (model_.running_) model_.abandon();
+    }
+
+    /// Says that grad(which) is final: the sum over this rank's samples.
+    void ready(index which, call_site site = call_site::current()) { model_.ready(which, site); }
+
+    /// Blocks until the gradients are the mean over all ranks' samples; under no_sync() they stay sums.
+    /// Throws usage_error naming the parameters for which ready() was not called, and parx::error when
+    /// the sums fail; either abandons the pass.
+    void end(call_site site = call_site::current()) { model_.end(site); }
+
+   private:
+    friend class raw_module;
+    explicit pass(raw_module& model) noexcept : model_(model) {}
+    raw_module& model_;
+  };
+
   raw_module() = default;
   raw_module(const raw_module&) = delete;
   raw_module& operator=(const raw_module&) = delete;
 
   /// Names memory of yours as a parameter; it must outlive this object. Add parameters in the order of
   /// their use in the forward pass: gradients are expected in the opposite order.
-  index add(std::string name, std::span<T> values, std::vector<std::size_t> shape = {}) {
+  index add(std::string name, std::span<T> values, std::vector<std::size_t> shape = {},
+            call_site site = call_site::current()) {
     if (shape.empty()) shape = {values.size()};
     std::size_t size = 1;
     for (const std::size_t extent : shape) size *= extent;
-    require(size == values.size(), "raw_module: parameter \"{}\" has {} values, but its shape holds {}",
-            name, values.size(), size);
+    require(size == values.size(),
+            "raw_module at {}:{}: parameter \"{}\" has {} values, but its shape holds {}",
+            site.file_name(), site.line, name, values.size(), size);
     for (const entry& other : entries_) {
-      require(other.name != name, "raw_module: there are two parameters named \"{}\"", name);
+      require(other.name != name, "raw_module at {}:{}: there is a parameter named \"{}\" already",
+              site.file_name(), site.line, name);
     }
     entry& added = entries_.emplace_back();
     added.name = std::move(name);
@@ -99,58 +133,34 @@ class raw_module {
   }
 
   /// Where the gradient of parameter `which` is written (overwrite it, it is not cleared), and read after
-  /// end_backward(). Ask again after wrapping: it moves into the wrapper's memory.
-  [[nodiscard]] std::span<T> grad(index which) { return at(which).grad; }
-  [[nodiscard]] std::span<T> value(index which) { return at(which).values; }
+  /// the end of a pass. Ask again after wrapping: it moves into the wrapper's memory.
+  [[nodiscard]] std::span<T> grad(index which, call_site site = call_site::current()) {
+    return at(which, site).grad;
+  }
+  [[nodiscard]] std::span<T> value(index which, call_site site = call_site::current()) {
+    return at(which, site).values;
+  }
 
-  /// Starts a backward pass over samples of total weight `count`.
-  void begin_backward(double count) {
-    require(!running_, "raw_module: begin_backward was called twice without end_backward");
+  /// Discards what passes under no_sync() have added up: the next pass overwrites.
+  void zero_grad() noexcept {
+    for (entry& each : entries_) each.has_grad = false;
+  }
+
+  /// Starts a backward pass over samples of total weight `count`. Throws usage_error while another runs.
+  pass begin_backward(double count, call_site site = call_site::current()) {
+    require(!running_, "raw_module at {}:{}: begin_backward was called before the last pass has ended",
+            site.file_name(), site.line);
+    require(count >= 0, "raw_module at {}:{}: the weight of the samples is not negative: {}",
+            site.file_name(), site.line, count);
     std::vector<std::size_t> reached;
-    backward_observer* observer = nullptr;
     for (entry& each : entries_) {
       each.ready = false;
-      each.has_grad = false;
-      if (each.observer == nullptr) continue;
-      observer = each.observer;
-      reached.push_back(each.observer_index);
+      if (each.observer != nullptr) reached.push_back(each.observer_index);
     }
-    if (observer != nullptr) {
-      factor_ = observer->begin_backward(count, reached);
-    } else {
-      factor_ = count == 0 ? 1 : 1 / count;
-    }
+    backward_observer* const wrapper = observer();
+    factor_ = wrapper != nullptr ? wrapper->begin_backward(count, reached) : count == 0 ? 1 : 1 / count;
     running_ = true;
-  }
-
-  /// Says that grad(which) is final: the sum over this rank's samples.
-  void ready(index which) {
-    entry& each = at(which);
-    require(running_, "raw_module: ready(\"{}\") outside begin_backward and end_backward", each.name);
-    require(!each.ready, "raw_module: ready(\"{}\") was called twice in one backward pass", each.name);
-    each.ready = each.has_grad = true;
-    if (factor_ != 1) {
-      for (T& element : each.grad) element = static_cast<T>(element * static_cast<T>(factor_));
-    }
-    if (each.observer != nullptr) each.observer->leaf_ready(each.observer_index);
-  }
-
-  /// Blocks until the gradients are the mean over all ranks' samples. Throws usage_error naming the
-  /// parameters for which ready() was not called.
-  void end_backward() {
-    require(running_, "raw_module: end_backward without begin_backward");
-    running_ = false;
-    std::string missing;
-    backward_observer* observer = nullptr;
-    for (entry& each : entries_) {
-      if (!each.ready) missing += (missing.empty() ? "" : ", ") + each.name;
-      if (each.observer != nullptr) observer = each.observer;
-    }
-    if (!missing.empty()) {
-      if (observer != nullptr) observer->abandon_backward();
-      throw_usage("raw_module: ready() was not called for {} in this backward pass", missing);
-    }
-    if (observer != nullptr) observer->end_backward();
+    return pass(*this);
   }
 
   template <typename Visitor>
@@ -162,9 +172,51 @@ class raw_module {
   }
 
  private:
-  [[nodiscard]] entry& at(index which) {
-    require(which < entries_.size(), "raw_module: there is no parameter {} among {}", which, entries_.size());
+  [[nodiscard]] entry& at(index which, call_site site) {
+    require(which < entries_.size(), "raw_module at {}:{}: there is no parameter {} among {}",
+            site.file_name(), site.line, which, entries_.size());
     return entries_[which];
+  }
+  /// The wrapper's, which is that of all parameters; null without one.
+  [[nodiscard]] backward_observer* observer() const noexcept {
+    return entries_.empty() ? nullptr : entries_.front().observer;
+  }
+
+  void ready(index which, call_site site) {
+    entry& each = at(which, site);
+    require(running_, "raw_module at {}:{}: ready(\"{}\") after the end of the pass", site.file_name(),
+            site.line, each.name);
+    require(!each.ready, "raw_module at {}:{}: ready(\"{}\") was called twice in one backward pass",
+            site.file_name(), site.line, each.name);
+    each.ready = each.has_grad = true;
+    if (factor_ != 1) {
+      for (T& element : each.grad) element = static_cast<T>(element * static_cast<T>(factor_));
+    }
+    if (each.observer != nullptr) each.observer->leaf_ready(each.observer_index);
+  }
+
+  void end(call_site site) {
+    require(running_, "raw_module at {}:{}: the pass has ended already", site.file_name(), site.line);
+    try {
+      std::string missing;
+      for (const entry& each : entries_) {
+        if (!each.ready) missing += (missing.empty() ? "" : ", ") + each.name;
+      }
+      require(missing.empty(), "raw_module at {}:{}: ready() was not called for {} in this backward pass",
+              site.file_name(), site.line, missing);
+      if (observer() != nullptr) observer()->end_backward();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+    if (observer() == nullptr) zero_grad();
+    running_ = false;
+  }
+
+  void abandon() noexcept {
+    running_ = false;
+    zero_grad();
+    if (observer() != nullptr) observer()->abandon_backward();
   }
 
   std::deque<entry> entries_;  // stable addresses for the handles

@@ -5,9 +5,12 @@
 // travels ahead of them: the engine divides each element once, when its last contribution arrives.
 // A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
 // everywhere, those who did not use it counting as zero.
+// A backward pass that fails closes the group only when its sums are under way: until then the
+// others wait for nothing.
 // Threads: called on the thread that runs backward.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -18,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/bucket.hpp>
@@ -28,8 +32,10 @@ namespace parx::detail {
 
 class reducer final : public backward_observer {
  public:
-  reducer(process_group& group, std::vector<parameter_slot> parameters, const bucket_limits& limits)
-      : group_(group), parameters_(std::move(parameters)), bucket_of_(parameters_.size()) {
+  /// `site` is the ddp's place in the user's program: the sums that it starts are named by it.
+  reducer(process_group& group, std::vector<parameter_slot> parameters, const bucket_limits& limits,
+          call_site site)
+      : group_(group), site_(site), parameters_(std::move(parameters)), places_(parameters_.size()) {
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) sizes.push_back({each.type, each.bytes()});
     for (bucket_layout& layout : assign_buckets(sizes, limits)) {
@@ -39,8 +45,8 @@ class reducer final : public backward_observer {
           ::operator new(made.layout.bytes, std::align_val_t{bucket_alignment})));
       std::memset(made.memory.get(), 0, made.layout.bytes);
       for (const bucket_item& item : made.layout.items) {
-        bucket_of_[item.parameter] = buckets_.size() - 1;
-        parameters_[item.parameter].bind_grad(made.memory.get() + item.offset);
+        places_[item.parameter] = {buckets_.size() - 1, made.memory.get() + item.offset};
+        parameters_[item.parameter].bind_grad(places_[item.parameter].memory);
       }
     }
     // [0] is the count of samples, [1 + i] tells whether parameter i was used.
@@ -49,19 +55,22 @@ class reducer final : public backward_observer {
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].attach(this, i);
   }
   ~reducer() override {
+    // Their sums may still be written to the memory that the parameters are about to leave.
+    control_work_ = {};
+    for (bucket& each : buckets_) each.sum = {};
     for (const auto& each : parameters_) each.detach();
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
 
   /// Collective. Gives every rank the values of rank 0, a bucket's memory full at a time.
-  void broadcast_values(call_site site) {
+  void broadcast_values() {
     for (bucket& each : buckets_) {
       for (const bucket_item& item : each.layout.items) {
         const parameter_slot& from = parameters_[item.parameter];
         std::memcpy(each.memory.get() + item.offset, from.value(), from.bytes());
       }
-      broadcast(group_, each.view(), {.root = 0}, site);
+      broadcast(group_, each.view(), {.root = 0}, site_);
       for (const bucket_item& item : each.layout.items) {
         const parameter_slot& to = parameters_[item.parameter];
         std::memcpy(to.value(), each.memory.get() + item.offset, to.bytes());
@@ -84,16 +93,16 @@ class reducer final : public backward_observer {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
 
   double begin_backward(double count, std::span<const std::size_t> reached) override {
-    if (reduced_) {
-      for (const auto& each : parameters_) {
-        require(!each.has_grad(),
-                "ddp: the gradient of \"{}\" from the last step is still there, and adding to it would "
-                "count it once a rank. Call optimizer.step() or zero_grad() between two backward passes, "
-                "or add up micro-batches under no_sync()", each.name);
-      }
-      reduced_ = false;
-    }
-    const bool first = count_ == 0 && !accumulating_;
+    const parameter_slot* const held = find_gradient();
+    require(!needs_clearing_ || held == nullptr,
+            "ddp at {}:{}: the gradient of \"{}\" from the last step, or from a backward pass that "
+            "failed, is still there, and adding to it would count it twice. Call optimizer.step() or "
+            "zero_grad() between two backward passes, or add up micro-batches under no_sync()",
+            site_.file_name(), site_.line, held != nullptr ? held->name : std::string());
+    // zero_grad() has discarded the micro-batches so far: what they counted goes with them.
+    if (held == nullptr) start_over();
+    const bool first = !accumulating_;
+    needs_clearing_ = false;
     count_ += count;
     for (const std::size_t index : reached) used_[index] = 1;
     accumulating_ = true;
@@ -103,34 +112,25 @@ class reducer final : public backward_observer {
       divided_ = true;
       return count == 0 ? 1 : 1 / count;
     }
-    control_[0] = count_;
-    for (std::size_t i = 0; i < used_.size(); ++i) control_[1 + i] = used_[i];
-    control_work_ = async_all_reduce(group_, control_, {});
-    next_ = 0;
-    for (bucket& each : buckets_) each.pending = each.layout.items.size();
-    std::vector<unsigned char> is_reached(parameters_.size(), 0);
-    for (const std::size_t index : reached) is_reached[index] = 1;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (is_reached[i] != 0) continue;
-      if (!parameters_[i].has_grad()) std::memset(memory_of(i), 0, parameters_[i].bytes());
-      --buckets_[bucket_of_[i]].pending;
+    try {
+      start_sums(reached);
+    } catch (...) {
+      abandon_backward();
+      throw;
     }
-    launch_full_buckets();
     return 1;
   }
 
   void leaf_ready(std::size_t index) override {
-    if (!synchronising_ || divided_) return;
-    --buckets_[bucket_of_[index]].pending;
+    if (!under_way_) return;
+    --buckets_[places_[index].bucket].pending;
     launch_full_buckets();
   }
 
   void end_backward() override {
-    if (!synchronising_) return;
-    if (!divided_) {
-      for (; next_ < buckets_.size(); ++next_) {
-        require(buckets_[next_].pending == 0, "ddp: backward ended before gradients were ready");
-      }
+    if (under_way_) {
+      require(next_ == buckets_.size(), "ddp at {}:{}: backward ended before all gradients were ready",
+              site_.file_name(), site_.line);
       const trace::span waiting("wait for gradients", "ddp");
       control_work_.wait();
       for (bucket& each : buckets_) each.sum.wait();
@@ -139,21 +139,22 @@ class reducer final : public backward_observer {
         if (control_[1 + i] > 0) parameters_[i].assume_grad();
       }
     }
+    if (!under_way_ && !divided_) return;  // a micro-batch under no_sync()
+    for (const parameter_slot& each : parameters_) each.end_step();
     start_over();
-    reduced_ = true;
+    needs_clearing_ = true;
   }
 
   void abandon_backward() noexcept override {
+    const bool others_wait = under_way_ && group_.size() > 1;
     start_over();
-    // The others would wait for gradients that will not come.
-    std::string reason = fmt::format("rank {}: backward failed", group_.rank());
-    try {
-      if (std::current_exception()) std::rethrow_exception(std::current_exception());
-    } catch (const std::exception& failure) {
-      reason += fmt::format(": {}", failure.what());
-    } catch (...) {
-    }
-    if (!group_.closed()) group_.abort(reason);
+    needs_clearing_ = true;
+    if (!others_wait || group_.closed()) return;
+    // They would wait for gradients that will not come.
+    group_.abort(std::current_exception()
+                     ? abort_reason(group_.rank())
+                     : fmt::format("rank {}: an exception ended its backward pass; see that rank's output",
+                                   group_.rank()));
   }
 
  private:
@@ -173,32 +174,58 @@ class reducer final : public backward_observer {
     }
   };
 
-  [[nodiscard]] std::byte* memory_of(std::size_t parameter) noexcept {
-    bucket& holder = buckets_[bucket_of_[parameter]];
-    for (const bucket_item& item : holder.layout.items) {
-      if (item.parameter == parameter) return holder.memory.get() + item.offset;
+  /// Where the gradient of a parameter lives.
+  struct place {
+    std::size_t bucket = 0;
+    std::byte* memory = nullptr;
+  };
+
+  /// A parameter that has a gradient, or null.
+  [[nodiscard]] const parameter_slot* find_gradient() const {
+    for (const parameter_slot& each : parameters_) {
+      if (each.has_grad()) return &each;
     }
     return nullptr;
+  }
+
+  /// Sends the counts ahead; parameters that this backward does not reach are ready as they are.
+  void start_sums(std::span<const std::size_t> reached) {
+    control_[0] = count_;
+    for (std::size_t i = 0; i < used_.size(); ++i) control_[1 + i] = used_[i];
+    control_work_ = async_all_reduce(group_, control_, {}, site_);
+    under_way_ = true;
+    next_ = 0;
+    for (bucket& each : buckets_) each.pending = each.layout.items.size();
+    std::vector<unsigned char> is_reached(parameters_.size(), 0);
+    for (const std::size_t index : reached) is_reached[index] = 1;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (is_reached[i] != 0) continue;
+      if (!parameters_[i].has_grad()) std::memset(places_[i].memory, 0, parameters_[i].bytes());
+      --buckets_[places_[i].bucket].pending;
+    }
+    launch_full_buckets();
   }
 
   void launch_full_buckets() {
     for (; next_ < buckets_.size() && buckets_[next_].pending == 0; ++next_) {
       // The control sum was issued before, so its count is there when this sum starts to run.
       buckets_[next_].sum = async_all_reduce(group_, buckets_[next_].view(),
-                                             {.op = reduce_op::sum, .divide_by = control_.data()});
+                                             {.op = reduce_op::sum, .divide_by = control_.data()},
+                                             site_);
     }
     group_.poll();
   }
 
   void start_over() noexcept {
     count_ = 0;
-    accumulating_ = divided_ = false;
+    accumulating_ = divided_ = under_way_ = false;
     std::fill(used_.begin(), used_.end(), static_cast<unsigned char>(0));
   }
 
   process_group& group_;
+  const call_site site_;
   std::vector<parameter_slot> parameters_;
-  std::vector<std::size_t> bucket_of_;
+  std::vector<place> places_;
   std::vector<double> control_;
   std::vector<unsigned char> used_;  ///< since the last synchronised step
   std::vector<bucket> buckets_;
@@ -206,8 +233,9 @@ class reducer final : public backward_observer {
   std::size_t next_ = 0;  ///< the bucket to launch next
   double count_ = 0;      ///< samples since the last synchronised step
   bool accumulating_ = false;
-  bool divided_ = false;  ///< this pass needs no communication
-  bool reduced_ = false;  ///< the gradients are the mean over ranks
+  bool divided_ = false;    ///< this pass makes the mean itself, without communication
+  bool under_way_ = false;  ///< this pass has started its sums
+  bool needs_clearing_ = false;  ///< gradients that are there must not be added to
   bool synchronising_ = true;
 };
 

@@ -74,8 +74,8 @@ class backward_pass {
         scratch_.reached.push_back(scratch_.leaves[i]->observer_index);
       }
       if (observer == nullptr) continue;
-      scratch_.observers.push_back(observer);
       const double wanted = observer->begin_backward(count, scratch_.reached);
+      scratch_.observers.push_back(observer);  // one that refused the pass is not told of its end
       require(!agreed || wanted == factor,
               "two observers of one backward start it differently, {} and {}: parameters of two "
               "wrappers are in one graph",
