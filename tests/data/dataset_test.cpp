@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(images_and_labels_that_do_not_fit_are_refused) {
   const scratch_folder folder;
   const auto images = folder.write("images", idx_bytes({2051, 2, 1, 1}, "ab"));
   const auto few = folder.write("few", idx_bytes({2049, 1}, "\x01"));
-  expect_error(errc::bad_data, {"few", "2 images", "1 labels"},
+  expect_error(errc::bad_data, {"/images\" has 2 images", "/few\" has 1 labels"},
                [&] { (void)data::image_dataset::from_idx(images, few); });
   const auto wrong = folder.write("wrong", idx_bytes({2049, 2}, "\x01\x0A"));
   expect_error(errc::bad_data, {"wrong", "image 1 is 10", "0 to 9"},

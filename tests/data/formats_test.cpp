@@ -94,6 +94,12 @@ BOOST_AUTO_TEST_CASE(idx_errors_say_what_was_found_and_what_was_expected) {
                [&] { (void)data::read_idx_images(labels); });
   const auto text = folder.write("text", "hello, world, this is no image");
   expect_error(errc::bad_data, {"2051", "text"}, [&] { (void)data::read_idx_images(text); });
+  const auto page = folder.write("page.gz", "<!DOCTYPE html><title>404</title>");
+  expect_error(errc::bad_data, {"page.gz", "neither a gzip file nor an IDX file of images"},
+               [&] { (void)data::read_idx_images(page); });
+  // Some downloaders unpack a file and keep its name.
+  const auto unpacked = folder.write("unpacked.gz", idx_bytes({2049, 1}, "\x07"));
+  BOOST_TEST(data::read_idx_labels(unpacked).size() == 1U);
   const auto cut = folder.write("cut", idx_bytes({2051, 2, 2, 2}, "abcdef"));
   expect_error(errc::bad_data, {"at byte 16", "8 bytes", "6"},
                [&] { (void)data::read_idx_images(cut); });

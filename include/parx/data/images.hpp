@@ -42,10 +42,11 @@ struct image_options {
 
 class image_dataset {
  public:
-  /// Throws errc::bad_data, with `name` in the message, when there are not as many labels as images
-  /// or a label is not below `classes`.
+  /// Throws errc::bad_data, with the names in the message, when there are not as many labels as
+  /// images or a label is not below `classes`.
   image_dataset(idx_images images, std::vector<std::uint8_t> labels, image_options options = {},
-                std::size_t classes = 10, std::string_view name = "images")
+                std::size_t classes = 10, std::string_view images_name = "images",
+                std::string_view labels_name = "labels")
       : images_(std::move(images)),
         labels_(std::move(labels)),
         options_(options),
@@ -55,9 +56,9 @@ class image_dataset {
     if (images_.count != labels_.size()) {
       throw_error(
           errc::bad_data,
-          "\"{}\" has {} images, but there are {} labels for them. The two files do not belong "
-          "together; take both from the same set.",
-          name, images_.count, labels_.size());
+          "\"{}\" has {} images, but \"{}\" has {} labels. The two do not belong together; take both "
+          "from the same set.",
+          images_name, images_.count, labels_name, labels_.size());
     }
     for (std::size_t i = 0; i < labels_.size(); ++i) {
       if (labels_[i] >= classes_) {
@@ -65,7 +66,7 @@ class image_dataset {
             errc::bad_data,
             "\"{}\": the label of image {} is {}, but with {} classes labels run from 0 to {}. "
             "Give the right number of classes, or mend the file.",
-            name, i, labels_[i], classes_, classes_ - 1);
+            labels_name, i, labels_[i], classes_, classes_ - 1);
       }
     }
   }
@@ -74,7 +75,8 @@ class image_dataset {
   [[nodiscard]] static image_dataset from_idx(const std::string& images, const std::string& labels,
                                               image_options options = {},
                                               std::size_t classes = 10) {
-    return {read_idx_images(images), read_idx_labels(labels), options, classes, labels};
+    return {read_idx_images(images), read_idx_labels(labels), options, classes, images,
+            labels};
   }
 
   /// Reads the pair of files in `folder` whose names begin with `part` ("train", "t10k") and hold

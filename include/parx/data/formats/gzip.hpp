@@ -84,6 +84,10 @@ class gzip_reader {
     return bytes;
   }
 
+  /// Whether the file is named as gzip and is none. Known once something was read.
+  [[nodiscard]] bool misnamed() const noexcept {
+    return path_.ends_with(".gz") && gzdirect(file_.get()) == 1;
+  }
   /// Position in the unpacked bytes.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
