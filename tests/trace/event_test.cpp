@@ -314,9 +314,11 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_one_warning) {
   std::vector<std::string> lines;
   parx::logger::instance().set_sink(
       [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
-  const auto failing = (folder / "missing" / "t.json").string();
+  fs::create_directories(folder / "removed");
+  const auto failing = (folder / "removed" / "t.json").string();
   trace::start({.path = failing});
   trace::counter("i", 0);
+  fs::remove(folder / "removed");
   BOOST_TEST(!trace::flush());
   BOOST_REQUIRE(lines.size() == 1u);
   BOOST_TEST(lines[0].find(failing) != std::string::npos, lines[0]);
@@ -334,6 +336,13 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_one_warning) {
     BOOST_TEST(lines.back().find("No space left") != std::string::npos, lines.back());
     BOOST_TEST(!fs::exists(folder / "t.json"));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_that_is_missing_is_reported_at_the_start) {
+  const auto failing = (folder / "missing" / "t.json").string();
+  BOOST_CHECK_EXCEPTION(trace::start({.path = failing}), parx::error, [&](const auto& reported) {
+    return std::string(reported.what()).find(failing) != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_wrong_start_is_refused) {

@@ -4,8 +4,8 @@
 //                              several writes trace.rank3.json, or put %r where the rank belongs
 //   PARX_TRACE_EVENTS=1000000  events kept for each thread (65536), about 200 bytes each
 //
-// A file appears whole or not at all (temporary name, then rename). A failure to write is one
-// warning in the log. Safe from any thread; no thread of its own.
+// A file appears whole or not at all (temporary name, then rename). A folder that is missing is
+// reported at the start, a failure to write is one warning in the log. Safe from any thread; no thread of its own.
 #pragma once
 
 #include <unistd.h>
@@ -75,16 +75,28 @@ namespace detail {
           .clock_offset_us = offset.count()};
 }
 
+[[noreturn]] inline void throw_unwritable(const std::string& path, int saved_errno) {
+  throw_error(errc::io,
+              "the trace {} could not be written: {}. Give PARX_TRACE a file in a folder "
+              "that exists and may be written to.",
+              path, errno_text(saved_errno));
+}
+
+/// Throws errc::io unless files can be made in the folder of `path`; not after hours of training.
+inline void require_folder(const std::string& path) {
+  const auto slash = path.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (folder.find("%r") != std::string::npos) return;  // the rank is not known yet
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) throw_unwritable(path, errno);
+}
+
 /// Throws errc::io when the file cannot be written in full; then nothing is left behind.
 inline void write_chrome_file(const std::string& path, const process_description& process,
                               std::vector<thread_events> threads) {
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const auto fail = [&](int saved_errno) {
     ::unlink(temporary.c_str());
-    throw_error(errc::io,
-                "the trace {} could not be written: {}. Give PARX_TRACE a file in a folder "
-                "that exists and may be written to.",
-                path, errno_text(saved_errno));
+    throw_unwritable(path, saved_errno);
   };
   struct closer {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
@@ -156,10 +168,12 @@ class chrome_output {
 }  // namespace detail
 
 /// Starts to record, and writes the file when the process exits. Events of an earlier start are
-/// forgotten. Throws usage_error when the path is empty or no event could be kept.
+/// forgotten. Throws usage_error when the path is empty or no event could be kept, errc::io when the
+/// file's folder does not exist or may not be written to.
 inline void start(trace_options options) {
   require(!options.path.empty(), "trace::start needs the name of the file to write");
   require(options.events_per_thread > 0, "trace::start: events_per_thread must be at least 1");
+  detail::require_folder(options.path);
   detail::chrome_output::instance().start(std::move(options));
 }
 
