@@ -80,7 +80,7 @@ namespace parx::detail {
     const auto owner = port_owner(port);
     throw_error(errc::io,
                 "a store cannot listen on port {}: it is in use{}{}. End that process, or choose "
-                "another port (0 lets the system choose).",
+                "another port.",
                 port, owner ? " by " : "", owner.value_or(""));
   }
   throw_error(errc::io,
