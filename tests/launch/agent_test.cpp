@@ -120,4 +120,31 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_with_words_of_its_own_is_to_blame_before_those_that_echo_it) {
+  using parx::detail::find_cause;
+  // rank, pid, status, was_told, seconds, echoes
+  const parx::detail::rank_end echo{0, 1, {1, 0}, false, 1.0, true};
+  const parx::detail::rank_end own{1, 2, {2, 0}, false, 1.2, false};
+  const parx::detail::rank_end own_later{2, 3, {3, 0}, false, 1.3, false};
+  const parx::detail::rank_end killed{3, 4, {0, 9}, false, 1.4, false};
+  const parx::detail::rank_end aborted_echo{4, 5, {0, 6}, false, 0.9, true};
+  const parx::detail::rank_end told{5, 6, {0, 15}, true, 0.5, false};
+  const parx::detail::rank_end well{6, 7, {0, 0}, false, 0.1, false};
+  BOOST_TEST(find_cause({echo, own, own_later}) == 1U);
+  BOOST_TEST(find_cause({own_later, echo, own}) == 2U);
+  BOOST_TEST(find_cause({echo, own, killed}) == 2U);
+  BOOST_TEST(find_cause({aborted_echo, own}) == 1U);
+  BOOST_TEST(find_cause({well, told, echo}) == 2U);
+  BOOST_TEST(find_cause({aborted_echo, echo, told}) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(an_echo_is_told_from_a_reason) {
+  using parx::detail::is_echo;
+  BOOST_TEST(is_echo("[parx rank 0] error: barrier #2 on group \"world\" (rank 0 of 2, a.cpp:3) was ended "
+                     "after 0.1 s because another rank failed first: rank 1: no data"));
+  BOOST_TEST(is_echo("  what():  all_reduce #3 failed after 0.0 s: lost rank 3 (n3, pid 71): it closed"));
+  BOOST_TEST(!is_echo("[parx rank 1] error: cannot open \"train.csv\""));
+  BOOST_TEST(!is_echo("barrier #2 failed after 30.0 s: timed out waiting for rank 1"));
+}
+
 }  // namespace

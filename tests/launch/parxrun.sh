@@ -116,9 +116,19 @@ a_killed_rank_is_reported_by_its_signal() {
   run 134 -n 2 sh -c '[ $RANK = 0 ] && kill -ABRT $$; exec sleep 60'; has err 'rank 0 of 2 failed: killed by SIGABRT'
 }
 others_may_say_what_they_saw_before_they_are_ended() {
-  # On a busy machine both ends may be noticed at once, and either rank be taken for the first.
-  "$parxrun" -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.05; echo "lost rank 1" >&2; exit 5' 2>err >out && return 1
-  has err '[rank 0] lost rank 1'; has err ': exit code 5'
+  run 5 -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.05; echo "lost rank 1" >&2; exit 6'
+  has err '[rank 0] lost rank 1'; has err 'rank 1 of 2 failed: exit code 5'
+}
+a_rank_that_echoes_another_is_not_blamed_although_it_ended_first() {
+  cat >echo.sh <<'END'
+case $RANK in
+  0) echo "was ended after 0.1 s because another rank failed first: rank 1: no data" >&2; exit 1 ;;
+  1) sleep 0.1; echo "no data" >&2; exit 7 ;;
+  *) exec sleep 60 ;;
+esac
+END
+  run 7 -n 3 sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err '    | no data'
+  run 7 -n 3 --log-dir echo_logs sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err 'echo_logs/rank_1.err'
 }
 ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
   local before; before=$(now)

@@ -250,6 +250,72 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_in_use_names_its_owner) {
   ::close(listener);
   BOOST_TEST(results[0].exit_code == 1);
   BOOST_TEST(contains(results[0].text, std::to_string(::getpid())), results[0].text);
+  BOOST_TEST(contains(results[0].text, "that of PARX_MASTER_PORT"), results[0].text);
+}
+
+BOOST_AUTO_TEST_CASE(a_secret_is_in_nobodys_message) {
+  const std::string secret = "open-sesame-0123456789";
+  job all;
+  for (int rank = 0; rank < 3; ++rank) {
+    all.start(rank, 3, [](parx::world& world) {
+      if (world.rank() == 1) {
+        try {
+          (void)world.job_store()->get("nobody sets this", parx::deadline::after(50ms));
+        } catch (const parx::error& late) {
+          parx::log(parx::log_level::error, "{}", late.what());
+        }
+      }
+      reduce_for_ever(world);
+    }, {{"PARX_SECRET", secret}});
+  }
+  std::this_thread::sleep_for(500ms);
+  ::kill(all.pid(0), SIGKILL);  // and the store with it
+  const auto results = all.wait();
+  BOOST_TEST(contains(results[1].text, "nobody sets this"), results[1].text);
+  for (const auto& each : results) BOOST_TEST(!contains(each.text, secret), each.text);
+}
+
+BOOST_AUTO_TEST_CASE(a_wrong_option_is_what_every_rank_reports) {
+  for (int round = 0; round < 5; ++round) {
+    job all;
+    for (int rank = 0; rank < 4; ++rank) {
+      all.start(rank, 4, [](parx::world&) { throw parx::usage_error("--epochs x: a whole number"); });
+    }
+    for (const auto& each : all.wait()) {
+      BOOST_TEST(each.exit_code == 2, each.text);
+      BOOST_TEST(contains(each.text, "error: --epochs x"), each.text);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_fails_before_all_have_come_tells_the_others_why) {
+  for (const int failing : {0, 1}) {
+    job all;
+    for (int rank = 0; rank < 2; ++rank) {
+      parx::environment extra{{"PARX_RENDEZVOUS_TIMEOUT", "5"}};
+      if (rank == failing) extra["PARX_SOCKET_IFNAME"] = "=nosuch0";
+      all.start(rank, 3, [](parx::world&) {}, extra);
+      std::this_thread::sleep_for(rank == 0 && failing == 0 ? 0ms : 200ms);
+    }
+    for (const auto& each : all.wait()) {
+      BOOST_TEST(each.exit_code != 0);
+      BOOST_TEST(contains(each.text, "nosuch0"), "failing " << failing << ": " << each.text);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(whatever_a_program_throws_is_reported_and_ends_the_others) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [](parx::world& world) {
+      if (world.rank() == 1) throw 42;
+      parx::barrier(world);
+    });
+  }
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 1, each.text);
+    BOOST_TEST(contains(each.text, "not a std::exception"), each.text);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(strangers_on_the_data_port_do_not_disturb_a_job) {

@@ -230,7 +230,7 @@ class agent {
       gave_up_on_output_ = true;
       return;
     }
-    if (stopped_by_ || first_failure_) {
+    if (stopped_by_ || failed_) {
       if (because != SIGPIPE) kill_at_ = clock::now();
       return;
     }
@@ -251,23 +251,18 @@ class agent {
   }
 
   void notice_ends() {
-    rank_process* newest_failure = nullptr;
+    bool failed = false;
     for (rank_process& process : ranks_) {
       exit_status status;
       if (process.ended || !has_ended(process.pid, status)) continue;
       process.ended = status;
       process.end_time = clock::now();
-      if (status.success() || process.was_told) continue;
-      // Of several in one look, one that was killed is likelier the cause than one that gave up.
-      if (newest_failure == nullptr || (newest_failure->ended->signal == 0 && status.signal != 0)) {
-        newest_failure = &process;
-      }
+      failed |= !status.success() && !process.was_told;
     }
-    if (newest_failure != nullptr && !first_failure_ && !stopped_by_) {
-      first_failure_ = static_cast<std::size_t>(newest_failure - ranks_.data());
-      terminate_at_ = clock::now() + last_words;
-      kill_at_ = *terminate_at_ + failure_grace;
-    }
+    if (!failed || failed_ || stopped_by_) return;
+    failed_ = true;
+    terminate_at_ = clock::now() + last_words;
+    kill_at_ = *terminate_at_ + failure_grace;
   }
 
   void act_on_time() {
@@ -315,21 +310,26 @@ class agent {
 
   [[nodiscard]] rank_end end_of(const rank_process& process) const {
     return {process.rank, process.pid, *process.ended, process.was_told,
-            seconds_until(process.end_time)};
+            seconds_until(process.end_time),
+            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo)};
   }
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.
   [[nodiscard]] int report() {
     drain_until_.reset();
     const std::string command = fmt::format("{}", fmt::join(options_.command, " "));
-    if (first_failure_) {
-      rank_process& first = ranks_[*first_failure_];
-      job_failure failure{command, end_of(first), {}, first.error_log, {}};
-      if (!first.error_log.empty()) first.last_lines = tail_of(first.error_log, lines_kept);
-      failure.last_lines.assign(first.last_lines.begin(), first.last_lines.end());
-      for (const rank_process& process : ranks_) failure.ends.push_back(end_of(process));
-      console_.queue(stream::err).add(failure_report(failure));
-      return first.ended->shell_code();
+    if (failed_) {
+      std::vector<rank_end> ends;
+      for (rank_process& process : ranks_) {
+        if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
+        ends.push_back(end_of(process));
+      }
+      const std::size_t cause = find_cause(ends);
+      const auto& lines = ranks_[cause].last_lines;
+      console_.queue(stream::err)
+          .add(failure_report({command, ends[cause], ends, ranks_[cause].error_log,
+                               {lines.begin(), lines.end()}}));
+      return ends[cause].status.shell_code();
     }
     if (!stopped_by_) return 0;
     std::vector<int> killed;
@@ -349,19 +349,19 @@ class agent {
   std::vector<rank_process> ranks_;
   console console_;
   clock::time_point start_{};
-  std::optional<std::size_t> first_failure_;
   std::optional<int> stopped_by_;
   std::optional<clock::time_point> terminate_at_;
   std::optional<clock::time_point> kill_at_;
   std::optional<clock::time_point> drain_until_;
+  bool failed_ = false;  ///< a rank failed by itself
   bool gave_up_on_output_ = false;
 };
 
 }  // namespace detail
 
 /// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
-/// returned 0, that of the first rank to fail (128 + signal when it was killed), or 128 + signal
-/// when this process was told to stop. Blocks. Reads and blocks this thread's SIGINT, SIGTERM,
+/// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), or
+/// 128 + signal when this process was told to stop. Blocks. Reads and blocks this thread's SIGINT, SIGTERM,
 /// SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, so call it from a
 /// process with one thread. Throws usage_error for wrong options, program_error for a program that
 /// cannot be started, error when the system refuses files or processes.

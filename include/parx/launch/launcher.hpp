@@ -55,6 +55,7 @@ struct launch_env {
   launcher started_by = launcher::alone;
   std::string master_host;        ///< empty only for a world of one
   std::uint16_t master_port = 0;  ///< 0 only for a world of one
+  std::string port_variable;      ///< that gave the port; empty where the job's number did
   store_keeper keeper = store_keeper::rank_zero;
   /// The same on all ranks of one start of the job, another for another start; may be empty.
   std::string run_id;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/abort_reason.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
@@ -42,19 +43,26 @@ class rendezvous {
                               job.world_size, to_string(job.started_by), failure.what()),
                   context(limit));
     }
-    agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
-    agree_on("program", program_name(), "the program", limit);
+    // First of all: a stranger who comes to a running job as one of its ranks must not end it.
     claim_rank(limit);
-    detail::endpoint_options options{
-        .job_store = job_store_,
-        .store_host = job.master_host,
-        .rank = job.rank,
-        .world_size = job.world_size,
-        .local_world_size = job.local_world_size.value_or(job.world_size),
-        .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
-        .env = env};
-    endpoint_ = std::make_shared<detail::endpoint>(std::move(options));
-    await_everybody(limit);
+    try {
+      agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
+      agree_on("program", program_name(), "the program", limit);
+      detail::endpoint_options options{
+          .job_store = job_store_,
+          .store_host = job.master_host,
+          .rank = job.rank,
+          .world_size = job.world_size,
+          .local_world_size = job.local_world_size.value_or(job.world_size),
+          .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
+          .env = env};
+      endpoint_ = std::make_shared<detail::endpoint>(std::move(options));
+      await_everybody(limit);
+    } catch (...) {
+      tell_others(text_of_current_exception());
+      leave(std::chrono::seconds(1));  // they read it before the store goes
+      throw;
+    }
   }
 
   rendezvous(const rendezvous&) = delete;
@@ -104,33 +112,49 @@ class rendezvous {
     return {.operation = "rendezvous", .group = "world", .sequence = 0, .rank = job_.rank, .peer = -1,
             .host = job_.master_host, .elapsed_seconds = limit.elapsed_seconds()};
   }
-  [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) {
-    const std::string text = fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
-                                         job_.world_size, job_.master_host, job_.master_port, reason);
-    if (endpoint_ != nullptr) {
-      endpoint_->abort(text);
-    } else {
-      job_store_->compare_set("abort", "", text, deadline::after(std::chrono::seconds(2)));
+  [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) const {
+    throw error(code,
+                fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank, job_.world_size,
+                            job_.master_host, job_.master_port, reason),
+                context(limit));
+  }
+
+  /// Ends the job with a reason, unless another rank was first.
+  void tell_others(const std::string& reason) noexcept {
+    try {
+      job_store_->compare_set(
+          "abort", "", reason.starts_with("rank ") ? reason : fmt::format("rank {}: {}", job_.rank, reason),
+          deadline::after(std::chrono::seconds(2)));
+    } catch (const std::exception&) {
+      // The store is gone, and its clients notice that by themselves.
     }
-    // Let the others read it before the store goes.
-    const auto until = deadline::after(std::chrono::seconds(1));
-    endpoint_.reset();
-    job_store_.reset();
-    client_.reset();
-    if (server_ != nullptr) static_cast<void>(server_->wait_for_leavers(0, until));
-    throw error(code, text, context(limit));
   }
 
   void open_store(const deadline& limit) {
     const bool local = detail::is_loopback(job_.master_host) || job_.master_host == "localhost";
     if (job_.hosts_store()) {
-      server_ = std::make_unique<tcp_store_server>(tcp_store_server_options{
-          .address = local ? job_.master_host : std::string(), .port = job_.master_port});
+      try {
+        server_ = std::make_unique<tcp_store_server>(tcp_store_server_options{
+            .address = local ? job_.master_host : std::string(), .port = job_.master_port});
+      } catch (const error& failure) {
+        throw error(failure.code_value(),
+                    fmt::format("rank 0 of {} cannot keep the job's store: {} {}", job_.world_size,
+                                failure.what(), where_the_port_is_from()),
+                    context(limit));
+      }
     }
     client_ = std::make_unique<tcp_store>(
         tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
     job_store_ = std::make_shared<prefix_store>(
-        fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_);
+        fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_, fmt::format("parx/{}", job_.run_id));
+  }
+  [[nodiscard]] std::string where_the_port_is_from() const {
+    if (job_.port_variable.empty()) {
+      return "The port was made from the job's number: set MASTER_PORT, the same for all ranks, to "
+             "choose another.";
+    }
+    return fmt::format("The port is that of {}: set another there, the same for all ranks.",
+                       job_.port_variable);
   }
 
   void agree_on(const std::string& key, const std::string& mine, const char* what, const deadline& limit) {
@@ -177,13 +201,15 @@ class rendezvous {
     bool warned = false;
     const auto warn_at = deadline::after(std::chrono::seconds(5));
     for (;;) {
+      const watch_state state = ready->ready();
+      // Before the abort: where all have come, a failure that follows belongs to the program, and this
+      // rank finds its own words for it.
+      if (state == watch_state::set) return;
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
                     fmt::format("rank {} of {} could not join the job because another rank failed first: {}",
                                 job_.rank, job_.world_size, *reason), context(limit));
       }
-      const watch_state state = ready->ready();
-      if (state == watch_state::set) return;
       if (state == watch_state::lost) {
         fail(errc::peer_lost, limit, "the job's store is gone while ranks were still arriving; rank 0 has "
                                      "ended or was killed");

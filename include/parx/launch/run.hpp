@@ -1,12 +1,12 @@
 // run: the body of main() for a rank that should end well or say why not.
 #pragma once
 
-#include <cstdio>
 #include <exception>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include <parx/comm/abort_reason.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
 #include <parx/launch/init.hpp>
 
 namespace parx {
@@ -16,22 +16,31 @@ namespace parx {
 /// ranks as the reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
-  const auto report = [](const char* text) {
-    logger::instance().write(log_level::error, text);
+  const auto report = [] {  // of the exception that is being handled
+    try {
+      throw;
+    } catch (const usage_error& wrong) {
+      logger::instance().write(log_level::error, wrong.what());
+      return 2;
+    } catch (const std::exception& failure) {
+      logger::instance().write(log_level::error, failure.what());
+      return 1;
+    } catch (...) {
+      logger::instance().write(log_level::error, text_of_current_exception());
+      return 1;
+    }
   };
   try {
     world job = init(std::move(options));
     try {
       std::forward<Body>(body)(job);
       return 0;
-    } catch (const std::exception& failure) {
-      if (!job.closed()) job.abort(fmt::format("rank {}: {}", job.rank(), failure.what()));
-      report(failure.what());
-      return dynamic_cast<const usage_error*>(&failure) != nullptr ? 2 : 1;
+    } catch (...) {
+      if (!job.closed()) job.abort(abort_reason(job.rank()));
+      return report();
     }
-  } catch (const std::exception& failure) {
-    report(failure.what());
-    return dynamic_cast<const usage_error*>(&failure) != nullptr ? 2 : 1;
+  } catch (...) {
+    return report();
   }
 }
 

@@ -1,8 +1,13 @@
-// What parxrun prints when a job fails: who failed first, how, what it said last, and what became
-// of the others. Pure.
+// What parxrun prints when a job fails: whose fault it was, how that rank ended, what it said last, and
+// what became of the others. Pure.
+//
+// The first to end is not always the one to blame: a rank that lost its peer may be gone before the
+// peer's own end is seen.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,27 +38,54 @@ struct rank_end {
   exit_status status;
   bool was_told = false;  ///< parxrun had signalled it before it ended
   double seconds = 0;     ///< from the start of the job
+  bool echoes = false;    ///< its last words only tell that another rank failed
+
+  [[nodiscard]] bool failed_by_itself() const noexcept { return !status.success() && !was_told; }
 };
 
-/// Everything the report says. `ends` are in order of rank and hold the first failure too.
+/// Whether a line of a rank's standard error is about the failure of another rank.
+[[nodiscard]] inline bool is_echo(std::string_view line) {
+  for (const std::string_view words :
+       {"because another rank failed first", "lost rank ", "the group was closed by an earlier failure",
+        "the job's store is gone", "has ended without taking part"}) {
+    if (line.find(words) != line.npos) return true;
+  }
+  return false;
+}
+
+/// The rank to blame among those that failed by themselves (at least one must have): one whose last words
+/// are its own before one that echoes another, one that a signal killed before one that gave up, the
+/// earlier before the later.
+[[nodiscard]] inline std::size_t find_cause(const std::vector<rank_end>& ends) {
+  const auto less_to_blame = [](const rank_end& a, const rank_end& b) {
+    if (a.failed_by_itself() != b.failed_by_itself()) return b.failed_by_itself();
+    if (a.echoes != b.echoes) return a.echoes;
+    if ((a.status.signal != 0) != (b.status.signal != 0)) return b.status.signal != 0;
+    return a.seconds > b.seconds;
+  };
+  return static_cast<std::size_t>(
+      std::distance(ends.begin(), std::max_element(ends.begin(), ends.end(), less_to_blame)));
+}
+
+/// Everything the report says. `ends` are in order of rank and hold the cause too.
 struct job_failure {
   std::string command;
-  rank_end first;
+  rank_end cause;
   std::vector<rank_end> ends;
-  std::string log_file;                 ///< of the first failure; empty when there is none
+  std::string log_file;                 ///< of the cause; empty when there is none
   std::vector<std::string> last_lines;  ///< of its standard error
 };
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
   const std::string rule(78, '=');
   std::string text = fmt::format(
-      "{}\nparxrun: rank {} of {} failed: {}, {:.1f} s after the start\n", rule, failure.first.rank,
-      failure.ends.size(), to_string(failure.first.status), failure.first.seconds);
+      "{}\nparxrun: rank {} of {} failed: {}, {:.1f} s after the start\n", rule, failure.cause.rank,
+      failure.ends.size(), to_string(failure.cause.status), failure.cause.seconds);
   const auto field = [&](std::string_view name, std::string_view value) {
     text += fmt::format("  {:<9} {}\n", name, value);
   };
   field("command", failure.command);
-  field("pid", std::to_string(failure.first.pid));
+  field("pid", std::to_string(failure.cause.pid));
   if (!failure.log_file.empty()) field("log", failure.log_file);
   if (!failure.last_lines.empty()) {
     text += "  its last lines on standard error:\n";
@@ -61,7 +93,7 @@ struct job_failure {
   }
   std::map<std::string, std::vector<int>> others;
   for (const rank_end& end : failure.ends) {
-    if (end.rank == failure.first.rank) continue;
+    if (end.rank == failure.cause.rank) continue;
     others[to_string(end.status) + (end.was_told ? ", after parxrun ended the job" : "")].push_back(
         end.rank);
   }
@@ -70,7 +102,7 @@ struct job_failure {
         fmt::format("  {} {}: {}\n", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
   }
   return text +
-         fmt::format("  parxrun exits with code {}\n{}\n", failure.first.status.shell_code(), rule);
+         fmt::format("  parxrun exits with code {}\n{}\n", failure.cause.status.shell_code(), rule);
 }
 
 }  // namespace parx::detail

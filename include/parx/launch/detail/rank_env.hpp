@@ -84,6 +84,7 @@ inline void read_master(const environment& env, launch_env& job) {
       require(*port >= 1 && *port <= 65535, "{}={}: a port is a number from 1 to 65535", name,
               *port);
       job.master_port = static_cast<std::uint16_t>(*port);
+      job.port_variable = name;
     }
   }
 }
