@@ -4,7 +4,7 @@
 #include <parx/comm/schedule/doubling.hpp>
 #include <parx/comm/schedule/plan.hpp>
 #include <parx/comm/schedule/ring.hpp>
-#include <parx/comm/schedule/select.hpp>
+#include <parx/comm/schedule/catalog.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -252,8 +252,8 @@ BOOST_AUTO_TEST_CASE(reduce_scatter_leaves_each_rank_its_complete_chunk) {
     for (const std::size_t n : awkward_counts(w)) {
       for (const bool ring : {true, false}) {
         const auto make = [&](int r) {
-          return ring ? parx::schedules::ring_reduce_scatter(r, w, n)
-                      : parx::schedules::direct_reduce_scatter(r, w, n);
+          return ring ? parx::schedules::ring_reduce_scatter(r, parx::partition::even(n, w))
+                      : parx::schedules::direct_reduce_scatter(r, parx::partition::even(n, w));
         };
         auto sim = simulate(w, n, parx::chunk_begin(n, w, 1) + 1, make, static_cast<unsigned>(w));
         BOOST_REQUIRE_EQUAL(sim.run(), "");
@@ -276,8 +276,8 @@ BOOST_AUTO_TEST_CASE(all_gather_brings_every_chunk_to_every_rank) {
     for (const std::size_t n : awkward_counts(w)) {
       for (const bool ring : {true, false}) {
         const auto make = [&](int r) {
-          return ring ? parx::schedules::ring_all_gather(r, w, n)
-                      : parx::schedules::direct_all_gather(r, w, n);
+          return ring ? parx::schedules::ring_all_gather(r, parx::partition::even(n, w))
+                      : parx::schedules::direct_all_gather(r, parx::partition::even(n, w));
         };
         auto sim = simulate(w, parx::chunk_begin(n, w, 1) + 1, n, make, static_cast<unsigned>(n));
         BOOST_REQUIRE_EQUAL(sim.run(), "");
@@ -360,8 +360,8 @@ BOOST_AUTO_TEST_CASE(reductions_are_complete_exactly_where_their_result_is_scale
         return count;
       };
       BOOST_TEST(marked(parx::schedules::ring_all_reduce(r, w, n)) == parx::chunk(place::output, n, w, r).count);
-      BOOST_TEST(marked(parx::schedules::ring_reduce_scatter(r, w, n)) == parx::chunk(place::output, n, w, r).count);
-      BOOST_TEST(marked(parx::schedules::direct_reduce_scatter(r, w, n)) == parx::chunk(place::output, n, w, r).count);
+      BOOST_TEST(marked(parx::schedules::ring_reduce_scatter(r, parx::partition::even(n, w))) == parx::chunk(place::output, n, w, r).count);
+      BOOST_TEST(marked(parx::schedules::direct_reduce_scatter(r, parx::partition::even(n, w))) == parx::chunk(place::output, n, w, r).count);
       BOOST_TEST(marked(parx::schedules::tree_reduce(r, w, n, 0)) == (r == 0 ? n : 0));
       BOOST_TEST(marked(parx::schedules::chain_reduce(r, w, n, 0)) == (r == 0 ? n : 0));
     }
@@ -383,12 +383,18 @@ BOOST_AUTO_TEST_CASE(chunks_cover_the_vector_without_gap_and_differ_by_one_at_mo
 }
 
 BOOST_AUTO_TEST_CASE(small_vectors_take_few_steps_and_large_ones_few_bytes) {
+  using parx::algorithm;
+  using parx::operation;
+  const auto chosen = [](operation what, int world, std::size_t bytes) {
+    return parx::choose({.what = what, .world = world, .count = bytes});
+  };
+  constexpr std::size_t large = std::size_t{64} << 20;
   for (const int w : {2, 4, 8, 100}) {
-    BOOST_TEST((parx::schedules::select_all_reduce(w, 4) == parx::algorithm::doubling));
-    BOOST_TEST((parx::schedules::select_all_reduce(w, std::size_t{64} << 20) == parx::algorithm::ring));
+    BOOST_TEST((chosen(operation::all_reduce, w, 4) == algorithm::doubling));
+    BOOST_TEST((chosen(operation::all_reduce, w, large) == algorithm::ring));
   }
-  BOOST_TEST((parx::schedules::select_rooted(8, 4) == parx::algorithm::tree));
-  BOOST_TEST((parx::schedules::select_rooted(8, std::size_t{64} << 20) == parx::algorithm::chain));
-  BOOST_TEST((parx::schedules::select_scattered(8, 64) == parx::algorithm::direct));
-  BOOST_TEST((parx::schedules::select_scattered(8, std::size_t{64} << 20) == parx::algorithm::ring));
+  BOOST_TEST((chosen(operation::broadcast, 8, 4) == algorithm::tree));
+  BOOST_TEST((chosen(operation::broadcast, 8, large) == algorithm::chain));
+  BOOST_TEST((chosen(operation::all_gather, 8, 64) == algorithm::direct));
+  BOOST_TEST((chosen(operation::reduce_scatter, 8, large) == algorithm::ring));
 }

@@ -3,9 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string_view>
 
-#include <parx/comm/schedule/action.hpp>
+#include <parx/comm/schedule/algorithm.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx {
@@ -65,18 +64,5 @@ struct message_options {
   int tag = 0;
   std::chrono::milliseconds timeout = group_timeout;
 };
-
-[[nodiscard]] constexpr std::string_view name_of(algorithm value) noexcept {
-  switch (value) {
-    case algorithm::automatic: return "automatic";
-    case algorithm::ring: return "ring";
-    case algorithm::doubling: return "doubling";
-    case algorithm::direct: return "direct";
-    case algorithm::tree: return "tree";
-    case algorithm::chain: return "chain";
-    case algorithm::dissemination: return "dissemination";
-  }
-  return "unknown";
-}
 
 }  // namespace parx

@@ -21,7 +21,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
   require(out.count == in.count * static_cast<std::size_t>(group.size()),
           "all_gather: the output must have room for {} ranks x {} bytes = {}, not {}", group.size(),
           in.bytes(), in.bytes() * static_cast<std::size_t>(group.size()), out.bytes());
-  return {.what = call_kind::all_gather, .input = in.data, .output = out.data,
+  return {.what = operation::all_gather, .input = in.data, .output = out.data,
           .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
           .reduces = false, .op = {}, .factor = 1, .divide_by = nullptr, .use = options.use, .timeout = options.timeout,
           .site = site};

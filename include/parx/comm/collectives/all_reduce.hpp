@@ -21,7 +21,7 @@ template <buffer In, mutable_buffer Out>
           name_of(out.type));
   require(in.count == out.count, "all_reduce: the input holds {} elements, the output {}", in.count,
           out.count);
-  return {.what = call_kind::all_reduce, .input = in.data, .output = out.data,
+  return {.what = operation::all_reduce, .input = in.data, .output = out.data,
           .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
           .reduces = true, .op = options.op, .factor = options.factor,
           .divide_by = options.divide_by, .use = options.use,

@@ -10,7 +10,7 @@ namespace detail {
 [[nodiscard]] inline collective_arguments barrier_arguments(const barrier_options& options,
                                                             call_site site) {
   collective_arguments given;
-  given.what = call_kind::barrier;
+  given.what = operation::barrier;
   given.timeout = options.timeout;
   given.site = site;
   return given;

@@ -13,7 +13,7 @@ template <mutable_movable_buffer Data>
 [[nodiscard]] collective_arguments broadcast_arguments(Data& data, const broadcast_options& options,
                                                        call_site site) {
   const buffer_view view = movable_view_of(data);
-  return {.what = call_kind::broadcast, .input = view.data, .output = view.data,
+  return {.what = operation::broadcast, .input = view.data, .output = view.data,
           .input_count = view.count, .output_count = view.count, .type = view.type,
           .root = options.root, .reduces = false, .op = {}, .factor = 1, .divide_by = nullptr, .use = options.use,
           .timeout = options.timeout, .site = site};

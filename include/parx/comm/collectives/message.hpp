@@ -12,7 +12,7 @@ namespace parx {
 
 namespace detail {
 
-inline void fill_message(const process_group& group, call_kind what, int peer, buffer_view memory,
+inline void fill_message(const process_group& group, operation what, int peer, buffer_view memory,
                          const message_options& options, call_site site, call& request) {
   require(peer >= 0 && peer < group.size(), "{} at {}:{}: rank {} is not in group \"{}\" of {} ranks",
           name_of(what), site.file_name(), site.line, peer, group.name(), group.size());
@@ -34,7 +34,7 @@ template <typename Data>
   return {const_cast<void*>(view.data), view.count, view.type};
 }
 
-[[nodiscard]] inline work start_message(const process_group& group, call_kind what, int peer,
+[[nodiscard]] inline work start_message(const process_group& group, operation what, int peer,
                                         buffer_view memory, const message_options& options,
                                         call_site site) {
   auto request = std::make_unique<call>();
@@ -52,7 +52,7 @@ template <movable_buffer Data>
 void send(process_group& group, const Data& data, int to, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
-  detail::fill_message(group, detail::call_kind::send, to, detail::sendable(data), options, site, request);
+  detail::fill_message(group, operation::send, to, detail::sendable(data), options, site, request);
   group.core()->run(request);
 }
 
@@ -61,7 +61,7 @@ template <mutable_movable_buffer Data>
 void recv(process_group& group, Data&& data, int from, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
-  detail::fill_message(group, detail::call_kind::recv, from, movable_view_of(data), options, site, request);
+  detail::fill_message(group, operation::recv, from, movable_view_of(data), options, site, request);
   group.core()->run(request);
 }
 
@@ -69,12 +69,12 @@ void recv(process_group& group, Data&& data, int from, message_options options =
 template <movable_buffer Data>
 [[nodiscard]] work async_send(process_group& group, const Data& data, int to,
                               message_options options = {}, call_site site = call_site::current()) {
-  return detail::start_message(group, detail::call_kind::send, to, detail::sendable(data), options, site);
+  return detail::start_message(group, operation::send, to, detail::sendable(data), options, site);
 }
 template <mutable_movable_buffer Data>
 [[nodiscard]] work async_recv(process_group& group, Data&& data, int from,
                               message_options options = {}, call_site site = call_site::current()) {
-  return detail::start_message(group, detail::call_kind::recv, from, movable_view_of(data), options, site);
+  return detail::start_message(group, operation::recv, from, movable_view_of(data), options, site);
 }
 
 }  // namespace parx

@@ -21,7 +21,7 @@ template <buffer In, mutable_buffer Out>
           name_of(out.type));
   require(!is_root || in.count == out.count,
           "reduce: the input holds {} elements, the root's output {}", in.count, out.count);
-  return {.what = call_kind::reduce, .input = in.data, .output = is_root ? out.data : nullptr,
+  return {.what = operation::reduce, .input = in.data, .output = is_root ? out.data : nullptr,
           .input_count = in.count, .output_count = is_root ? out.count : 0, .type = in.type,
           .root = options.root, .reduces = true, .op = options.op, .factor = options.factor,
           .divide_by = nullptr,

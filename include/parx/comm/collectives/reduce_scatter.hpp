@@ -22,7 +22,7 @@ template <buffer In, mutable_buffer Out>
   require(in.count == out.count * static_cast<std::size_t>(group.size()),
           "reduce_scatter: the input must hold {} ranks x {} output elements = {}, not {}",
           group.size(), out.count, out.count * static_cast<std::size_t>(group.size()), in.count);
-  return {.what = call_kind::reduce_scatter, .input = in.data, .output = out.data,
+  return {.what = operation::reduce_scatter, .input = in.data, .output = out.data,
           .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
           .reduces = true, .op = options.op, .factor = options.factor,
           .divide_by = options.divide_by, .use = options.use,

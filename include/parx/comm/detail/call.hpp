@@ -13,6 +13,7 @@
 
 #include <parx/comm/detail/engine.hpp>
 #include <parx/comm/options.hpp>
+#include <parx/comm/schedule/operation.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/source.hpp>
 #include <parx/transport/detail/frame.hpp>
@@ -20,19 +21,10 @@
 
 namespace parx::detail {
 
-enum class call_kind : std::uint8_t {
-  all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier, send, recv
-};
-
-[[nodiscard]] constexpr std::string_view name_of(call_kind op) noexcept {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                        "reduce",     "barrier",        "send",       "recv"};
-  return static_cast<std::size_t>(op) < std::size(names) ? names[static_cast<std::size_t>(op)]
-                                                         : std::string_view("unknown");
-}
+using call_kind = operation;  // the name that group_core.hpp and messages.hpp use
 
 struct call {
-  call_kind what = call_kind::barrier;
+  operation what = operation::barrier;
   call_site site;
   std::chrono::milliseconds timeout{0};
 
@@ -54,20 +46,18 @@ struct call {
 
 /// "all_reduce of 1024 float32 (sum) at train.cpp:88", from what was on the wire.
 [[nodiscard]] inline std::string describe(const call_header& header) {
-  const auto op = static_cast<call_kind>(header.operation);
+  const auto op = static_cast<operation>(header.operation);
   std::string text{name_of(op)};
-  if (op != call_kind::barrier) {
+  if (op != operation::barrier) {
     const auto type = static_cast<dtype>(header.type);
     text += fmt::format(" of {} {}", header.count, name_of(type));
   }
   if (header.reduction != call_header::no_reduction) {
     text += fmt::format(" ({})", name_of(static_cast<reduce_op>(header.reduction)));
   }
-  if (op == call_kind::broadcast || op == call_kind::reduce) {
-    text += fmt::format(" with root {}", header.root);
-  }
-  if (op == call_kind::send || op == call_kind::recv) text += fmt::format(" with tag {}", header.root);
-  if (header.algorithm != 0 && op != call_kind::barrier) {
+  if (has_root(op)) text += fmt::format(" with root {}", header.root);
+  if (op == operation::send || op == operation::recv) text += fmt::format(" with tag {}", header.root);
+  if (header.algorithm != 0 && op != operation::barrier) {
     text += fmt::format(" by {}", name_of(static_cast<algorithm>(header.algorithm)));
   }
   if (header.line != 0) text += fmt::format(" at {}:{}", header.file_name(), header.line);

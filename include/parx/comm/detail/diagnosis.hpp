@@ -21,7 +21,7 @@
 namespace parx::detail {
 
 [[nodiscard]] inline bool is_message(const call& request) noexcept {
-  return request.what == call_kind::send || request.what == call_kind::recv;
+  return request.what == operation::send || request.what == operation::recv;
 }
 
 class diagnosis {

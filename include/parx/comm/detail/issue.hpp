@@ -11,13 +11,7 @@
 
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/comm/schedule/barrier.hpp>
-#include <parx/comm/schedule/chain.hpp>
-#include <parx/comm/schedule/direct.hpp>
-#include <parx/comm/schedule/doubling.hpp>
-#include <parx/comm/schedule/ring.hpp>
-#include <parx/comm/schedule/select.hpp>
-#include <parx/comm/schedule/tree.hpp>
+#include <parx/comm/schedule/catalog.hpp>
 #include <parx/comm/work.hpp>
 #include <parx/types/buffer.hpp>
 
@@ -25,7 +19,7 @@ namespace parx::detail {
 
 /// The caller's memory and how it is to be combined.
 struct collective_arguments {
-  call_kind what = call_kind::barrier;
+  operation what = operation::barrier;
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t input_count = 0;
@@ -41,63 +35,6 @@ struct collective_arguments {
   call_site site;
 };
 
-inline void refuse(algorithm use, call_kind what) {
-  throw_usage("{} has no algorithm \"{}\"", name_of(what), name_of(use));
-}
-
-/// A world of one has nobody to talk to, whatever the operation.
-[[nodiscard]] inline schedule lone_schedule(algorithm use, std::size_t count) {
-  schedule plan{.name = use, .actions = {}, .scratch_count = 0};
-  plan.add({action_kind::copy, -1, {place::input, 0, count}, {place::output, 0, count},
-            {no_action, no_action}, true});
-  return plan;
-}
-
-/// `count` is that of the whole vector: the larger of input and output.
-[[nodiscard]] inline schedule make_schedule(call_kind what, algorithm use, int rank, int world,
-                                            std::size_t count, int root) {
-  if (world == 1) return lone_schedule(use, count);
-  switch (what) {
-    case call_kind::all_reduce:
-      if (use == algorithm::ring) return schedules::ring_all_reduce(rank, world, count);
-      if (use == algorithm::doubling) return schedules::doubling_all_reduce(rank, world, count);
-      break;
-    case call_kind::reduce_scatter:
-      if (use == algorithm::ring) return schedules::ring_reduce_scatter(rank, world, count);
-      if (use == algorithm::direct) return schedules::direct_reduce_scatter(rank, world, count);
-      break;
-    case call_kind::all_gather:
-      if (use == algorithm::ring) return schedules::ring_all_gather(rank, world, count);
-      if (use == algorithm::direct) return schedules::direct_all_gather(rank, world, count);
-      break;
-    case call_kind::broadcast:
-      if (use == algorithm::tree) return schedules::tree_broadcast(rank, world, count, root);
-      if (use == algorithm::chain) return schedules::chain_broadcast(rank, world, count, root);
-      break;
-    case call_kind::reduce:
-      if (use == algorithm::tree) return schedules::tree_reduce(rank, world, count, root);
-      if (use == algorithm::chain) return schedules::chain_reduce(rank, world, count, root);
-      break;
-    case call_kind::barrier:
-      return schedules::dissemination_barrier(rank, world);
-    case call_kind::send:
-    case call_kind::recv: break;
-  }
-  refuse(use, what);
-  return {};
-}
-
-[[nodiscard]] inline algorithm select_algorithm(call_kind what, int world, std::size_t bytes) noexcept {
-  switch (what) {
-    case call_kind::all_reduce: return schedules::select_all_reduce(world, bytes);
-    case call_kind::reduce_scatter:
-    case call_kind::all_gather: return schedules::select_scattered(world, bytes);
-    case call_kind::broadcast:
-    case call_kind::reduce: return schedules::select_rooted(world, bytes);
-    default: return algorithm::dissemination;
-  }
-}
-
 /// Throws usage_error for what no rank could mean. Local, before any I/O.
 inline void check_arguments(const process_group& group, const collective_arguments& given) {
   const auto where = [&] {
@@ -109,8 +46,7 @@ inline void check_arguments(const process_group& group, const collective_argumen
   if (whole > std::numeric_limits<std::size_t>::max() / size / 2) {
     throw_usage("{}: {} elements of {} bytes are more than memory can hold", where(), whole, size);
   }
-  if ((given.what == call_kind::broadcast || given.what == call_kind::reduce) &&
-      (given.root < 0 || given.root >= group.size())) {
+  if (has_root(given.what) && (given.root < 0 || given.root >= group.size())) {
     throw_usage("{}: root {} is not a rank of this group of {}", where(), given.root, group.size());
   }
   if (given.input == nullptr || given.output == nullptr) return;
@@ -121,8 +57,8 @@ inline void check_arguments(const process_group& group, const collective_argumen
   if (in >= out + out_bytes || out >= in + in_bytes) return;
   const auto rank = static_cast<std::size_t>(group.rank());
   bool exact = in == out && in_bytes == out_bytes;
-  if (given.what == call_kind::all_gather) exact = in == out + rank * in_bytes;
-  if (given.what == call_kind::reduce_scatter) exact = out == in + rank * out_bytes;
+  if (given.what == operation::all_gather) exact = in == out + rank * in_bytes;
+  if (given.what == operation::reduce_scatter) exact = out == in + rank * out_bytes;
   if (!exact) {
     throw_usage("{}: input and output overlap without being the same elements; pass one buffer for an "
                 "in-place operation, or two separate ones", where());
@@ -133,15 +69,18 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   check_arguments(group, given);
   const int world = group.size();
   const std::size_t count = std::max(given.input_count, given.output_count);
-  const algorithm use = given.use != algorithm::automatic
-                            ? given.use
-                            : select_algorithm(given.what, world, count * size_of(given.type));
+  const call_shape shape{.what = given.what,
+                         .rank = group.rank(),
+                         .world = world,
+                         .count = count,
+                         .root = given.root,
+                         .element_bytes = size_of(given.type)};
+  const algorithm use = given.use != algorithm::automatic ? given.use : choose(shape);
   request.what = given.what;
   request.site = given.site;
   request.timeout = given.timeout;
-  request.steps = group.core()->plan_of(given.what, use, count, given.root, [&] {
-    return make_schedule(given.what, use, group.rank(), world, count, given.root);
-  });
+  request.steps = group.core()->plan_of(given.what, use, count, given.root,
+                                        [&] { return make_schedule(shape, use); });
   request.data = {static_cast<const std::byte*>(given.input), static_cast<std::byte*>(given.output),
                   size_of(given.type), nullptr, nullptr, 1, nullptr};
   request.header.type = static_cast<std::uint8_t>(given.type);

@@ -7,7 +7,8 @@
 // Order. On each link, sends go out and receives are matched in the order of the list. Otherwise only
 // the dependencies count, by the prefix rule: an action may move its element k once every dependency of
 // the same length has moved its element k and every dependency of another length is complete. The rule
-// is what makes a ring or a chain stream: a segment travels on while the next one is arriving.
+// is what makes a ring or a chain stream: a segment travels on while the next one is arriving. So a
+// dependency of equal length must be about the same elements; put a fence between others.
 #pragma once
 
 #include <array>
@@ -15,9 +16,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace parx {
+#include <parx/comm/schedule/algorithm.hpp>
 
-enum class algorithm : std::uint8_t { automatic, ring, doubling, direct, tree, chain, dissemination };
+namespace parx {
 
 enum class action_kind : std::uint8_t {
   send,            ///< send `from` to `peer`
@@ -40,12 +41,15 @@ inline constexpr std::int32_t no_action = -1;
 struct action {
   action_kind kind = action_kind::copy;
   int peer = -1;
-  region from;
-  region to;
+  region from{};
+  region to{};
   /// Indices of earlier actions that must run ahead of this one (see the prefix rule).
   std::array<std::int32_t, 2> after{no_action, no_action};
   /// This is the last contribution to `to`: the engine applies the average's factor here.
   bool completes = false;
+  /// receive_reduce forms (what `peer` sends) op from, instead of from op (what `peer` sends): the
+  /// received values belong to lower ranks. Only a reduction that does not commute can tell.
+  bool received_first = false;
 
   /// The number of elements this action moves.
   [[nodiscard]] std::size_t count() const noexcept {
@@ -61,6 +65,23 @@ struct schedule {
   std::int32_t add(const action& next) {
     actions.push_back(next);
     return static_cast<std::int32_t>(actions.size()) - 1;
+  }
+  std::int32_t send(int peer, region from, std::int32_t after = no_action,
+                    std::int32_t also = no_action) {
+    return add({.kind = action_kind::send, .peer = peer, .from = from, .after = {after, also}});
+  }
+  std::int32_t receive(int peer, region to, std::int32_t after = no_action,
+                       std::int32_t also = no_action) {
+    return add({.kind = action_kind::receive, .peer = peer, .to = to, .after = {after, also}});
+  }
+  std::int32_t copy(region from, region to, std::int32_t after = no_action,
+                    std::int32_t also = no_action) {
+    return add({.kind = action_kind::copy, .from = from, .to = to, .after = {after, also}});
+  }
+  /// Moves nothing and is done once both are. Whoever waits for a fence waits for whole actions, so
+  /// it takes the place of a third dependency, and of one of equal length over other elements.
+  std::int32_t fence(std::int32_t first, std::int32_t second = no_action) {
+    return copy({}, {}, first, second);
   }
 };
 

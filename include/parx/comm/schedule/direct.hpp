@@ -1,47 +1,50 @@
 // Direct algorithms: everybody talks to everybody at once, one latency, P-1 messages a rank.
 //
 // Best for few ranks and small chunks. Peers are visited starting behind the rank itself, so that not
-// all of them send to rank 0 first.
+// all of them send to rank 0 first. A sum is formed at one place, outwards from its rank's own
+// contribution: first the lower ranks' one by one on its left, then the higher ranks' on its right,
+// which keeps the order of the ranks. The grouping is not the ring's: bits may differ.
 #pragma once
 
-#include <parx/comm/schedule/action.hpp>
+#include <parx/comm/schedule/partition.hpp>
 
 namespace parx::schedules {
 
-/// Input holds chunk `rank` of `count` elements; output receives all of them.
-[[nodiscard]] inline schedule direct_all_gather(int rank, int world, std::size_t count) {
+/// Input holds block `rank`; output receives all of them.
+[[nodiscard]] inline schedule direct_all_gather(int rank, const partition& blocks) {
   schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
-  region own = chunk(place::input, count, world, rank);
-  own.offset = 0;
-  plan.add({action_kind::copy, -1, own, chunk(place::output, count, world, rank),
-            {no_action, no_action}, false});
+  const int world = blocks.parts();
+  const region own = blocks.alone(place::input, rank);
+  plan.copy(own, blocks.block(place::output, rank));
   for (int distance = 1; distance < world; ++distance) {
-    plan.add({action_kind::send, wrap(rank + distance, world), own, {}, {no_action, no_action}, false});
+    plan.send(wrap(rank + distance, world), own);
   }
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(rank - distance, world);
-    plan.add({action_kind::receive, peer, {}, chunk(place::output, count, world, peer),
-              {no_action, no_action}, false});
+    plan.receive(peer, blocks.block(place::output, peer));
   }
   return plan;
 }
 
-/// Input holds `count` elements, cut into `world` chunks; output holds chunk `rank`. The sum is formed
-/// in ring order (rank, rank-1, ...), but not with ring's grouping: bits may differ from ring's.
-[[nodiscard]] inline schedule direct_reduce_scatter(int rank, int world, std::size_t count) {
+/// Input holds all blocks; output holds block `rank`, reduced.
+[[nodiscard]] inline schedule direct_reduce_scatter(int rank, const partition& blocks) {
   schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  const int world = blocks.parts();
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(rank + distance, world);
-    plan.add({action_kind::send, peer, chunk(place::input, count, world, peer), {},
-              {no_action, no_action}, false});
+    plan.send(peer, blocks.block(place::input, peer));
   }
-  region own = chunk(place::output, count, world, rank);
-  own.offset = 0;
+  const region own = blocks.alone(place::output, rank);
   std::int32_t partial = no_action;
-  for (int distance = 1; distance < world; ++distance) {
-    partial = plan.add({action_kind::receive_reduce, wrap(rank - distance, world),
-                        partial == no_action ? chunk(place::input, count, world, rank) : own, own,
-                        {partial, no_action}, distance == world - 1});
+  for (int step = 1; step < world; ++step) {
+    const int peer = step <= rank ? rank - step : step;
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = peer,
+                        .from = partial == no_action ? blocks.block(place::input, rank) : own,
+                        .to = own,
+                        .after = {partial, no_action},
+                        .completes = step == world - 1,
+                        .received_first = peer < rank});
   }
   return plan;
 }

@@ -1,0 +1,38 @@
+// algorithm: the names of the ways to do a collective. Which operation has which is in catalog.hpp.
+//
+// The numbers go over the wire in every call's header: append, never reorder.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace parx {
+
+enum class algorithm : std::uint8_t {
+  automatic,       ///< the cheapest by price
+  ring,            ///< neighbour to neighbour, 1/P of the vector a step
+  doubling,        ///< recursive doubling: distance 1, 2, 4, ...
+  direct,          ///< everybody with everybody
+  tree,            ///< binomial tree
+  chain,           ///< a pipelined line
+  dissemination,   ///< barrier
+  halving,         ///< recursive halving; all_reduce: Rabenseifner's halving and doubling
+  bruck,           ///< log2(P) messages for any P
+  pairwise,        ///< one partner at a time
+  scatter_gather,  ///< van de Geijn's scatter and ring all-gather
+  ordered_tree,    ///< a tree over ranks 0, 1, 2, ... whatever the root
+  hierarchical,    ///< inside the hosts, then between them
+};
+
+inline constexpr std::array<std::string_view, 13> algorithm_names{
+    "automatic", "ring",  "doubling", "direct",         "tree",         "chain",       "dissemination",
+    "halving",   "bruck", "pairwise", "scatter_gather", "ordered_tree", "hierarchical"};
+
+[[nodiscard]] constexpr std::string_view name_of(algorithm value) noexcept {
+  const auto i = static_cast<std::size_t>(value);
+  return i < algorithm_names.size() ? algorithm_names[i] : std::string_view("unknown");
+}
+
+}  // namespace parx

@@ -1,0 +1,50 @@
+// call_shape: all that an algorithm, its price and its choice depend on. No buffers, no types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <parx/comm/schedule/operation.hpp>
+#include <parx/comm/schedule/partition.hpp>
+
+namespace parx {
+
+/// Which order a reduction's contributions may be combined in.
+enum class reduction_order : std::uint8_t {
+  any,    ///< the operation commutes
+  ranks,  ///< x0 op x1 op x2 ...: a user's operation that does not
+};
+
+struct call_shape {
+  operation what = operation::barrier;
+  int rank = 0;
+  int world = 1;
+  /// Elements of the whole vector: what all_reduce, broadcast, reduce and the scans have on each rank;
+  /// all blocks together for reduce_scatter, all_gather, gather and scatter; what this rank sends for
+  /// all_to_all.
+  std::size_t count = 0;
+  int root = 0;
+  std::size_t element_bytes = 1;
+  reduction_order order = reduction_order::any;
+  /// One block a rank of those elements; left empty it is an even cut of `count`. For all_to_all, what
+  /// goes to each rank.
+  partition blocks{};
+  /// all_to_all with uneven blocks: what comes from each rank.
+  partition incoming{};
+  /// The number of the host of each rank, for hierarchical algorithms; empty where that is unknown.
+  std::span<const int> host_of{};
+
+  [[nodiscard]] partition cut() const {
+    return blocks.parts() == 0 ? partition::even(count, world) : blocks;
+  }
+  /// Bytes by which the algorithms are compared: equal on all ranks, as the choice must be. What one
+  /// rank sends in an uneven all_to_all is not known to the others, so it counts for nothing.
+  [[nodiscard]] double bytes() const noexcept {
+    if (what == operation::all_to_all && incoming.parts() != 0) return 0;
+    const std::size_t elements = blocks.parts() == 0 ? count : blocks.total();
+    return static_cast<double>(elements) * static_cast<double>(element_bytes);
+  }
+};
+
+}  // namespace parx
