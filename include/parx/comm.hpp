@@ -13,5 +13,6 @@
 #include <parx/comm/options.hpp>                     // IWYU pragma: export
 #include <parx/comm/print.hpp>                       // IWYU pragma: export
 #include <parx/comm/process_group.hpp>               // IWYU pragma: export
+#include <parx/comm/shared_buffer.hpp>               // IWYU pragma: export
 #include <parx/comm/threads.hpp>                     // IWYU pragma: export
 #include <parx/comm/work.hpp>                        // IWYU pragma: export

@@ -100,7 +100,7 @@ class simulation {
   bool move(std::size_t r) {
     rank_state& state = ranks_[r];
     bool progressed = false;
-    for (const auto index : state.steps.copies) {
+    for (const auto index : state.steps.local) {
       if (complete(state, index)) continue;
       const action& step = state.steps.steps.actions[static_cast<std::size_t>(index)];
       if (!ready(state, step)) continue;

@@ -12,6 +12,8 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -120,6 +122,32 @@ class hybrid_transport final : public transport {
     return fmt::format("rank {} ({}, pid {})", peer, record->host, record->pid);
   }
 
+  [[nodiscard]] bool shares_memory() override {
+    if (!shares_memory_) shares_memory_ = host_mates().size() == members_.size();
+    return *shares_memory_;
+  }
+
+  [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) override {
+    const std::vector<int> mates = host_mates();
+    const std::size_t part = (bytes + page_size - 1) / page_size * page_size;
+    const detail::link_key key{group_ + id * 0x9e3779b97f4a7c15u, mates.front(), channel::memory};
+    descriptor file;
+    if (mates.front() == rank_) {
+      file = detail::shared_memory::create(std::max(part, page_size) * mates.size());
+      for (const int mate : mates) {
+        if (mate != rank_) pass_memory(file, {key.group, mate, key.kind}, limit);
+      }
+    } else {
+      file = await_memory(key, limit);
+    }
+    const auto memory = std::make_shared<detail::shared_memory>(file, std::max(part, page_size) * mates.size());
+    shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, memory};
+    for (std::size_t i = 0; i < mates.size(); ++i) {
+      area.of_rank[static_cast<std::size_t>(mates[i])] = memory->data() + i * part;
+    }
+    return area;
+  }
+
   std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
     std::vector<int> globals;
     int rank = -1;
@@ -161,17 +189,62 @@ class hybrid_transport final : public transport {
   [[nodiscard]] std::string notice_key(int rank) const { return fmt::format("notice/{:x}/{}", group_, rank); }
 
   [[nodiscard]] std::unique_ptr<detail::process_link> make_link(int peer, channel kind) {
-    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
-    if (!record) throw link_lost(peer, "its address is not in the job's store");
-    const bool share = shared_->own().shares_memory_with(*record);
+    const detail::peer_record record = record_of(peer);
+    const bool share = shared_->own().shares_memory_with(record);
     const detail::link_key key{group_, peer, kind};
     if (rank_ > peer) {
-      if (share) return std::make_unique<shm_link>(*shared_, key, rank_, *record);
-      return std::make_unique<tcp_link>(*shared_, key, rank_, *record);
+      if (share) return std::make_unique<shm_link>(*shared_, key, rank_, record);
+      return std::make_unique<tcp_link>(*shared_, key, rank_, record);
     }
-    if (share) return std::make_unique<shm_link>(*shared_, key, *record);
-    return std::make_unique<tcp_link>(*shared_, key, record->boot_id == shared_->own().boot_id);
+    if (share) return std::make_unique<shm_link>(*shared_, key, record);
+    return std::make_unique<tcp_link>(*shared_, key, record.boot_id == shared_->own().boot_id);
   }
+
+  /// The ranks that share memory with this one, itself included, in order.
+  [[nodiscard]] std::vector<int> host_mates() {
+    std::vector<int> mates;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == rank_ || shared_->own().shares_memory_with(record_of(rank))) mates.push_back(rank);
+    }
+    return mates;
+  }
+
+  [[nodiscard]] detail::peer_record record_of(int peer) {
+    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
+    if (!record) throw link_lost(peer, "its address is not in the job's store");
+    return *record;
+  }
+
+  /// Sends a mate the descriptor of shared memory.
+  void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
+    const auto name = detail::socket_address::abstract(record_of(key.peer).memory);
+    const descriptor socket = detail::stream_socket(AF_UNIX);
+    while (::connect(socket.get(), name.data(), name.length) != 0) {
+      if ((errno != EAGAIN && errno != EINTR) || limit.passed()) {
+        throw link_lost(key.peer, fmt::format("it does not take shared memory: {}", errno_text(errno)));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its queue is full
+    }
+    const auto greeting = shared_->hello(key, rank_);
+    if (!detail::send_with_descriptor(socket.get(), greeting.data(), greeting.size(), file.get())) {
+      throw link_lost(key.peer, fmt::format("it does not take shared memory: {}", errno_text(errno)));
+    }
+  }
+  [[nodiscard]] descriptor await_memory(const detail::link_key& key, const deadline& limit) {
+    for (;;) {
+      if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived->memory);
+      if (auto reason = shared_->abort_reason()) throw error(errc::aborted, *reason, {});
+      if (limit.passed()) {
+        throw error(errc::timeout, fmt::format("{} has not passed its shared memory within {:.1f} s",
+                                               describe(key.peer), limit.elapsed_seconds()), {});
+      }
+      const auto [tcp, memory] = shared_->incoming().listeners();
+      pollfd polled[] = {{memory, POLLIN, 0}, {shared_->abort_descriptor(), POLLIN, 0}};
+      ::poll(polled, 2, 2);  // another thread may take it in
+    }
+  }
+
+  static constexpr std::size_t page_size = 4096;
 
   std::shared_ptr<detail::endpoint> shared_;
   std::vector<member> members_;
@@ -180,6 +253,7 @@ class hybrid_transport final : public transport {
   descriptor wake_;
   std::vector<pollfd> polled_;
   bool abort_signalled_ = false;
+  std::optional<bool> shares_memory_;
 };
 
 }  // namespace parx

@@ -157,6 +157,27 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
     if (slot == nullptr) slot = std::make_shared<detail::inproc_pipe>(options_.pipe_bytes);
     return slot;
   }
+  /// The area of a group; its last rank takes it off the list.
+  [[nodiscard]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key, std::size_t ranks,
+                                  std::size_t bytes) {
+    static constexpr std::size_t line = 64;
+    const std::size_t part = (bytes + line - 1) / line * line;
+    const std::lock_guard lock(mutex_);
+    auto& [area, takers] = areas_[key];
+    if (takers++ == 0) {
+      const auto memory = std::make_shared<std::vector<std::byte>>(part * ranks + line);
+      void* start = memory->data();
+      std::size_t room = memory->size();
+      std::align(line, part * ranks, start, room);
+      area = {{}, bytes, memory};
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        area.of_rank.push_back(static_cast<std::byte*>(start) + rank * part);
+      }
+    }
+    const shared_area mine = area;
+    if (takers == ranks) areas_.erase(key);
+    return mine;
+  }
   [[nodiscard]] bool alive(int rank) {
     const std::lock_guard lock(mutex_);
     return alive_[static_cast<std::size_t>(rank)];
@@ -171,6 +192,7 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   std::vector<bool> alive_;
   std::vector<std::unique_ptr<detail::inproc_bell>> bells_;
   std::map<pipe_key, std::shared_ptr<detail::inproc_pipe>> pipes_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<shared_area, std::size_t>> areas_;
   std::optional<std::string> abort_reason_;
   std::map<std::pair<std::uint64_t, int>, std::string> notices_;
 };
@@ -286,6 +308,11 @@ class inproc_transport final : public transport {
 
   [[nodiscard]] bool has_ended(int peer) override { return !network_->alive(global(peer)); }
   [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
+
+  [[nodiscard]] bool shares_memory() override { return true; }
+  [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline) override {
+    return network_->share({group_, id}, members_.size(), bytes);
+  }
 
   std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
     std::vector<int> globals;

@@ -16,12 +16,16 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <parx/core/deadline.hpp>
 
 namespace parx {
 
 /// Which traffic of a group a link carries. Collectives and messages have links of their own, so
-/// that a message nobody has asked for yet never stands in a collective's way.
-enum class channel : std::uint8_t { collective, message };
+/// that a message nobody has asked for yet never stands in a collective's way. The third carries no
+/// bytes: it brings the memory of transport::share.
+enum class channel : std::uint8_t { collective, message, memory };
 
 /// Thrown by links and transports when a peer is gone. The process group turns it into parx::error.
 class link_lost : public std::runtime_error {
@@ -53,6 +57,13 @@ struct link_interest {
   link* stream = nullptr;
   bool readable = false;
   bool writable = false;
+};
+
+/// Memory that all ranks of a host see: one equal part a rank. Lives until its last owner goes.
+struct shared_area {
+  std::vector<std::byte*> of_rank;  ///< each rank's part; null for the ranks of other hosts
+  std::size_t bytes = 0;            ///< of each part
+  std::shared_ptr<const void> owner;
 };
 
 class transport {
@@ -91,6 +102,12 @@ class transport {
 
   /// "rank 3 (node2, pid 4711)"; never throws, says less when less is known.
   [[nodiscard]] virtual std::string describe(int peer) = 0;
+
+  /// Whether all ranks see each other's shared areas. Equal on all ranks.
+  [[nodiscard]] virtual bool shares_memory() = 0;
+  /// Collective and blocking: an area of `bytes` a rank, zeroed. `id` must be equal on all ranks and new in
+  /// the group. Throws parx::error where memory cannot be had or `limit` passes, link_lost.
+  [[nodiscard]] virtual shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) = 0;
 
   /// A transport among `members` (ranks of this transport, in the order of their new ranks), of which
   /// this rank is one. Local: opens nothing. `id` must be equal on all members and new in the job.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include <parx/comm/schedule/plan.hpp>
@@ -21,6 +22,15 @@
 #include <parx/types/reduce.hpp>
 
 namespace parx::detail {
+
+/// A buffer that lies in a shared area, at the same offset on every rank.
+struct shared_view {
+  std::shared_ptr<const shared_area> area{};
+  std::size_t offset = 0;
+  [[nodiscard]] std::byte* of(int rank) const noexcept {
+    return area->of_rank[static_cast<std::size_t>(rank)] + offset;
+  }
+};
 
 /// A collective's buffers and arithmetic, without types.
 struct collective_data {
@@ -31,6 +41,11 @@ struct collective_data {
   scale_function scale = nullptr;  ///< null where the result is not scaled
   double factor = 1;
   const double* divide_by = nullptr;  ///< makes the factor when the run starts
+
+  // For algorithms in shared buffers.
+  reduce_many_function reduce_many = nullptr;
+  shared_view shared_input{};
+  shared_view shared_output{};
 };
 
 /// Two ranks called different things.
@@ -50,6 +65,7 @@ class engine {
              transport& network) {
     plan_ = &steps;
     data_ = data;
+    world_ = network.size();
     if (data.divide_by != nullptr) {
       data_.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
       if (data_.factor == 1) data_.scale = nullptr;
@@ -79,7 +95,7 @@ class engine {
 
   /// Moves what can be moved now. Throws link_lost, and header_mismatch when a peer's call differs.
   bool step() {
-    bool progressed = run_copies();
+    bool progressed = run_local();
     for (std::size_t i = 0; i < lane_count_; ++i) {
       progressed |= receive_some(lanes_[i]);
       progressed |= send_some(lanes_[i]);
@@ -213,20 +229,55 @@ class engine {
     --remaining_;
   }
 
-  bool run_copies() {
+  bool run_local() {
     bool progressed = false;
-    for (const std::int32_t index : plan_->copies) {
+    for (const std::int32_t index : plan_->local) {
       if (complete(index) || !ready(index)) continue;
       const action& step = action_at(index);
-      std::byte* to = write_at(step.to);
-      const std::byte* from = read_at(step.from);
-      if (to != from && total(index) > 0) std::memcpy(to, from, total(index));
-      if (step.completes && data_.scale != nullptr) data_.scale(to, step.count(), data_.factor);
+      switch (step.kind) {
+        case action_kind::fetch: copy_bytes(write_at(step.to), shared_at(step.from, step.peer), total(index)); break;
+        case action_kind::combine: combine(step, false); break;
+        case action_kind::combine_for_all: combine(step, true); break;
+        default:
+          copy_bytes(write_at(step.to), read_at(step.from), total(index));
+          if (step.completes && data_.scale != nullptr) {
+            data_.scale(write_at(step.to), step.count(), data_.factor);
+          }
+      }
       advance(index, total(index));
       finish(index);
       progressed = true;
     }
     return progressed;
+  }
+
+  static void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+  }
+  [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
+    const shared_view& view = where.where == place::input ? data_.shared_input : data_.shared_output;
+    return view.of(rank) + where.offset * data_.element_size;
+  }
+
+  /// One pass over all ranks' buffers, in blocks that stay in the cache until they are handed out.
+  void combine(const action& step, bool for_all) {
+    static constexpr std::size_t block_bytes = std::size_t{32} << 10;
+    const std::size_t block = block_bytes / data_.element_size;
+    inputs_.resize(static_cast<std::size_t>(world_));
+    for (std::size_t done = 0; done < step.count(); done += block) {
+      const std::size_t count = std::min(block, step.count() - done);
+      const std::size_t offset = done * data_.element_size;
+      for (int rank = 0; rank < world_; ++rank) {
+        inputs_[static_cast<std::size_t>(rank)] = shared_at(step.from, rank) + offset;
+      }
+      std::byte* to = write_at(step.to) + offset;
+      data_.reduce_many(to, inputs_.data(), inputs_.size(), count);
+      if (step.completes && data_.scale != nullptr) data_.scale(to, count, data_.factor);
+      if (!for_all) continue;
+      for (int rank = 0; rank < world_; ++rank) {
+        copy_bytes(shared_at(step.to, rank) + offset, to, count * data_.element_size);
+      }
+    }
   }
 
   bool send_some(lane& state) {
@@ -338,6 +389,8 @@ class engine {
   std::vector<std::byte> scratch_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
+  int world_ = 1;
+  std::vector<const void*> inputs_;
   std::atomic<std::size_t> bytes_received_{0};
   std::atomic<std::size_t> bytes_sent_{0};
 };

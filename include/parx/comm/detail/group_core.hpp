@@ -24,6 +24,7 @@
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/messages.hpp>
+#include <parx/comm/schedule/price.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/event.hpp>
@@ -132,6 +133,30 @@ class group_core {
       slot = std::move(made);
     }
     return slot;
+  }
+
+  /// Collective: an area of `bytes` a rank, in which buffers are found by find_shared() while it lives.
+  [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
+    auto area = std::make_shared<const shared_area>(network_->share(bytes, ++made_areas_, limit));
+    std::erase_if(areas_, [](const auto& each) { return each.expired(); });
+    if (network_->shares_memory()) areas_.push_back(area);
+    return area;
+  }
+  /// The shared area that this rank's buffer lies in, if any.
+  [[nodiscard]] shared_view find_shared(const void* data, std::size_t bytes) const {
+    for (const auto& each : areas_) {
+      auto area = each.lock();
+      if (area == nullptr) continue;
+      const auto begin = reinterpret_cast<std::uintptr_t>(area->of_rank[static_cast<std::size_t>(rank())]);
+      const auto at = reinterpret_cast<std::uintptr_t>(data);
+      if (at >= begin && bytes <= area->bytes && at - begin <= area->bytes - bytes) return {area, at - begin};
+    }
+    return {};
+  }
+  /// What the choice of algorithms reckons with; equal on all ranks.
+  [[nodiscard]] const link_costs& costs() {
+    if (!costs_) costs_ = network_->shares_memory() ? memory_costs : link_costs{};
+    return *costs_;
   }
 
   /// A number that is equal on all ranks which make their groups in the same order.
@@ -466,6 +491,9 @@ class group_core {
   std::mutex plans_mutex_;
   std::map<std::tuple<call_kind, algorithm, std::size_t, int>, std::shared_ptr<const plan>> plans_;
   std::map<std::uint64_t, std::uint64_t> made_groups_;
+  std::uint64_t made_areas_ = 0;
+  std::optional<link_costs> costs_;
+  std::vector<std::weak_ptr<const shared_area>> areas_;
 };
 
 }  // namespace parx::detail

@@ -69,20 +69,25 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   check_arguments(group, given);
   const int world = group.size();
   const std::size_t count = std::max(given.input_count, given.output_count);
+  request.data = {.input = static_cast<const std::byte*>(given.input),
+                  .output = static_cast<std::byte*>(given.output),
+                  .element_size = size_of(given.type)};
+  request.data.shared_input = group.core()->find_shared(given.input, given.input_count * size_of(given.type));
+  request.data.shared_output = group.core()->find_shared(given.output, given.output_count * size_of(given.type));
   const call_shape shape{.what = given.what,
                          .rank = group.rank(),
                          .world = world,
                          .count = count,
                          .root = given.root,
-                         .element_bytes = size_of(given.type)};
-  const algorithm use = given.use != algorithm::automatic ? given.use : choose(shape);
+                         .element_bytes = size_of(given.type),
+                         .shared_input = request.data.shared_input.area != nullptr,
+                         .shared_output = request.data.shared_output.area != nullptr};
+  const algorithm use = given.use != algorithm::automatic ? given.use : choose(shape, group.core()->costs());
   request.what = given.what;
   request.site = given.site;
   request.timeout = given.timeout;
   request.steps = group.core()->plan_of(given.what, use, count, given.root,
                                         [&] { return make_schedule(shape, use); });
-  request.data = {static_cast<const std::byte*>(given.input), static_cast<std::byte*>(given.output),
-                  size_of(given.type), nullptr, nullptr, 1, nullptr};
   request.header.type = static_cast<std::uint8_t>(given.type);
   request.header.count = count;
   request.header.root = given.root;
@@ -90,6 +95,7 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   if (given.reduces) {
     request.header.reduction = static_cast<std::uint8_t>(given.op);
     request.data.reduce = reduce_kernel(given.type, given.op);
+    if (use == algorithm::shared) request.data.reduce_many = reduce_many_kernel(given.type, given.op);
     if (given.op == reduce_op::avg && world > 1) request.data.factor = 1.0 / world;
     if (given.op == reduce_op::premul_sum) request.data.factor = given.factor;
     if (given.divide_by != nullptr) {

@@ -25,6 +25,9 @@ enum class action_kind : std::uint8_t {
   receive,         ///< receive `to` from `peer`
   receive_reduce,  ///< to = from op (what `peer` sends)
   copy,            ///< to = from
+  fetch,           ///< to = `from` in the shared buffer of `peer`
+  combine,         ///< to = op over `from` in all ranks' shared buffers, in rank order
+  combine_for_all, ///< the same, and to = the result in all ranks' shared buffers
 };
 
 enum class place : std::uint8_t { input, output, scratch };

@@ -24,11 +24,13 @@ enum class algorithm : std::uint8_t {
   scatter_gather,  ///< van de Geijn's scatter and ring all-gather
   ordered_tree,    ///< a tree over ranks 0, 1, 2, ... whatever the root
   hierarchical,    ///< inside the hosts, then between them
+  shared,          ///< in place in buffers that all ranks see
 };
 
-inline constexpr std::array<std::string_view, 13> algorithm_names{
+inline constexpr std::array<std::string_view, 14> algorithm_names{
     "automatic", "ring",  "doubling", "direct",         "tree",         "chain",       "dissemination",
-    "halving",   "bruck", "pairwise", "scatter_gather", "ordered_tree", "hierarchical"};
+    "halving",   "bruck", "pairwise", "scatter_gather", "ordered_tree", "hierarchical",
+    "shared"};
 
 [[nodiscard]] constexpr std::string_view name_of(algorithm value) noexcept {
   const auto i = static_cast<std::size_t>(value);

@@ -1,23 +1,36 @@
-// Dissemination barrier: ceil(log2 P) rounds of empty messages (Hensgen, Finkel and Manber, 1988).
+// Dissemination barrier: ceil(log2 P) rounds of signals (Hensgen, Finkel and Manber, 1988).
 //
-// In round k a rank signals the rank 2^k ahead and waits for the one 2^k behind. The header is the
-// whole message.
+// In round k a rank signals the rank 2^k ahead and waits for the one 2^k behind.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
 
 namespace parx::schedules {
 
+namespace detail {
+
+/// Appends a barrier that begins once `after` is complete; returns what completes when all have come. A
+/// signal is one element of scratch, because only the first message on a link has a header of its own.
+inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int32_t after) {
+  const region sent{place::scratch, 0, 1};
+  const region received{place::scratch, 1, 1};
+  plan.scratch_count = 2;
+  std::int32_t arrived = after;
+  for (int distance = 1; distance < world; distance *= 2) {
+    plan.add({.kind = action_kind::send, .peer = wrap(rank + distance, world), .from = sent,
+              .after = {arrived, no_action}});
+    // Completion is transitive: each round's send waits for the round before.
+    arrived = plan.add({.kind = action_kind::receive, .peer = wrap(rank - distance, world), .to = received,
+                        .after = {arrived, no_action}});
+  }
+  return arrived;
+}
+
+}  // namespace detail
+
 [[nodiscard]] inline schedule dissemination_barrier(int rank, int world) {
   schedule plan{.name = algorithm::dissemination, .actions = {}, .scratch_count = 0};
-  std::int32_t arrived = no_action;
-  for (int distance = 1; distance < world; distance *= 2) {
-    plan.add({action_kind::send, wrap(rank + distance, world), {}, {}, {arrived, no_action}, false});
-    // The first round's arrival must also hold for every later one: completion is transitive because
-    // each round's send waits for the round before.
-    arrived = plan.add({action_kind::receive, wrap(rank - distance, world), {}, {},
-                        {arrived, no_action}, false});
-  }
+  detail::append_barrier(plan, rank, world, no_action);
   return plan;
 }
 

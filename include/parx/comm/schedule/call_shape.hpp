@@ -32,6 +32,9 @@ struct call_shape {
   partition blocks{};
   /// all_to_all with uneven blocks: what comes from each rank.
   partition incoming{};
+  /// Whether the buffers lie in shared areas, at the same offset on all ranks.
+  bool shared_input = false;
+  bool shared_output = false;
   /// The number of the host of each rank, for hierarchical algorithms; empty where that is unknown.
   std::span<const int> host_of{};
 

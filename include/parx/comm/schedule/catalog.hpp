@@ -14,6 +14,7 @@
 #include <parx/comm/schedule/doubling.hpp>
 #include <parx/comm/schedule/price.hpp>
 #include <parx/comm/schedule/ring.hpp>
+#include <parx/comm/schedule/shared.hpp>
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/core/check.hpp>
 
@@ -40,6 +41,9 @@ inline constexpr auto if_root_is_first = [](const call_shape& s) {
   return s.order == reduction_order::any || s.root == 0;
 };
 
+inline constexpr auto if_output_is_shared = [](const call_shape& s) { return s.shared_output; };
+inline constexpr auto if_input_is_shared = [](const call_shape& s) { return s.shared_input; };
+
 inline constexpr std::array catalog_table{
     // all_reduce
     catalog_entry{operation::all_reduce, algorithm::doubling,
@@ -52,6 +56,11 @@ inline constexpr std::array catalog_table{
                     return schedules::ring_all_reduce(s.rank, s.world, s.count);
                   },
                   prices::ring_all_reduce, if_commutative},
+    catalog_entry{operation::all_reduce, algorithm::shared,
+                  [](const call_shape& s) {
+                    return schedules::shared_all_reduce(s.rank, s.world, s.count);
+                  },
+                  prices::shared_all_reduce, if_output_is_shared},
 
     // reduce_scatter
     catalog_entry{operation::reduce_scatter, algorithm::direct,
@@ -64,6 +73,11 @@ inline constexpr std::array catalog_table{
                     return schedules::ring_reduce_scatter(s.rank, s.cut());
                   },
                   prices::ring_reduce_scatter, if_commutative},
+    catalog_entry{operation::reduce_scatter, algorithm::shared,
+                  [](const call_shape& s) {
+                    return schedules::shared_reduce_scatter(s.rank, s.cut());
+                  },
+                  prices::shared_reduce_scatter, if_input_is_shared},
 
     // all_gather
     catalog_entry{operation::all_gather, algorithm::direct,
@@ -74,6 +88,9 @@ inline constexpr std::array catalog_table{
     catalog_entry{operation::all_gather, algorithm::ring,
                   [](const call_shape& s) { return schedules::ring_all_gather(s.rank, s.cut()); },
                   prices::ring_all_gather},
+    catalog_entry{operation::all_gather, algorithm::shared,
+                  [](const call_shape& s) { return schedules::shared_all_gather(s.rank, s.cut()); },
+                  prices::shared_all_gather, if_output_is_shared},
 
     // broadcast
     catalog_entry{operation::broadcast, algorithm::tree,
@@ -86,6 +103,11 @@ inline constexpr std::array catalog_table{
                     return schedules::chain_broadcast(s.rank, s.world, s.count, s.root);
                   },
                   prices::chain_broadcast},
+    catalog_entry{operation::broadcast, algorithm::shared,
+                  [](const call_shape& s) {
+                    return schedules::shared_broadcast(s.rank, s.world, s.count, s.root);
+                  },
+                  prices::shared_broadcast, if_output_is_shared},
 
     // reduce
     catalog_entry{operation::reduce, algorithm::tree,

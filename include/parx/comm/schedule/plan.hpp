@@ -24,11 +24,11 @@ struct lane_plan {
 struct plan {
   schedule steps;
   std::vector<lane_plan> lanes;
-  std::vector<std::int32_t> copies;
+  std::vector<std::int32_t> local;  ///< what needs no link
 };
 
 [[nodiscard]] inline plan make_plan(schedule steps) {
-  plan result{.steps = std::move(steps), .lanes = {}, .copies = {}};
+  plan result{.steps = std::move(steps), .lanes = {}, .local = {}};
   const auto lane_of = [&](int peer) -> lane_plan& {
     const auto found = std::find_if(result.lanes.begin(), result.lanes.end(),
                                     [&](const lane_plan& lane) { return lane.peer == peer; });
@@ -39,7 +39,10 @@ struct plan {
     const action& step = result.steps.actions[i];
     const auto index = static_cast<std::int32_t>(i);
     switch (step.kind) {
-      case action_kind::copy: result.copies.push_back(index); break;
+      case action_kind::copy:
+      case action_kind::fetch:
+      case action_kind::combine:
+      case action_kind::combine_for_all: result.local.push_back(index); break;
       case action_kind::send: lane_of(step.peer).sends.push_back(index); break;
       case action_kind::receive_reduce: {
         lane_plan& lane = lane_of(step.peer);

@@ -17,6 +17,9 @@ struct link_costs {
   double gamma = 0.15e-9;  ///< s per byte reduced
 };
 
+/// What is taken for ranks that share memory.
+inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9, .gamma = 0.08e-9};
+
 namespace prices {
 
 /// Steps of an algorithm that doubles what it reaches in each.
@@ -61,6 +64,20 @@ namespace prices {
 }
 [[nodiscard]] constexpr double chain_reduce(double p, double n, const link_costs& c) noexcept {
   return (p - 1) * c.alpha + n * (c.beta + c.gamma);
+}
+
+/// In shared buffers: two barriers around a pass over this rank's part of all buffers.
+[[nodiscard]] constexpr double shared_all_reduce(double p, double n, const link_costs& c) noexcept {
+  return 2 * log2_ceil(p) * c.alpha + 2 * n * c.gamma;
+}
+[[nodiscard]] constexpr double shared_reduce_scatter(double p, double n, const link_costs& c) noexcept {
+  return 2 * log2_ceil(p) * c.alpha + n * c.gamma;
+}
+[[nodiscard]] constexpr double shared_all_gather(double p, double n, const link_costs& c) noexcept {
+  return 2 * log2_ceil(p) * c.alpha + others(p, n) * c.gamma;
+}
+[[nodiscard]] constexpr double shared_broadcast(double p, double n, const link_costs& c) noexcept {
+  return 2 * log2_ceil(p) * c.alpha + n * c.gamma;
 }
 
 [[nodiscard]] constexpr double dissemination_barrier(double p, double, const link_costs& c) noexcept {

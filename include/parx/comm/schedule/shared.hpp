@@ -1,0 +1,73 @@
+// Algorithms in shared buffers: ranks of one host read and write each other's memory in place.
+//
+// Nothing travels but signals: a barrier when all have entered (the contents may be read), and
+// one when all are done (the buffers may be changed again). Between them a rank reduces its own block
+// over all ranks' buffers in one pass, or copies what it needs. Sums are formed in rank order, the same
+// for every element: all ranks get the same bits, which need not be those of ring or doubling.
+#pragma once
+
+#include <parx/comm/schedule/action.hpp>
+#include <parx/comm/schedule/barrier.hpp>
+#include <parx/comm/schedule/partition.hpp>
+
+namespace parx::schedules {
+
+/// The output is shared; `count` elements.
+[[nodiscard]] inline schedule shared_all_reduce(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  const std::int32_t written = plan.add(
+      {.kind = action_kind::copy, .from = {place::input, 0, count}, .to = {place::output, 0, count}});
+  const std::int32_t entered = detail::append_barrier(plan, rank, world, written);
+  const region own = chunk(place::output, count, world, rank);
+  const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all, .from = own, .to = own,
+                                         .after = {entered, no_action}, .completes = true});
+  detail::append_barrier(plan, rank, world, reduced);
+  return plan;
+}
+
+/// The input is shared; the output receives this rank's block.
+[[nodiscard]] inline schedule shared_reduce_scatter(int rank, const partition& cut) {
+  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  const std::int32_t entered = detail::append_barrier(plan, rank, cut.parts(), no_action);
+  const std::int32_t reduced = plan.add(
+      {.kind = action_kind::combine, .from = cut.block(place::input, rank),
+       .to = cut.alone(place::output, rank), .after = {entered, no_action}, .completes = true});
+  detail::append_barrier(plan, rank, cut.parts(), reduced);
+  return plan;
+}
+
+/// The output is shared; the input is this rank's block.
+[[nodiscard]] inline schedule shared_all_gather(int rank, const partition& cut) {
+  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  const int world = cut.parts();
+  const std::int32_t written = plan.add({.kind = action_kind::copy, .from = cut.alone(place::input, rank),
+                                         .to = cut.block(place::output, rank)});
+  std::int32_t last = detail::append_barrier(plan, rank, world, written);
+  for (int distance = 1; distance < world; ++distance) {
+    const int peer = wrap(rank + distance, world);
+    const region block = cut.block(place::output, peer);
+    last = plan.add({.kind = action_kind::fetch, .peer = peer, .from = block, .to = block,
+                     .after = {last, no_action}});
+  }
+  detail::append_barrier(plan, rank, world, last);
+  return plan;
+}
+
+/// The output is shared; `count` elements from the root.
+[[nodiscard]] inline schedule shared_broadcast(int rank, int world, std::size_t count, int root) {
+  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  const region all{place::output, 0, count};
+  std::int32_t last = no_action;
+  if (rank == root) {
+    last = plan.add({.kind = action_kind::copy, .from = {place::input, 0, count}, .to = all});
+  }
+  last = detail::append_barrier(plan, rank, world, last);
+  if (rank != root) {
+    last = plan.add({.kind = action_kind::fetch, .peer = root, .from = all, .to = all,
+                     .after = {last, no_action}});
+  }
+  detail::append_barrier(plan, rank, world, last);
+  return plan;
+}
+
+}  // namespace parx::schedules
