@@ -8,7 +8,7 @@
 
 // A value of --env may have commas in it.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
-#include <cxxopts.hpp>
+#include "options.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -37,13 +37,13 @@ int count_own_arguments(int argc, const char* const* argv) {
 
 parx::agent_options read_options(const cxxopts::ParseResult& given) {
   parx::agent_options options;
-  options.ranks = given["ranks"].as<int>();
+  options.ranks = examples::number(given, "n", 1, 4096);
   options.log_dir = given["log-dir"].as<std::string>();
-  options.tags = given["tag-output"].as<bool>() ? parx::output_tags::rank : parx::output_tags::none;
-  const double grace = given["grace"].as<double>();
-  parx::require(grace >= 0 && grace <= 1e6, "--grace {}: the time is from 0 to 1000000 seconds",
-                grace);
-  options.grace = std::chrono::milliseconds(static_cast<long long>(grace * 1000));
+  options.tags = examples::choice(given, "tag-output", {"true", "false"}) == "true"
+                     ? parx::output_tags::rank
+                     : parx::output_tags::none;
+  options.grace = std::chrono::milliseconds(
+      static_cast<long long>(examples::number(given, "grace", 0.0, 1e6) * 1000));
   if (given.count("env") == 0) return options;
   for (const std::string& setting : given["env"].as<std::vector<std::string>>()) {
     const auto equals = setting.find('=');
@@ -60,19 +60,19 @@ int main(int argc, char** argv) {
     cxxopts::Options description("parxrun", "Starts N ranks of a program on this host.\n");
     description.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
     auto option = description.add_options();
-    option("n,ranks", "Number of ranks", cxxopts::value<int>()->default_value("1"), "N");
+    option("n,ranks", "Number of ranks", cxxopts::value<std::string>()->default_value("1"), "N");
     option("log-dir", "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here",
            cxxopts::value<std::string>()->default_value(""), "DIR");
     option("tag-output", "Put \"[rank R] \" before each line; --tag-output=false leaves it out",
-           cxxopts::value<bool>()->default_value("true"));
+           cxxopts::value<std::string>()->default_value("true")->implicit_value("true"));
     option("grace", "Seconds from passing on SIGINT or SIGTERM to SIGKILL",
-           cxxopts::value<double>()->default_value("5"), "S");
+           cxxopts::value<std::string>()->default_value("5"), "S");
     option("env", "Set a variable for the ranks; may be given often",
            cxxopts::value<std::vector<std::string>>(), "NAME=VALUE");
     option("version", "Print the version");
     option("h,help", "Print this");
     const int own = count_own_arguments(argc, argv);
-    const auto given = description.parse(own, argv);
+    const auto given = examples::parse(description, own, argv);
     if (given.count("help") != 0) {
       fmt::print(
           "{}\nA rank that fails ends the others within a second, and its exit code is parxrun's.\n"
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "parxrun: {}\n", e.what());
     return e.exit_code();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "parxrun: {}\nparxrun --help says how to use it\n", e.what());
+    fmt::print(stderr, "parxrun: {}\n", e.what());
     return wrong_usage;
   }
 }

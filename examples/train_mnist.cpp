@@ -1,10 +1,10 @@
 // Trains an image classifier with DDP: an MLP or a CNN, on MNIST-like IDX files or generated digits.
 //   parxrun -n 4 build/release/bin/train_mnist --data /usr/share/datasets/fashion-mnist --model cnn
 //   srun -N 3 --ntasks-per-node=2 build/release/bin/train_mnist --data mnist --epochs 5
+#include <filesystem>
 #include <string>
 
-#include <cxxopts.hpp>
-
+#include "options.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
@@ -31,7 +31,7 @@ double evaluate(Model& model, const data::any_dataset& test, parx::world& world)
     right += nn::accuracy(model(batch.x), batch.y, {.row_weights = batch.weights});
   }
   model.train();
-  return parx::global_mean(world, right.sum, right.count);
+  return parx::global_mean(world, right);
 }
 
 template <typename Model>
@@ -59,7 +59,7 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
       loss_of_epoch += {.sum = loss.sum.item(), .count = loss.count};
       progress.update(++step, fmt::format("loss {:.3f}", loss.mean()));
     }
-    const double loss = parx::global_mean(world, loss_of_epoch.sum, loss_of_epoch.count);
+    const double loss = parx::global_mean(world, loss_of_epoch);
     accuracy = 100 * evaluate(model, test, world);
     progress.print(
         fmt::format("epoch {}: loss {:.4f}, held-out accuracy {:.2f} %", epoch + 1, loss, accuracy));
@@ -76,26 +76,25 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
 
 int main(int argc, char** argv) {
   const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
-  const auto number = [](const char* value) { return cxxopts::value<std::size_t>()->default_value(value); };
   cxxopts::Options options("train_mnist", "Trains an image classifier, data parallel");
   options.add_options()
       ("data", "folder with the IDX files (.gz too); generated digits without it", text(""))
       ("model", "mlp or cnn", text("mlp"))
-      ("epochs", "passes over the images", number("5"))
-      ("batch-size", "images of one rank in one step", number("32"))
-      ("lr", "highest learning rate", cxxopts::value<double>()->default_value("0.004"))
-      ("seed", "of weights and order", number("0"))
+      ("epochs", "passes over the images", text("5"))
+      ("batch-size", "images of one rank in one step", text("32"))
+      ("lr", "highest learning rate", text("0.004"))
+      ("seed", "of weights and order", text("0"))
       ("save", "write the model to this .safetensors file", text(""))
       ("h,help", "print this");
   return parx::run([&](parx::world& world) {
-    const auto given = options.parse(argc, argv);
+    const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
-    const settings s{given["epochs"].as<std::size_t>(), given["batch-size"].as<std::size_t>(),
-                     given["seed"].as<std::size_t>(), given["lr"].as<double>(),
-                     given["save"].as<std::string>()};
-    const std::string model = given["model"].as<std::string>();
+    const settings s{examples::number<std::size_t>(given, "epochs", 1, 1'000'000),
+                     examples::number<std::size_t>(given, "batch-size", 1, 1'000'000),
+                     examples::number<std::size_t>(given, "seed", 0, SIZE_MAX),
+                     examples::number(given, "lr", 0.0, 100.0), given["save"].as<std::string>()};
+    const std::string model = examples::choice(given, "model", {"mlp", "cnn"});
     const std::string folder = given["data"].as<std::string>();
-    parx::require(model == "mlp" || model == "cnn", "--model must be mlp or cnn, not {}", model);
     fmt::print("[RANK {}] WORLD_SIZE={}\n", world.rank(), world.size());
     if (!s.save.empty()) parx::check_writable0(world, s.save);
 
@@ -107,6 +106,7 @@ int main(int argc, char** argv) {
       images = std::move(read).with(scale);
       test = data::image_dataset::from_folder(folder, "t10k", scale);
     }
+    parx::print0(world, "data: {}\n", folder.empty() ? "generated digits" : std::filesystem::absolute(folder).string());
     if (model == "mlp") {
       train(nn::sequential{nn::flatten{}, nn::linear{784, 256}, nn::relu{}, nn::linear{256, 10}},
             images, test, s, world);

@@ -194,8 +194,12 @@ a_stopped_reader_does_not_keep_parxrun_from_its_signals() {
   kill -TERM $job; local code=0; wait $job || code=$?; kill $reader; [ $code = 143 ]
 }
 wrong_calls_are_explained() {
-  run 2 -n 0 true; has err 'at least one rank'
-  run 2 -n x true; has err 'x'
+  run 2 -n 0 true; has err '-n "0": give a whole number from 1 to 4096'
+  run 2 -n -3 true; has err '-n "-3": give'
+  run 2 -n x true; has err '-n "x": give'
+  run 2 --ranks 2x true; has err '-n "2x": give'
+  run 2 --grace soon true; has err '--grace "soon": give a number from 0 to 1000000'
+  run 2 --tag-output=perhaps true; has err '--tag-output "perhaps": give true or false'
   run 2 -n 2; has err 'no program to run'
   run 2 --bogus true; has err 'bogus'
   run 127 -n 2 ./nothing-here; has err './nothing-here" was not found'

@@ -1,0 +1,54 @@
+// Command lines of the programs here: cxxopts, with messages that name the flag, what was given and what is
+// allowed. Flags with a number or a choice are declared as text and read here.
+#pragma once
+
+#include <charconv>
+#include <initializer_list>
+#include <string>
+#include <system_error>
+#include <type_traits>
+
+#include <cxxopts.hpp>
+#include <fmt/ranges.h>
+
+#include <parx/core/check.hpp>
+
+namespace examples {
+
+inline std::string spelled(const std::string& flag) { return (flag.size() == 1 ? "-" : "--") + flag; }
+
+/// A flag's value as a number. Throws parx::usage_error unless it is one from `least` to `most`.
+template <typename T>
+T number(const cxxopts::ParseResult& given, const std::string& flag, T least, T most) {
+  const std::string text = given[flag].as<std::string>();
+  T value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  parx::require(code == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
+                "{} \"{}\": give a {}number from {} to {}", spelled(flag), text,
+                std::is_integral_v<T> ? "whole " : "", least, most);
+  return value;
+}
+
+/// A flag's value as one of several words. Throws parx::usage_error for another.
+inline std::string choice(const cxxopts::ParseResult& given, const std::string& flag,
+                          std::initializer_list<std::string> words) {
+  const std::string text = given[flag].as<std::string>();
+  for (const std::string& word : words) {
+    if (text == word) return text;
+  }
+  parx::throw_usage("{} \"{}\": give {}", spelled(flag), text, fmt::join(words, " or "));
+}
+
+/// Parses a command line of flags alone. Throws parx::usage_error for anything else.
+inline cxxopts::ParseResult parse(cxxopts::Options& options, int argc, const char* const* argv) {
+  try {
+    auto given = options.parse(argc, argv);
+    parx::require(given.unmatched().empty(), "\"{}\" belongs to no flag. --help lists the flags",
+                  fmt::join(given.unmatched(), " "));
+    return given;
+  } catch (const cxxopts::exceptions::exception& wrong) {
+    parx::throw_usage("{}. --help lists the flags", wrong.what());
+  }
+}
+
+}  // namespace examples
