@@ -25,7 +25,7 @@ struct threads_options {
 namespace detail {
 
 /// Whether the exception only tells that another rank failed.
-[[nodiscard]] inline bool is_echo(const std::exception_ptr& failure) {
+[[nodiscard]] inline bool tells_of_another(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const error& known) {
@@ -63,7 +63,7 @@ void run_threads(int ranks, Body&& body, threads_options options = {}) {
   }
   for (std::thread& each : threads) each.join();
   if (failures.empty()) return;
-  const auto cause = std::find_if_not(failures.begin(), failures.end(), detail::is_echo);
+  const auto cause = std::find_if_not(failures.begin(), failures.end(), detail::tells_of_another);
   std::rethrow_exception(cause != failures.end() ? *cause : failures.front());
 }
 
