@@ -211,20 +211,22 @@ BOOST_AUTO_TEST_CASE(operands_can_be_swapped_without_changing_a_bit) {
   });
 }
 
-// NaNs are looked for in the total of a block, so each place in it must count.
+// NaNs are looked for in the total of a block, so each place in one and in the next must count.
 BOOST_AUTO_TEST_CASE(two_nans_that_meet_at_any_place_become_the_one_nan) {
-  constexpr std::size_t count = 1100;
+  constexpr std::size_t count = parx::detail::simd::block_bytes / sizeof(float) + 100;
   const float positive = std::numeric_limits<float>::quiet_NaN();
   for (const reduce_op op : {reduce_op::sum, reduce_op::product, reduce_op::min, reduce_op::max}) {
     const parx::reduce_function kernel = parx::reduce_kernel(dtype::float32, op);
     std::size_t missed = 0;
+    std::vector<float> a(count, 1.0F);
+    std::vector<float> b(count, 1.0F);
+    std::vector<float> out(count);
     for (std::size_t place = 0; place < count; ++place) {
-      std::vector<float> a(count, 1.0F);
-      std::vector<float> b(count, 1.0F);
       a[place] = positive;
       b[place] = -positive;
-      kernel(a.data(), a.data(), b.data(), count);
-      missed += std::bit_cast<std::uint32_t>(a[place]) != 0xFFFFFFFFU;
+      kernel(out.data(), a.data(), b.data(), count);
+      missed += std::bit_cast<std::uint32_t>(out[place]) != 0xFFFFFFFFU;
+      a[place] = b[place] = 1.0F;
     }
     BOOST_TEST(missed == 0U, parx::name_of(op));
   }
@@ -315,6 +317,16 @@ BOOST_AUTO_TEST_CASE(scaling_multiplies_every_element_once) {
         }
       }
     });
+  }
+}
+
+// Its payload, all ones, would carry out of a bfloat16 that is rounded without care.
+BOOST_AUTO_TEST_CASE(scaling_by_any_nan_makes_every_element_a_nan) {
+  const std::vector<parx::bfloat16> ones(100, parx::bfloat16(1.0F));
+  for (const double factor : {all_bits_set<double>(), std::numeric_limits<double>::quiet_NaN()}) {
+    std::vector<parx::bfloat16> data = ones;
+    parx::scale_kernel(dtype::bfloat16)(data.data(), data.size(), factor);
+    BOOST_TEST(std::all_of(data.begin(), data.end(), [](float x) { return std::isnan(x); }));
   }
 }
 

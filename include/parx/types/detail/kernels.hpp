@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include <parx/types/detail/simd.hpp>
@@ -27,8 +28,8 @@ struct product_of {
 };
 
 // Floating min and max pick twice, once in favour of either operand. The picks differ in two cases.
-// Zeros of both signs: or-ing the bits gives -0, and-ing them +0. A NaN: the picks are a and b, and
-// or-ing the bits of a NaN with anything leaves a NaN; and-ing does not, so max asks for NaNs.
+// Zeros of both signs: or-ing the bits gives -0, as min wants. A NaN: the picks are a and b, and
+// or-ing the bits of a NaN with anything leaves a NaN.
 
 struct min_of {
   template <typename T>
@@ -51,8 +52,10 @@ struct max_of {
       return left;
     } else {
       const vector_of<T> right = b > a ? b : a;
-      const auto is_nan = std::bit_cast<bits_of<T>>((a != a) | (b != b));
-      return std::bit_cast<vector_of<T>>((bits_in<T>(left) & bits_in<T>(right)) | is_nan);
+      // No bits differ, or only the sign: -0 minus -0 is +0. What is taken from a NaN leaves a NaN.
+      const bits_of<T> differing = bits_in<T>(left) ^ bits_in<T>(right);
+      return std::bit_cast<vector_of<T>>(bits_in<T>(left) | differing) -
+             std::bit_cast<vector_of<T>>(differing);
     }
   }
 };
@@ -81,54 +84,76 @@ template <typename T, typename Op>
   return result;
 }
 
-// Kernels over whole registers: `bytes` is a multiple of register_bytes.
+// NaNs are rare. Adding up all results costs less than looking at each: the total is a NaN if any
+// of them is (or where it overflows both ways, which costs time only).
 
-/// A block of each operand fits the first-level cache.
-inline constexpr std::size_t block_bytes = 4096;
+/// The results in a unit, added up per lane. Integers are never NaN: nothing is added up.
+template <typename T>
+[[nodiscard]] inline auto total_of(const unit<T>& results) noexcept {
+  if constexpr (std::is_integral_v<T>) return 0;
+  else if constexpr (is_half<T>) return results.part[0] + results.part[1];
+  else return results.part[0];
+}
 
 template <typename T>
+[[nodiscard]] inline bool is_nan(vector_of<T> total) noexcept {
+  T sum = 0;
+  for (std::size_t k = 0; k < register_bytes / sizeof(T); ++k) sum += total[k];
+  return sum != sum;
+}
+
+/// Sets all bits of every NaN. Hardware keeps the payload of the operand that comes first, so that
+/// without this a + b and b + a could differ.
+template <typename T>
 [[gnu::noinline]] void replace_nans(std::byte* data, std::size_t bytes) noexcept {
-  for (std::size_t at = 0; at < bytes; at += register_bytes) {
-    unit<T> value = load_unit<T>(data + at);
-    value.part[0] = with_one_nan<T>(value.part[0]);
-    store_unit<T>(data + at, value);
+  using word = word_of<T>;
+  constexpr auto infinity = std::bit_cast<word>(std::numeric_limits<T>::infinity());
+  constexpr auto all_set = static_cast<word>(-1);
+  for (std::size_t at = 0; at < bytes; at += sizeof(word)) {
+    word bits;
+    std::memcpy(&bits, data + at, sizeof bits);
+    const bool is_nan = (bits & (all_set >> 1U)) > infinity;
+    bits = is_nan ? all_set : bits;
+    std::memcpy(data + at, &bits, sizeof bits);
   }
 }
 
-template <typename T, typename Op>
-void combine_whole(std::byte* out, const std::byte* a, const std::byte* b,
-                   std::size_t bytes) noexcept {
-  const auto step = [&](std::size_t at) {
-    const unit<T> result = apply<T, Op>(load_unit<T>(a + at), load_unit<T>(b + at));
-    store_unit<T>(out + at, result);
-    return result.part[0];
+/// What is searched for NaNs in one go: little enough to be in the first-level cache still.
+inline constexpr std::size_t block_bytes = 16384;
+
+/// Stores combined(at) for each register of `out`, and combined(at, bytes) for a partial one at the
+/// end. A register is combined before it is written, so that `out` may be one of the inputs.
+template <typename T, typename Combined>
+[[gnu::always_inline]] inline void store_all(std::byte* out, std::size_t bytes,
+                                             const Combined& combined) noexcept {
+  constexpr std::size_t next = register_bytes;
+  const auto step = [&](std::size_t at, auto... length) __attribute__((always_inline)) {
+    const unit<T> result = combined(at, length...);
+    store_unit<T>(out + at, result, length...);
+    return total_of(result);
   };
-  if constexpr (!std::is_floating_point_v<T>) {
-    for (std::size_t at = 0; at < bytes; at += register_bytes) step(at);
-  } else {
-    // NaNs are rare. Adding up all results costs less than looking at each: the total is a NaN if
-    // any of them is (or where it overflows both ways, which costs time only).
-    for (std::size_t begin = 0; begin < bytes; begin += block_bytes) {
-      const std::size_t end = std::min(bytes, begin + block_bytes);
-      vector_of<T> even{};
-      vector_of<T> odd{};
-      std::size_t at = begin;
-      for (; at + 2 * register_bytes <= end; at += 2 * register_bytes) {
-        even += step(at);
-        odd += step(at + register_bytes);
-      }
-      if (at < end) even += step(at);
-      even += odd;
-      T total = 0;
-      for (std::size_t k = 0; k < register_bytes / sizeof(T); ++k) total += even[k];
-      if (total != total) [[unlikely]] replace_nans<T>(out + begin, end - begin);
+  const auto four_steps = [&](std::size_t at) __attribute__((always_inline)) {
+    return (step(at) + step(at + next)) + (step(at + 2 * next) + step(at + 3 * next));
+  };
+  for (std::size_t begin = 0; begin < bytes; begin += block_bytes) {
+    const std::size_t end = std::min(bytes, begin + block_bytes);
+    decltype(total_of(unit<T>{})) total{};
+    std::size_t at = begin;
+    // Eight at once, or each step would wait for the one before to be added.
+    for (; at + 8 * next <= end; at += 8 * next) total += four_steps(at) + four_steps(at + 4 * next);
+    for (; at < end; at += next) total += step(at, std::min(next, end - at));
+    if constexpr (!std::is_integral_v<T>) {
+      if (is_nan<computed_type<T>>(total)) [[unlikely]] replace_nans<T>(out + begin, end - begin);
     }
   }
 }
 
 template <typename T>
 void scale_whole(std::byte* data, std::size_t bytes, double factor) noexcept {
-  const auto narrow = static_cast<computed_type<T>>(factor);
+  using computed = computed_type<T>;
+  // A NaN's payload must not reach store_unit, see store_bfloat16.
+  const computed narrow = factor == factor ? static_cast<computed>(factor)
+                                           : std::numeric_limits<computed>::quiet_NaN();
   for (std::size_t at = 0; at < bytes; at += register_bytes) {
     unit<T> value = load_unit<T>(data + at);
     for (auto& part : value.part) part *= narrow;
@@ -136,91 +161,37 @@ void scale_whole(std::byte* data, std::size_t bytes, double factor) noexcept {
   }
 }
 
-// Kernels over any number of bytes: the rest goes through a register's worth of zeros.
-
-using whole_kernel = void (*)(std::byte* out, const std::byte* a, const std::byte* b,
-                              std::size_t bytes) noexcept;
-
-inline void run_on_bytes(whole_kernel kernel, std::byte* out, const std::byte* a,
-                         const std::byte* b, std::size_t bytes) noexcept {
-  const std::size_t rest = bytes % register_bytes;
-  const std::size_t whole = bytes - rest;
-  kernel(out, a, b, whole);
-  if (rest == 0) return;
-  std::byte last[3][register_bytes] = {};
-  std::memcpy(last[0], a + whole, rest);
-  std::memcpy(last[1], b + whole, rest);
-  kernel(last[2], last[0], last[1], register_bytes);
-  std::memcpy(out + whole, last[2], rest);
-}
-
-/// By blocks whose partial results stay in the first-level cache. A block of `out` is written only
-/// after that block of every input was read, so that `out` may be any of the inputs.
-inline void run_on_many(whole_kernel kernel, std::byte* out, const void* const* inputs,
-                        std::size_t inputs_count, std::size_t bytes) noexcept {
-  std::byte partial[block_bytes];
-  for (std::size_t begin = 0; begin < bytes; begin += block_bytes) {
-    const std::size_t length = std::min(block_bytes, bytes - begin);
-    const auto input = [&](std::size_t k) {
-      return static_cast<const std::byte*>(inputs[k]) + begin;
-    };
-    const std::byte* left = input(0);
-    for (std::size_t k = 1; k + 1 < inputs_count; ++k) {
-      run_on_bytes(kernel, partial, left, input(k), length);
-      left = partial;
-    }
-    run_on_bytes(kernel, out + begin, left, input(inputs_count - 1), length);
-  }
-}
-
-// The same for the 16-bit floats, whose partial results are kept unrounded.
-template <typename T, typename Op>
-void combine_many_halves(std::byte* out, const void* const* inputs, std::size_t inputs_count,
-                         std::size_t bytes) noexcept {
-  constexpr std::size_t step = register_bytes;
-  unit<T> partial[block_bytes / step / 2];
-  for (std::size_t begin = 0; begin < bytes; begin += block_bytes / 2) {
-    const std::size_t length = std::min(block_bytes / 2, bytes - begin);
-    const auto input = [&](std::size_t k, std::size_t at) {
-      return load_unit<T>(static_cast<const std::byte*>(inputs[k]) + begin + at,
-                          std::min(step, length - at));
-    };
-    for (std::size_t at = 0; at < length; at += step) {
-      partial[at / step] = apply<T, Op>(input(0, at), input(1, at));
-    }
-    for (std::size_t k = 2; k < inputs_count; ++k) {
-      for (std::size_t at = 0; at < length; at += step) {
-        partial[at / step] = apply<T, Op>(partial[at / step], input(k, at));
-      }
-    }
-    for (std::size_t at = 0; at < length; at += step) {
-      store_unit<T>(out + begin + at, partial[at / step], std::min(step, length - at));
-    }
-  }
-}
-
 // What reduce.hpp hands out.
 
 template <typename T, typename Op>
 void combine(void* out, const void* a, const void* b, std::size_t count) noexcept {
-  run_on_bytes(&combine_whole<T, Op>, static_cast<std::byte*>(out),
-               static_cast<const std::byte*>(a), static_cast<const std::byte*>(b),
-               count * sizeof(T));
+  const auto* const left = static_cast<const std::byte*>(a);
+  const auto* const right = static_cast<const std::byte*>(b);
+  const auto combined = [left, right](std::size_t at, auto... length)
+                            __attribute__((always_inline)) {
+    return apply<T, Op>(load_unit<T>(left + at, length...), load_unit<T>(right + at, length...));
+  };
+  store_all<T>(static_cast<std::byte*>(out), count * sizeof(T), combined);
 }
 
 template <typename T, typename Op>
 void combine_many(void* out, const void* const* inputs, std::size_t inputs_count,
                   std::size_t count) noexcept {
-  auto* const to = static_cast<std::byte*>(out);
   const std::size_t bytes = count * sizeof(T);
-  if (bytes == 0) return;
   if (inputs_count == 1) {
-    std::memmove(out, inputs[0], bytes);
-  } else if constexpr (is_half<T>) {
-    combine_many_halves<T, Op>(to, inputs, inputs_count, bytes);
-  } else {
-    run_on_many(&combine_whole<T, Op>, to, inputs, inputs_count, bytes);
+    if (bytes > 0) std::memmove(out, inputs[0], bytes);
+    return;
   }
+  const auto combined = [inputs, inputs_count](std::size_t at, auto... length)
+                            __attribute__((always_inline)) {
+    const auto input = [&](std::size_t k) __attribute__((always_inline)) {
+      return load_unit<T>(static_cast<const std::byte*>(inputs[k]) + at, length...);
+    };
+    unit<T> result = apply<T, Op>(input(0), input(1));
+    for (std::size_t k = 2; k < inputs_count; ++k) result = apply<T, Op>(result, input(k));
+    return result;
+  };
+  store_all<T>(static_cast<std::byte*>(out), bytes, combined);
 }
 
 template <typename T>

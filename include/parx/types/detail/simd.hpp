@@ -44,19 +44,17 @@ struct unit {
   vector_of<computed_type<T>> part[parts];
 };
 
+/// An unsigned integer of the width of a floating T.
 template <typename T>
-using bits_of = vector_of<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using word_of = std::conditional_t<
+    sizeof(T) == 2, std::uint16_t,
+    std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+template <typename T>
+using bits_of = vector_of<word_of<T>>;
 
 template <typename T>
 [[nodiscard]] inline bits_of<T> bits_in(vector_of<T> value) noexcept {
   return std::bit_cast<bits_of<T>>(value);
-}
-
-/// The value, with all bits set in every NaN. Hardware keeps the payload of the operand that comes
-/// first, so that without this a + b and b + a could differ.
-template <typename T>
-[[nodiscard]] inline vector_of<T> with_one_nan(vector_of<T> value) noexcept {
-  return std::bit_cast<vector_of<T>>(bits_in<T>(value) | std::bit_cast<bits_of<T>>(value != value));
 }
 
 using floats = vector_of<float>;
@@ -120,13 +118,13 @@ inline void store_float16(std::byte* to, const floats (&part)[2]) noexcept {
   return {{std::bit_cast<floats>(pairs << 16U), std::bit_cast<floats>(pairs & 0xFFFF0000U)}};
 }
 
-// Rounds as narrow_bfloat16, and sets all bits of a NaN.
+// Rounds as narrow_bfloat16 where the lower half of a NaN is empty, so that rounding carries nothing
+// into its payload. It is so in a NaN that came out of arithmetic on bfloat16 values.
 inline void store_bfloat16(std::byte* to, const floats (&part)[2]) noexcept {
   words rounded[2];
   for (std::size_t p = 0; p < 2; ++p) {
     const auto bits = std::bit_cast<words>(part[p]);
-    const auto is_nan = std::bit_cast<words>(part[p] != part[p]);
-    rounded[p] = (bits + 0x7FFFU + ((bits >> 16U) & 1U)) | is_nan;
+    rounded[p] = bits + 0x7FFFU + ((bits >> 16U) & 1U);
   }
   const words pairs = (rounded[0] >> 16U) | (rounded[1] & 0xFFFF0000U);
   std::memcpy(to, &pairs, register_bytes);
@@ -145,13 +143,13 @@ template <typename T>
   }
 }
 
-/// The 16-bit floats are rounded here, and every NaN of theirs becomes the same one.
+/// The 16-bit floats are rounded here.
 template <typename T>
 inline void store_unit(std::byte* to, const unit<T>& value) noexcept {
   if constexpr (std::is_same_v<T, bfloat16>) {
     store_bfloat16(to, value.part);
   } else if constexpr (std::is_same_v<T, float16>) {
-    store_float16(to, {with_one_nan<float>(value.part[0]), with_one_nan<float>(value.part[1])});
+    store_float16(to, value.part);
   } else {
     std::memcpy(to, &value.part[0], register_bytes);
   }
