@@ -107,6 +107,47 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(floats_round_to_the_nearest_value_ties_to_even, Ha
   BOOST_TEST(wrong == 0);
 }
 
+// By way of the nearest float, a double next to the middle of two halves would become that middle
+// and then the even half, be it the farther one.
+BOOST_AUTO_TEST_CASE_TEMPLATE(doubles_are_rounded_once, Half, half_types) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto& oracle = oracle_of<Half>();
+  const auto& magnitudes = oracle.magnitudes();
+  std::vector<double> doubles{0.0, infinity, 1e300, 1e-300,
+                              std::numeric_limits<double>::denorm_min(),
+                              std::numeric_limits<double>::max()};
+  for (std::size_t i = 0; i + 1 < magnitudes.size(); ++i) {
+    const double middle = (magnitudes[i] + magnitudes[i + 1]) / 2;
+    for (const double value : {magnitudes[i], middle, std::nextafter(middle, 0.0),
+                               std::nextafter(middle, infinity), middle * (1 + 0x1p-40)}) {
+      doubles.push_back(value);
+    }
+  }
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> exponents(-30, 20);
+  for (int i = 0; i < 100'000; ++i) doubles.push_back(std::exp2(exponents(random)));
+
+  int wrong = 0;
+  int wrong_by_way_of_float = 0;
+  for (const double magnitude : doubles) {
+    for (const double value : {magnitude, -magnitude}) {
+      const Half implicit = value;
+      wrong += implicit.bits != oracle.encode(value) || Half(value).bits != oracle.encode(value);
+      wrong_by_way_of_float += Half(static_cast<float>(value)).bits != oracle.encode(value);
+    }
+  }
+  BOOST_TEST(wrong == 0);
+  BOOST_TEST(wrong_by_way_of_float > 1000, "the data must tell the two apart");
+  BOOST_TEST(std::isnan(Half(std::numeric_limits<double>::quiet_NaN())));
+}
+
+BOOST_AUTO_TEST_CASE(integers_are_rounded_once) {
+  constexpr int middle = (1 << 30) + (1 << 22);  // of two bfloat16, the lower one even
+  BOOST_TEST(float{bfloat16(middle)} == 0x1p30F);
+  BOOST_TEST(float{bfloat16(middle + 1)} == 0x1p30F + 0x1p23F);
+  BOOST_TEST(float{bfloat16(-middle - 1)} == -0x1p30F - 0x1p23F);
+}
+
 // With F16C these are two different implementations.
 BOOST_AUTO_TEST_CASE_TEMPLATE(bulk_and_single_conversion_give_the_same_bits, Half, half_types) {
   const std::vector<float> floats = telling_floats<Half>();

@@ -1,7 +1,8 @@
 // bfloat16 and float16: the two 16-bit floating types, stored as bits and computed in float.
 //
-// Conversion from float rounds to nearest, ties to even; what is too large becomes infinity;
-// denormals are kept; a NaN keeps its sign and upper payload and becomes quiet. The software and
+// Conversion from float and double rounds once, to nearest, ties to even; what is too large becomes
+// infinity; denormals are kept; a NaN keeps its sign and upper payload and becomes quiet. Integers
+// above 2^53 are rounded to double first. The software and
 // the F16C path give the same bits. Arithmetic happens in float through the implicit conversion:
 // the sum of two is a float, and storing it rounds once.
 #pragma once
@@ -96,6 +97,31 @@ template <typename Bits, typename Float>
 
 }  // namespace detail::simd
 
+namespace detail {
+
+/// The value as a float on the way to a half: where it is none, the neighbour whose last bit is
+/// set. To the nearest float, it could land on the middle of two halves and be rounded once more,
+/// the wrong way; such a middle ends in zeros. (Boldo and Melquiond, "When double rounding is odd")
+template <typename T>
+[[nodiscard]] constexpr float rounded_to_odd(T value) noexcept {
+  const auto nearest = static_cast<float>(value);
+  const T back = nearest;
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  const bool is_odd = (bits & 1U) != 0;
+  if (is_odd || !(back < value || back > value)) return nearest;  // a NaN is neither
+  const bool is_too_small = back == 0 || (back > 0 ? back < value : back > value);
+  return std::bit_cast<float>(is_too_small ? bits + 1U : bits - 1U);
+}
+
+/// A number of any type as a float that becomes the same half.
+template <typename T>
+[[nodiscard]] constexpr float for_half(T value) noexcept {
+  if constexpr (std::is_integral_v<T>) return rounded_to_odd(static_cast<double>(value));
+  else return rounded_to_odd(value);
+}
+
+}  // namespace detail
+
 /// 8 exponent and 7 fraction bits: float's range, 2 to 3 decimal digits.
 struct bfloat16 {
   std::uint16_t bits;
@@ -105,7 +131,8 @@ struct bfloat16 {
       : bits(static_cast<std::uint16_t>(detail::simd::narrow_bfloat16<std::uint32_t>(value))) {}
   template <typename T>
     requires std::is_arithmetic_v<T>
-  constexpr explicit bfloat16(T value) noexcept : bfloat16(static_cast<float>(value)) {}
+  constexpr explicit(!std::is_same_v<T, double>) bfloat16(T value) noexcept
+      : bfloat16(detail::for_half(value)) {}
   [[nodiscard]] static constexpr bfloat16 from_bits(std::uint16_t bits) noexcept {
     return std::bit_cast<bfloat16>(bits);
   }
@@ -131,7 +158,8 @@ struct float16 {
       : bits(static_cast<std::uint16_t>(detail::simd::narrow_float16<std::uint32_t>(value))) {}
   template <typename T>
     requires std::is_arithmetic_v<T>
-  constexpr explicit float16(T value) noexcept : float16(static_cast<float>(value)) {}
+  constexpr explicit(!std::is_same_v<T, double>) float16(T value) noexcept
+      : float16(detail::for_half(value)) {}
   [[nodiscard]] static constexpr float16 from_bits(std::uint16_t bits) noexcept {
     return std::bit_cast<float16>(bits);
   }
