@@ -92,22 +92,23 @@ std::size_t count(const std::string& text, std::string_view part) {
   return found;
 }
 
-/// Standard output goes to `target` while this lives.
-class redirect_stdout {
+/// What is written to `stream` (STDOUT_FILENO, STDERR_FILENO) goes to `target` while this lives.
+class redirect {
  public:
-  explicit redirect_stdout(int target) {
+  redirect(int stream, int target) : stream_(stream) {
     std::fflush(stdout);
-    saved_ = parx::descriptor(::dup(STDOUT_FILENO));
-    ::dup2(target, STDOUT_FILENO);
+    saved_ = parx::descriptor(::dup(stream));
+    ::dup2(target, stream);
   }
-  redirect_stdout(const redirect_stdout&) = delete;
-  redirect_stdout& operator=(const redirect_stdout&) = delete;
-  ~redirect_stdout() {
+  redirect(const redirect&) = delete;
+  redirect& operator=(const redirect&) = delete;
+  ~redirect() {
     std::fflush(stdout);
-    ::dup2(saved_.get(), STDOUT_FILENO);
+    ::dup2(saved_.get(), stream_);
   }
 
  private:
+  int stream_;
   parx::descriptor saved_;
 };
 
@@ -303,7 +304,7 @@ BOOST_AUTO_TEST_CASE(a_printed_line_stands_above_an_intact_bar) {
   terminal tty(80);
   std::vector<std::string> lines;
   {
-    const redirect_stdout to_terminal(tty.device.get());
+    const redirect to_terminal(STDOUT_FILENO, tty.device.get());
     parx::progress bar{{.total = 4, .descriptor = tty.device.get()}};
     bar.update(2, "loss 0.5");
     bar.print("epoch 1: loss 0.5");
@@ -320,11 +321,70 @@ BOOST_AUTO_TEST_CASE(a_printed_line_stands_above_an_intact_bar) {
   BOOST_TEST(rest[1] == "after the end");
 }
 
+BOOST_AUTO_TEST_CASE(a_log_line_stands_above_an_intact_bar) {
+  terminal tty(80);
+  const redirect to_terminal(STDERR_FILENO, tty.device.get());
+  {
+    parx::progress bar{{.total = 4, .descriptor = tty.device.get()}};
+    parx::log(parx::log_level::error, "loss is {}", "nan");
+    const auto lines = seen(drain(tty.screen.get()));
+    BOOST_REQUIRE(lines.size() == 2u);
+    BOOST_TEST(lines[0].ends_with("] error: loss is nan"), lines[0]);
+    BOOST_TEST(lines[1].starts_with("  0%|                    | 0/4 ["), lines[1]);
+    bar.finish();
+    drain(tty.screen.get());
+    parx::log(parx::log_level::error, "after the end");
+  }
+  parx::log(parx::log_level::error, "after the bar");
+  const auto lines = seen(drain(tty.screen.get()));
+  BOOST_REQUIRE(lines.size() == 3u);
+  BOOST_TEST(lines[0].ends_with("error: after the end"), lines[0]);
+  BOOST_TEST(lines[1].ends_with("error: after the bar"), lines[1]);
+}
+
+BOOST_AUTO_TEST_CASE(log_lines_of_another_thread_and_the_bar_do_not_tear_each_other) {
+  terminal tty(80);
+  constexpr int wanted = 20;
+  {
+    const redirect errors_to_terminal(STDERR_FILENO, tty.device.get());
+    const redirect to_terminal(STDOUT_FILENO, tty.device.get());
+    parx::progress bar{{.total = 1000, .descriptor = tty.device.get()}};
+    std::thread other([] {
+      for (int i = 0; i < wanted; ++i) parx::log(parx::log_level::error, "line {}", i);
+    });
+    for (int i = 0; i < wanted; ++i) bar.print("printed");
+    other.join();
+  }
+  int logged = 0;
+  int printed = 0;
+  for (const auto& line : seen(drain(tty.screen.get()))) {
+    logged += line.starts_with("[parx ") && count(line, "line ") == 1;
+    printed += line == "printed";
+  }
+  BOOST_TEST(logged == wanted);
+  BOOST_TEST(printed == wanted);
+}
+
+BOOST_AUTO_TEST_CASE(a_bar_that_went_by_an_exception_is_out_of_the_way_of_log_lines) {
+  terminal tty(80);
+  const redirect to_terminal(STDERR_FILENO, tty.device.get());
+  try {
+    parx::progress bar{{.total = 4, .descriptor = tty.device.get()}};
+    throw std::runtime_error("stop");
+  } catch (const std::runtime_error&) {
+  }
+  parx::log(parx::log_level::error, "stopped");
+  const auto lines = seen(drain(tty.screen.get()));
+  BOOST_REQUIRE(lines.size() == 3u);
+  BOOST_TEST(lines[0].starts_with("  0%|"), lines[0]);
+  BOOST_TEST(lines[1].ends_with("error: stopped"), lines[1]);
+}
+
 BOOST_AUTO_TEST_CASE(printed_lines_go_to_standard_output_and_progress_does_not) {
   pipe_pair output;
   pipe_pair pipe;
   {
-    const redirect_stdout to_pipe(output.writer.get());
+    const redirect to_pipe(STDOUT_FILENO, output.writer.get());
     parx::progress bar{{.total = 4, .descriptor = pipe.writer.get()}};
     bar.print("epoch 1");
     BOOST_TEST(drain(output.reader.get()) == "epoch 1\n", "a printed line is flushed");
@@ -336,7 +396,7 @@ BOOST_AUTO_TEST_CASE(printed_lines_go_to_standard_output_and_progress_does_not) 
 BOOST_AUTO_TEST_CASE(a_disabled_bar_is_silent) {
   terminal tty(80);
   {
-    const redirect_stdout to_terminal(tty.device.get());
+    const redirect to_terminal(STDOUT_FILENO, tty.device.get());
     parx::progress bar{{.total = 4, .enabled = false, .descriptor = tty.device.get()}};
     bar.update(4, "loss");
     bar.print("epoch 1");

@@ -21,6 +21,16 @@ namespace parx {
 
 enum class log_level { error, warn, info, debug };
 
+/// What stands on the last line of the terminal, where a log line would run into it.
+class status_line {
+ public:
+  /// Takes itself away, calls write_line, and shows itself again. Called from any thread.
+  virtual void make_way_for(const std::function<void()>& write_line) = 0;
+
+ protected:
+  ~status_line() = default;
+};
+
 /// The process's logger. Its sink can be replaced (tests, a program with a logger of its own).
 class logger {
  public:
@@ -51,6 +61,17 @@ class logger {
     sink_ = std::move(new_sink);
   }
 
+  /// From now on lines go above `line`, which lives until it is removed. The latest one counts.
+  void add_status_line(status_line& line) {
+    const std::lock_guard lock(mutex_);
+    status_line_ = &line;
+  }
+  /// Returns when no line is being written above it. Does nothing if another took its place.
+  void remove_status_line(const status_line& line) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (status_line_ == &line) status_line_ = nullptr;
+  }
+
   void write(log_level level, std::string_view text) {
     static constexpr const char* names[] = {"error", "warning", "info", "debug"};
     const int known = rank();
@@ -59,11 +80,18 @@ class logger {
     const std::string line =
         fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)], text);
     const std::lock_guard lock(mutex_);
-    if (sink_) {
-      sink_(level, line);
+    const auto write_line = [&] {
+      if (sink_) {
+        sink_(level, line);
+      } else {
+        // One write, so that lines of several ranks on one terminal do not mix.
+        [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+      }
+    };
+    if (status_line_ != nullptr) {
+      status_line_->make_way_for(write_line);
     } else {
-      // One write, so that lines of several ranks on one terminal do not mix.
-      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+      write_line();
     }
   }
 
@@ -86,6 +114,7 @@ class logger {
   std::atomic<int> world_size_{0};
   std::mutex mutex_;
   sink sink_;
+  status_line* status_line_ = nullptr;
 };
 
 template <typename... Args>

@@ -1,8 +1,9 @@
 // progress: how far a long loop has come, on standard error.
 //
 // A terminal gets a live bar, redrawn in place at most ten times a second; a file or a pipe gets a
-// plain line every few seconds. PARX_PROGRESS_BAR=0 asks for plain lines on a terminal too. One
-// thread at a time. Between two draws update() reads the clock and copies the note, nothing else.
+// plain line every few seconds. PARX_PROGRESS_BAR=0 asks for plain lines on a terminal too. Log
+// lines of any thread go above the bar. One thread at a time calls the members. Between two draws
+// update() reads the clock and copies the note, nothing else.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -14,11 +15,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <parx/core/env.hpp>
+#include <parx/core/log.hpp>
 #include <parx/trace/detail/progress_text.hpp>
 
 namespace parx {
@@ -32,7 +36,7 @@ struct progress_options {
   int descriptor = STDERR_FILENO;                  ///< where bar and plain lines go; not owned
 };
 
-class progress {
+class progress final : private status_line {
  public:
   /// Starts the clock and, on a terminal, draws the empty bar. Throws usage_error when
   /// PARX_PROGRESS_BAR is not a switch.
@@ -41,8 +45,10 @@ class progress {
     detail::assign_one_line(label_, options_.label);
     live_ = draws_bar(options_.descriptor);
     done_ = options_.initial;
-    if (live_) draw(start_);
     last_draw_ = start_;
+    if (!live_) return;
+    draw(start_);
+    logger::instance().add_status_line(*this);
   }
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
@@ -50,14 +56,15 @@ class progress {
   /// Finishes, unless an exception unwinds: then the bar stays as it stood and the message that
   /// follows gets a line of its own.
   ~progress() {
-    if (std::uncaught_exceptions() > exceptions_) {
-      if (live_ && !finished_) put("\n");
-      return;
-    }
     try {
-      finish();
+      if (std::uncaught_exceptions() > exceptions_) {
+        leave_bar();
+      } else {
+        finish();
+      }
     } catch (...) {  // out of memory for one line of text is no reason to end a training
     }
+    if (live_) logger::instance().remove_status_line(*this);
   }
 
   /// `done` steps of the total are behind us. `note` is shown behind the numbers; an empty one
@@ -74,25 +81,26 @@ class progress {
   /// Writes `line` and a newline to standard output, above the bar.
   void print(std::string_view line) {
     if (!options_.enabled) return;
-    const bool bar_is_shown = live_ && !finished_;
-    if (bar_is_shown) put("\r\x1b[K");
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fputc('\n', stdout);
-    std::fflush(stdout);
-    if (bar_is_shown) draw(clock::now());
+    make_way_for([line] {
+      std::fwrite(line.data(), 1, line.size(), stdout);
+      std::fputc('\n', stdout);
+      std::fflush(stdout);
+    });
+    if (live_ && !finished_) draw(clock::now());
   }
 
   /// Leaves the final line. Calls after the first do nothing.
   void finish() {
     if (!options_.enabled || finished_) return;
     draw(clock::now());
-    if (live_) put("\n");
+    leave_bar();
     finished_ = true;
   }
 
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds redraw_interval{100};
+  static constexpr std::string_view erase_line = "\r\x1b[K";
 
   [[nodiscard]] static bool draws_bar(int descriptor) {
     const auto env = process_environment();
@@ -112,6 +120,13 @@ class progress {
     return known ? size.ws_col - 1u : 79u;
   }
 
+  void make_way_for(const std::function<void()>& write_line) override {
+    const std::lock_guard lock(terminal_);
+    if (!bar_.empty()) put(erase_line);
+    write_line();
+    put(bar_);
+  }
+
   void draw(clock::time_point now) {
     const detail::progress_state state{
         .done = done_,
@@ -122,11 +137,21 @@ class progress {
         .note = note_,
     };
     if (live_) {
-      put('\r' + progress_text(state, detail::progress_look::bar, bar_width()) + "\x1b[K");
+      auto bar = '\r' + progress_text(state, detail::progress_look::bar, bar_width()) + "\x1b[K";
+      const std::lock_guard lock(terminal_);
+      bar_ = std::move(bar);
+      put(bar_);
     } else {
       put(progress_text(state, detail::progress_look::plain, detail::unlimited_columns) + '\n');
     }
     last_draw_ = now;
+  }
+
+  /// What follows gets a line of its own.
+  void leave_bar() noexcept {
+    const std::lock_guard lock(terminal_);
+    if (!bar_.empty()) put("\n");
+    bar_.clear();
   }
 
   /// One write a line, so that lines of other processes do not mix in. A failure is ignored: the
@@ -149,6 +174,8 @@ class progress {
   std::string note_;
   clock::time_point start_ = clock::now();
   clock::time_point last_draw_ = start_;
+  std::mutex terminal_;  // held while the bar is drawn or makes way for a line
+  std::string bar_;      // as it stands on the terminal; empty when it does not
 };
 
 }  // namespace parx
