@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/schedule/plan.hpp>
@@ -363,7 +364,10 @@ class engine {
     const std::size_t offset = done_at(index);
     const std::size_t count = whole / data_.element_size;
     std::byte* to = write_at(step.to) + offset;
-    data_.reduce(to, read_at(step.from) + offset, state.staging.data(), count);
+    const std::byte* mine = read_at(step.from) + offset;
+    const std::byte* theirs = state.staging.data();
+    if (step.received_first) std::swap(mine, theirs);
+    data_.reduce(to, mine, theirs, count);
     if (step.completes && data_.scale != nullptr) data_.scale(to, count, data_.factor);
     state.staged -= whole;
     if (state.staged > 0) {

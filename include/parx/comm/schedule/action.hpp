@@ -8,7 +8,8 @@
 // the dependencies count, by the prefix rule: an action may move its element k once every dependency of
 // the same length has moved its element k and every dependency of another length is complete. The rule
 // is what makes a ring or a chain stream: a segment travels on while the next one is arriving. So a
-// dependency of equal length must be about the same elements; put a fence between others.
+// dependency of equal length must be about the same elements; put a fence between others. A copy runs at
+// once when all it waits for is complete.
 #pragma once
 
 #include <array>

@@ -12,15 +12,14 @@ namespace detail {
 /// Appends a barrier that begins once `after` is complete; returns what completes when all have come. A
 /// signal is one element of scratch, because only the first message on a link has a header of its own.
 inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int32_t after) {
-  const region sent{place::scratch, 0, 1};
-  const region received{place::scratch, 1, 1};
-  plan.scratch_count = 2;
+  const region signal{place::scratch, 0, 1};
+  plan.scratch_count = 1;
   std::int32_t arrived = after;
   for (int distance = 1; distance < world; distance *= 2) {
-    plan.add({.kind = action_kind::send, .peer = wrap(rank + distance, world), .from = sent,
+    plan.add({.kind = action_kind::send, .peer = wrap(rank + distance, world), .from = signal,
               .after = {arrived, no_action}});
     // Completion is transitive: each round's send waits for the round before.
-    arrived = plan.add({.kind = action_kind::receive, .peer = wrap(rank - distance, world), .to = received,
+    arrived = plan.add({.kind = action_kind::receive, .peer = wrap(rank - distance, world), .to = signal,
                         .after = {arrived, no_action}});
   }
   return arrived;

@@ -1,6 +1,7 @@
 // call_shape: all that an algorithm, its price and its choice depend on. No buffers, no types.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,11 +36,22 @@ struct call_shape {
   /// Whether the buffers lie in shared areas, at the same offset on all ranks.
   bool shared_input = false;
   bool shared_output = false;
-  /// The number of the host of each rank, for hierarchical algorithms; empty where that is unknown.
+  /// The host of each rank, numbered 0, 1, 2, ... in any order, for hierarchical algorithms; empty where
+  /// that is unknown. Borrowed.
   std::span<const int> host_of{};
 
   [[nodiscard]] partition cut() const {
     return blocks.parts() == 0 ? partition::even(count, world) : blocks;
+  }
+  /// all_to_all: what comes in, where every rank cuts alike if nothing else is said.
+  [[nodiscard]] partition arriving() const {
+    return incoming.parts() != 0
+               ? incoming
+               : partition::even(cut().count(rank) * static_cast<std::size_t>(world), world);
+  }
+  /// 0 where host_of is unknown.
+  [[nodiscard]] int hosts() const noexcept {
+    return host_of.empty() ? 0 : 1 + *std::max_element(host_of.begin(), host_of.end());
   }
   /// Bytes by which the algorithms are compared: equal on all ranks, as the choice must be. What one
   /// rank sends in an uneven all_to_all is not known to the others, so it counts for nothing.

@@ -5,15 +5,24 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <string>
 
 #include <parx/comm/schedule/barrier.hpp>
+#include <parx/comm/schedule/bruck.hpp>
 #include <parx/comm/schedule/call_shape.hpp>
 #include <parx/comm/schedule/chain.hpp>
 #include <parx/comm/schedule/direct.hpp>
 #include <parx/comm/schedule/doubling.hpp>
+#include <parx/comm/schedule/exchange.hpp>
+#include <parx/comm/schedule/halving.hpp>
+#include <parx/comm/schedule/hierarchical.hpp>
+#include <parx/comm/schedule/ordered_tree.hpp>
 #include <parx/comm/schedule/price.hpp>
 #include <parx/comm/schedule/ring.hpp>
+#include <parx/comm/schedule/rooted_blocks.hpp>
+#include <parx/comm/schedule/scan.hpp>
+#include <parx/comm/schedule/scatter_gather.hpp>
 #include <parx/comm/schedule/shared.hpp>
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/core/check.hpp>
@@ -25,27 +34,39 @@ struct catalog_entry {
   algorithm name;
   /// The schedule of one rank, for worlds of two and more.
   schedule (*make)(const call_shape&);
-  /// Seconds for `ranks` ranks and `bytes` bytes of the whole vector.
-  double (*price)(double ranks, double bytes, const link_costs&);
+  double (*price)(const prices::load&, const link_costs&);  ///< seconds
   /// Whether it can do this call; null where it always can.
   bool (*fits)(const call_shape&) = nullptr;
 };
 
 namespace detail {
 
-// What rules an algorithm out.
+// What rules an algorithm out for a call.
 inline constexpr auto if_commutative = [](const call_shape& s) {
   return s.order == reduction_order::any;
 };
-inline constexpr auto if_root_is_first = [](const call_shape& s) {
+inline constexpr auto if_order_allows = [](const call_shape& s) {
   return s.order == reduction_order::any || s.root == 0;
+};
+inline constexpr auto if_power_of_two = [](const call_shape& s) {
+  return std::has_single_bit(static_cast<unsigned>(s.world));
+};
+inline constexpr auto if_on_hosts = [](const call_shape& s) {
+  const int hosts = s.hosts();
+  return hosts > 1 && hosts < s.world;
+};
+inline constexpr auto if_commutative_on_hosts = [](const call_shape& s) {
+  return if_commutative(s) && if_on_hosts(s);
+};
+inline constexpr auto if_blocks_are_equal = [](const call_shape& s) {
+  return s.incoming.parts() == 0 && s.cut().is_even() &&
+         s.cut().total() % static_cast<std::size_t>(s.world) == 0;
 };
 
 inline constexpr auto if_output_is_shared = [](const call_shape& s) { return s.shared_output; };
 inline constexpr auto if_input_is_shared = [](const call_shape& s) { return s.shared_input; };
 
 inline constexpr std::array catalog_table{
-    // all_reduce
     catalog_entry{operation::all_reduce, algorithm::doubling,
                   [](const call_shape& s) {
                     return schedules::doubling_all_reduce(s.rank, s.world, s.count);
@@ -61,8 +82,22 @@ inline constexpr std::array catalog_table{
                     return schedules::shared_all_reduce(s.rank, s.world, s.count);
                   },
                   prices::shared_all_reduce, if_output_is_shared},
+    catalog_entry{operation::all_reduce, algorithm::halving,
+                  [](const call_shape& s) {
+                    return schedules::halving_all_reduce(s.rank, s.world, s.count);
+                  },
+                  prices::halving_all_reduce},
+    catalog_entry{operation::all_reduce, algorithm::tree,
+                  [](const call_shape& s) {
+                    return schedules::tree_all_reduce(s.rank, s.world, s.count);
+                  },
+                  prices::tree_all_reduce},
+    catalog_entry{operation::all_reduce, algorithm::hierarchical,
+                  [](const call_shape& s) {
+                    return schedules::hierarchical_all_reduce(s.rank, s.host_of, s.count);
+                  },
+                  prices::hierarchical_all_reduce, if_commutative_on_hosts},
 
-    // reduce_scatter
     catalog_entry{operation::reduce_scatter, algorithm::direct,
                   [](const call_shape& s) {
                     return schedules::direct_reduce_scatter(s.rank, s.cut());
@@ -78,12 +113,14 @@ inline constexpr std::array catalog_table{
                     return schedules::shared_reduce_scatter(s.rank, s.cut());
                   },
                   prices::shared_reduce_scatter, if_input_is_shared},
-
-    // all_gather
-    catalog_entry{operation::all_gather, algorithm::direct,
+    catalog_entry{operation::reduce_scatter, algorithm::halving,
                   [](const call_shape& s) {
-                    return schedules::direct_all_gather(s.rank, s.cut());
+                    return schedules::halving_reduce_scatter(s.rank, s.cut());
                   },
+                  prices::halving_reduce_scatter, if_commutative},
+
+    catalog_entry{operation::all_gather, algorithm::direct,
+                  [](const call_shape& s) { return schedules::direct_all_gather(s.rank, s.cut()); },
                   prices::direct_all_gather},
     catalog_entry{operation::all_gather, algorithm::ring,
                   [](const call_shape& s) { return schedules::ring_all_gather(s.rank, s.cut()); },
@@ -91,8 +128,20 @@ inline constexpr std::array catalog_table{
     catalog_entry{operation::all_gather, algorithm::shared,
                   [](const call_shape& s) { return schedules::shared_all_gather(s.rank, s.cut()); },
                   prices::shared_all_gather, if_output_is_shared},
+    catalog_entry{operation::all_gather, algorithm::doubling,
+                  [](const call_shape& s) {
+                    return schedules::doubling_all_gather(s.rank, s.cut());
+                  },
+                  prices::doubling_all_gather, if_power_of_two},
+    catalog_entry{operation::all_gather, algorithm::bruck,
+                  [](const call_shape& s) { return schedules::bruck_all_gather(s.rank, s.cut()); },
+                  prices::bruck_all_gather},
+    catalog_entry{operation::all_gather, algorithm::hierarchical,
+                  [](const call_shape& s) {
+                    return schedules::hierarchical_all_gather(s.rank, s.host_of, s.cut());
+                  },
+                  prices::hierarchical_all_gather, if_on_hosts},
 
-    // broadcast
     catalog_entry{operation::broadcast, algorithm::tree,
                   [](const call_shape& s) {
                     return schedules::tree_broadcast(s.rank, s.world, s.count, s.root);
@@ -108,20 +157,93 @@ inline constexpr std::array catalog_table{
                     return schedules::shared_broadcast(s.rank, s.world, s.count, s.root);
                   },
                   prices::shared_broadcast, if_output_is_shared},
+    catalog_entry{operation::broadcast, algorithm::scatter_gather,
+                  [](const call_shape& s) {
+                    return schedules::scatter_gather_broadcast(s.rank, s.world, s.count, s.root);
+                  },
+                  prices::scatter_gather_broadcast},
+    catalog_entry{operation::broadcast, algorithm::hierarchical,
+                  [](const call_shape& s) {
+                    return schedules::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
+                  },
+                  prices::hierarchical_broadcast, if_on_hosts},
 
-    // reduce
     catalog_entry{operation::reduce, algorithm::tree,
                   [](const call_shape& s) {
                     return schedules::tree_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::tree_reduce, if_root_is_first},
+                  prices::tree_reduce, if_order_allows},
     catalog_entry{operation::reduce, algorithm::chain,
                   [](const call_shape& s) {
                     return schedules::chain_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::chain_reduce, if_root_is_first},
+                  prices::chain_reduce, if_order_allows},
+    catalog_entry{operation::reduce, algorithm::ordered_tree,
+                  [](const call_shape& s) {
+                    return schedules::ordered_tree_reduce(s.rank, s.world, s.count, s.root);
+                  },
+                  prices::ordered_tree_reduce},
 
-    // barrier
+    catalog_entry{operation::gather, algorithm::tree,
+                  [](const call_shape& s) {
+                    return schedules::tree_gather(s.rank, s.cut(), s.root);
+                  },
+                  prices::tree_blocks},
+    catalog_entry{operation::gather, algorithm::direct,
+                  [](const call_shape& s) {
+                    return schedules::direct_gather(s.rank, s.cut(), s.root);
+                  },
+                  prices::direct_blocks},
+
+    catalog_entry{operation::scatter, algorithm::tree,
+                  [](const call_shape& s) {
+                    return schedules::tree_scatter(s.rank, s.cut(), s.root);
+                  },
+                  prices::tree_blocks},
+    catalog_entry{operation::scatter, algorithm::direct,
+                  [](const call_shape& s) {
+                    return schedules::direct_scatter(s.rank, s.cut(), s.root);
+                  },
+                  prices::direct_blocks},
+
+    catalog_entry{operation::all_to_all, algorithm::direct,
+                  [](const call_shape& s) {
+                    return schedules::direct_all_to_all(s.rank, s.cut(), s.arriving());
+                  },
+                  prices::direct_all_to_all},
+    catalog_entry{operation::all_to_all, algorithm::pairwise,
+                  [](const call_shape& s) {
+                    return schedules::pairwise_all_to_all(s.rank, s.cut(), s.arriving());
+                  },
+                  prices::pairwise_all_to_all},
+    catalog_entry{operation::all_to_all, algorithm::bruck,
+                  [](const call_shape& s) {
+                    return schedules::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
+                  },
+                  prices::bruck_all_to_all, if_blocks_are_equal},
+
+    catalog_entry{operation::scan, algorithm::doubling,
+                  [](const call_shape& s) {
+                    return schedules::doubling_scan(s.rank, s.world, s.count);
+                  },
+                  prices::doubling_scan},
+    catalog_entry{operation::scan, algorithm::chain,
+                  [](const call_shape& s) {
+                    return schedules::chain_scan(s.rank, s.world, s.count);
+                  },
+                  prices::chain_scan},
+
+    catalog_entry{operation::exscan, algorithm::doubling,
+                  [](const call_shape& s) {
+                    return schedules::doubling_exscan(s.rank, s.world, s.count);
+                  },
+                  prices::doubling_exscan},
+    catalog_entry{operation::exscan, algorithm::chain,
+                  [](const call_shape& s) {
+                    return schedules::chain_exscan(s.rank, s.world, s.count);
+                  },
+                  prices::chain_exscan},
+
     catalog_entry{operation::barrier, algorithm::dissemination,
                   [](const call_shape& s) {
                     return schedules::dissemination_barrier(s.rank, s.world);
@@ -136,8 +258,12 @@ inline constexpr std::array catalog_table{
   plan.add({.kind = action_kind::copy,
             .from = {place::input, 0, shape.count},
             .to = {place::output, 0, shape.count},
-            .completes = true});
+            .completes = reduces(shape.what) && shape.what != operation::scan});
   return plan;
+}
+
+[[nodiscard]] inline prices::load load_of(const call_shape& shape) {
+  return {static_cast<double>(shape.world), shape.bytes(), static_cast<double>(shape.hosts())};
 }
 
 }  // namespace detail
@@ -195,16 +321,17 @@ inline constexpr std::array catalog_table{
 /// Seconds. Throws usage_error as require_algorithm does.
 [[nodiscard]] inline double price(const call_shape& shape, algorithm use,
                                   const link_costs& costs = {}) {
-  return require_algorithm(shape, use).price(shape.world, shape.bytes(), costs);
+  return require_algorithm(shape, use).price(detail::load_of(shape), costs);
 }
 
 /// The cheapest algorithm that can do this call: the same on all ranks when the costs are.
 [[nodiscard]] inline algorithm choose(const call_shape& shape, const link_costs& costs = {}) {
+  const prices::load load = detail::load_of(shape);
   algorithm best = algorithm::automatic;
   double least = 0;
   for (const catalog_entry& each : catalog()) {
     if (!can_do(each, shape)) continue;
-    const double seconds = each.price(shape.world, shape.bytes(), costs);
+    const double seconds = each.price(load, costs);
     if (best != algorithm::automatic && seconds >= least) continue;
     best = each.name;
     least = seconds;

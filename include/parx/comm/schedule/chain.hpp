@@ -30,7 +30,8 @@ namespace parx::schedules {
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output, in line order.
+/// Everybody's input is reduced into the root's output, from the far end of the line: x0 op (x1 op (x2 ...
+/// from root 0.
 [[nodiscard]] inline schedule chain_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
   const int position = wrap(rank - root, world);

@@ -1,53 +1,67 @@
-// Recursive doubling: the latency-optimal all-reduce, log2(P) exchanges of the whole vector.
+// Recursive doubling: log2(P) exchanges, the fewest there can be.
 //
-// In step k a rank exchanges its partial sum with the rank whose number differs in bit k. When the
-// world is no power of two, the first 2 (P - 2^k) ranks pair up first: the even one hands its vector to
-// the odd one and gets the result at the end. a op b and b op a have the same bits for every
-// reduction here, so all ranks end with the same bits.
+// In step k a rank exchanges all it has with the one whose position differs in bit k. For an all-reduce
+// that is the whole vector each time; for an all-gather it doubles, so that no byte is sent twice
+// (Thakur, Rabenseifner and Gropp, 2005). Sums combine neighbouring positions, the lower first: the order
+// of the ranks is kept, and all ranks form the same tree, halving_all_reduce too.
 #pragma once
 
-#include <bit>
-
-#include <parx/comm/schedule/action.hpp>
+#include <parx/comm/schedule/fold.hpp>
+#include <parx/comm/schedule/partition.hpp>
 
 namespace parx::schedules {
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule doubling_all_reduce(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
-  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(world)));
-  const int extra = world - power;  // pairs that fold
-  const region whole_input{place::input, 0, count};
-  const region whole_output{place::output, 0, count};
-  const bool folded = rank < 2 * extra;
-
-  if (folded && rank % 2 == 0) {
-    plan.add({action_kind::send, rank + 1, whole_input, {}, {no_action, no_action}, false});
-    plan.add({action_kind::receive, rank + 1, {}, whole_output, {no_action, no_action}, false});
+  const fold folded(world);
+  const region input{place::input, 0, count};
+  const region output{place::output, 0, count};
+  if (folded.is_guest(rank)) {
+    plan.send(rank + 1, input);
+    plan.receive(rank + 1, output);
     return plan;
   }
 
   std::int32_t partial = no_action;  // the action that made the current partial sum
-  region current = whole_input;
-  if (folded) {
-    partial = plan.add({action_kind::receive_reduce, rank - 1, whole_input, whole_output,
-                        {no_action, no_action}, false});
-    current = whole_output;
+  region current = input;
+  if (folded.is_host(rank)) {
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = rank - 1,
+                        .from = input,
+                        .to = output,
+                        .received_first = true});
+    current = output;
   }
-  const int position = folded ? rank / 2 : rank - extra;
-  for (int bit = 1; bit < power; bit *= 2) {
-    const int partner_position = position ^ bit;
-    const int partner =
-        partner_position < extra ? 2 * partner_position + 1 : partner_position + extra;
-    const std::int32_t sent =
-        plan.add({action_kind::send, partner, current, {}, {partial, no_action}, false});
+  const int position = folded.position(rank);
+  for (int bit = 1; bit < folded.power; bit *= 2) {
+    const int partner = folded.rank_at(position ^ bit);
+    const std::int32_t sent = plan.send(partner, current, partial);
     // The partial sum may be overwritten only where it has been sent.
-    partial = plan.add({action_kind::receive_reduce, partner, current, whole_output,
-                        {sent, partial}, 2 * bit == power});
-    current = whole_output;
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = partner,
+                        .from = current,
+                        .to = output,
+                        .after = {sent, partial},
+                        .completes = 2 * bit == folded.power,
+                        .received_first = partner < rank});
+    current = output;
   }
-  if (folded) {
-    plan.add({action_kind::send, rank - 1, whole_output, {}, {partial, no_action}, false});
+  if (folded.is_host(rank)) plan.send(rank - 1, output, partial);
+  return plan;
+}
+
+/// Input holds block `rank`; output receives all of them. The world is a power of two.
+[[nodiscard]] inline schedule doubling_all_gather(int rank, const partition& blocks) {
+  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  std::int32_t ready = plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
+  for (int bit = 1; bit < blocks.parts(); bit *= 2) {
+    const int partner = rank ^ bit;
+    const int mine = rank & ~(bit - 1);
+    const int theirs = partner & ~(bit - 1);
+    plan.send(partner, blocks.blocks(place::output, mine, mine + bit), ready);
+    ready = plan.fence(
+        ready, plan.receive(partner, blocks.blocks(place::output, theirs, theirs + bit)));
   }
   return plan;
 }

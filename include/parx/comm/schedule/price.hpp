@@ -1,87 +1,197 @@
 // price: how long an algorithm takes, by formula.
 //
 // A price is seconds in the alpha-beta-gamma model: alpha per message that must be waited for, beta per
-// byte on a link, gamma per byte reduced (Thakur, Rabenseifner and Gropp, 2005). In each formula p is the
-// number of ranks and n the bytes of the whole vector.
+// byte on a link, gamma per byte reduced (Thakur, Rabenseifner and Gropp, 2005). Flat algorithms are
+// priced as if every link crossed the network.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 
 namespace parx {
 
 struct link_costs {
-  double alpha = 15e-6;    ///< s for a small message between two ranks
-  double per_peer = 3e-6;  ///< s of processor time for one more message in flight
-  double beta = 0.4e-9;    ///< s per byte
-  double gamma = 0.15e-9;  ///< s per byte reduced
+  double alpha = 15e-6;          ///< s for a small message between two ranks
+  double per_peer = 3e-6;        ///< s of processor time for one more message in flight
+  double beta = 0.4e-9;          ///< s per byte
+  double gamma = 0.15e-9;        ///< s per byte reduced
+  double local_alpha = 2e-6;     ///< alpha between two ranks of one host
+  double local_beta = 0.15e-9;   ///< beta between two ranks of one host
 };
 
 /// What is taken for ranks that share memory.
-inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9, .gamma = 0.08e-9};
+inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9, .gamma = 0.08e-9,
+                                         .local_alpha = 0.4e-6, .local_beta = 0.12e-9};
 
 namespace prices {
+
+/// What is to be done: p ranks on `hosts` hosts (0 where that is unknown), n bytes of the whole vector.
+struct load {
+  double p;
+  double n;
+  double hosts = 0;
+};
 
 /// Steps of an algorithm that doubles what it reaches in each.
 [[nodiscard]] constexpr double log2_ceil(double p) noexcept {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(p) - 1));
 }
+[[nodiscard]] constexpr bool is_power_of_two(double p) noexcept {
+  return std::has_single_bit(static_cast<unsigned>(p));
+}
 /// The part of n bytes that is not a rank's own.
-[[nodiscard]] constexpr double others(double p, double n) noexcept { return n * (p - 1) / p; }
+[[nodiscard]] constexpr double others(const load& w) noexcept { return w.n * (w.p - 1) / w.p; }
 
-/// Many large streams into one host get in each other's way (incast).
+/// Many large streams into one host get in each other's way (incast). So do the pairs of a recursive
+/// algorithm, which all cross the middle of the network at once.
 [[nodiscard]] constexpr double crowd(double p) noexcept { return p > 2 ? 1.2 : 1.0; }
 
-[[nodiscard]] constexpr double ring_all_reduce(double p, double n, const link_costs& c) noexcept {
-  return 2 * (p - 1) * c.alpha + others(p, n) * (2 * c.beta + c.gamma);
+/// The same load among the leaders of the hosts, and the ranks of the fullest host if they are even.
+[[nodiscard]] constexpr load among_leaders(const load& w) noexcept { return {w.hosts, w.n}; }
+[[nodiscard]] constexpr double ranks_a_host(const load& w) noexcept {
+  return static_cast<double>((static_cast<long>(w.p) + static_cast<long>(w.hosts) - 1) /
+                             static_cast<long>(w.hosts));
 }
-[[nodiscard]] constexpr double doubling_all_reduce(double p, double n, const link_costs& c) noexcept {
-  const double fold = std::has_single_bit(static_cast<unsigned>(p)) ? 0 : 1;
-  return (log2_ceil(p) + fold) * (c.alpha + n * (c.beta + c.gamma));
-}
-
-[[nodiscard]] constexpr double ring_all_gather(double p, double n, const link_costs& c) noexcept {
-  return (p - 1) * c.alpha + others(p, n) * c.beta;
-}
-[[nodiscard]] constexpr double direct_all_gather(double p, double n, const link_costs& c) noexcept {
-  return c.alpha + (p - 1) * c.per_peer + crowd(p) * others(p, n) * c.beta;
-}
-[[nodiscard]] constexpr double ring_reduce_scatter(double p, double n, const link_costs& c) noexcept {
-  return ring_all_gather(p, n, c) + others(p, n) * c.gamma;
-}
-[[nodiscard]] constexpr double direct_reduce_scatter(double p, double n, const link_costs& c) noexcept {
-  return direct_all_gather(p, n, c) + others(p, n) * c.gamma;
+/// A binomial tree inside a host, without arithmetic.
+[[nodiscard]] constexpr double local_tree(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(ranks_a_host(w)) * (c.local_alpha + w.n * c.local_beta);
 }
 
-[[nodiscard]] constexpr double tree_broadcast(double p, double n, const link_costs& c) noexcept {
-  return log2_ceil(p) * (c.alpha + n * c.beta);
+// all_reduce
+[[nodiscard]] constexpr double doubling_all_reduce(const load& w, const link_costs& c) noexcept {
+  const double fold = is_power_of_two(w.p) ? 0 : 1;
+  return (log2_ceil(w.p) + fold) * (c.alpha + w.n * (c.beta + c.gamma));
 }
-[[nodiscard]] constexpr double chain_broadcast(double p, double n, const link_costs& c) noexcept {
-  return (p - 1) * c.alpha + n * c.beta;
+[[nodiscard]] constexpr double ring_all_reduce(const load& w, const link_costs& c) noexcept {
+  return 2 * (w.p - 1) * c.alpha + others(w) * (2 * c.beta + c.gamma);
 }
-[[nodiscard]] constexpr double tree_reduce(double p, double n, const link_costs& c) noexcept {
-  return log2_ceil(p) * (c.alpha + n * (c.beta + c.gamma));
+[[nodiscard]] constexpr double halving_all_reduce(const load& w, const link_costs& c) noexcept {
+  const load inner{std::bit_floor(static_cast<unsigned>(w.p)) * 1.0, w.n};
+  const double fold =
+      is_power_of_two(w.p) ? 0 : 2 * c.alpha + 2 * w.n * c.beta + w.n * c.gamma;
+  return fold + 2 * log2_ceil(inner.p) * c.alpha +
+         others(inner) * (2 * crowd(w.p) * c.beta + c.gamma);
 }
-[[nodiscard]] constexpr double chain_reduce(double p, double n, const link_costs& c) noexcept {
-  return (p - 1) * c.alpha + n * (c.beta + c.gamma);
+[[nodiscard]] constexpr double tree_all_reduce(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * (2 * (c.alpha + w.n * c.beta) + w.n * c.gamma);
+}
+[[nodiscard]] constexpr double hierarchical_all_reduce(const load& w, const link_costs& c) noexcept {
+  return 2 * local_tree(w, c) + log2_ceil(ranks_a_host(w)) * w.n * c.gamma +
+         halving_all_reduce(among_leaders(w), c);
 }
 
+// all_gather
+[[nodiscard]] constexpr double direct_all_gather(const load& w, const link_costs& c) noexcept {
+  return c.alpha + (w.p - 1) * c.per_peer + crowd(w.p) * others(w) * c.beta;
+}
+[[nodiscard]] constexpr double doubling_all_gather(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * c.alpha + crowd(w.p) * others(w) * c.beta;
+}
+/// What wraps round the end of the vector is a second message.
+[[nodiscard]] constexpr double bruck_all_gather(const load& w, const link_costs& c) noexcept {
+  return doubling_all_gather(w, c) + log2_ceil(w.p) * c.per_peer;
+}
+[[nodiscard]] constexpr double ring_all_gather(const load& w, const link_costs& c) noexcept {
+  return (w.p - 1) * c.alpha + others(w) * c.beta;
+}
+[[nodiscard]] constexpr double hierarchical_all_gather(const load& w, const link_costs& c) noexcept {
+  return 2 * c.local_alpha + ranks_a_host(w) * (c.local_alpha + c.per_peer) +
+         w.n * c.local_beta + ring_all_gather(among_leaders(w), c);
+}
+
+// reduce_scatter
+[[nodiscard]] constexpr double direct_reduce_scatter(const load& w, const link_costs& c) noexcept {
+  return direct_all_gather(w, c) + others(w) * c.gamma;
+}
+[[nodiscard]] constexpr double halving_reduce_scatter(const load& w, const link_costs& c) noexcept {
+  const load inner{std::bit_floor(static_cast<unsigned>(w.p)) * 1.0, w.n};
+  const double fold = is_power_of_two(w.p) ? 0 : 2 * c.alpha + w.n * (c.beta + c.gamma);
+  return fold + doubling_all_gather(inner, c) + others(inner) * c.gamma;
+}
+[[nodiscard]] constexpr double ring_reduce_scatter(const load& w, const link_costs& c) noexcept {
+  return ring_all_gather(w, c) + others(w) * c.gamma;
+}
+
+// broadcast
+[[nodiscard]] constexpr double tree_broadcast(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * (c.alpha + w.n * c.beta);
+}
+[[nodiscard]] constexpr double chain_broadcast(const load& w, const link_costs& c) noexcept {
+  return (w.p - 1) * c.alpha + w.n * c.beta;
+}
+[[nodiscard]] constexpr double scatter_gather_broadcast(const load& w, const link_costs& c) noexcept {
+  return (log2_ceil(w.p) + w.p - 1) * c.alpha + 2 * others(w) * c.beta;
+}
+[[nodiscard]] constexpr double hierarchical_broadcast(const load& w, const link_costs& c) noexcept {
+  return tree_broadcast(among_leaders(w), c) + local_tree(w, c);
+}
+
+// reduce
+[[nodiscard]] constexpr double tree_reduce(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * (c.alpha + w.n * (c.beta + c.gamma));
+}
+[[nodiscard]] constexpr double chain_reduce(const load& w, const link_costs& c) noexcept {
+  return (w.p - 1) * c.alpha + w.n * (c.beta + c.gamma);
+}
+[[nodiscard]] constexpr double ordered_tree_reduce(const load& w, const link_costs& c) noexcept {
+  return tree_reduce(w, c) + c.alpha + w.n * c.beta;
+}
+
+// gather and scatter. What an inner rank of the tree carries comes in and goes out.
+[[nodiscard]] constexpr double tree_blocks(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * c.alpha + 1.5 * others(w) * c.beta;
+}
+/// A call from the root for every window of ranks but the first.
+[[nodiscard]] constexpr double direct_blocks(const load& w, const link_costs& c) noexcept {
+  return (1 + std::max(0.0, (w.p - 2) / 16)) * c.alpha + (w.p - 1) * c.per_peer +
+         others(w) * c.beta;
+}
+
+// all_to_all
+[[nodiscard]] constexpr double direct_all_to_all(const load& w, const link_costs& c) noexcept {
+  return std::max(1.0, w.p / 16) * c.alpha + (w.p - 1) * c.per_peer +
+         crowd(w.p) * others(w) * c.beta;
+}
+[[nodiscard]] constexpr double pairwise_all_to_all(const load& w, const link_costs& c) noexcept {
+  return (w.p - 1) * c.alpha + others(w) * c.beta;
+}
+/// Packing reads and writes what is sent, about as a reduction does.
+[[nodiscard]] constexpr double bruck_all_to_all(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * (c.alpha + w.n / 2 * (c.beta + c.gamma));
+}
+
+// scan and exscan
+[[nodiscard]] constexpr double doubling_scan(const load& w, const link_costs& c) noexcept {
+  return tree_reduce(w, c);
+}
+[[nodiscard]] constexpr double chain_scan(const load& w, const link_costs& c) noexcept {
+  return chain_reduce(w, c);
+}
+[[nodiscard]] constexpr double doubling_exscan(const load& w, const link_costs& c) noexcept {
+  return doubling_scan(w, c) + c.alpha + w.n * c.beta;
+}
+[[nodiscard]] constexpr double chain_exscan(const load& w, const link_costs& c) noexcept {
+  return chain_scan(w, c) + c.alpha + w.n * c.beta;
+}
+
+// barrier
 /// In shared buffers: two barriers around a pass over this rank's part of all buffers.
-[[nodiscard]] constexpr double shared_all_reduce(double p, double n, const link_costs& c) noexcept {
-  return 2 * log2_ceil(p) * c.alpha + 2 * n * c.gamma;
+[[nodiscard]] constexpr double shared_all_reduce(const load& w, const link_costs& c) noexcept {
+  return 2 * log2_ceil(w.p) * c.alpha + 2 * w.n * c.gamma;
 }
-[[nodiscard]] constexpr double shared_reduce_scatter(double p, double n, const link_costs& c) noexcept {
-  return 2 * log2_ceil(p) * c.alpha + n * c.gamma;
+[[nodiscard]] constexpr double shared_reduce_scatter(const load& w, const link_costs& c) noexcept {
+  return 2 * log2_ceil(w.p) * c.alpha + w.n * c.gamma;
 }
-[[nodiscard]] constexpr double shared_all_gather(double p, double n, const link_costs& c) noexcept {
-  return 2 * log2_ceil(p) * c.alpha + others(p, n) * c.gamma;
+[[nodiscard]] constexpr double shared_all_gather(const load& w, const link_costs& c) noexcept {
+  return 2 * log2_ceil(w.p) * c.alpha + others(w) * c.gamma;
 }
-[[nodiscard]] constexpr double shared_broadcast(double p, double n, const link_costs& c) noexcept {
-  return 2 * log2_ceil(p) * c.alpha + n * c.gamma;
+[[nodiscard]] constexpr double shared_broadcast(const load& w, const link_costs& c) noexcept {
+  return 2 * log2_ceil(w.p) * c.alpha + w.n * c.gamma;
 }
 
-[[nodiscard]] constexpr double dissemination_barrier(double p, double, const link_costs& c) noexcept {
-  return log2_ceil(p) * c.alpha;
+[[nodiscard]] constexpr double dissemination_barrier(const load& w, const link_costs& c) noexcept {
+  return log2_ceil(w.p) * c.alpha;
 }
 
 }  // namespace prices

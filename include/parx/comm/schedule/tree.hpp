@@ -1,8 +1,11 @@
 // Binomial trees: broadcast and reduce in log2(P) steps, for small vectors.
 //
 // Ranks are numbered from the root: v = (rank - root) mod P. The parent of v is v without its lowest
-// set bit; its children are v + 2^k for every 2^k below that bit.
+// set bit; its children are v + 2^k for every 2^k below that bit. A sum combines neighbouring v, the lower
+// first: from root 0 that is the order of the ranks, and in a power of two doubling_all_reduce's tree.
 #pragma once
+
+#include <bit>
 
 #include <parx/comm/schedule/action.hpp>
 
@@ -15,6 +18,11 @@ namespace detail {
   int bit = 1;
   while (bit < world && (v & bit) == 0) bit *= 2;
   return bit;
+}
+
+/// Which child of v leads to v + distance, as its distance from v.
+[[nodiscard]] constexpr int tree_child(int distance) noexcept {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(distance)));
 }
 
 }  // namespace detail

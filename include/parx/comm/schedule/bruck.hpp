@@ -1,0 +1,87 @@
+// Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997): log2(P) messages for any number of
+// ranks.
+//
+// bruck_all_gather: at distance d = 1, 2, 4, ... a rank passes on the d blocks it has. They go straight to
+// their places: what wraps round the end of the vector is sent as two pieces, so nothing is rotated or
+// copied, and the blocks may be uneven.
+// bruck_all_to_all: a block for the rank i ahead travels the distances of i's bits, so each block is sent
+// up to log2(P) times: for tiny, even blocks only. Blocks are packed into one message a step.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <parx/comm/schedule/partition.hpp>
+
+namespace parx::schedules {
+
+namespace detail {
+
+/// Calls use(first, last) for the one or two runs of `count` blocks from `begin` on, modulo `world`.
+template <typename Use>
+void for_each_run(int begin, int count, int world, Use use) {
+  const int first = wrap(begin, world);
+  const int before_end = std::min(count, world - first);
+  use(first, first + before_end);
+  if (before_end < count) use(0, count - before_end);
+}
+
+}  // namespace detail
+
+/// Input holds block `rank`; output receives all of them.
+[[nodiscard]] inline schedule bruck_all_gather(int rank, const partition& blocks) {
+  schedule plan{.name = algorithm::bruck, .actions = {}, .scratch_count = 0};
+  const int world = blocks.parts();
+  std::int32_t ready = plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
+  for (int distance = 1; distance < world; distance *= 2) {
+    const int count = std::min(distance, world - distance);
+    const std::int32_t before = ready;
+    detail::for_each_run(rank, count, world, [&](int first, int last) {
+      plan.send(wrap(rank - distance, world), blocks.blocks(place::output, first, last), before);
+    });
+    detail::for_each_run(rank + distance, count, world, [&](int first, int last) {
+      ready = plan.fence(ready, plan.receive(wrap(rank + distance, world),
+                                             blocks.blocks(place::output, first, last)));
+    });
+  }
+  return plan;
+}
+
+/// Input holds one block for each rank and output one from each, of `block` elements.
+[[nodiscard]] inline schedule bruck_all_to_all(int rank, int world, std::size_t block) {
+  schedule plan{.name = algorithm::bruck, .actions = {}, .scratch_count = 0};
+  const auto block_of = [&](place where, int index) {
+    return region{where, static_cast<std::size_t>(index) * block, block};
+  };
+  plan.copy(block_of(place::input, rank), block_of(place::output, rank));
+  // Where the block that is to go (in all) i ranks ahead lies now.
+  std::vector<region> held;
+  for (int i = 0; i < world; ++i) held.push_back(block_of(place::input, wrap(rank + i, world)));
+
+  std::int32_t ready = no_action;  // all that has arrived so far
+  for (int bit = 1; bit < world; bit *= 2) {
+    std::size_t moving = 0;
+    for (int i = bit; i < world; ++i) moving += (i & bit) != 0 ? block : 0;
+    const region packed{place::scratch, plan.scratch_count, moving};
+    const region arriving{place::scratch, plan.scratch_count + moving, moving};
+    plan.scratch_count += 2 * moving;
+    std::int32_t pack = no_action;
+    std::size_t offset = 0;
+    for (int i = bit; i < world; ++i) {
+      if ((i & bit) == 0) continue;
+      auto& piece = held[static_cast<std::size_t>(i)];
+      pack = plan.copy(piece, {place::scratch, packed.offset + offset, block}, ready, pack);
+      piece = {place::scratch, arriving.offset + offset, block};
+      offset += block;
+    }
+    plan.send(wrap(rank + bit, world), packed, pack);
+    const std::int32_t received = plan.receive(wrap(rank - bit, world), arriving);
+    ready = plan.fence(received, ready);
+  }
+  for (int i = 1; i < world; ++i) {
+    plan.copy(held[static_cast<std::size_t>(i)], block_of(place::output, wrap(rank - i, world)), ready);
+  }
+  return plan;
+}
+
+}  // namespace parx::schedules

@@ -1,0 +1,46 @@
+// compose: schedules made of schedules.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <parx/comm/schedule/action.hpp>
+
+namespace parx::schedules {
+
+/// Appends a schedule for the ranks `members` (part's rank i is members[i]), which begins after action
+/// `start` and reads its input from `input`. Returns an action that is done when all of it is.
+inline std::int32_t append(schedule& plan, const schedule& part, std::span<const int> members,
+                           place input, std::int32_t start) {
+  const auto base = static_cast<std::int32_t>(plan.actions.size());
+  const auto placed = [&](region at) {
+    if (at.where == place::input) at.where = input;
+    if (at.where == place::scratch) at.offset += plan.scratch_count;
+    return at;
+  };
+  std::vector<bool> is_last(part.actions.size(), true);
+  for (const action& each : part.actions) {
+    action step = each;
+    step.from = placed(each.from);
+    step.to = placed(each.to);
+    if (each.peer >= 0) step.peer = members[static_cast<std::size_t>(each.peer)];
+    bool waits = false;
+    for (std::int32_t& dependency : step.after) {
+      if (dependency == no_action) continue;
+      is_last[static_cast<std::size_t>(dependency)] = false;
+      dependency += base;
+      waits = true;
+    }
+    // What waits for an action of the part waits for `start` through it.
+    if (!waits) step.after[0] = start;
+    plan.add(step);
+  }
+  plan.scratch_count += part.scratch_count;
+  std::int32_t done = start;
+  for (std::size_t i = 0; i < is_last.size(); ++i) {
+    if (is_last[i]) done = plan.fence(done, base + static_cast<std::int32_t>(i));
+  }
+  return done;
+}
+
+}  // namespace parx::schedules

@@ -1,0 +1,60 @@
+// all_to_all: every rank has a block for every other.
+//
+// Each block goes straight to its rank. In step s a rank sends to the one s ahead and receives from the
+// one s behind (or, in a power of two, exchanges with rank xor s), so that no two send to the same rank in
+// one step. A step begins when the one `window` steps before has ended: a window of one is the classic
+// pairwise exchange; a larger one hides latency without letting all P - 1 streams meet in one host.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include <parx/comm/schedule/partition.hpp>
+#include <parx/comm/schedule/rooted_blocks.hpp>
+
+namespace parx::schedules {
+
+namespace detail {
+
+enum class pairing : std::uint8_t { shifted, mutual };
+
+inline schedule exchange(algorithm name, int rank, const partition& outgoing,
+                         const partition& incoming, int window, pairing pairs) {
+  schedule plan{.name = name, .actions = {}, .scratch_count = 0};
+  const int world = outgoing.parts();
+  const bool mutual = pairs == pairing::mutual;
+  plan.copy(outgoing.block(place::input, rank), incoming.block(place::output, rank));
+  std::vector<std::int32_t> ended{no_action};  // by step
+  for (int step = 1; step < world; ++step) {
+    const int to = mutual ? rank ^ step : wrap(rank + step, world);
+    const int from = mutual ? rank ^ step : wrap(rank - step, world);
+    const std::int32_t gate =
+        step > window ? ended[static_cast<std::size_t>(step - window)] : no_action;
+    const std::int32_t sent = plan.send(to, outgoing.block(place::input, to), gate);
+    ended.push_back(plan.fence(sent, plan.receive(from, incoming.block(place::output, from))));
+  }
+  return plan;
+}
+
+}  // namespace detail
+
+/// Input holds block `outgoing(r)` for each rank r, output receives `incoming(r)` from each: what rank r
+/// calls outgoing(rank). Input and output do not overlap.
+[[nodiscard]] inline schedule direct_all_to_all(int rank, const partition& outgoing,
+                                                const partition& incoming,
+                                                int window = default_window) {
+  return detail::exchange(algorithm::direct, rank, outgoing, incoming, window,
+                          detail::pairing::shifted);
+}
+
+/// As direct_all_to_all, one partner at a time.
+[[nodiscard]] inline schedule pairwise_all_to_all(int rank, const partition& outgoing,
+                                                  const partition& incoming) {
+  const auto pairs = std::has_single_bit(static_cast<unsigned>(outgoing.parts()))
+                         ? detail::pairing::mutual
+                         : detail::pairing::shifted;
+  return detail::exchange(algorithm::pairwise, rank, outgoing, incoming, 1, pairs);
+}
+
+}  // namespace parx::schedules

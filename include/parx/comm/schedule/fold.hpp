@@ -1,0 +1,41 @@
+// fold: a power of two out of any world, for algorithms that pair ranks by a bit.
+//
+// The first 2 (P - 2^k) ranks pair up: the even one (the guest) hands its input to the odd one (its host)
+// before and gets its result after. The 2^k ranks that remain are numbered in rank order, so that an
+// algorithm that combines neighbouring positions keeps the order of the ranks.
+#pragma once
+
+#include <bit>
+
+#include <parx/comm/schedule/action.hpp>
+
+namespace parx::schedules {
+
+struct fold {
+  int power;  ///< positions: the largest power of two <= world
+  int extra;  ///< pairs
+
+  explicit constexpr fold(int world) noexcept
+      : power(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))), extra(world - power) {}
+
+  [[nodiscard]] constexpr bool is_guest(int rank) const noexcept {
+    return rank < 2 * extra && rank % 2 == 0;
+  }
+  [[nodiscard]] constexpr bool is_host(int rank) const noexcept {
+    return rank < 2 * extra && rank % 2 == 1;
+  }
+  /// The position of a rank that is no guest.
+  [[nodiscard]] constexpr int position(int rank) const noexcept {
+    return rank < 2 * extra ? rank / 2 : rank - extra;
+  }
+  /// The rank at a position.
+  [[nodiscard]] constexpr int rank_at(int position) const noexcept {
+    return position < extra ? 2 * position + 1 : position + extra;
+  }
+  /// The lowest rank that a position stands for: position p has ranks first(p) to first(p + 1) - 1.
+  [[nodiscard]] constexpr int first(int position) const noexcept {
+    return position < extra ? 2 * position : position + extra;
+  }
+};
+
+}  // namespace parx::schedules

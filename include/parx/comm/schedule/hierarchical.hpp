@@ -1,0 +1,157 @@
+// Hierarchical algorithms: inside each host, then between the hosts' leaders, then inside again, so that
+// a vector crosses the network once a host and not once a rank.
+//
+// host_of[rank] is the number of the rank's host; ranks of one host need not be neighbours. A host's leader
+// is its first rank (in a broadcast, the root for its own host).
+// all_reduce: a tree to the leader, Rabenseifner's algorithm between the leaders, a tree back. Its bits are
+//   its own, the same on all ranks; they depend on the placement, and the order of the ranks is not kept.
+// all_gather: blocks go to the leader, round a ring of leaders, and down a chain of the host's ranks, each
+//   block streaming on as it arrives.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include <parx/comm/schedule/compose.hpp>
+#include <parx/comm/schedule/halving.hpp>
+#include <parx/comm/schedule/partition.hpp>
+#include <parx/comm/schedule/tree.hpp>
+
+namespace parx::schedules {
+
+/// Who shares a host with whom, as one rank sees it.
+struct host_layout {
+  std::vector<std::vector<int>> hosts;  ///< ranks in order; hosts in the order of their first rank
+  int host = 0;                         ///< this rank's, an index of `hosts`
+  int position = 0;                     ///< this rank's, an index of hosts[host]
+
+  host_layout(int rank, std::span<const int> host_of) {
+    std::vector<int> numbers;
+    for (std::size_t r = 0; r < host_of.size(); ++r) {
+      const auto found = std::find(numbers.begin(), numbers.end(), host_of[r]);
+      const auto index = static_cast<std::size_t>(found - numbers.begin());
+      if (found == numbers.end()) {
+        numbers.push_back(host_of[r]);
+        hosts.emplace_back();
+      }
+      if (static_cast<int>(r) == rank) {
+        host = static_cast<int>(index);
+        position = static_cast<int>(hosts[index].size());
+      }
+      hosts[index].push_back(static_cast<int>(r));
+    }
+  }
+
+  /// Makes `leader` the first of its host.
+  void lead(int rank, int leader) {
+    for (auto& each : hosts) {
+      const auto found = std::find(each.begin(), each.end(), leader);
+      if (found != each.end()) std::rotate(each.begin(), found, found + 1);
+    }
+    const auto& mine = local();
+    position = static_cast<int>(std::find(mine.begin(), mine.end(), rank) - mine.begin());
+  }
+
+  [[nodiscard]] const std::vector<int>& local() const {
+    return hosts[static_cast<std::size_t>(host)];
+  }
+  [[nodiscard]] std::vector<int> leaders() const {
+    std::vector<int> first;
+    for (const auto& each : hosts) first.push_back(each.front());
+    return first;
+  }
+  [[nodiscard]] bool leads() const noexcept { return position == 0; }
+};
+
+/// Input and output hold `count` elements.
+[[nodiscard]] inline schedule hierarchical_all_reduce(int rank, std::span<const int> host_of,
+                                                      std::size_t count) {
+  schedule plan{.name = algorithm::hierarchical, .actions = {}, .scratch_count = 0};
+  const host_layout layout(rank, host_of);
+  const auto& local = layout.local();
+  const int neighbours = static_cast<int>(local.size());
+  const int hosts = static_cast<int>(layout.hosts.size());
+  std::int32_t done = no_action;
+  place current = place::input;
+  if (neighbours > 1) {
+    schedule part = tree_reduce(layout.position, neighbours, count, 0);
+    if (hosts > 1) {
+      for (action& each : part.actions) each.completes = false;
+    }
+    done = append(plan, part, local, place::input, done);
+    current = place::output;
+  }
+  if (layout.leads() && hosts > 1) {
+    done = append(plan, halving_all_reduce(layout.host, hosts, count), layout.leaders(), current, done);
+  }
+  if (neighbours > 1) {
+    append(plan, tree_broadcast(layout.position, neighbours, count, 0), local, place::output, done);
+  }
+  return plan;
+}
+
+/// The root's input is copied to everybody's output (`count` elements each).
+[[nodiscard]] inline schedule hierarchical_broadcast(int rank, std::span<const int> host_of,
+                                                     std::size_t count, int root) {
+  schedule plan{.name = algorithm::hierarchical, .actions = {}, .scratch_count = 0};
+  host_layout layout(rank, host_of);
+  layout.lead(rank, root);
+  const auto& local = layout.local();
+  const std::vector<int> leaders = layout.leaders();
+  const int hosts = static_cast<int>(leaders.size());
+  const auto from = static_cast<int>(std::find(leaders.begin(), leaders.end(), root) - leaders.begin());
+  std::int32_t arrived = no_action;
+  if (layout.leads() && hosts > 1) {
+    append(plan, tree_broadcast(layout.host, hosts, count, from), leaders, place::input, no_action);
+    // A leader receives first of all, and passes the vector on to its host while it comes in.
+    if (rank != root) arrived = 0;
+  }
+  if (local.size() > 1) {
+    append(plan, tree_broadcast(layout.position, static_cast<int>(local.size()), count, 0), local,
+           rank == root ? place::input : place::output, arrived);
+  }
+  return plan;
+}
+
+/// Input holds block `rank`; output receives all of them.
+[[nodiscard]] inline schedule hierarchical_all_gather(int rank, std::span<const int> host_of,
+                                                      const partition& blocks) {
+  schedule plan{.name = algorithm::hierarchical, .actions = {}, .scratch_count = 0};
+  const host_layout layout(rank, host_of);
+  const auto& local = layout.local();
+  const int hosts = static_cast<int>(layout.hosts.size());
+  const auto block = [&](int r) { return blocks.block(place::output, r); };
+  const auto members = [&](int host) -> const std::vector<int>& {
+    return layout.hosts[static_cast<std::size_t>(wrap(host, hosts))];
+  };
+  std::vector<std::int32_t> here(host_of.size(), no_action);
+  const auto arrived = [&](int r) -> std::int32_t& { return here[static_cast<std::size_t>(r)]; };
+
+  arrived(rank) = plan.copy(blocks.alone(place::input, rank), block(rank));
+  if (layout.leads()) {
+    for (const int r : local) {
+      if (r != rank) arrived(r) = plan.receive(r, block(r));
+    }
+  } else {
+    plan.send(local.front(), blocks.alone(place::input, rank));
+  }
+
+  const auto position = static_cast<std::size_t>(layout.position);
+  const int next = position + 1 < local.size() ? local[position + 1] : -1;
+  for (int step = 0; step < hosts; ++step) {
+    for (const int r : members(layout.host - step)) {
+      if (!layout.leads() && r != rank) arrived(r) = plan.receive(local[position - 1], block(r));
+      if (layout.leads() && step > 0) {
+        arrived(r) = plan.receive(members(layout.host - 1).front(), block(r));
+      }
+      if (next >= 0 && r != next) plan.send(next, block(r), arrived(r));
+      if (layout.leads() && step + 1 < hosts) {
+        plan.send(members(layout.host + 1).front(), block(r), arrived(r));
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace parx::schedules

@@ -1,0 +1,120 @@
+// gather and scatter: one block a rank, to or from the root.
+//
+// tree: a binomial tree in which every block travels as one action and streams through the ranks on its
+//   way. log2(P) messages at the root, but an inner rank carries its whole subtree's blocks: for small ones.
+// direct: each block takes the one link there is between its rank and the root. At most `window` blocks are
+//   on their way at a time: more streams into one host get in each other's way (incast). In a gather the
+//   root calls the later ranks by an empty message.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <parx/comm/schedule/partition.hpp>
+#include <parx/comm/schedule/tree.hpp>
+
+namespace parx::schedules {
+
+inline constexpr int default_window = 16;
+
+/// Input holds block `rank`; the root's output receives all of them.
+[[nodiscard]] inline schedule tree_gather(int rank, const partition& blocks, int root) {
+  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  const int world = blocks.parts();
+  const int v = wrap(rank - root, world);
+  const int edge = detail::tree_edge(v, world);
+  const int parent = wrap(v - edge + root, world);
+  const region own = blocks.alone(place::input, rank);
+  if (v == 0) {
+    plan.copy(own, blocks.block(place::output, rank));
+  } else {
+    plan.send(parent, own);
+  }
+  for (int u = v + 1; u < v + edge && u < world; ++u) {
+    const int owner = wrap(u + root, world);
+    const int child = wrap(v + detail::tree_child(u - v) + root, world);
+    if (v == 0) {
+      plan.receive(child, blocks.block(place::output, owner));
+      continue;
+    }
+    const region piece{place::scratch, plan.scratch_count, blocks.count(owner)};
+    plan.scratch_count += piece.count;
+    plan.send(parent, piece, plan.receive(child, piece));
+  }
+  return plan;
+}
+
+/// The root's input holds all blocks; output receives block `rank`.
+[[nodiscard]] inline schedule tree_scatter(int rank, const partition& blocks, int root) {
+  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  const int world = blocks.parts();
+  const int v = wrap(rank - root, world);
+  const int edge = detail::tree_edge(v, world);
+  const int parent = wrap(v - edge + root, world);
+  // The farthest block first: it has the longest way to go.
+  for (int u = std::min(v + edge, world) - 1; u > v; --u) {
+    const int owner = wrap(u + root, world);
+    const int child = wrap(v + detail::tree_child(u - v) + root, world);
+    if (v == 0) {
+      plan.send(child, blocks.block(place::input, owner));
+      continue;
+    }
+    const region piece{place::scratch, plan.scratch_count, blocks.count(owner)};
+    plan.scratch_count += piece.count;
+    plan.send(child, piece, plan.receive(parent, piece));
+  }
+  const region own = blocks.alone(place::output, rank);
+  if (v == 0) {
+    plan.copy(blocks.block(place::input, rank), own);
+  } else {
+    plan.receive(parent, own);
+  }
+  return plan;
+}
+
+/// Input holds block `rank`; the root's output receives all of them.
+[[nodiscard]] inline schedule direct_gather(int rank, const partition& blocks, int root,
+                                            int window = default_window) {
+  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  const int world = blocks.parts();
+  const region own = blocks.alone(place::input, rank);
+  if (rank != root) {
+    const bool is_called = wrap(rank - root, world) > window;
+    plan.send(root, own, is_called ? plan.receive(root, {}) : no_action);
+    return plan;
+  }
+  plan.copy(own, blocks.block(place::output, rank));
+  std::vector<std::int32_t> received{no_action};
+  for (int distance = 1; distance < world; ++distance) {
+    const int peer = wrap(root + distance, world);
+    if (distance > window) {
+      plan.send(peer, {}, received[static_cast<std::size_t>(distance - window)]);
+    }
+    received.push_back(plan.receive(peer, blocks.block(place::output, peer)));
+  }
+  return plan;
+}
+
+/// The root's input holds all blocks; output receives block `rank`.
+[[nodiscard]] inline schedule direct_scatter(int rank, const partition& blocks, int root,
+                                             int window = default_window) {
+  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  const int world = blocks.parts();
+  const region own = blocks.alone(place::output, rank);
+  if (rank != root) {
+    plan.receive(root, own);
+    return plan;
+  }
+  std::vector<std::int32_t> sent{no_action};
+  for (int distance = 1; distance < world; ++distance) {
+    const int peer = wrap(root + distance, world);
+    const std::int32_t gate = distance > window
+                                  ? plan.fence(sent[static_cast<std::size_t>(distance - window)])
+                                  : no_action;
+    sent.push_back(plan.send(peer, blocks.block(place::input, peer), gate));
+  }
+  plan.copy(blocks.block(place::input, rank), own);
+  return plan;
+}
+
+}  // namespace parx::schedules

@@ -1,0 +1,110 @@
+// Prefix reductions: rank r gets x0 op x1 op ... op xr (scan) or ... op x(r-1) (exscan), in rank order.
+//
+// doubling: at distance d = 1, 2, 4, ... a rank hands what it has to the rank d ahead (Hillis and Steele,
+//   1986): log2(P) steps of the whole vector.
+// chain: each rank adds its own to what comes from the one before and passes it on. It streams: about
+//   n beta + (P-1) alpha.
+// An exscan hands each contribution to the next rank first, and is then a scan of ranks 1 to P - 1; rank
+// 0's output is left alone. The two algorithms group differently: their bits may differ. What one rank
+// gets the next ones build on, so no action `completes`: a scan has no average and no factor.
+#pragma once
+
+#include <parx/comm/schedule/action.hpp>
+
+namespace parx::schedules {
+
+namespace detail {
+
+/// What a scan starts from: where this rank's value is, and the actions that bring it there.
+struct scan_start {
+  region value;
+  std::int32_t here = no_action;   ///< the value is there
+  std::int32_t taken = no_action;  ///< the input has been sent, so that an in-place output may be written
+  int first = 0;                   ///< the lowest rank that takes part
+};
+
+[[nodiscard]] inline scan_start shift_for_exscan(schedule& plan, int rank, int world,
+                                                 std::size_t count) {
+  scan_start start{.value = {place::scratch, 0, count}, .first = 1};
+  if (rank < world - 1) start.taken = plan.send(rank + 1, {place::input, 0, count});
+  if (rank > 0) {
+    plan.scratch_count = count;
+    start.here = plan.receive(rank - 1, start.value);
+  }
+  return start;
+}
+
+inline void doubling_scan_steps(schedule& plan, int rank, int world, const scan_start& start) {
+  if (rank < start.first) return;
+  const region output{place::output, 0, start.value.count};
+  region current = start.value;
+  std::int32_t partial = start.here;
+  std::int32_t taken = start.taken;
+  const int below = rank - start.first;  // how many take part before this rank
+  for (int distance = 1; distance < world - start.first; distance *= 2) {
+    // The value may be overwritten only where it has been sent.
+    if (rank + distance < world) {
+      const std::int32_t sent = plan.send(rank + distance, current, partial);
+      if (current.where != place::scratch) taken = sent;
+    }
+    if (distance > below) continue;
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = rank - distance,
+                        .from = current,
+                        .to = output,
+                        .after = {partial, taken},
+                        .received_first = true});
+    current = output;
+  }
+  if (below == 0) plan.copy(start.value, output, start.here, taken);
+}
+
+inline void chain_scan_steps(schedule& plan, int rank, int world, const scan_start& start) {
+  if (rank < start.first) return;
+  const region output{place::output, 0, start.value.count};
+  const bool leads = rank == start.first;
+  std::int32_t prefix = start.here;
+  region current = start.value;
+  if (leads) {
+    plan.copy(start.value, output, start.here, start.taken);
+  } else {
+    prefix = plan.add({.kind = action_kind::receive_reduce,
+                       .peer = rank - 1,
+                       .from = start.value,
+                       .to = output,
+                       .after = {start.here, start.taken},
+                       .received_first = true});
+    current = output;
+  }
+  if (rank + 1 < world) plan.send(rank + 1, current, prefix);
+}
+
+}  // namespace detail
+
+/// Input and output hold `count` elements.
+[[nodiscard]] inline schedule doubling_scan(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  detail::doubling_scan_steps(plan, rank, world, {.value = {place::input, 0, count}});
+  return plan;
+}
+[[nodiscard]] inline schedule chain_scan(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  detail::chain_scan_steps(plan, rank, world, {.value = {place::input, 0, count}});
+  return plan;
+}
+
+/// Input and output hold `count` elements; rank 0's output is not written.
+[[nodiscard]] inline schedule doubling_exscan(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  const auto start = detail::shift_for_exscan(plan, rank, world, count);
+  detail::doubling_scan_steps(plan, rank, world, start);
+  return plan;
+}
+[[nodiscard]] inline schedule chain_exscan(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  const auto start = detail::shift_for_exscan(plan, rank, world, count);
+  detail::chain_scan_steps(plan, rank, world, start);
+  return plan;
+}
+
+}  // namespace parx::schedules

@@ -1,0 +1,56 @@
+// van de Geijn's broadcast (Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, 1994): the root
+// scatters the vector by a binomial tree, then a ring gathers it everywhere. Each link carries little more
+// than the vector once, as in a chain, but every block is on its way at a time.
+//
+// An inner rank of the tree keeps its subtree's blocks, and the ring leaves out what the next rank has
+// already: every rank but the root receives every element exactly once, n (P-1) elements in all.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include <parx/comm/schedule/partition.hpp>
+#include <parx/comm/schedule/tree.hpp>
+
+namespace parx::schedules {
+
+/// The root's input is copied to everybody's output (`count` elements each).
+[[nodiscard]] inline schedule scatter_gather_broadcast(int rank, int world, std::size_t count,
+                                                       int root) {
+  schedule plan{.name = algorithm::scatter_gather, .actions = {}, .scratch_count = 0};
+  const partition blocks = partition::even(count, world);  // numbered from the root, as v is
+  const int v = wrap(rank - root, world);
+  const auto rank_of = [&](int u) { return wrap(u + root, world); };
+  const auto last_of = [&](int u) { return std::min(u + detail::tree_edge(u, world), world); };
+  const bool is_root = v == 0;
+  const place held = is_root ? place::input : place::output;
+  std::vector<std::int32_t> here(static_cast<std::size_t>(world), no_action);
+  const auto arrived = [&](int u) -> std::int32_t& { return here[static_cast<std::size_t>(u)]; };
+
+  const int parent = rank_of(v - detail::tree_edge(v, world));
+  for (int u = last_of(v) - 1; u >= v; --u) {
+    if (!is_root) arrived(u) = plan.receive(parent, blocks.block(place::output, u));
+    if (u > v) {
+      plan.send(rank_of(v + detail::tree_child(u - v)), blocks.block(held, u), arrived(u));
+    }
+  }
+
+  // Block u passes from each rank to the next, from u's own rank on; nobody sends to the root.
+  const auto has_from_tree = [&](int who, int u) {
+    return who == 0 || (u >= who && u < last_of(who));
+  };
+  for (int step = 0; step < world; ++step) {
+    const int u = wrap(v - step, world);
+    if (!has_from_tree(v, u)) {
+      arrived(u) = plan.receive(rank_of(v - 1), blocks.block(place::output, u));
+    }
+    if (v + 1 < world && !has_from_tree(v + 1, u)) {
+      plan.send(rank_of(v + 1), blocks.block(held, u), arrived(u));
+    }
+  }
+  if (is_root) plan.copy({place::input, 0, count}, {place::output, 0, count});
+  return plan;
+}
+
+}  // namespace parx::schedules

@@ -1,0 +1,32 @@
+#include <comm/proof_cases.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+using parx::operation;
+
+// Each: every rank contributes exactly once, the right block is in the right place, nobody waits for ever
+// in any order of delivery, no more is sent or kept than the formula says, in place and apart.
+
+BOOST_AUTO_TEST_CASE(every_all_reduce_is_exact_and_combines_alike_on_all_ranks) {
+  BOOST_TEST(proof::prove_all({operation::all_reduce}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_reduction_to_one_place_is_exact) {
+  BOOST_TEST(proof::prove_all({operation::reduce_scatter, operation::reduce}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_scan_ends_at_its_rank_in_rank_order) {
+  BOOST_TEST(proof::prove_all({operation::scan, operation::exscan}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_broadcast_and_all_gather_brings_every_element_once) {
+  BOOST_TEST(proof::prove_all({operation::broadcast, operation::all_gather}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_barrier_sends_what_it_says) {
+  BOOST_TEST(proof::prove_all({operation::barrier}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_gather_scatter_and_all_to_all_puts_each_block_in_its_place) {
+  BOOST_TEST(proof::prove_all({operation::gather, operation::scatter, operation::all_to_all}) == "");
+}
