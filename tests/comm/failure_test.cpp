@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_refused_before_anything_is_sent_and_the
       refused([&] { parx::all_reduce(group, x, i); }, "float32, the output int32");
       refused([&] { parx::all_reduce(group, x, {.op = parx::reduce_op::band}); }, "band");
       refused([&] { parx::all_reduce(group, i, {.op = parx::reduce_op::avg}); }, "avg");
-      refused([&] { parx::all_reduce(group, x, {.use = parx::algorithm::tree}); }, "tree");
+      refused([&] { parx::all_reduce(group, x, {.use = parx::algorithm::bruck}); }, "bruck");
       refused([&] { parx::broadcast(group, x, {.root = 2}); }, "root 2");
       refused([&] { parx::reduce(group, x, {.root = -1}); }, "root -1");
       refused([&] { parx::reduce_scatter(group, x, y); }, "2 ranks x 7");

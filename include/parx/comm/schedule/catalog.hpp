@@ -35,36 +35,48 @@ struct catalog_entry {
   /// The schedule of one rank, for worlds of two and more.
   schedule (*make)(const call_shape&);
   double (*price)(const prices::load&, const link_costs&);  ///< seconds
-  /// Whether it can do this call; null where it always can.
-  bool (*fits)(const call_shape&) = nullptr;
+  /// Why it cannot do a call, null when it can; a null function where it always can.
+  const char* (*objection)(const call_shape&) = nullptr;
 };
 
 namespace detail {
 
-// What rules an algorithm out for a call.
-inline constexpr auto if_commutative = [](const call_shape& s) {
-  return s.order == reduction_order::any;
+// What speaks against an algorithm for a call; null when nothing does.
+inline constexpr auto must_commute = [](const call_shape& s) -> const char* {
+  return s.order == reduction_order::any ? nullptr : "needs an operation that commutes";
 };
-inline constexpr auto if_order_allows = [](const call_shape& s) {
-  return s.order == reduction_order::any || s.root == 0;
+inline constexpr auto must_start_at_first = [](const call_shape& s) -> const char* {
+  return s.order == reduction_order::any || s.root == 0
+             ? nullptr
+             : "needs an operation that commutes, or root 0";
 };
-inline constexpr auto if_power_of_two = [](const call_shape& s) {
-  return std::has_single_bit(static_cast<unsigned>(s.world));
+inline constexpr auto must_be_power_of_two = [](const call_shape& s) -> const char* {
+  return std::has_single_bit(static_cast<unsigned>(s.world))
+             ? nullptr
+             : "needs a power of two of ranks";
 };
-inline constexpr auto if_on_hosts = [](const call_shape& s) {
+inline constexpr auto must_share_hosts = [](const call_shape& s) -> const char* {
   const int hosts = s.hosts();
-  return hosts > 1 && hosts < s.world;
+  return hosts > 1 && hosts < s.world ? nullptr
+                                      : "needs several hosts, and ranks that share one";
 };
-inline constexpr auto if_commutative_on_hosts = [](const call_shape& s) {
-  return if_commutative(s) && if_on_hosts(s);
+inline constexpr auto must_commute_on_hosts = [](const call_shape& s) -> const char* {
+  const char* objection = must_commute(s);
+  return objection != nullptr ? objection : must_share_hosts(s);
 };
-inline constexpr auto if_blocks_are_equal = [](const call_shape& s) {
-  return s.incoming.parts() == 0 && s.cut().is_even() &&
-         s.cut().total() % static_cast<std::size_t>(s.world) == 0;
+inline constexpr auto must_have_equal_blocks = [](const call_shape& s) -> const char* {
+  const partition cut = s.cut();
+  const bool equal = s.incoming.parts() == 0 && cut.is_even() &&
+                     cut.total() % static_cast<std::size_t>(s.world) == 0;
+  return equal ? nullptr : "needs blocks of one size";
 };
 
-inline constexpr auto if_output_is_shared = [](const call_shape& s) { return s.shared_output; };
-inline constexpr auto if_input_is_shared = [](const call_shape& s) { return s.shared_input; };
+inline constexpr auto must_share_output = [](const call_shape& s) -> const char* {
+  return s.shared_output ? nullptr : "needs an output from allocate_shared";
+};
+inline constexpr auto must_share_input = [](const call_shape& s) -> const char* {
+  return s.shared_input ? nullptr : "needs an input from allocate_shared";
+};
 
 inline constexpr std::array catalog_table{
     catalog_entry{operation::all_reduce, algorithm::doubling,
@@ -76,12 +88,12 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::ring_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::ring_all_reduce, if_commutative},
+                  prices::ring_all_reduce, must_commute},
     catalog_entry{operation::all_reduce, algorithm::shared,
                   [](const call_shape& s) {
                     return schedules::shared_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::shared_all_reduce, if_output_is_shared},
+                  prices::shared_all_reduce, must_share_output},
     catalog_entry{operation::all_reduce, algorithm::halving,
                   [](const call_shape& s) {
                     return schedules::halving_all_reduce(s.rank, s.world, s.count);
@@ -96,7 +108,7 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::hierarchical_all_reduce(s.rank, s.host_of, s.count);
                   },
-                  prices::hierarchical_all_reduce, if_commutative_on_hosts},
+                  prices::hierarchical_all_reduce, must_commute_on_hosts},
 
     catalog_entry{operation::reduce_scatter, algorithm::direct,
                   [](const call_shape& s) {
@@ -107,17 +119,17 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::ring_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::ring_reduce_scatter, if_commutative},
+                  prices::ring_reduce_scatter, must_commute},
     catalog_entry{operation::reduce_scatter, algorithm::shared,
                   [](const call_shape& s) {
                     return schedules::shared_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::shared_reduce_scatter, if_input_is_shared},
+                  prices::shared_reduce_scatter, must_share_input},
     catalog_entry{operation::reduce_scatter, algorithm::halving,
                   [](const call_shape& s) {
                     return schedules::halving_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::halving_reduce_scatter, if_commutative},
+                  prices::halving_reduce_scatter, must_commute},
 
     catalog_entry{operation::all_gather, algorithm::direct,
                   [](const call_shape& s) { return schedules::direct_all_gather(s.rank, s.cut()); },
@@ -127,12 +139,12 @@ inline constexpr std::array catalog_table{
                   prices::ring_all_gather},
     catalog_entry{operation::all_gather, algorithm::shared,
                   [](const call_shape& s) { return schedules::shared_all_gather(s.rank, s.cut()); },
-                  prices::shared_all_gather, if_output_is_shared},
+                  prices::shared_all_gather, must_share_output},
     catalog_entry{operation::all_gather, algorithm::doubling,
                   [](const call_shape& s) {
                     return schedules::doubling_all_gather(s.rank, s.cut());
                   },
-                  prices::doubling_all_gather, if_power_of_two},
+                  prices::doubling_all_gather, must_be_power_of_two},
     catalog_entry{operation::all_gather, algorithm::bruck,
                   [](const call_shape& s) { return schedules::bruck_all_gather(s.rank, s.cut()); },
                   prices::bruck_all_gather},
@@ -140,7 +152,7 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::hierarchical_all_gather(s.rank, s.host_of, s.cut());
                   },
-                  prices::hierarchical_all_gather, if_on_hosts},
+                  prices::hierarchical_all_gather, must_share_hosts},
 
     catalog_entry{operation::broadcast, algorithm::tree,
                   [](const call_shape& s) {
@@ -156,7 +168,7 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::shared_broadcast(s.rank, s.world, s.count, s.root);
                   },
-                  prices::shared_broadcast, if_output_is_shared},
+                  prices::shared_broadcast, must_share_output},
     catalog_entry{operation::broadcast, algorithm::scatter_gather,
                   [](const call_shape& s) {
                     return schedules::scatter_gather_broadcast(s.rank, s.world, s.count, s.root);
@@ -166,18 +178,18 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
                   },
-                  prices::hierarchical_broadcast, if_on_hosts},
+                  prices::hierarchical_broadcast, must_share_hosts},
 
     catalog_entry{operation::reduce, algorithm::tree,
                   [](const call_shape& s) {
                     return schedules::tree_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::tree_reduce, if_order_allows},
+                  prices::tree_reduce, must_start_at_first},
     catalog_entry{operation::reduce, algorithm::chain,
                   [](const call_shape& s) {
                     return schedules::chain_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::chain_reduce, if_order_allows},
+                  prices::chain_reduce, must_start_at_first},
     catalog_entry{operation::reduce, algorithm::ordered_tree,
                   [](const call_shape& s) {
                     return schedules::ordered_tree_reduce(s.rank, s.world, s.count, s.root);
@@ -220,7 +232,7 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
                   },
-                  prices::bruck_all_to_all, if_blocks_are_equal},
+                  prices::bruck_all_to_all, must_have_equal_blocks},
 
     catalog_entry{operation::scan, algorithm::doubling,
                   [](const call_shape& s) {
@@ -271,8 +283,12 @@ inline constexpr std::array catalog_table{
 /// Every algorithm of every operation; the first of equal price is chosen.
 [[nodiscard]] constexpr const auto& catalog() noexcept { return detail::catalog_table; }
 
+/// Why `entry`, an algorithm of shape.what, cannot do this call; null when it can.
+[[nodiscard]] inline const char* objection_to(const catalog_entry& entry, const call_shape& shape) {
+  return entry.objection == nullptr ? nullptr : entry.objection(shape);
+}
 [[nodiscard]] inline bool can_do(const catalog_entry& entry, const call_shape& shape) {
-  return entry.what == shape.what && (entry.fits == nullptr || entry.fits(shape));
+  return entry.what == shape.what && objection_to(entry, shape) == nullptr;
 }
 
 /// Null where `what` has no such algorithm.
@@ -302,12 +318,9 @@ inline constexpr std::array catalog_table{
     throw_usage("{} has no algorithm \"{}\"; it has: {}", name_of(shape.what), name_of(use),
                 candidate_names(shape));
   }
-  if (!can_do(*found, shape)) {
-    throw_usage("{} cannot use algorithm \"{}\" for this call ({} ranks{}{}); possible are: {}",
-                name_of(shape.what), name_of(use), shape.world,
-                shape.blocks.is_even() ? "" : ", uneven blocks",
-                shape.order == reduction_order::ranks ? ", an operation that does not commute" : "",
-                candidate_names(shape));
+  if (const char* objection = objection_to(*found, shape)) {
+    throw_usage("{} cannot use algorithm \"{}\" for this call on {} ranks: it {}; possible are: {}",
+                name_of(shape.what), name_of(use), shape.world, objection, candidate_names(shape));
   }
   return *found;
 }

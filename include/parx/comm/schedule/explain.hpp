@@ -1,0 +1,77 @@
+// explain: what each algorithm would take for a call, which one is chosen, and why.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/comm/schedule/catalog.hpp>
+#include <parx/comm/schedule/rules.hpp>
+
+namespace parx {
+
+struct explanation {
+  algorithm name = algorithm::automatic;
+  double seconds = 0;  ///< predicted; not a number where the algorithm cannot do the call
+  bool chosen = false;
+  std::string why;  ///< "cheapest", "rules.txt:3 says so", "2.1 x the cheapest", "needs ..."
+};
+
+/// Every algorithm of shape.what, the cheapest first, those that cannot do the call last.
+[[nodiscard]] inline std::vector<explanation> explain_table(const call_shape& shape,
+                                                            const link_costs& costs = {},
+                                                            std::span<const algorithm_rule> rules = {}) {
+  std::vector<explanation> rows;
+  const prices::load load = detail::load_of(shape);
+  const algorithm cheapest = choose(shape, costs);
+  const algorithm chosen = choose(shape, costs, rules);
+  double least = 0;
+  for (const catalog_entry& each : catalog()) {
+    if (each.what != shape.what) continue;
+    explanation row{.name = each.name, .chosen = each.name == chosen, .why = {}};
+    if (const char* objection = objection_to(each, shape)) {
+      row.seconds = std::numeric_limits<double>::quiet_NaN();
+      row.why = objection;
+    } else {
+      row.seconds = each.price(load, costs);
+    }
+    if (each.name == cheapest) least = row.seconds;
+    rows.push_back(std::move(row));
+  }
+  const algorithm_rule* rule = find_rule(shape, rules);
+  for (explanation& row : rows) {
+    if (!row.why.empty()) continue;
+    if (row.chosen && rule != nullptr && rule->use == row.name) {
+      row.why = fmt::format("{} says so", rule->source);
+    } else if (row.name == cheapest) {
+      row.why = "cheapest";
+    } else {
+      row.why = least > 0 ? fmt::format("{:.3g} x the cheapest", row.seconds / least) : "no cheaper";
+    }
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const explanation& a, const explanation& b) {
+    if (std::isnan(a.seconds) || std::isnan(b.seconds)) return std::isnan(b.seconds) && !std::isnan(a.seconds);
+    return a.seconds < b.seconds;
+  });
+  return rows;
+}
+
+/// "all_reduce of 1048576 bytes on 8 ranks", and a line for each algorithm.
+[[nodiscard]] inline std::string explain_text(const call_shape& shape,
+                                              std::span<const explanation> rows) {
+  std::string text = fmt::format("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what), shape.bytes(),
+                                 shape.world);
+  for (const explanation& row : rows) {
+    const std::string time =
+        std::isnan(row.seconds) ? "-" : fmt::format("{:.1f} us", row.seconds * 1e6);
+    text += fmt::format("{} {:<15} {:>14}  {}\n", row.chosen ? '*' : ' ', name_of(row.name), time, row.why);
+  }
+  return text;
+}
+
+}  // namespace parx
