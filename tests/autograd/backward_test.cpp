@@ -16,7 +16,7 @@ using namespace parx;
 
 namespace {
 
-struct recorder final : backward_observer {
+struct recorder : backward_observer {
   double begin_backward(double count, std::span<const std::size_t> reached) override {
     log.push_back("begin " + std::to_string(static_cast<int>(count)) + ":");
     for (const std::size_t index : reached) log.back() += " " + std::to_string(index);
@@ -195,6 +195,18 @@ BOOST_AUTO_TEST_CASE(an_exception_in_an_operation_abandons_the_pass_and_the_next
   (fragile + w).backward();
   BOOST_TEST(w.grad().item() == 4.0F);
   BOOST_TEST((observer.log == text{"begin 1: 0", "ready 0", "end"}));
+}
+
+BOOST_AUTO_TEST_CASE(an_observer_that_refuses_a_pass_is_not_told_of_its_end) {
+  struct refusing final : recorder {
+    double begin_backward(double, std::span<const std::size_t>) override {
+      throw usage_error("not twice");
+    }
+  } observer;
+  const auto w = scalar_parameter("w", 2);
+  w.attach(&observer, 0);
+  BOOST_CHECK_THROW((w * 3.0F).backward(), usage_error);
+  BOOST_TEST(observer.log.empty());
 }
 
 BOOST_AUTO_TEST_CASE(an_exception_of_the_observer_leaves_backward) {

@@ -2,8 +2,13 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <cmath>
-#include <mutex>
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <parx/autograd.hpp>
@@ -287,6 +292,7 @@ BOOST_AUTO_TEST_CASE(alone_a_failed_backward_closes_nothing_and_its_remains_are_
       backward();
     } catch (const std::runtime_error&) {
     }
+    parx::barrier(group);  // throws where the group was closed
     fail = false;
     try {
       backward();
@@ -429,6 +435,7 @@ BOOST_AUTO_TEST_CASE(a_raw_pass_that_an_exception_leaves_does_not_disturb_the_ne
       throw std::runtime_error("no gradient");
     } catch (const std::runtime_error&) {
     }
+    parx::barrier(group);
     raw_step(raw, 4, 24, raw_write::over);
     if (raw.grad(0)[0] != 6) throw std::runtime_error(fmt::format("{} is not 24 / 4", raw.grad(0)[0]));
   });
@@ -456,6 +463,33 @@ BOOST_AUTO_TEST_CASE(a_raw_pass_that_one_rank_leaves_ends_all_ranks) {
                         [](const auto& cause) { return cause.what() == std::string("no gradient"); });
   BOOST_TEST(texts[0].find("rank 1") != std::string::npos, texts[0]);
   BOOST_TEST(texts[0].find("ddp_test.cpp:") != std::string::npos, texts[0]);
+}
+
+BOOST_AUTO_TEST_CASE(a_ddp_that_goes_in_the_middle_of_a_pass_waits_for_its_sums) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
+    std::vector<float> w(5, 1);
+    parx::raw_module<float> raw;
+    raw.add("w", w);
+    std::optional<parx::ddp<parx::raw_module<float>>> ddp;
+    ddp.emplace(raw, group);
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    auto pass = raw.begin_backward(1);
+    for (float& x : raw.grad(0)) x = group.rank() == 0 ? 10 : 20;
+    pass.ready(0);
+    ddp.reset();  // the gradient moves out of the bucket, which is still being written on rank 0
+    return std::vector<float>(raw.grad(0).begin(), raw.grad(0).end());
+  });
+  for (const auto& each : results) BOOST_TEST(each == std::vector<float>(5, 15));
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_is_averaged_over_ranks_by_its_count) {
+  std::vector<double> means(3);
+  parx::run_threads(3, [&](parx::process_group& group) {
+    const auto count = static_cast<float>(group.rank() + 1);
+    const parx::weighted_loss<float> loss{tensor<float>::scalar(10 * count), count};
+    means[static_cast<std::size_t>(group.rank())] = parx::global_mean(group, loss);
+  });
+  for (const double mean : means) BOOST_TEST(mean == 10);
 }
 
 BOOST_AUTO_TEST_CASE(forgetting_ready_names_the_parameter) {
