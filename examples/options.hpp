@@ -1,5 +1,5 @@
-// Command lines of the programs here: cxxopts, with messages that name the flag, what was given and what is
-// allowed. Flags with a number or a choice are declared as text and read here.
+// Command lines of the programs here: cxxopts, with messages that name the flag, what was given and
+// what is allowed. Flags with a number or a choice are declared as text and read here.
 #pragma once
 
 #include <charconv>
@@ -15,7 +15,9 @@
 
 namespace examples {
 
-inline std::string spelled(const std::string& flag) { return (flag.size() == 1 ? "-" : "--") + flag; }
+inline std::string spelled(const std::string& flag) {
+  return (flag.size() == 1 ? "-" : "--") + flag;
+}
 
 /// A flag's value as a number. Throws parx::usage_error unless it is one from `least` to `most`.
 template <typename T>
@@ -23,9 +25,10 @@ T number(const cxxopts::ParseResult& given, const std::string& flag, T least, T 
   const std::string text = given[flag].as<std::string>();
   T value{};
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  parx::require(code == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
-                "{} \"{}\": give a {}number from {} to {}", spelled(flag), text,
-                std::is_integral_v<T> ? "whole " : "", least, most);
+  parx::require(
+      code == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
+      "{} \"{}\": give a {}number from {} to {}", spelled(flag), text,
+      std::is_integral_v<T> ? "whole " : "", least, most);
   return value;
 }
 

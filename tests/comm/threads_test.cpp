@@ -20,8 +20,9 @@ BOOST_AUTO_TEST_CASE(the_cause_comes_out_although_its_echo_was_there_first) {
       throw std::runtime_error("out of memory");
     });
   };
-  BOOST_CHECK_EXCEPTION(run(), std::runtime_error,
-                        [](const auto& cause) { return cause.what() == std::string("out of memory"); });
+  BOOST_CHECK_EXCEPTION(run(), std::runtime_error, [](const auto& cause) {
+    return cause.what() == std::string("out of memory");
+  });
 }
 
 BOOST_AUTO_TEST_CASE(whatever_a_rank_throws_ends_the_others) {
@@ -38,7 +39,8 @@ BOOST_AUTO_TEST_CASE(whatever_a_rank_throws_ends_the_others) {
     });
   };
   BOOST_CHECK_THROW(run(), int);
-  BOOST_TEST(text.find("rank 1: an exception that is not a std::exception") != std::string::npos, text);
+  BOOST_TEST(text.find("rank 1: an exception that is not a std::exception") != std::string::npos,
+             text);
 }
 
 BOOST_AUTO_TEST_CASE(a_reason_is_quoted_without_its_full_stop) {
@@ -64,7 +66,8 @@ BOOST_AUTO_TEST_CASE(a_figure_over_all_ranks_is_divided_once) {
   std::vector<double> means(3);
   parx::run_threads(3, [&](parx::process_group& group) {
     const double rank = group.rank();
-    means[static_cast<std::size_t>(group.rank())] = parx::global_mean(group, tally{10 * rank, rank});
+    means[static_cast<std::size_t>(group.rank())] =
+        parx::global_mean(group, tally{10 * rank, rank});
   });
   for (const double mean : means) BOOST_TEST(mean == 10);
 }

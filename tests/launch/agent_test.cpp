@@ -140,9 +140,11 @@ BOOST_AUTO_TEST_CASE(a_rank_with_words_of_its_own_is_to_blame_before_those_that_
 
 BOOST_AUTO_TEST_CASE(an_echo_is_told_from_a_reason) {
   using parx::detail::is_echo;
-  BOOST_TEST(is_echo("[parx rank 0] error: barrier #2 on group \"world\" (rank 0 of 2, a.cpp:3) was ended "
-                     "after 0.1 s because another rank failed first: rank 1: no data"));
-  BOOST_TEST(is_echo("  what():  all_reduce #3 failed after 0.0 s: lost rank 3 (n3, pid 71): it closed"));
+  BOOST_TEST(
+      is_echo("[parx rank 0] error: barrier #2 on group \"world\" (rank 0 of 2, a.cpp:3) was ended "
+              "after 0.1 s because another rank failed first: rank 1: no data"));
+  BOOST_TEST(
+      is_echo("  what():  all_reduce #3 failed after 0.0 s: lost rank 3 (n3, pid 71): it closed"));
   BOOST_TEST(!is_echo("[parx rank 1] error: cannot open \"train.csv\""));
   BOOST_TEST(!is_echo("barrier #2 failed after 30.0 s: timed out waiting for rank 1"));
 }

@@ -103,7 +103,8 @@ BOOST_AUTO_TEST_CASE(embedding_and_losses_are_pytorchs) {
 BOOST_AUTO_TEST_CASE(a_mean_squared_error_counts_by_the_weights_of_its_rows) {
   const variable<float> prediction(tensor<float>::from({1, 2, 3, 4}, {2, 2}), gradient::wanted);
   const std::vector<float> weights{1, 0};
-  const auto loss = nn::mse_loss(prediction, tensor<float>::zeros({2, 2}), {.row_weights = weights});
+  const auto loss =
+      nn::mse_loss(prediction, tensor<float>::zeros({2, 2}), {.row_weights = weights});
   loss.backward();
   BOOST_TEST(loss.sum.item() == 5.0F);
   BOOST_TEST(loss.count == 2.0);

@@ -8,8 +8,8 @@
 
 namespace parx {
 
-/// The text of the exception that is being handled, without a full stop at its end, so that it can be
-/// quoted inside a sentence. Call it in a catch block.
+/// The text of the exception that is being handled, without a full stop at its end, so that it can
+/// be quoted inside a sentence. Call it in a catch block.
 [[nodiscard]] inline std::string text_of_current_exception() {
   std::string text;
   try {

@@ -21,8 +21,9 @@ namespace parx {
 template <typename F>
 concept sum_and_count = requires(const F& figure) {
   { figure.count } -> std::convertible_to<double>;
-  requires std::convertible_to<decltype(figure.sum), double> ||
-               requires { { figure.sum.item() } -> std::convertible_to<double>; };
+  requires std::convertible_to<decltype(figure.sum), double> || requires {
+    { figure.sum.item() } -> std::convertible_to<double>;
+  };
 };
 
 /// Collective. The same of a figure that knows its sum and its count:
@@ -31,10 +32,11 @@ template <sum_and_count Figure>
 [[nodiscard]] double global_mean(process_group& group, const Figure& figure,
                                  call_site site = call_site::current()) {
   if constexpr (std::convertible_to<decltype(figure.sum), double>) {
-    return global_mean(group, static_cast<double>(figure.sum), static_cast<double>(figure.count), site);
-  } else {
-    return global_mean(group, static_cast<double>(figure.sum.item()), static_cast<double>(figure.count),
+    return global_mean(group, static_cast<double>(figure.sum), static_cast<double>(figure.count),
                        site);
+  } else {
+    return global_mean(group, static_cast<double>(figure.sum.item()),
+                       static_cast<double>(figure.count), site);
   }
 }
 

@@ -38,9 +38,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// Calls body(process_group&) on `ranks` threads and joins them. When a body throws, the job is aborted
-/// with its reason and that exception is thrown here: of several the first that is a cause, not the echo
-/// of another rank's failure.
+/// Calls body(process_group&) on `ranks` threads and joins them. When a body throws, the job is
+/// aborted with its reason and that exception is thrown here: of several the first that is a cause,
+/// not the echo of another rank's failure.
 template <typename Body>
 void run_threads(int ranks, Body&& body, threads_options options = {}) {
   const auto network = std::make_shared<inproc_network>(ranks, options.network);

@@ -54,11 +54,11 @@ class image_dataset {
     require(options.deviation > 0, "image_dataset: the deviation must be positive, not {}",
             options.deviation);
     if (images_.count != labels_.size()) {
-      throw_error(
-          errc::bad_data,
-          "\"{}\" has {} images, but \"{}\" has {} labels. The two do not belong together; take both "
-          "from the same set.",
-          images_name, images_.count, labels_name, labels_.size());
+      throw_error(errc::bad_data,
+                  "\"{}\" has {} images, but \"{}\" has {} labels. The two do not belong together; "
+                  "take both "
+                  "from the same set.",
+                  images_name, images_.count, labels_name, labels_.size());
     }
     for (std::size_t i = 0; i < labels_.size(); ++i) {
       if (labels_[i] >= classes_) {
@@ -75,8 +75,7 @@ class image_dataset {
   [[nodiscard]] static image_dataset from_idx(const std::string& images, const std::string& labels,
                                               image_options options = {},
                                               std::size_t classes = 10) {
-    return {read_idx_images(images), read_idx_labels(labels), options, classes, images,
-            labels};
+    return {read_idx_images(images), read_idx_labels(labels), options, classes, images, labels};
   }
 
   /// Reads the pair of files in `folder` whose names begin with `part` ("train", "t10k") and hold

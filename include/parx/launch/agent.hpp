@@ -309,7 +309,10 @@ class agent {
   }
 
   [[nodiscard]] rank_end end_of(const rank_process& process) const {
-    return {process.rank, process.pid, *process.ended, process.was_told,
+    return {process.rank,
+            process.pid,
+            *process.ended,
+            process.was_told,
             seconds_until(process.end_time),
             std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo)};
   }
@@ -327,8 +330,8 @@ class agent {
       const std::size_t cause = find_cause(ends);
       const auto& lines = ranks_[cause].last_lines;
       console_.queue(stream::err)
-          .add(failure_report({command, ends[cause], ends, ranks_[cause].error_log,
-                               {lines.begin(), lines.end()}}));
+          .add(failure_report(
+              {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()}}));
       return ends[cause].status.shell_code();
     }
     if (!stopped_by_) return 0;
@@ -361,10 +364,10 @@ class agent {
 
 /// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
 /// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), or
-/// 128 + signal when this process was told to stop. Blocks. Reads and blocks this thread's SIGINT, SIGTERM,
-/// SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, so call it from a
-/// process with one thread. Throws usage_error for wrong options, program_error for a program that
-/// cannot be started, error when the system refuses files or processes.
+/// 128 + signal when this process was told to stop. Blocks. Reads and blocks this thread's SIGINT,
+/// SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, so call it
+/// from a process with one thread. Throws usage_error for wrong options, program_error for a
+/// program that cannot be started, error when the system refuses files or processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   return detail::agent(options).run();
 }

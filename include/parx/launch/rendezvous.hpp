@@ -2,7 +2,8 @@
 //
 // Everything a job keeps in its store lies under parx/<run id>/<secret>/: a second job on the same
 // store, or a stranger without the secret, sees none of it. All ranks arrive before any goes on; those
-// that do not are named after five seconds, and again when the deadline passes.
+// that do not are named after five seconds, and again when the deadline passes. A rank that fails before
+// that tells the others why; rank 0 keeps the store long enough for them to read it.
 #pragma once
 
 #include <poll.h>
@@ -60,6 +61,7 @@ class rendezvous {
       await_everybody(limit);
     } catch (...) {
       tell_others(text_of_current_exception());
+      if (server_ != nullptr) await_latecomers(deadline::after(std::chrono::seconds(1)));
       leave(std::chrono::seconds(1));  // they read it before the store goes
       throw;
     }
@@ -130,6 +132,17 @@ class rendezvous {
     }
   }
 
+  /// Ranks that are just starting would only find that nobody listens.
+  void await_latecomers(const deadline& limit) noexcept {
+    try {
+      std::vector<std::string> claims;
+      for (int rank = 0; rank < job_.world_size; ++rank) claims.push_back(claim_key(rank));
+      job_store_->wait(claims, limit);
+    } catch (const std::exception&) {
+      // They are not on their way.
+    }
+  }
+
   void open_store(const deadline& limit) {
     const bool local = detail::is_loopback(job_.master_host) || job_.master_host == "localhost";
     if (job_.hosts_store()) {
@@ -169,10 +182,11 @@ class rendezvous {
                      first.substr(0, end)));
   }
 
+  [[nodiscard]] static std::string claim_key(int rank) { return fmt::format("claim/{}", rank); }
+
   void claim_rank(const deadline& limit) {
-    const auto key = fmt::format("claim/{}", job_.rank);
     const std::string mine = fmt::format("pid {} on {}", ::getpid(), detail::host_name());
-    const std::string holder = job_store_->compare_set(key, "", mine, limit);
+    const std::string holder = job_store_->compare_set(claim_key(job_.rank), "", mine, limit);
     if (holder == mine) return;
     throw error(errc::mismatch,
                 fmt::format("rank {} of {} is taken: {} has joined this job as that rank. Two processes "

@@ -23,8 +23,8 @@ struct mse_loss_options {
 };
 
 /// The squared differences of `prediction` and `target` (a tensor or a variable of the same shape),
-/// summed over the rows with their weights; the count is the number of elements, by the same weights.
-/// mean() is PyTorch's mse_loss. Throws usage_error when the shapes differ.
+/// summed over the rows with their weights; the count is the number of elements, by the same
+/// weights. mean() is PyTorch's mse_loss. Throws usage_error when the shapes differ.
 template <typename T>
 [[nodiscard]] weighted_loss<T> mse_loss(const variable<T>& prediction,
                                         const std::type_identity_t<variable<T>>& target,

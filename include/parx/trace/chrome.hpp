@@ -5,7 +5,8 @@
 //   PARX_TRACE_EVENTS=1000000  events kept for each thread (65536), about 200 bytes each
 //
 // A file appears whole or not at all (temporary name, then rename). A folder that is missing is
-// reported at the start, a failure to write is one warning in the log. Safe from any thread; no thread of its own.
+// reported at the start, a failure to write is one warning in the log. Safe from any thread; no
+// thread of its own.
 #pragma once
 
 #include <unistd.h>
@@ -168,8 +169,8 @@ class chrome_output {
 }  // namespace detail
 
 /// Starts to record, and writes the file when the process exits. Events of an earlier start are
-/// forgotten. Throws usage_error when the path is empty or no event could be kept, errc::io when the
-/// file's folder does not exist or may not be written to.
+/// forgotten. Throws usage_error when the path is empty or no event could be kept, errc::io when
+/// the file's folder does not exist or may not be written to.
 inline void start(trace_options options) {
   require(!options.path.empty(), "trace::start needs the name of the file to write");
   require(options.events_per_thread > 0, "trace::start: events_per_thread must be at least 1");

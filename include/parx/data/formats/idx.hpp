@@ -43,10 +43,11 @@ inline void expect_idx_magic(gzip_reader& file, std::uint32_t expected, std::str
   const std::uint32_t found = read_big_endian(file, "the magic number");
   if (found == expected) return;
   if (file.misnamed()) {
-    throw_error(errc::bad_data,
-                "\"{}\" is named .gz, but it is neither a gzip file nor an IDX file of {}. An error page "
-                "saved instead of the file? Look at its first lines, and download it again.",
-                file.path(), kind);
+    throw_error(
+        errc::bad_data,
+        "\"{}\" is named .gz, but it is neither a gzip file nor an IDX file of {}. An error page "
+        "saved instead of the file? Look at its first lines, and download it again.",
+        file.path(), kind);
   }
   throw_error(errc::bad_data,
               "\"{}\" is not an IDX file of {}: it starts with the number {}, expected {}. {}",

@@ -1,5 +1,5 @@
-// What parxrun prints when a job fails: whose fault it was, how that rank ended, what it said last, and
-// what became of the others. Pure.
+// What parxrun prints when a job fails: whose fault it was, how that rank ended, what it said last,
+// and what became of the others. Pure.
 //
 // The first to end is not always the one to blame: a rank that lost its peer may be gone before the
 // peer's own end is seen.
@@ -46,16 +46,17 @@ struct rank_end {
 /// Whether a line of a rank's standard error is about the failure of another rank.
 [[nodiscard]] inline bool is_echo(std::string_view line) {
   for (const std::string_view words :
-       {"because another rank failed first", "lost rank ", "the group was closed by an earlier failure",
-        "the job's store is gone", "has ended without taking part"}) {
+       {"because another rank failed first", "lost rank ",
+        "the group was closed by an earlier failure", "the job's store is gone",
+        "has ended without taking part"}) {
     if (line.find(words) != line.npos) return true;
   }
   return false;
 }
 
-/// The rank to blame among those that failed by themselves (at least one must have): one whose last words
-/// are its own before one that echoes another, one that a signal killed before one that gave up, the
-/// earlier before the later.
+/// The rank to blame among those that failed by themselves (at least one must have): one whose last
+/// words are its own before one that echoes another, one that a signal killed before one that gave
+/// up, the earlier before the later.
 [[nodiscard]] inline std::size_t find_cause(const std::vector<rank_end>& ends) {
   const auto less_to_blame = [](const rank_end& a, const rank_end& b) {
     if (a.failed_by_itself() != b.failed_by_itself()) return b.failed_by_itself();
