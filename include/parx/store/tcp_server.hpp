@@ -22,12 +22,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -349,7 +349,7 @@ class tcp_store_server {
   bool warned_of_shortage_ = false;
   client_id last_id_ = 0;
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
-  std::unordered_map<client_id, peer_ptr> clients_;
+  std::map<client_id, peer_ptr> clients_;
   std::vector<peer_ptr> doomed_;
   detail::store_protocol::server_core core_;
 

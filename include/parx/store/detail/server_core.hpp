@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -297,12 +297,11 @@ class server_core {
 
   sender send_;
   value_map values_;
-  std::unordered_map<std::string, std::deque<std::string>> queues_;
-  std::unordered_map<client_id, std::vector<std::string>>
-      missing_;  // sorted keys a client waits for
-  std::unordered_map<std::string, std::vector<client_id>> waiters_;   // in the order of their waits
-  std::unordered_map<std::string, std::vector<client_id>> watchers_;  // torch 1.13 only
-  std::unordered_map<client_id, std::vector<std::string>> watched_by_;
+  std::map<std::string, std::list<std::string>> queues_;
+  std::map<client_id, std::vector<std::string>> missing_;  // sorted keys a client waits for
+  std::map<std::string, std::vector<client_id>> waiters_;   // in the order of their waits
+  std::map<std::string, std::vector<client_id>> watchers_;  // torch 1.13 only
+  std::map<client_id, std::vector<std::string>> watched_by_;
 };
 
 }  // namespace parx::detail::store_protocol

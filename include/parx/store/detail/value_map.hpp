@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -92,20 +92,12 @@ class value_map {
   }
 
  private:
-  struct hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const noexcept {
-      return std::hash<std::string_view>{}(text);
-    }
-  };
-
   std::string& slot(std::string_view key) {
     const auto found = values_.find(key);
-    if (found != values_.end()) return found->second;
-    return values_.emplace(key, std::string{}).first->second;
+    return found != values_.end() ? found->second : values_[std::string(key)];
   }
 
-  std::unordered_map<std::string, std::string, hash, std::equal_to<>> values_;
+  std::map<std::string, std::string, std::less<>> values_;
 };
 
 }  // namespace parx::detail
