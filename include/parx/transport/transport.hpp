@@ -37,6 +37,9 @@ class link_lost : public std::runtime_error {
 struct const_bytes {
   const std::byte* data = nullptr;
   std::size_t size = 0;
+  // Hints for links that can move bytes in more than one way.
+  bool fresh = false;   ///< likely written a moment ago: in this core's cache, dear to read from another
+  bool at_ease = false; ///< this rank has nothing to receive meanwhile, so it may well do its share of copying
 };
 struct mutable_bytes {
   std::byte* data = nullptr;

@@ -1,9 +1,9 @@
 // backoff: what a waiting rank does with its core before it sleeps in the kernel.
 //
-// With a core of its own it spins: a wake-up costs more than most waits. On a shared core it hands the
-// core on with sched_yield, which is cheaper than sleep and wake-up as long as the others are ranks that
-// hand it back. Beside a process that computes, one yield costs a whole time slice; then yielding is left
-// alone for a while, longer each time.
+// It spins for a moment where it has a core of its own, then hands the core on with sched_yield, which is
+// cheaper than sleep and wake-up as long as the others are ranks that hand it back; where it is alone on
+// its core, a yield is only a slower spin. Beside a process that computes, one yield costs a whole time
+// slice; then yielding is left alone for a while, longer each time.
 #pragma once
 
 #include <sched.h>
@@ -19,26 +19,35 @@ class backoff {
   void progressed() noexcept { rounds_ = 0; }
 
   /// One idle round. False when it is time to sleep.
-  [[nodiscard]] bool idle(bool own_core) noexcept { return own_core ? spin() : yield(); }
+  [[nodiscard]] bool idle(bool own_core) noexcept {
+    if (own_core) {
+      if (rounds_ == 0) began_ = clock::now();
+      if (++rounds_ % rounds_between_looks != 0) return pause();
+      const auto waited = clock::now() - began_;
+      if (waited < spin_time) return pause();
+      return waited < yield_time && yield();
+    }
+    return ++rounds_ <= crowded_yields && yield();
+  }
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds spin_time{200};
   static constexpr int rounds_between_looks = 16;  // a round may be some nanoseconds or two system calls
-  static constexpr int yield_rounds = 30;
+  static constexpr std::chrono::microseconds spin_time{20};
+  static constexpr std::chrono::microseconds yield_time{300};
+  static constexpr int crowded_yields = 30;
   static constexpr std::chrono::microseconds time_slice{500};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(50);
 
-  [[nodiscard]] bool spin() noexcept {
-    if (rounds_++ == 0) spinning_until_ = clock::now() + spin_time;
+  [[nodiscard]] static bool pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
-    return rounds_ % rounds_between_looks != 0 || clock::now() < spinning_until_;
+    return true;
   }
 
+  /// False where it would cost more than a sleep.
   [[nodiscard]] bool yield() noexcept {
-    if (rounds_++ >= yield_rounds) return false;
     const auto before = clock::now();
     if (before < resume_) return false;
     ::sched_yield();
@@ -53,7 +62,7 @@ class backoff {
   }
 
   int rounds_ = 0;
-  clock::time_point spinning_until_{};
+  clock::time_point began_{};
   clock::time_point resume_{};
   clock::duration pause_ = first_pause;
 };

@@ -67,6 +67,8 @@ class engine {
     plan_ = &steps;
     data_ = data;
     world_ = network.size();
+    only_sends_ = true;
+    overwrites_input_ = data.input == data.output && data.reduce != nullptr;
     if (data.divide_by != nullptr) {
       data_.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
       if (data_.factor == 1) data_.scale = nullptr;
@@ -83,6 +85,7 @@ class engine {
       lane& state = lanes_[i];
       const lane_plan& traffic = steps.lanes[i];
       state.traffic = &traffic;
+      only_sends_ &= traffic.receives.empty();
       state.stream = &network.link_to(traffic.peer, channel::collective);
       state.next_send = state.next_receive = 0;
       state.header_sent = state.header_received = 0;
@@ -290,7 +293,9 @@ class engine {
       const std::size_t permitted = movable(index) - done_at(index);
       if (size == 0 ? !ready(index) : permitted == 0) return progressed;
       const const_bytes head{header_.data() + state.header_sent, frame_size - state.header_sent};
-      const const_bytes body{read_at(action_at(index).from) + done_at(index), permitted};
+      const region& from = action_at(index).from;
+      const const_bytes body{read_at(from) + done_at(index), permitted,
+                             overwrites_input_ || from.where != place::input, only_sends_};
       if (head.size + body.size > 0) {
         std::size_t sent = state.stream->try_send(head, body);
         if (sent == 0) return progressed;
@@ -394,6 +399,8 @@ class engine {
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
   int world_ = 1;
+  bool overwrites_input_ = false;
+  bool only_sends_ = false;
   std::vector<const void*> inputs_;
   std::atomic<std::size_t> bytes_received_{0};
   std::atomic<std::size_t> bytes_sent_{0};

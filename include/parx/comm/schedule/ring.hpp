@@ -38,8 +38,8 @@ std::int32_t ring_reduce_phase(schedule& plan, int rank, const partition& blocks
   return received;
 }
 
-/// Appends the all-gather phase: block `rank` is in `output` once action `ready` has moved it.
-inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
+/// Appends the all-gather phase: block `rank` is in `own` once action `ready` has moved it.
+inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks, region own,
                               std::int32_t ready) {
   const int world = blocks.parts();
   const int next = wrap(rank + 1, world);
@@ -47,7 +47,7 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
   for (int step = 0; step < world - 1; ++step) {
     const int outgoing = wrap(rank - step, world);
     const int incoming = wrap(rank - step - 1, world);
-    plan.send(next, blocks.block(place::output, outgoing), ready);
+    plan.send(next, step == 0 ? own : blocks.block(place::output, outgoing), ready);
     ready = plan.receive(previous, blocks.block(place::output, incoming));
   }
 }
@@ -58,10 +58,10 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
 [[nodiscard]] inline schedule ring_all_reduce(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::ring, .actions = {}, .scratch_count = 0};
   const partition blocks = partition::even(count, world);
+  const region own = blocks.block(place::output, rank);
   const std::int32_t reduced = detail::ring_reduce_phase(
-      plan, rank, blocks, blocks.block(place::output, rank),
-      [&](int index, int) { return blocks.block(place::output, index); });
-  detail::ring_gather_phase(plan, rank, blocks, reduced);
+      plan, rank, blocks, own, [&](int index, int) { return blocks.block(place::output, index); });
+  detail::ring_gather_phase(plan, rank, blocks, own, reduced);
   return plan;
 }
 
@@ -88,9 +88,9 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule ring_all_gather(int rank, const partition& blocks) {
   schedule plan{.name = algorithm::ring, .actions = {}, .scratch_count = 0};
-  const std::int32_t copied =
-      plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
-  detail::ring_gather_phase(plan, rank, blocks, copied);
+  const region own = blocks.alone(place::input, rank);
+  plan.copy(own, blocks.block(place::output, rank));
+  detail::ring_gather_phase(plan, rank, blocks, own, no_action);
   return plan;
 }
 
