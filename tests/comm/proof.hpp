@@ -205,6 +205,7 @@ class simulation {
 
   void check_regions(std::size_t rank) {
     const rank_state& state = ranks_[rank];
+    if (state.steps.steps.actions.empty()) problem_ = "a schedule without actions never ends";
     for (const action& each : state.steps.steps.actions) {
       const bool reads = each.kind != action_kind::receive;
       const bool writes = each.kind != action_kind::send;

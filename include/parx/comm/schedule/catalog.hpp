@@ -263,10 +263,14 @@ inline constexpr std::array catalog_table{
                   prices::dissemination_barrier},
 };
 
-/// A world of one has nobody to talk to: its input is its output. (exscan has no output then.)
+/// A world of one has nobody to talk to: its input is its output. (exscan writes none; a schedule has an
+/// action all the same.)
 [[nodiscard]] inline schedule lone_schedule(const call_shape& shape, algorithm use) {
   schedule plan{.name = use, .actions = {}, .scratch_count = 0};
-  if (shape.what == operation::exscan) return plan;
+  if (shape.what == operation::exscan) {
+    plan.fence(no_action);
+    return plan;
+  }
   plan.add({.kind = action_kind::copy,
             .from = {place::input, 0, shape.count},
             .to = {place::output, 0, shape.count},
