@@ -1,6 +1,7 @@
 // parx_backend: parx itself, through its public interface.
 #pragma once
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -14,12 +15,9 @@ namespace bench {
 
 /// Throws parx::usage_error for a name that is no algorithm's.
 [[nodiscard]] inline parx::algorithm parse_algorithm(const std::string& text) {
-  using parx::algorithm;
-  for (const algorithm each :
-       {algorithm::automatic, algorithm::ring, algorithm::doubling, algorithm::direct,
-        algorithm::tree, algorithm::chain, algorithm::dissemination}) {
-    if (text == parx::name_of(each)) return each;
-  }
+  const auto& names = parx::algorithm_names;
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found != names.end()) return static_cast<parx::algorithm>(found - names.begin());
   parx::throw_usage("--algo {}: parx has no such algorithm; see --help", text);
 }
 

@@ -192,6 +192,7 @@ class simulation {
     state.steps = parx::make_plan(parx::make_schedule(shape, use));
     state.scratch.assign(state.steps.steps.scratch_count, unwritten);
     state.remaining = state.steps.steps.actions.size();
+    if (state.remaining == 0) problem_ = "a schedule without actions never ends";
     state.done.assign(state.remaining, 0);
     state.complete.assign(state.remaining, 0);
     const std::size_t world = static_cast<std::size_t>(shape.world);
@@ -205,7 +206,6 @@ class simulation {
 
   void check_regions(std::size_t rank) {
     const rank_state& state = ranks_[rank];
-    if (state.steps.steps.actions.empty()) problem_ = "a schedule without actions never ends";
     for (const action& each : state.steps.steps.actions) {
       const bool reads = each.kind != action_kind::receive;
       const bool writes = each.kind != action_kind::send;

@@ -37,4 +37,8 @@ inline constexpr std::array<std::string_view, 14> algorithm_names{
   return i < algorithm_names.size() ? algorithm_names[i] : std::string_view("unknown");
 }
 
+/// Messages of one rank that a windowed algorithm (direct gather, scatter, all_to_all) lets be on their way
+/// at a time.
+inline constexpr int default_window = 16;
+
 }  // namespace parx

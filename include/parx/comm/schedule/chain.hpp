@@ -2,7 +2,7 @@
 //
 // Ranks form a line starting (broadcast) or ending (reduce) at the root. The prefix rule of the engine
 // makes each rank pass bytes on as they arrive, so n bytes take about n beta + (P-2) alpha with no
-// chunk size to choose.
+// chunk size to choose. A sum is grouped along the line: its bits are not the tree's.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>

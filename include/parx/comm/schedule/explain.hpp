@@ -51,7 +51,9 @@ struct explanation {
     } else if (row.name == cheapest) {
       row.why = "cheapest";
     } else {
-      row.why = least > 0 ? fmt::format("{:.3g} x the cheapest", row.seconds / least) : "no cheaper";
+      row.why = row.seconds > least && least > 0
+                    ? fmt::format("{:.3g} x the cheapest", row.seconds / least)
+                    : "as cheap";
     }
   }
   std::stable_sort(rows.begin(), rows.end(), [](const explanation& a, const explanation& b) {

@@ -9,6 +9,8 @@
 #include <bit>
 #include <cstddef>
 
+#include <parx/comm/schedule/algorithm.hpp>
+
 namespace parx {
 
 struct link_costs {
@@ -144,13 +146,13 @@ struct load {
 }
 /// A call from the root for every window of ranks but the first.
 [[nodiscard]] constexpr double direct_blocks(const load& w, const link_costs& c) noexcept {
-  return (1 + std::max(0.0, (w.p - 2) / 16)) * c.alpha + (w.p - 1) * c.per_peer +
+  return (1 + std::max(0.0, (w.p - 2) / default_window)) * c.alpha + (w.p - 1) * c.per_peer +
          others(w) * c.beta;
 }
 
 // all_to_all
 [[nodiscard]] constexpr double direct_all_to_all(const load& w, const link_costs& c) noexcept {
-  return std::max(1.0, w.p / 16) * c.alpha + (w.p - 1) * c.per_peer +
+  return std::max(1.0, w.p / default_window) * c.alpha + (w.p - 1) * c.per_peer +
          crowd(w.p) * others(w) * c.beta;
 }
 [[nodiscard]] constexpr double pairwise_all_to_all(const load& w, const link_costs& c) noexcept {

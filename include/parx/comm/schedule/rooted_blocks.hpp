@@ -15,8 +15,6 @@
 
 namespace parx::schedules {
 
-inline constexpr int default_window = 16;
-
 /// Input holds block `rank`; the root's output receives all of them.
 [[nodiscard]] inline schedule tree_gather(int rank, const partition& blocks, int root) {
   schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
