@@ -9,6 +9,7 @@
 //
 // What is left out: flow control (a sender never waits for a slow receiver), fair sharing between messages
 // in flight (the last one to end is right, the others end too early or too late), the switches between hosts,
+// that an action on shared buffers reads those of several ranks (it costs what a copy costs),
 // and that the engine sends no bytes for empty messages after a link's first.
 //
 // Ranks that do the same thing at the same time are simulated once: when all hosts are alike, nobody is
@@ -92,7 +93,7 @@ class virtual_clock {
       const auto index = static_cast<std::int32_t>(events_.size());
       if (step.kind == action_kind::send) {
         sends_.push_back({key(step), index});
-      } else if (step.kind != action_kind::copy) {
+      } else if (is_receive(step.kind)) {
         receives_.push_back({key(step), index});
         ++next.pending;
       }
@@ -163,6 +164,9 @@ class virtual_clock {
     auto operator<=>(const due&) const = default;
   };
 
+  static bool is_receive(action_kind kind) noexcept {
+    return kind == action_kind::receive || kind == action_kind::receive_reduce;
+  }
   event& at(std::int32_t index) { return events_[static_cast<std::size_t>(index)]; }
 
   /// Pairs the messages of each link in their order on it.
@@ -228,7 +232,8 @@ class virtual_clock {
   void perform(std::int32_t index, simulated& result) {
     event& now = at(index);
     rank_clock& clock = ranks_[static_cast<std::size_t>(now.rank)];
-    if (now.due_for == stage::handled && now.kind != action_kind::copy) {
+    const bool is_message = now.kind == action_kind::send || is_receive(now.kind);
+    if (now.due_for == stage::handled && is_message) {
       now.start = occupy(clock.messages_free, now.start, model_.message_cost);
     }
     if (now.kind == action_kind::send) {
@@ -282,7 +287,7 @@ class virtual_clock {
     for (auto i = first_dependent_[static_cast<std::size_t>(index)];
          i < first_dependent_[static_cast<std::size_t>(index) + 1]; ++i) {
       const event& next = at(dependents_[i]);
-      const bool streams = next.bytes == now.bytes && next.kind != action_kind::copy;
+      const bool streams = next.bytes == now.bytes && (next.kind == action_kind::send || is_receive(next.kind));
       release(dependents_[i], streams ? now.start : now.end, now.end);
     }
   }
@@ -314,7 +319,7 @@ template <typename Make>
       const action& a = first.actions[i];
       const action& b = other.actions[i];
       if (a.kind != b.kind || a.after != b.after || a.count() != b.count()) return symmetry::none;
-      if (a.kind == action_kind::copy) continue;
+      if (a.peer < 0 && b.peer < 0) continue;
       shifted &= wrap(b.peer - rank, world) == a.peer;
       exchanged &= (b.peer ^ rank) == a.peer;
     }
