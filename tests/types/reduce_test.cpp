@@ -250,42 +250,6 @@ BOOST_AUTO_TEST_CASE(cutting_a_buffer_into_pieces_does_not_change_a_bit) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(many_inputs_are_reduced_from_the_left_and_halves_are_rounded_once) {
-  for_every_kernel([]<typename T>(std::type_identity<T>, dtype type, reduce_op op) {
-    const parx::reduce_many_function kernel = parx::reduce_many_kernel(type, op);
-    for (const std::size_t inputs_count : {2U, 3U, 5U}) {
-      for (const std::size_t count : {0U, 1U, 7U, 64U, 1000U, 2500U}) {
-        std::vector<bytes> inputs;
-        std::vector<odd_memory> memory;
-        for (std::uint32_t k = 0; k < inputs_count; ++k) {
-          inputs.push_back(random_elements<T>(count, 10 + k));
-          memory.emplace_back(inputs.back());
-        }
-        const bytes wanted = expected_bytes<T>(op, inputs);
-        std::vector<const void*> pointers;
-        for (auto& each : memory) pointers.push_back(each.data());
-
-        odd_memory out(wanted.size());
-        kernel(out.data(), pointers.data(), inputs_count, count);
-        BOOST_TEST((out.contents() == wanted), inputs_count << " inputs of " << count);
-        BOOST_TEST(out.surroundings_are_intact());
-
-        odd_memory& reused = memory[count % inputs_count];  // the result replaces an input
-        kernel(reused.data(), pointers.data(), inputs_count, count);
-        BOOST_TEST((reused.contents() == wanted), inputs_count << " inputs of " << count);
-      }
-    }
-  });
-}
-
-BOOST_AUTO_TEST_CASE(a_single_input_is_copied) {
-  const std::vector<float> input{1, -0.0F, std::numeric_limits<float>::quiet_NaN()};
-  std::vector<float> out(3);
-  const void* pointer = input.data();
-  parx::reduce_many_kernel(dtype::float32, reduce_op::max)(out.data(), &pointer, 1, 3);
-  BOOST_TEST(std::memcmp(out.data(), input.data(), 12) == 0);
-}
-
 BOOST_AUTO_TEST_CASE(scaling_multiplies_every_element_once) {
   for (const dtype type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
     parx::visit_dtype(type, [type]<typename T>(std::type_identity<T>) {
@@ -343,8 +307,8 @@ BOOST_AUTO_TEST_CASE(integers_wrap_around) {
 BOOST_AUTO_TEST_CASE(an_average_is_a_sum_that_the_caller_scales) {
   BOOST_TEST(parx::reduce_kernel(dtype::float32, reduce_op::avg) ==
              parx::reduce_kernel(dtype::float32, reduce_op::sum));
-  BOOST_TEST(parx::reduce_many_kernel(dtype::bfloat16, reduce_op::premul_sum) ==
-             parx::reduce_many_kernel(dtype::bfloat16, reduce_op::sum));
+  BOOST_TEST(parx::reduce_kernel(dtype::bfloat16, reduce_op::premul_sum) ==
+             parx::reduce_kernel(dtype::bfloat16, reduce_op::sum));
 }
 
 BOOST_AUTO_TEST_CASE(a_reduction_that_means_nothing_is_refused_by_name) {
@@ -355,7 +319,7 @@ BOOST_AUTO_TEST_CASE(a_reduction_that_means_nothing_is_refused_by_name) {
   };
   BOOST_CHECK_EXCEPTION((void)parx::reduce_kernel(dtype::float32, reduce_op::band),
                         parx::usage_error, says("reduce_op::band is not defined for float32"));
-  BOOST_CHECK_EXCEPTION((void)parx::reduce_many_kernel(dtype::int32, reduce_op::avg),
+  BOOST_CHECK_EXCEPTION((void)parx::reduce_kernel(dtype::int32, reduce_op::avg),
                         parx::usage_error, says("reduce_op::avg is not defined for int32"));
   BOOST_CHECK_EXCEPTION((void)parx::scale_kernel(dtype::int8), parx::usage_error, says("int8"));
   BOOST_CHECK_THROW((void)parx::reduce_kernel(static_cast<dtype>(99), reduce_op::sum),

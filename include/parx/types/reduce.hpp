@@ -57,69 +57,38 @@ inline constexpr std::size_t reduce_op_count = 9;
 using reduce_function = void (*)(void* out, const void* a, const void* b,
                                  std::size_t count) noexcept;
 
-/// out[i] = inputs[0][i] op ... op inputs[inputs_count - 1][i], from the left, each input read
-/// once. The 16-bit floats are rounded only at the end. inputs_count is at least 1, and 1 is a
-/// copy; `out` may be exactly one of the inputs.
-using reduce_many_function = void (*)(void* out, const void* const* inputs,
-                                      std::size_t inputs_count, std::size_t count) noexcept;
-
 /// data[i] *= factor: the division of avg (1 / world) and the multiplication of premul_sum.
 using scale_function = void (*)(void* data, std::size_t count, double factor) noexcept;
 
-namespace detail {
-
-// Two kinds, found apart: a program that uses only one does not compile the other's 84 kernels.
-struct of_two {
-  using function = reduce_function;
-  template <typename T, typename Op>
-  static constexpr function kernel = &simd::combine<T, Op>;
-};
-struct of_many {
-  using function = reduce_many_function;
-  template <typename T, typename Op>
-  static constexpr function kernel = &simd::combine_many<T, Op>;
-};
-
+/// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
 /// Throws usage_error where `op` means nothing for `type`.
-template <typename Kind>
-[[nodiscard]] typename Kind::function find_kernel(dtype type, reduce_op op) {
+[[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
+  using namespace detail::simd;
   if (!is_defined(type, op)) {
     const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
     throw_usage("reduce_op::{} is not defined for {} elements; it needs {} ones", name_of(op),
                 name_of(type), bitwise ? "integer" : "floating-point");
   }
-  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> typename Kind::function {
+  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> reduce_function {
     switch (op) {
-      case reduce_op::min: return Kind::template kernel<T, simd::min_of>;
-      case reduce_op::max: return Kind::template kernel<T, simd::max_of>;
+      case reduce_op::min: return &combine<T, min_of>;
+      case reduce_op::max: return &combine<T, max_of>;
       default: break;
     }
     // The rest do not look at the sign: one kernel serves int32 and uint32.
     if constexpr (std::is_integral_v<T>) {
       using bits = std::make_unsigned_t<T>;
       switch (op) {
-        case reduce_op::product: return Kind::template kernel<bits, simd::product_of>;
-        case reduce_op::band: return Kind::template kernel<bits, simd::and_of>;
-        case reduce_op::bor: return Kind::template kernel<bits, simd::or_of>;
-        case reduce_op::bxor: return Kind::template kernel<bits, simd::xor_of>;
-        default: return Kind::template kernel<bits, simd::sum_of>;
+        case reduce_op::product: return &combine<bits, product_of>;
+        case reduce_op::band: return &combine<bits, and_of>;
+        case reduce_op::bor: return &combine<bits, or_of>;
+        case reduce_op::bxor: return &combine<bits, xor_of>;
+        default: return &combine<bits, sum_of>;
       }
     } else {
-      return op == reduce_op::product ? Kind::template kernel<T, simd::product_of>
-                                      : Kind::template kernel<T, simd::sum_of>;
+      return op == reduce_op::product ? &combine<T, product_of> : &combine<T, sum_of>;
     }
   });
-}
-
-}  // namespace detail
-
-/// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
-/// Throws usage_error where `op` means nothing for `type`.
-[[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
-  return detail::find_kernel<detail::of_two>(type, op);
-}
-[[nodiscard]] inline reduce_many_function reduce_many_kernel(dtype type, reduce_op op) {
-  return detail::find_kernel<detail::of_many>(type, op);
 }
 
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.

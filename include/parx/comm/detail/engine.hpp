@@ -44,7 +44,6 @@ struct collective_data {
   const double* divide_by = nullptr;  ///< makes the factor when the run starts
 
   // For algorithms in shared buffers.
-  reduce_many_function reduce_many = nullptr;
   shared_view shared_input{};
   shared_view shared_output{};
 };
@@ -263,19 +262,22 @@ class engine {
     return view.of(rank) + where.offset * data_.element_size;
   }
 
-  /// One pass over all ranks' buffers, in blocks that stay in the cache until they are handed out.
+  /// One pass over all ranks' buffers, in blocks that stay in the first-level cache until they are handed
+  /// out. The result is written last: it may overwrite this rank's input.
   void combine(const action& step, bool for_all) {
-    static constexpr std::size_t block_bytes = std::size_t{32} << 10;
-    const std::size_t block = block_bytes / data_.element_size;
-    inputs_.resize(static_cast<std::size_t>(world_));
+    static constexpr std::size_t block_bytes = std::size_t{8} << 10;
+    const std::size_t block = std::max<std::size_t>(1, block_bytes / data_.element_size);
+    partial_.resize(block * data_.element_size);
     for (std::size_t done = 0; done < step.count(); done += block) {
       const std::size_t count = std::min(block, step.count() - done);
       const std::size_t offset = done * data_.element_size;
-      for (int rank = 0; rank < world_; ++rank) {
-        inputs_[static_cast<std::size_t>(rank)] = shared_at(step.from, rank) + offset;
-      }
       std::byte* to = write_at(step.to) + offset;
-      data_.reduce_many(to, inputs_.data(), inputs_.size(), count);
+      const std::byte* sum = shared_at(step.from, 0) + offset;
+      for (int rank = 1; rank < world_; ++rank) {
+        std::byte* next = rank == world_ - 1 ? to : partial_.data();
+        data_.reduce(next, sum, shared_at(step.from, rank) + offset, count);
+        sum = next;
+      }
       if (step.completes && data_.scale != nullptr) data_.scale(to, count, data_.factor);
       if (!for_all) continue;
       for (int rank = 0; rank < world_; ++rank) {
@@ -401,7 +403,7 @@ class engine {
   int world_ = 1;
   bool overwrites_input_ = false;
   bool only_sends_ = false;
-  std::vector<const void*> inputs_;
+  std::vector<std::byte> partial_;
   std::atomic<std::size_t> bytes_received_{0};
   std::atomic<std::size_t> bytes_sent_{0};
 };

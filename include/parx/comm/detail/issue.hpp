@@ -95,7 +95,6 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   if (given.reduces) {
     request.header.reduction = static_cast<std::uint8_t>(given.op);
     request.data.reduce = reduce_kernel(given.type, given.op);
-    if (use == algorithm::shared) request.data.reduce_many = reduce_many_kernel(given.type, given.op);
     if (given.op == reduce_op::avg && world > 1) request.data.factor = 1.0 / world;
     if (given.op == reduce_op::premul_sum) request.data.factor = given.factor;
     if (given.divide_by != nullptr) {

@@ -174,26 +174,6 @@ void combine(void* out, const void* a, const void* b, std::size_t count) noexcep
   store_all<T>(static_cast<std::byte*>(out), count * sizeof(T), combined);
 }
 
-template <typename T, typename Op>
-void combine_many(void* out, const void* const* inputs, std::size_t inputs_count,
-                  std::size_t count) noexcept {
-  const std::size_t bytes = count * sizeof(T);
-  if (inputs_count == 1) {
-    if (bytes > 0) std::memmove(out, inputs[0], bytes);
-    return;
-  }
-  const auto combined = [inputs, inputs_count](std::size_t at, auto... length)
-                            __attribute__((always_inline)) {
-    const auto input = [&](std::size_t k) __attribute__((always_inline)) {
-      return load_unit<T>(static_cast<const std::byte*>(inputs[k]) + at, length...);
-    };
-    unit<T> result = apply<T, Op>(input(0), input(1));
-    for (std::size_t k = 2; k < inputs_count; ++k) result = apply<T, Op>(result, input(k));
-    return result;
-  };
-  store_all<T>(static_cast<std::byte*>(out), bytes, combined);
-}
-
 template <typename T>
 void scale(void* data, std::size_t count, double factor) noexcept {
   auto* const to = static_cast<std::byte*>(data);
