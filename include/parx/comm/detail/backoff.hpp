@@ -21,11 +21,11 @@ class backoff {
   /// One idle round. False when it is time to sleep.
   [[nodiscard]] bool idle(bool own_core) noexcept {
     if (own_core) {
-      if (rounds_ == 0) began_ = clock::now();
       if (++rounds_ % rounds_between_looks != 0) return pause();
-      const auto waited = clock::now() - began_;
-      if (waited < spin_time) return pause();
-      return waited < yield_time && yield();
+      const auto now = clock::now();
+      if (rounds_ == rounds_between_looks) began_ = now;
+      if (now - began_ < spin_time) return pause();
+      return now - began_ < yield_time && yield();
     }
     return ++rounds_ <= crowded_yields && yield();
   }

@@ -89,6 +89,11 @@ inline constexpr std::array catalog_table{
                     return schedules::ring_all_reduce(s.rank, s.world, s.count);
                   },
                   prices::ring_all_reduce, must_commute},
+    catalog_entry{operation::all_reduce, algorithm::direct,
+                  [](const call_shape& s) {
+                    return schedules::direct_all_reduce(s.rank, s.world, s.count);
+                  },
+                  prices::direct_all_reduce},
     catalog_entry{operation::all_reduce, algorithm::shared,
                   [](const call_shape& s) {
                     return schedules::shared_all_reduce(s.rank, s.world, s.count);

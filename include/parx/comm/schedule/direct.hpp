@@ -26,15 +26,15 @@ namespace parx::schedules {
   return plan;
 }
 
-/// Input holds all blocks; output holds block `rank`, reduced.
-[[nodiscard]] inline schedule direct_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+namespace detail {
+
+/// Appends the exchange after which `own` holds block `rank`, reduced; returns the action that completes it.
+inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partition& blocks, region own) {
   const int world = blocks.parts();
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(rank + distance, world);
     plan.send(peer, blocks.block(place::input, peer));
   }
-  const region own = blocks.alone(place::output, rank);
   std::int32_t partial = no_action;
   for (int step = 1; step < world; ++step) {
     const int peer = step <= rank ? rank - step : step;
@@ -45,6 +45,32 @@ namespace parx::schedules {
                         .after = {partial, no_action},
                         .completes = step == world - 1,
                         .received_first = peer < rank});
+  }
+  return partial;
+}
+
+}  // namespace detail
+
+/// Input holds all blocks; output holds block `rank`, reduced.
+[[nodiscard]] inline schedule direct_reduce_scatter(int rank, const partition& blocks) {
+  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  detail::direct_reduce_phase(plan, rank, blocks, blocks.alone(place::output, rank));
+  return plan;
+}
+
+/// Input and output hold `count` elements. The bits are those of direct_reduce_scatter.
+[[nodiscard]] inline schedule direct_all_reduce(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  const partition blocks = partition::even(count, world);
+  const region own = blocks.block(place::output, rank);
+  const std::int32_t reduced = detail::direct_reduce_phase(plan, rank, blocks, own);
+  for (int distance = 1; distance < world; ++distance) {
+    plan.send(wrap(rank + distance, world), own, reduced);
+  }
+  // In place, a block arrives only after its owner has received this rank's part of it.
+  for (int distance = 1; distance < world; ++distance) {
+    const int peer = wrap(rank - distance, world);
+    plan.receive(peer, blocks.block(place::output, peer));
   }
   return plan;
 }

@@ -18,12 +18,13 @@ struct link_costs {
   double per_peer = 3e-6;        ///< s of processor time for one more message in flight
   double beta = 0.4e-9;          ///< s per byte
   double gamma = 0.15e-9;        ///< s per byte reduced
+  double crowding = 1.2;         ///< how much slower many large streams into one rank are
   double local_alpha = 2e-6;     ///< alpha between two ranks of one host
   double local_beta = 0.15e-9;   ///< beta between two ranks of one host
 };
 
 /// What is taken for ranks that share memory.
-inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9, .gamma = 0.08e-9,
+inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9, .gamma = 0.08e-9, .crowding = 1,
                                          .local_alpha = 0.4e-6, .local_beta = 0.12e-9};
 
 namespace prices {
@@ -47,7 +48,9 @@ struct load {
 
 /// Many large streams into one host get in each other's way (incast). So do the pairs of a recursive
 /// algorithm, which all cross the middle of the network at once.
-[[nodiscard]] constexpr double crowd(double p) noexcept { return p > 2 ? 1.2 : 1.0; }
+[[nodiscard]] constexpr double crowd(const load& w, const link_costs& c) noexcept {
+  return w.p > 2 ? c.crowding : 1.0;
+}
 
 /// The same load among the leaders of the hosts, and the ranks of the fullest host if they are even.
 [[nodiscard]] constexpr load among_leaders(const load& w) noexcept { return {w.hosts, w.n}; }
@@ -73,7 +76,7 @@ struct load {
   const double fold =
       is_power_of_two(w.p) ? 0 : 2 * c.alpha + 2 * w.n * c.beta + w.n * c.gamma;
   return fold + 2 * log2_ceil(inner.p) * c.alpha +
-         others(inner) * (2 * crowd(w.p) * c.beta + c.gamma);
+         others(inner) * (2 * crowd(w, c) * c.beta + c.gamma);
 }
 [[nodiscard]] constexpr double tree_all_reduce(const load& w, const link_costs& c) noexcept {
   return log2_ceil(w.p) * (2 * (c.alpha + w.n * c.beta) + w.n * c.gamma);
@@ -85,10 +88,10 @@ struct load {
 
 // all_gather
 [[nodiscard]] constexpr double direct_all_gather(const load& w, const link_costs& c) noexcept {
-  return c.alpha + (w.p - 1) * c.per_peer + crowd(w.p) * others(w) * c.beta;
+  return c.alpha + (w.p - 1) * c.per_peer + crowd(w, c) * others(w) * c.beta;
 }
 [[nodiscard]] constexpr double doubling_all_gather(const load& w, const link_costs& c) noexcept {
-  return log2_ceil(w.p) * c.alpha + crowd(w.p) * others(w) * c.beta;
+  return log2_ceil(w.p) * c.alpha + crowd(w, c) * others(w) * c.beta;
 }
 /// What wraps round the end of the vector is a second message.
 [[nodiscard]] constexpr double bruck_all_gather(const load& w, const link_costs& c) noexcept {
@@ -105,6 +108,9 @@ struct load {
 // reduce_scatter
 [[nodiscard]] constexpr double direct_reduce_scatter(const load& w, const link_costs& c) noexcept {
   return direct_all_gather(w, c) + others(w) * c.gamma;
+}
+[[nodiscard]] constexpr double direct_all_reduce(const load& w, const link_costs& c) noexcept {
+  return direct_reduce_scatter(w, c) + direct_all_gather(w, c);
 }
 [[nodiscard]] constexpr double halving_reduce_scatter(const load& w, const link_costs& c) noexcept {
   const load inner{std::bit_floor(static_cast<unsigned>(w.p)) * 1.0, w.n};
@@ -153,7 +159,7 @@ struct load {
 // all_to_all
 [[nodiscard]] constexpr double direct_all_to_all(const load& w, const link_costs& c) noexcept {
   return std::max(1.0, w.p / default_window) * c.alpha + (w.p - 1) * c.per_peer +
-         crowd(w.p) * others(w) * c.beta;
+         crowd(w, c) * others(w) * c.beta;
 }
 [[nodiscard]] constexpr double pairwise_all_to_all(const load& w, const link_costs& c) noexcept {
   return (w.p - 1) * c.alpha + others(w) * c.beta;
