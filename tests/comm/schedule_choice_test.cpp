@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(small_vectors_take_few_steps_and_large_ones_few_bytes) {
     BOOST_TEST((chosen(operation::all_reduce, w, 4) == algorithm::doubling));
     BOOST_TEST((chosen(operation::all_reduce, w, large) == algorithm::ring));
   }
-  BOOST_TEST((chosen(operation::all_reduce, 16, 256 << 10) == algorithm::halving));
+  BOOST_TEST((chosen(operation::all_reduce, 64, 256 << 10) == algorithm::halving));
   BOOST_TEST((chosen(operation::broadcast, 8, 4) == algorithm::tree));
   BOOST_TEST((chosen(operation::broadcast, 8, large) == algorithm::chain));
   BOOST_TEST((chosen(operation::all_gather, 8, 64) == algorithm::direct));

@@ -18,14 +18,15 @@ struct link_costs {
   double per_peer = 3e-6;        ///< s of processor time for one more message in flight
   double beta = 0.4e-9;          ///< s per byte
   double gamma = 0.15e-9;        ///< s per byte reduced
-  double crowding = 1.2;         ///< how much slower many large streams into one rank are
+  double crowding = 1.2;         ///< how much slower large streams are that cross; grows with log2(P)
   double local_alpha = 2e-6;     ///< alpha between two ranks of one host
   double local_beta = 0.15e-9;   ///< beta between two ranks of one host
 };
 
 /// What is taken for ranks that share memory.
-inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9, .gamma = 0.08e-9, .crowding = 1,
-                                         .local_alpha = 0.4e-6, .local_beta = 0.12e-9};
+inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9,
+                                         .gamma = 0.08e-9, .crowding = 1, .local_alpha = 0.4e-6,
+                                         .local_beta = 0.12e-9};
 
 namespace prices {
 
@@ -49,7 +50,7 @@ struct load {
 /// Many large streams into one host get in each other's way (incast). So do the pairs of a recursive
 /// algorithm, which all cross the middle of the network at once.
 [[nodiscard]] constexpr double crowd(const load& w, const link_costs& c) noexcept {
-  return w.p > 2 ? c.crowding : 1.0;
+  return w.p > 2 ? 1 + (c.crowding - 1) * (log2_ceil(w.p) - 1) : 1.0;
 }
 
 /// The same load among the leaders of the hosts, and the ranks of the fullest host if they are even.
