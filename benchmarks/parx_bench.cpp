@@ -2,6 +2,8 @@
 //
 //   parxrun -n 4 --tag-output=false parx-bench -b 4 -e 64M
 //   srun -N 2 --ntasks-per-node=2 parx-bench --op all --format osu
+//   parxrun -n 2 --tag-output=false parx-bench --mode latency --op broadcast
+//   parx-bench --mode bootstrap --worlds 2,4,8
 //
 // What it does is in bench/; peers/ measures other libraries in the same way.
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <bench/options.hpp>
 #include <bench/parx_backend.hpp>
 #include <bench/run.hpp>
+#include <bench/startup.hpp>
 #include <parx/launch.hpp>
 
 int main(int argc, char** argv) {
@@ -20,11 +23,21 @@ int main(int argc, char** argv) {
   try {
     const auto given = bench::parse_options("parx-bench", version, argc, argv);
     if (!given) return 0;
-    const auto use = bench::parse_algorithm(given->algorithm);
+    if (given->measured == bench::mode::bootstrap) {
+      bench::run_bootstrap(*given);
+      return 0;
+    }
     std::size_t wrong = 0;
+    const bench::detail::stopwatch since_start;
     const int code = parx::run([&](parx::world& world) {
-      bench::parx_backend ranks(world, use);
-      wrong = bench::run_all(ranks, *given, version);
+      const double init_seconds = since_start.seconds();
+      bench::parx_backend ranks(world,
+                                given->shared ? bench::buffers::shared : bench::buffers::ordinary);
+      if (given->measured == bench::mode::startup) {
+        bench::run_startup(ranks, *given, init_seconds);
+      } else {
+        wrong = bench::run_all(ranks, *given, version);
+      }
     });
     return code != 0 ? code : wrong > 0 ? wrong_result : 0;
   } catch (const parx::usage_error& wrong) {

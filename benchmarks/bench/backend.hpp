@@ -4,7 +4,11 @@
 // of them. A backend belongs to one thread.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 
@@ -13,8 +17,6 @@
 #include <parx/types/reduce.hpp>
 
 namespace bench {
-
-enum class placement : std::uint8_t { out_of_place, in_place };
 
 /// One call, ready to be made again and again. In place, `input` lies in `output` or the other way
 /// round, where NCCL wants it: chunk `rank` for all_gather and reduce_scatter.
@@ -27,6 +29,34 @@ struct call {
   int root = 0;
 };
 
+/// Zeroed bytes; the last owner gives them back.
+using memory = std::shared_ptr<std::byte>;
+
+/// Page-aligned memory of this process alone, as NCCL's and MPI's benchmarks use. Every page is
+/// touched, so that none is missing under the clock.
+[[nodiscard]] inline memory ordinary_memory(std::size_t bytes) {
+  static constexpr std::align_val_t alignment{4096};
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  auto* data = static_cast<std::byte*>(::operator new(size, alignment));
+  std::memset(data, 0, size);
+  return {data, [](std::byte* each) { ::operator delete(each, alignment); }};
+}
+
+/// What a library can do beside the program's own work.
+class nonblocking {
+ public:
+  virtual ~nonblocking() = default;
+  /// Begins the call; one at a time.
+  virtual void start(const call& given) = 0;
+  /// Returns when it is done.
+  virtual void finish() = 0;
+
+ protected:
+  nonblocking() = default;
+  nonblocking(const nonblocking&) = default;
+  nonblocking& operator=(const nonblocking&) = default;
+};
+
 class backend {
  public:
   virtual ~backend() = default;
@@ -36,12 +66,24 @@ class backend {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  /// Whether the library has this operation in this form with NCCL's meaning.
+  /// Whether the library has this operation in this form, with NCCL's meaning and the algorithm in
+  /// use.
   [[nodiscard]] virtual bool has(operation op, placement where) const = 0;
   /// Throws parx::usage_error, on every rank, where the library lacks the dtype or reduction.
   virtual void require_support(parx::dtype type, parx::reduce_op reduction) const = 0;
+  /// Later calls use this algorithm; "automatic" is the library's own choice. Throws
+  /// parx::usage_error, on every rank, for a name that it does not know.
+  virtual void use(const std::string& algorithm) = 0;
+  /// Collective: memory of the kind that is measured.
+  [[nodiscard]] virtual memory allocate(std::size_t bytes) = 0;
+
   /// Makes the call and returns when it is done.
   virtual void run(const call& given) = 0;
+  /// Null where the library can only block.
+  [[nodiscard]] virtual nonblocking* without_blocking() = 0;
+  /// Sends the same bytes `count` times, as messages of their own, as fast as the library can.
+  virtual void send_burst(parx::const_buffer_view message, int to, int count) = 0;
+  virtual void receive_burst(parx::buffer_view message, int from, int count) = 0;
 
   /// In place, over all ranks.
   virtual void max_over_ranks(std::span<double> values) = 0;
@@ -54,16 +96,5 @@ class backend {
   backend(const backend&) = default;
   backend& operator=(const backend&) = default;
 };
-
-/// What has() answers for a library without gaps: a broadcast always works in place, a message
-/// never.
-[[nodiscard]] constexpr bool is_meaningful(operation op, placement where) noexcept {
-  switch (op) {
-    case operation::broadcast: return where == placement::in_place;
-    case operation::send_recv:
-    case operation::barrier: return where == placement::out_of_place;
-    default: return true;
-  }
-}
 
 }  // namespace bench

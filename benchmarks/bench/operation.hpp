@@ -3,6 +3,9 @@
 // Sizes and factors are nccl-tests' (doc/PERFORMANCE.md): S is the whole vector (all_gather: what
 // is received, reduce_scatter: what is put in), algbw = S / t, and busbw = algbw x a factor that
 // makes the figure comparable with the speed of a link, whatever the number of ranks.
+//
+// One row of the table below is all that the clocks, checks and reports know of an operation; the
+// backends then say how their library makes the call.
 #pragma once
 
 #include <array>
@@ -22,42 +25,87 @@ enum class operation : std::uint8_t {
   barrier,
 };
 
-inline constexpr std::array all_operations{
-    operation::all_reduce, operation::all_gather, operation::reduce_scatter, operation::broadcast,
-    operation::reduce,     operation::send_recv,  operation::barrier};
+enum class placement : std::uint8_t { out_of_place, in_place };
 
-[[nodiscard]] constexpr std::string_view name_of(operation op) noexcept {
-  switch (op) {
-    case operation::all_reduce: return "all_reduce";
-    case operation::all_gather: return "all_gather";
-    case operation::reduce_scatter: return "reduce_scatter";
-    case operation::broadcast: return "broadcast";
-    case operation::reduce: return "reduce";
-    case operation::send_recv: return "send_recv";
-    case operation::barrier: return "barrier";
+/// How long a rank's input and output are.
+enum class layout : std::uint8_t {
+  equal,      ///< both hold the whole vector
+  gathered,   ///< the input is one piece of it
+  scattered,  ///< the output is one piece of it
+  nothing,
+};
+
+/// What a rank's output must hold afterwards.
+enum class outcome : std::uint8_t {
+  reduced,          ///< the reduction of all inputs
+  reduced_at_root,  ///< the same, on the root alone
+  reduced_piece,    ///< the rank's piece of it
+  all_inputs,       ///< in rank order
+  input_of_root,
+  input_of_previous,
+  nothing,
+};
+
+/// Which placements mean anything: a broadcast always works in place, a message never.
+enum class forms : std::uint8_t { both, out_of_place, in_place };
+
+struct operation_row {
+  operation op;
+  std::string_view name;
+  layout data;
+  outcome result;
+  forms placements;
+  bool reduces;
+  bool has_root;
+  double (*bus_factor)(double ranks);  ///< for two ranks and more
+};
+
+namespace detail {
+inline constexpr auto there_and_back = [](double n) { return 2 * (n - 1) / n; };
+inline constexpr auto all_but_own = [](double n) { return (n - 1) / n; };
+inline constexpr auto once = [](double) { return 1.0; };
+inline constexpr auto no_data = [](double) { return 0.0; };
+}  // namespace detail
+
+// clang-format off
+inline constexpr std::array operation_table{
+    operation_row{operation::all_reduce, "all_reduce", layout::equal, outcome::reduced,
+                  forms::both, true, false, detail::there_and_back},
+    operation_row{operation::all_gather, "all_gather", layout::gathered, outcome::all_inputs,
+                  forms::both, false, false, detail::all_but_own},
+    operation_row{operation::reduce_scatter, "reduce_scatter", layout::scattered, outcome::reduced_piece,
+                  forms::both, true, false, detail::all_but_own},
+    operation_row{operation::broadcast, "broadcast", layout::equal, outcome::input_of_root,
+                  forms::in_place, false, true, detail::once},
+    operation_row{operation::reduce, "reduce", layout::equal, outcome::reduced_at_root,
+                  forms::both, true, true, detail::once},
+    operation_row{operation::send_recv, "send_recv", layout::equal, outcome::input_of_previous,
+                  forms::out_of_place, false, false, detail::once},
+    operation_row{operation::barrier, "barrier", layout::nothing, outcome::nothing,
+                  forms::out_of_place, false, false, detail::no_data},
+};
+// clang-format on
+
+[[nodiscard]] constexpr const operation_row& row_of(operation op) noexcept {
+  return operation_table[static_cast<std::size_t>(op)];
+}
+static_assert([] {
+  for (const operation_row& each : operation_table) {
+    if (&row_of(each.op) != &each) return false;
   }
-  return "unknown";
-}
+  return true;
+}());
 
-[[nodiscard]] constexpr bool reduces(operation op) noexcept {
-  return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::reduce;
-}
-[[nodiscard]] constexpr bool has_root(operation op) noexcept {
-  return op == operation::broadcast || op == operation::reduce;
-}
-
+[[nodiscard]] constexpr std::string_view name_of(operation op) noexcept { return row_of(op).name; }
+[[nodiscard]] constexpr bool reduces(operation op) noexcept { return row_of(op).reduces; }
+[[nodiscard]] constexpr bool has_root(operation op) noexcept { return row_of(op).has_root; }
 [[nodiscard]] constexpr double bus_factor(operation op, int world) noexcept {
-  const double n = world;
-  switch (op) {
-    case operation::all_reduce: return 2 * (n - 1) / n;
-    case operation::all_gather:
-    case operation::reduce_scatter: return (n - 1) / n;
-    case operation::broadcast:
-    case operation::reduce:
-    case operation::send_recv: return world > 1 ? 1 : 0;
-    case operation::barrier: break;
-  }
-  return 0;
+  return world > 1 ? row_of(op).bus_factor(world) : 0;
+}
+[[nodiscard]] constexpr bool is_meaningful(operation op, placement where) noexcept {
+  const forms placements = row_of(op).placements;
+  return placements == forms::both ||
+         (placements == forms::in_place) == (where == placement::in_place);
 }
 
 /// The elements of one rank's call.
@@ -78,12 +126,17 @@ struct shape {
   const auto n = static_cast<std::size_t>(world);
   const std::size_t whole = elements > 0 ? elements : 1;
   const std::size_t piece = whole / n > 0 ? whole / n : 1;
-  switch (op) {
-    case operation::all_gather: return {piece, piece, piece * n};
-    case operation::reduce_scatter: return {piece, piece * n, piece};
-    case operation::barrier: return {};
-    default: return {whole, whole, whole};
+  switch (row_of(op).data) {
+    case layout::equal:
+      return {whole, whole, whole};
+    case layout::gathered:
+      return {piece, piece, piece * n};
+    case layout::scattered:
+      return {piece, piece * n, piece};
+    case layout::nothing:
+      break;
   }
+  return {};
 }
 
 }  // namespace bench

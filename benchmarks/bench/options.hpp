@@ -3,6 +3,7 @@
 
 #include <cxxopts.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -24,7 +25,13 @@ namespace bench {
 
 enum class table_format : std::uint8_t { nccl, osu, json };
 
+/// What is measured; each has a file of its name.
+enum class mode : std::uint8_t { table, latency, overlap, rate, wire, startup, bootstrap };
+inline constexpr std::array<std::string_view, 7> mode_names{"table", "latency", "overlap",  "rate",
+                                                            "wire",  "startup", "bootstrap"};
+
 struct options {
+  mode measured = mode::table;
   std::vector<operation> operations{operation::all_reduce};
   std::size_t first_size = 4;
   std::size_t last_size = std::size_t{64} << 20;
@@ -37,25 +44,35 @@ struct options {
   std::optional<int> warmup;      ///< unset: a tenth of that
   double budget = 0.3;            ///< seconds for one column of one size
   bool check = true;
-  std::string algorithm = "automatic";
+  std::vector<std::string> algorithms{"automatic"};
+  bool shared = false;  ///< buffers that all ranks of the host see
+  std::vector<int> worlds{1, 2, 4, 8};
   table_format format = table_format::nccl;
   std::string json_file;
+  std::string plot_file;
 };
 
 /// nccl-tests' names, which its users' scripts know.
 [[nodiscard]] constexpr std::string_view nccl_name(parx::dtype type) noexcept {
   switch (type) {
-    case parx::dtype::float32: return "float";
-    case parx::dtype::float64: return "double";
-    case parx::dtype::float16: return "half";
-    default: return parx::name_of(type);
+    case parx::dtype::float32:
+      return "float";
+    case parx::dtype::float64:
+      return "double";
+    case parx::dtype::float16:
+      return "half";
+    default:
+      return parx::name_of(type);
   }
 }
 [[nodiscard]] constexpr std::string_view nccl_name(parx::reduce_op op) noexcept {
   switch (op) {
-    case parx::reduce_op::product: return "prod";
-    case parx::reduce_op::premul_sum: return "mulsum";
-    default: return parx::name_of(op);
+    case parx::reduce_op::product:
+      return "prod";
+    case parx::reduce_op::premul_sum:
+      return "mulsum";
+    default:
+      return parx::name_of(op);
   }
 }
 
@@ -104,12 +121,34 @@ template <typename T, typename Name>
 
 [[nodiscard]] inline std::vector<operation> parse_operations(const std::string& text) {
   std::string names;
-  for (const operation each : all_operations) {
-    if (text == name_of(each)) return {each};
-    names += fmt::format("{}, ", name_of(each));
+  std::vector<operation> all;
+  for (const operation_row& each : operation_table) {
+    if (text == each.name) return {each.op};
+    names += fmt::format("{}, ", each.name);
+    all.push_back(each.op);
   }
   parx::require(text == "all", "--op {}: the operations are {}and all", text, names);
-  return {all_operations.begin(), all_operations.end()};
+  return all;
+}
+
+[[nodiscard]] inline mode parse_mode(const std::string& text) {
+  const auto found = std::find(mode_names.begin(), mode_names.end(), text);
+  parx::require(found != mode_names.end(), "--mode {}: the modes are {}", text,
+                fmt::join(mode_names, ", "));
+  return static_cast<mode>(found - mode_names.begin());
+}
+
+/// "1,2,4": numbers of ranks.
+[[nodiscard]] inline std::vector<int> parse_worlds(const std::vector<std::string>& texts) {
+  std::vector<int> worlds;
+  for (const std::string& text : texts) {
+    int world = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), world);
+    parx::require(code == std::errc{} && end == text.data() + text.size() && world >= 1,
+                  "--worlds {}: a world is a number of ranks such as 4", text);
+    worlds.push_back(world);
+  }
+  return worlds;
 }
 
 [[nodiscard]] inline table_format parse_format(const std::string& text) {
@@ -127,8 +166,16 @@ template <typename T, typename Name>
   const auto text = [](const char* value) {
     return cxxopts::value<std::string>()->default_value(value);
   };
+  const auto list = [](const char* value) {
+    return cxxopts::value<std::vector<std::string>>()->default_value(value);
+  };
   // clang-format off
   description.add_options()
+      ("mode", "table: time and bandwidth of sizes. latency: one operation at a time, with percentiles. "
+       "overlap: computation hidden behind the operation. rate: messages a second between pairs. "
+       "wire: all_reduce against the loopback and its memory. startup: joining this job. "
+       "bootstrap: startup of several worlds, started alone",
+       text("table"), "NAME")
       ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, send_recv, barrier or all",
        text("all_reduce"), "NAME")
       ("b,minbytes", "First size", text("4"), "SIZE")
@@ -147,10 +194,14 @@ template <typename T, typename Name>
        cxxopts::value<double>()->default_value("0.3"), "S")
       ("c,check", "1: check every element of every size once; 0: do not",
        cxxopts::value<int>()->default_value("1"), "0|1")
-      ("algo", "Algorithm instead of the automatic choice: ring, doubling, direct, tree, chain",
-       text("automatic"), "NAME")
+      ("algo", "Algorithms to measure, with commas, instead of the library's choice; a wrong name lists "
+       "all", list("automatic"), "NAMES")
+      ("shared", "Buffers in memory that all ranks of the host see (parx::allocate_shared)")
+      ("worlds", "Numbers of ranks of --mode bootstrap", list("1,2,4,8"), "LIST")
       ("format", "Table on standard output: nccl, osu or json", text("nccl"), "NAME")
       ("J,json", "Also write one JSON object a row to this file", text(""), "FILE")
+      ("plot", "Also draw size against busbw, a line for each algorithm, into this SVG file", text(""),
+       "FILE")
       ("version", "Print the version")
       ("h,help", "Print this");
   // clang-format on
@@ -160,9 +211,17 @@ template <typename T, typename Name>
 [[nodiscard]] inline options read_options(const cxxopts::ParseResult& given) {
   const auto text = [&](const char* flag) { return given[flag].as<std::string>(); };
   options result;
+  result.measured = parse_mode(text("mode"));
   result.operations = parse_operations(text("op"));
   result.first_size = parse_size("-b", text("minbytes"));
   result.last_size = parse_size("-e", text("maxbytes"));
+  const bool small = result.measured == mode::latency || result.measured == mode::rate;
+  if (small && given.count("maxbytes") == 0) {
+    result.last_size = std::max(result.first_size, std::size_t{8} << 10);
+  }
+  if (result.measured == mode::wire && given.count("minbytes") == 0) {
+    result.first_size = result.last_size;
+  }
   result.factor = given["stepfactor"].as<std::size_t>();
   result.step = parse_size("-i", text("stepbytes"));
   parx::require(result.first_size > 0, "-b 0: the first size is at least one byte");
@@ -198,9 +257,14 @@ template <typename T, typename Name>
   const int check = given["check"].as<int>();
   parx::require(check == 0 || check == 1, "-c {}: write 0 or 1", check);
   result.check = check == 1;
-  result.algorithm = text("algo");
+  result.algorithms = given["algo"].as<std::vector<std::string>>();
+  result.shared = given.count("shared") > 0;
+  result.worlds = parse_worlds(given["worlds"].as<std::vector<std::string>>());
   result.format = parse_format(text("format"));
   result.json_file = text("json");
+  result.plot_file = text("plot");
+  parx::require(result.plot_file.empty() || result.operations.size() == 1,
+                "--plot {}: a plot shows one operation, so name it with --op", result.plot_file);
   return result;
 }
 

@@ -39,18 +39,19 @@ class oracle {
   /// The number of wrong elements in the output of `given`, which has run.
   [[nodiscard]] std::size_t count_wrong(const call& given, int rank) const {
     const std::size_t count = given.output.count;
-    switch (given.op) {
-      case operation::all_reduce: return differing(given.output.data, count, 0, reduced());
-      case operation::reduce:
+    const auto own_piece = static_cast<std::size_t>(rank) * count;
+    switch (row_of(given.op).result) {
+      case outcome::reduced:
+        return differing(given.output.data, count, 0, reduced());
+      case outcome::reduced_at_root:
         return rank == given.root ? differing(given.output.data, count, 0, reduced()) : 0;
-      case operation::reduce_scatter:
-        return differing(given.output.data, count, static_cast<std::size_t>(rank) * count,
-                         reduced());
-      case operation::broadcast:
+      case outcome::reduced_piece:
+        return differing(given.output.data, count, own_piece, reduced());
+      case outcome::input_of_root:
         return differing(given.output.data, count, 0, own_data(given.root));
-      case operation::send_recv:
+      case outcome::input_of_previous:
         return differing(given.output.data, count, 0, own_data((rank + world_ - 1) % world_));
-      case operation::all_gather: {
+      case outcome::all_inputs: {
         std::size_t wrong = 0;
         for (int from = 0; from < world_; ++from) {
           const auto* piece = static_cast<const std::byte*>(given.output.data) +
@@ -59,7 +60,8 @@ class oracle {
         }
         return wrong;
       }
-      case operation::barrier: break;
+      case outcome::nothing:
+        break;
     }
     return 0;
   }
@@ -70,13 +72,18 @@ class oracle {
   /// All integers up to it are exact.
   [[nodiscard]] static std::int64_t largest_exact(parx::dtype type) {
     switch (type) {
-      case parx::dtype::float16: return 1 << 11;
-      case parx::dtype::bfloat16: return 1 << 8;
+      case parx::dtype::float16:
+        return 1 << 11;
+      case parx::dtype::bfloat16:
+        return 1 << 8;
       case parx::dtype::int8:
-      case parx::dtype::uint8: return 127;
+      case parx::dtype::uint8:
+        return 127;
       case parx::dtype::int16:
-      case parx::dtype::uint16: return 32767;
-      default: return 1 << 24;
+      case parx::dtype::uint16:
+        return 32767;
+      default:
+        return 1 << 24;
     }
   }
 
@@ -88,7 +95,8 @@ class oracle {
     const std::int64_t values = std::min<std::int64_t>(1000, exact_ / (2 * adders));
     switch (reduction_) {
       case reduce_op::sum:
-      case reduce_op::premul_sum: return rank < adders ? (i * 31 + rank * 17 + 5) % values : 0;
+      case reduce_op::premul_sum:
+        return rank < adders ? (i * 31 + rank * 17 + 5) % values : 0;
       case reduce_op::avg: {
         // Deviations that cancel in pairs: the sum is a multiple of the world.
         const bool alone = rank + 1 == world && world % 2 == 1;
@@ -100,20 +108,28 @@ class oracle {
         const std::int64_t stride = (world + 5) / 6;
         return (rank + i) % stride == 0 ? 2 : 1;
       }
-      default: return (i * 31 + rank * 17 + 5) % std::min<std::int64_t>(1009, exact_);
+      default:
+        return (i * 31 + rank * 17 + 5) % std::min<std::int64_t>(1009, exact_);
     }
   }
 
   [[nodiscard]] std::int64_t combine(std::int64_t a, std::int64_t b) const {
     using parx::reduce_op;
     switch (reduction_) {
-      case reduce_op::product: return a * b;
-      case reduce_op::min: return std::min(a, b);
-      case reduce_op::max: return std::max(a, b);
-      case reduce_op::band: return a & b;
-      case reduce_op::bor: return a | b;
-      case reduce_op::bxor: return a ^ b;
-      default: return a + b;
+      case reduce_op::product:
+        return a * b;
+      case reduce_op::min:
+        return std::min(a, b);
+      case reduce_op::max:
+        return std::max(a, b);
+      case reduce_op::band:
+        return a & b;
+      case reduce_op::bor:
+        return a | b;
+      case reduce_op::bxor:
+        return a ^ b;
+      default:
+        return a + b;
     }
   }
 

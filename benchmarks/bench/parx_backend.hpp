@@ -1,50 +1,74 @@
 // parx_backend: parx itself, through its public interface.
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bench/backend.hpp>
 #include <bench/oracle.hpp>
 #include <parx/comm.hpp>
+#include <parx/comm/schedule/catalog.hpp>
+#include <parx/core/env.hpp>
 #include <parx/core/version.hpp>
 
 namespace bench {
 
-/// Throws parx::usage_error for a name that is no algorithm's.
-[[nodiscard]] inline parx::algorithm parse_algorithm(const std::string& text) {
-  const auto& names = parx::algorithm_names;
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (found != names.end()) return static_cast<parx::algorithm>(found - names.begin());
-  parx::throw_usage("--algo {}: parx has no such algorithm; see --help", text);
-}
+/// Where the measured buffers lie.
+enum class buffers : std::uint8_t {
+  ordinary,
+  shared,  ///< in parx::allocate_shared
+};
 
-class parx_backend final : public backend {
+class parx_backend final : public backend, public nonblocking {
  public:
-  /// Borrows `world`.
-  parx_backend(parx::process_group& world, parx::algorithm use)
-      : world_(world), use_(use), pairs_(everybody(world)) {}
+  /// Borrows `world`. Throws parx::usage_error where shared buffers would be ordinary memory.
+  parx_backend(parx::process_group& world, buffers where)
+      : world_(world), where_(where), messages_(everybody(world)) {
+    parx::require(where == buffers::ordinary || world.core()->network().shares_memory(),
+                  "--shared: these ranks do not see each other's memory; they must be on one host, "
+                  "without PARX_TRANSPORT=tcp");
+  }
 
   [[nodiscard]] std::string name() const override { return "parx " PARX_VERSION; }
-  [[nodiscard]] std::string network() const override { return size() > 1 ? "tcp" : "alone"; }
+  [[nodiscard]] std::string network() const override {
+    if (size() == 1) return "alone";
+    if (where_ == buffers::shared) return "shm";
+    return parx::env_string(parx::process_environment(), "PARX_TRANSPORT").value_or("auto");
+  }
   [[nodiscard]] int rank() const override { return world_.rank(); }
   [[nodiscard]] int size() const override { return world_.size(); }
   [[nodiscard]] bool has(operation op, placement where) const override {
-    return is_meaningful(op, where);
+    return is_meaningful(op, where) && (use_ == parx::algorithm::automatic || offers(op, use_));
   }
   void require_support(parx::dtype, parx::reduce_op) const override {}
+  void use(const std::string& algorithm) override {
+    for (std::size_t i = 0; i < parx::algorithm_names.size(); ++i) {
+      if (algorithm != parx::algorithm_names[i]) continue;
+      use_ = static_cast<parx::algorithm>(i);
+      return;
+    }
+    parx::throw_usage("--algo {}: parx's algorithms are {}", algorithm,
+                      fmt::join(parx::algorithm_names, ", "));
+  }
+  [[nodiscard]] memory allocate(std::size_t bytes) override {
+    if (where_ == buffers::ordinary) return ordinary_memory(bytes);
+    auto area = std::make_shared<parx::shared_buffer<std::byte>>(
+        parx::allocate_shared<std::byte>(world_, std::max<std::size_t>(bytes, 1)));
+    std::memset(area->data(), 0, area->size());
+    std::byte* data = area->data();
+    return {std::move(area), data};
+  }
 
   void run(const call& given) override {
-    const parx::reduce_options reduction{
-        .op = given.reduction, .factor = premul_factor, .use = use_};
     switch (given.op) {
       case operation::all_reduce:
-        parx::all_reduce(world_, given.input, given.output, reduction);
+        parx::all_reduce(world_, given.input, given.output, reduction_of(given));
         return;
       case operation::reduce_scatter:
-        parx::reduce_scatter(world_, given.input, given.output, reduction);
+        parx::reduce_scatter(world_, given.input, given.output, reduction_of(given));
         return;
       case operation::all_gather:
         parx::all_gather(world_, given.input, given.output, {.use = use_});
@@ -53,18 +77,62 @@ class parx_backend final : public backend {
         parx::broadcast(world_, given.output, {.root = given.root, .use = use_});
         return;
       case operation::reduce:
-        parx::reduce(
-            world_, given.input, given.output,
-            {.root = given.root, .op = given.reduction, .factor = premul_factor, .use = use_});
+        parx::reduce(world_, given.input, given.output, rooted_reduction_of(given));
         return;
       case operation::send_recv: {
-        auto incoming = parx::async_recv(pairs_, given.output, (rank() + size() - 1) % size());
-        parx::send(pairs_, given.input, (rank() + 1) % size());
+        auto incoming = parx::async_recv(messages_, given.output, previous());
+        parx::send(messages_, given.input, next());
         incoming.wait();
         return;
       }
-      case operation::barrier: parx::barrier(world_); return;
+      case operation::barrier:
+        parx::barrier(world_);
+        return;
     }
+  }
+
+  [[nodiscard]] nonblocking* without_blocking() override { return this; }
+  void start(const call& given) override {
+    pending_.clear();
+    switch (given.op) {
+      case operation::all_reduce:
+        pending_.push_back(
+            parx::async_all_reduce(world_, given.input, given.output, reduction_of(given)));
+        return;
+      case operation::reduce_scatter:
+        pending_.push_back(
+            parx::async_reduce_scatter(world_, given.input, given.output, reduction_of(given)));
+        return;
+      case operation::all_gather:
+        pending_.push_back(
+            parx::async_all_gather(world_, given.input, given.output, {.use = use_}));
+        return;
+      case operation::broadcast:
+        pending_.push_back(
+            parx::async_broadcast(world_, given.output, {.root = given.root, .use = use_}));
+        return;
+      case operation::reduce:
+        pending_.push_back(
+            parx::async_reduce(world_, given.input, given.output, rooted_reduction_of(given)));
+        return;
+      case operation::send_recv:
+        pending_.push_back(parx::async_recv(messages_, given.output, previous()));
+        pending_.push_back(parx::async_send(messages_, given.input, next()));
+        return;
+      case operation::barrier:
+        pending_.push_back(parx::async_barrier(world_));
+        return;
+    }
+  }
+  void finish() override {
+    for (parx::work& each : pending_) each.wait();
+  }
+
+  void send_burst(parx::const_buffer_view message, int to, int count) override {
+    for (int i = 0; i < count; ++i) parx::send(messages_, message, to);
+  }
+  void receive_burst(parx::buffer_view message, int from, int count) override {
+    for (int i = 0; i < count; ++i) parx::recv(messages_, message, from);
   }
 
   void max_over_ranks(std::span<double> values) override {
@@ -81,11 +149,29 @@ class parx_backend final : public backend {
     std::iota(ranks.begin(), ranks.end(), 0);
     return world.subgroup(ranks);
   }
+  /// The catalog, and not this file, knows the algorithms of an operation; both name it alike.
+  [[nodiscard]] static bool offers(operation op, parx::algorithm use) {
+    for (const auto& each : parx::catalog()) {
+      if (parx::name_of(each.what) == name_of(op) && each.name == use) return true;
+    }
+    return false;
+  }
+
+  [[nodiscard]] int next() const { return (rank() + 1) % size(); }
+  [[nodiscard]] int previous() const { return (rank() + size() - 1) % size(); }
+  [[nodiscard]] parx::reduce_options reduction_of(const call& given) const {
+    return {.op = given.reduction, .factor = premul_factor, .use = use_};
+  }
+  [[nodiscard]] parx::rooted_reduce_options rooted_reduction_of(const call& given) const {
+    return {.root = given.root, .op = given.reduction, .factor = premul_factor, .use = use_};
+  }
 
   parx::process_group& world_;
-  parx::algorithm use_;
+  buffers where_;
+  parx::algorithm use_ = parx::algorithm::automatic;
   /// Asynchronous calls start a group's progress thread, which must not weigh on the collectives.
-  parx::process_group pairs_;
+  parx::process_group messages_;
+  std::vector<parx::work> pending_;
 };
 
 }  // namespace bench

@@ -25,6 +25,7 @@ struct result {
 
 struct row {
   operation op = operation::barrier;
+  std::string_view algorithm;  ///< as asked for
   std::size_t bytes = 0;
   std::size_t count = 0;
   std::optional<result> out_of_place;
@@ -43,7 +44,7 @@ struct run_info {
 class report {
  public:
   virtual ~report() = default;
-  virtual void begin(operation op) = 0;
+  virtual void begin(operation op, const std::string& algorithm) = 0;
   virtual void add(const row& next) = 0;
   virtual void end(operation op) = 0;
 
@@ -62,7 +63,7 @@ class nccl_report final : public report {
  public:
   nccl_report(std::FILE* out, const run_info& info) : out_(out), info_(info) {}
 
-  void begin(operation op) override {
+  void begin(operation op, const std::string& algorithm) override {
     wrong_ = 0;
     bandwidth_ = 0;
     columns_ = 0;
@@ -70,8 +71,8 @@ class nccl_report final : public report {
     const auto number = [](const std::optional<int>& value) {
       return value ? std::to_string(*value) : std::string("auto");
     };
-    fmt::print(out_, "# {} ({})\n# Collective test starting: {}_perf\n", info_.program,
-               info_.library, name_of(op));
+    fmt::print(out_, "# {} ({}, algorithm: {})\n# Collective test starting: {}_perf\n",
+               info_.program, info_.library, algorithm, name_of(op));
     fmt::print(
         out_,
         "# nThread 1 nGpus 0 minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg "
@@ -158,9 +159,10 @@ class osu_report final : public report {
  public:
   osu_report(std::FILE* out, const run_info& info) : out_(out), info_(info) {}
 
-  void begin(operation op) override {
-    fmt::print(out_, "# {} {} Latency Test in the OSU format ({}, {}, {} ranks)\n", info_.program,
-               name_of(op), info_.library, info_.network, info_.rank_lines.size());
+  void begin(operation op, const std::string& algorithm) override {
+    fmt::print(out_, "# {} {} Latency Test in the OSU format ({}, {}, {} ranks, algorithm: {})\n",
+               info_.program, name_of(op), info_.library, info_.network, info_.rank_lines.size(),
+               algorithm);
     fmt::print(out_, "# Datatype: {}.\n{:<10}{:>20}{:>20}{:>20}{:>12}\n",
                nccl_name(info_.given.type), "# Size", "Avg Latency(us)", "Min Latency(us)",
                "Max Latency(us)", "Iterations");
@@ -187,7 +189,7 @@ class json_report final : public report {
  public:
   json_report(std::FILE* out, const run_info& info) : out_(out), info_(info) {}
 
-  void begin(operation) override {}
+  void begin(operation, const std::string&) override {}
 
   void add(const row& next) override {
     const options& given = info_.given;
@@ -196,7 +198,7 @@ class json_report final : public report {
                R"("count":{},"type":"{}","redop":"{}","root":{},"out_of_place":{},"in_place":{}}})"
                "\n",
                info_.library, info_.network, info_.rank_lines.size(), name_of(next.op),
-               given.algorithm, next.bytes, next.count, parx::name_of(given.type),
+               next.algorithm, next.bytes, next.count, parx::name_of(given.type),
                reduces(next.op) ? parx::name_of(given.reduction) : "none",
                has_root(next.op) ? given.root : -1, column_text(next, next.out_of_place),
                column_text(next, next.in_place));
@@ -226,9 +228,12 @@ class json_report final : public report {
 [[nodiscard]] inline std::unique_ptr<report> make_report(table_format format, std::FILE* out,
                                                          const run_info& info) {
   switch (format) {
-    case table_format::osu: return std::make_unique<osu_report>(out, info);
-    case table_format::json: return std::make_unique<json_report>(out, info);
-    case table_format::nccl: break;
+    case table_format::osu:
+      return std::make_unique<osu_report>(out, info);
+    case table_format::json:
+      return std::make_unique<json_report>(out, info);
+    case table_format::nccl:
+      break;
   }
   return std::make_unique<nccl_report>(out, info);
 }

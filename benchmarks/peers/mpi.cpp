@@ -1,14 +1,19 @@
 // The MPI peer: the same measurement over the operations of an MPI library (Open MPI, MPICH, ...).
 //
 //   mpirun -np 2 peer-open-mpi -b 4 -e 64M
+//   mpirun.mpich -np 2 peer-mpich --mode latency
+//
+// BENCH_NETWORK names in the tables what the launcher's variables have chosen.
 // The C interface is enough, and the old C++ one needs another library.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -19,7 +24,7 @@
 
 namespace {
 
-class mpi_backend final : public bench::backend {
+class mpi_backend final : public bench::backend, public bench::nonblocking {
  public:
   mpi_backend() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -31,7 +36,8 @@ class mpi_backend final : public bench::backend {
     int length = 0;
     MPI_Get_library_version(text.data(), &length);
     text.resize(static_cast<std::size_t>(length));
-    return text.substr(0, text.find_first_of(",\n\t"));
+    std::replace(text.begin(), text.end(), '\t', ' ');
+    return text.substr(0, text.find_first_of(",\n"));
   }
   [[nodiscard]] std::string network() const override {
     return parx::env_string(parx::process_environment(), "BENCH_NETWORK").value_or("default");
@@ -49,40 +55,100 @@ class mpi_backend final : public bench::backend {
     static_cast<void>(type_of(type));
     static_cast<void>(operation_of(reduction));
   }
+  void use(const std::string& algorithm) override {
+    parx::require(algorithm == "automatic",
+                  "--algo {}: the algorithms of an MPI library are chosen by its own variables",
+                  algorithm);
+  }
+  [[nodiscard]] bench::memory allocate(std::size_t bytes) override {
+    return bench::ordinary_memory(bytes);
+  }
 
   void run(const bench::call& given) override {
     using bench::operation;
-    const bool in_place = given.where == bench::placement::in_place;
-    const void* input = in_place ? MPI_IN_PLACE : given.input.data;
-    void* output = given.output.data;
-    const MPI_Datatype type = type_of(given.output.type);
-    const int received = count_of(given.output.count);
-    const int sent = count_of(given.input.count);
+    const arguments with(*this, given);
     switch (given.op) {
       case operation::all_reduce:
-        MPI_Allreduce(input, output, received, type, operation_of(given.reduction), MPI_COMM_WORLD);
+        MPI_Allreduce(with.input, with.output, with.received, with.type, with.reduction, world);
         return;
       case operation::reduce_scatter:
-        MPI_Reduce_scatter_block(input, output, received, type, operation_of(given.reduction),
-                                 MPI_COMM_WORLD);
+        MPI_Reduce_scatter_block(with.input, with.output, with.received, with.type, with.reduction,
+                                 world);
         return;
       case operation::all_gather:
-        MPI_Allgather(input, sent, type, output, sent, type, MPI_COMM_WORLD);
+        MPI_Allgather(with.input, with.sent, with.type, with.output, with.sent, with.type, world);
         return;
       case operation::broadcast:
-        MPI_Bcast(output, received, type, given.root, MPI_COMM_WORLD);
+        MPI_Bcast(with.output, with.received, with.type, given.root, world);
         return;
       case operation::reduce:
-        // Only the root may say MPI_IN_PLACE.
-        MPI_Reduce(in_place && rank_ != given.root ? given.input.data : input, output, received,
-                   type, operation_of(given.reduction), given.root, MPI_COMM_WORLD);
+        MPI_Reduce(with.input, with.output, with.received, with.type, with.reduction, given.root,
+                   world);
         return;
       case operation::send_recv:
-        MPI_Sendrecv(given.input.data, sent, type, (rank_ + 1) % size_, 0, output, received, type,
-                     (rank_ + size_ - 1) % size_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(with.input, with.sent, with.type, next(), 0, with.output, with.received,
+                     with.type, previous(), 0, world, MPI_STATUS_IGNORE);
         return;
-      case operation::barrier: MPI_Barrier(MPI_COMM_WORLD); return;
+      case operation::barrier:
+        MPI_Barrier(world);
+        return;
     }
+  }
+
+  [[nodiscard]] bench::nonblocking* without_blocking() override { return this; }
+  void start(const bench::call& given) override {
+    using bench::operation;
+    const arguments with(*this, given);
+    pending_.assign(1, MPI_REQUEST_NULL);
+    MPI_Request* request = pending_.data();
+    switch (given.op) {
+      case operation::all_reduce:
+        MPI_Iallreduce(with.input, with.output, with.received, with.type, with.reduction, world,
+                       request);
+        return;
+      case operation::reduce_scatter:
+        MPI_Ireduce_scatter_block(with.input, with.output, with.received, with.type, with.reduction,
+                                  world, request);
+        return;
+      case operation::all_gather:
+        MPI_Iallgather(with.input, with.sent, with.type, with.output, with.sent, with.type, world,
+                       request);
+        return;
+      case operation::broadcast:
+        MPI_Ibcast(with.output, with.received, with.type, given.root, world, request);
+        return;
+      case operation::reduce:
+        MPI_Ireduce(with.input, with.output, with.received, with.type, with.reduction, given.root,
+                    world, request);
+        return;
+      case operation::send_recv:
+        pending_.push_back(MPI_REQUEST_NULL);
+        MPI_Irecv(with.output, with.received, with.type, previous(), 0, world, &pending_[0]);
+        MPI_Isend(with.input, with.sent, with.type, next(), 0, world, &pending_[1]);
+        return;
+      case operation::barrier:
+        MPI_Ibarrier(world, request);
+        return;
+    }
+  }
+  void finish() override {
+    MPI_Waitall(count_of(pending_.size()), pending_.data(), MPI_STATUSES_IGNORE);
+  }
+
+  void send_burst(parx::const_buffer_view message, int to, int count) override {
+    pending_.assign(static_cast<std::size_t>(count), MPI_REQUEST_NULL);
+    for (MPI_Request& each : pending_) {
+      MPI_Isend(message.data, count_of(message.count), type_of(message.type), to, 1, world, &each);
+    }
+    finish();
+  }
+  void receive_burst(parx::buffer_view message, int from, int count) override {
+    pending_.assign(static_cast<std::size_t>(count), MPI_REQUEST_NULL);
+    for (MPI_Request& each : pending_) {
+      MPI_Irecv(message.data, count_of(message.count), type_of(message.type), from, 1, world,
+                &each);
+    }
+    finish();
   }
 
   void max_over_ranks(std::span<double> values) override { combine(values, MPI_MAX); }
@@ -93,35 +159,80 @@ class mpi_backend final : public bench::backend {
   }
 
  private:
+  static inline const MPI_Comm world = MPI_COMM_WORLD;
+
+  /// A call in MPI's words.
+  struct arguments {
+    const void* input;
+    void* output;
+    int sent;
+    int received;
+    MPI_Datatype type;
+    MPI_Op reduction;
+
+    arguments(const mpi_backend& ranks, const bench::call& given)
+        : input(given.input.data),
+          output(given.output.data),
+          sent(count_of(given.input.count)),
+          received(count_of(given.output.count)),
+          type(type_of(given.output.type)),
+          reduction(operation_of(given.reduction)) {
+      // Only the root of a reduce may say MPI_IN_PLACE.
+      const bool plain = given.op == bench::operation::reduce && ranks.rank_ != given.root;
+      if (given.where == bench::placement::in_place && !plain) input = MPI_IN_PLACE;
+    }
+  };
+
+  [[nodiscard]] int next() const { return (rank_ + 1) % size_; }
+  [[nodiscard]] int previous() const { return (rank_ + size_ - 1) % size_; }
   [[nodiscard]] static int count_of(std::size_t count) {
     parx::require(count <= INT_MAX, "{} elements are more than an MPI call can take", count);
     return static_cast<int>(count);
   }
   [[nodiscard]] static MPI_Datatype type_of(parx::dtype type) {
     switch (type) {
-      case parx::dtype::float32: return MPI_FLOAT;
-      case parx::dtype::float64: return MPI_DOUBLE;
-      case parx::dtype::int8: return MPI_INT8_T;
-      case parx::dtype::int16: return MPI_INT16_T;
-      case parx::dtype::int32: return MPI_INT32_T;
-      case parx::dtype::int64: return MPI_INT64_T;
-      case parx::dtype::uint8: return MPI_UINT8_T;
-      case parx::dtype::uint16: return MPI_UINT16_T;
-      case parx::dtype::uint32: return MPI_UINT32_T;
-      case parx::dtype::uint64: return MPI_UINT64_T;
-      default: parx::throw_usage("-d {}: MPI has no such datatype", parx::name_of(type));
+      case parx::dtype::float32:
+        return MPI_FLOAT;
+      case parx::dtype::float64:
+        return MPI_DOUBLE;
+      case parx::dtype::int8:
+        return MPI_INT8_T;
+      case parx::dtype::int16:
+        return MPI_INT16_T;
+      case parx::dtype::int32:
+        return MPI_INT32_T;
+      case parx::dtype::int64:
+        return MPI_INT64_T;
+      case parx::dtype::uint8:
+        return MPI_UINT8_T;
+      case parx::dtype::uint16:
+        return MPI_UINT16_T;
+      case parx::dtype::uint32:
+        return MPI_UINT32_T;
+      case parx::dtype::uint64:
+        return MPI_UINT64_T;
+      default:
+        parx::throw_usage("-d {}: MPI has no such datatype", parx::name_of(type));
     }
   }
   [[nodiscard]] static MPI_Op operation_of(parx::reduce_op reduction) {
     switch (reduction) {
-      case parx::reduce_op::sum: return MPI_SUM;
-      case parx::reduce_op::product: return MPI_PROD;
-      case parx::reduce_op::min: return MPI_MIN;
-      case parx::reduce_op::max: return MPI_MAX;
-      case parx::reduce_op::band: return MPI_BAND;
-      case parx::reduce_op::bor: return MPI_BOR;
-      case parx::reduce_op::bxor: return MPI_BXOR;
-      default: parx::throw_usage("-o {}: MPI has no such reduction", parx::name_of(reduction));
+      case parx::reduce_op::sum:
+        return MPI_SUM;
+      case parx::reduce_op::product:
+        return MPI_PROD;
+      case parx::reduce_op::min:
+        return MPI_MIN;
+      case parx::reduce_op::max:
+        return MPI_MAX;
+      case parx::reduce_op::band:
+        return MPI_BAND;
+      case parx::reduce_op::bor:
+        return MPI_BOR;
+      case parx::reduce_op::bxor:
+        return MPI_BXOR;
+      default:
+        parx::throw_usage("-o {}: MPI has no such reduction", parx::name_of(reduction));
     }
   }
   static void combine(std::span<double> values, MPI_Op reduction) {
@@ -131,6 +242,7 @@ class mpi_backend final : public bench::backend {
 
   int rank_ = 0;
   int size_ = 1;
+  std::vector<MPI_Request> pending_;
 };
 
 }  // namespace
@@ -142,10 +254,8 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int code = 0;
   try {
-    if (const auto given = bench::parse_options("peer", version, argc, argv)) {
-      parx::require(given->algorithm == "automatic",
-                    "--algo {}: the algorithms of an MPI library are chosen by its own variables",
-                    given->algorithm);
+    if (const auto given = bench::parse_options("peer-mpi", version, argc, argv)) {
+      parx::require(!given->shared, "--shared: this is parx's own kind of memory");
       mpi_backend ranks;
       code = bench::run_all(ranks, *given, version) > 0 ? wrong_result : 0;
     }

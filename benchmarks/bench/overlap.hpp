@@ -1,0 +1,113 @@
+// overlap: how much of an operation hides behind computation, as OSU's nonblocking benchmarks
+// define it.
+//
+//   pure     start, then wait at once
+//   compute  a loop of arithmetic that was sized to take as long as `pure`
+//   overall  start, compute, wait
+//   overlap = 100 x (1 - (overall - compute) / pure), at least 0
+//
+// Where the ranks and their progress threads have fewer cores than they are, there is nothing to
+// hide behind, and the figure says so.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include <bench/figures.hpp>
+#include <bench/latency.hpp>
+#include <bench/measure.hpp>
+#include <bench/place.hpp>
+
+namespace bench {
+
+namespace detail {
+
+/// Arithmetic in registers and a page of cache: it takes nothing from the memory the operation
+/// uses.
+class busy_loop {
+ public:
+  void run(std::size_t rounds) noexcept {
+    for (std::size_t i = 0; i < rounds; ++i) {
+      for (float& each : values_) each = each * 0.999f + 0.5f;
+    }
+    sink_ = values_[0];
+  }
+
+  /// Rounds that take about `seconds` here.
+  [[nodiscard]] std::size_t rounds_for(double seconds) noexcept {
+    std::size_t rounds = 16;
+    double took = 0;
+    // Doubled until the clock can tell, then in proportion.
+    for (;; rounds *= 2) {
+      const stopwatch watch;
+      run(rounds);
+      took = watch.seconds();
+      if (took > std::clamp(seconds, 2e-5, 2e-3)) break;
+    }
+    return std::max<std::size_t>(
+        1, static_cast<std::size_t>(static_cast<double>(rounds) * seconds / took));
+  }
+
+ private:
+  std::array<float, 256> values_{};
+  volatile float sink_ = 0;
+};
+
+[[nodiscard]] inline double mean_of(const std::vector<double>& times) {
+  double sum = 0;
+  for (const double each : times) sum += each;
+  return sum / static_cast<double>(times.size());
+}
+
+}  // namespace detail
+
+inline void run_overlap(backend& ranks, const options& given) {
+  static constexpr double micro = 1e6;
+  nonblocking* const beside = ranks.without_blocking();
+  parx::require(beside != nullptr, "--mode overlap: {} has only operations that block",
+                ranks.name());
+  const buffer_pair buffers(ranks, given, sizes_of(given).back());
+  detail::busy_loop work;
+  for_each_choice(ranks, given, [&](operation op, const std::string& algorithm) {
+    const figures table(
+        ranks, given, fmt::format("{} ({})", name_of(op), algorithm),
+        "overlap % = 100 (1 - (overall - compute) / pure); the slowest rank's microseconds",
+        {{"bytes", 0},
+         {"overall_us"},
+         {"compute_us"},
+         {"pure_us"},
+         {"overlap", 1},
+         {"iterations", 0}});
+    for_each_shape(ranks, given, op, [&](const shape& elements) {
+      const call next =
+          place_call(op, usual_placement(ranks, op), elements, given, ranks.rank(), buffers);
+      clear(next);
+      const auto pure_run = [&] {
+        beside->start(next);
+        beside->finish();
+      };
+      const int count = std::max(detail::single_count(ranks, given, pure_run) / 3, 5);
+      const double pure = detail::mean_of(detail::single_times(ranks, count, pure_run));
+      const std::size_t rounds = work.rounds_for(pure);
+      const double compute =
+          detail::mean_of(detail::single_times(ranks, count, [&] { work.run(rounds); }));
+      const double overall = detail::mean_of(detail::single_times(ranks, count, [&] {
+        beside->start(next);
+        work.run(rounds);
+        beside->finish();
+      }));
+      const double overlap = std::max(0.0, 100 * (1 - (overall - compute) / pure));
+      const std::array row{static_cast<double>(elements.whole() * parx::size_of(given.type)),
+                           overall * micro,
+                           compute * micro,
+                           pure * micro,
+                           std::min(overlap, 100.0),
+                           static_cast<double>(count)};
+      table.add(row);
+    });
+  });
+}
+
+}  // namespace bench
