@@ -3,112 +3,154 @@
 #
 #   bash benchmarks/compare.sh                        all_reduce at 2 and 4 ranks, 4 B to 64 MiB, five rounds
 #   RANKS="2 8" ROUNDS=9 bash benchmarks/compare.sh --op broadcast -b 1K -e 16M -f 8
+#   bash benchmarks/compare.sh --plot pictures        also pictures/all_reduce-2.svg, ...: a line a contender
 #
-# Arguments go to parx-bench and to the peers' programs. Each cell is the median over rounds of a
-# round's median batch in microseconds [smallest..largest round], in place where the operation has that.
-# A ratio below 1 means that parx is faster; it is in brackets where the rounds' ranges overlap.
+# Like is compared with like: parx over TCP with peers that are kept to TCP, and parx as it comes
+# (shared memory inside a host; parx-shared: in its own shared buffers) with peers as they come. What the
+# tables mean is at the head of compare.awk. --algo is for parx alone; other arguments go to parx-bench and to
+# the peers' programs.
 #   BUILD      folder with bin/parx-bench (build/release of the repository)
 #   RANKS      worlds to measure (2 4)
 #   ROUNDS     rounds (5)
 #   KEEP       folder that receives all rows as JSON; without it they are thrown away
+#   LIMIT      seconds after which one contender's round is given up (1200)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin
 ranks=${RANKS:-2 4}
 rounds=${ROUNDS:-5}
+limit=${LIMIT:-1200}
 rows=${KEEP:-$(mktemp -d)}
 mkdir -p "$rows"
 [[ -n ${KEEP:-} ]] || trap 'rm -rf "$rows"' EXIT
-arguments=(-b 4 -e 64M -f 4 --budget 0.2 "$@")
 
-if [[ ! -x $bin/parx-bench || ! -x $bin/parxrun ]]; then
-  echo "compare.sh: $bin has no parx-bench and parxrun; build them first:" >&2
-  echo "  cmake --preset release && cmake --build build/release --target parx-bench parxrun" >&2
+arguments=(-b 4 -e 64M -f 4 --budget 0.2)
+for_parx=()
+operation=all_reduce
+pictures=
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --plot) pictures=${2:?--plot needs a folder}; shift 2 ;;
+    --algo) for_parx=(--algo "${2:?--algo needs names}"); shift 2 ;;
+    --op) operation=${2:?--op needs a name}; shift 2 ;;
+    *) arguments+=("$1"); shift ;;
+  esac
+done
+
+if [[ ! -x $bin/parx-bench || ! -x $bin/parxrun || ! -x $bin/bench-plot ]]; then
+  echo "compare.sh: $bin lacks parx-bench, bench-plot or parxrun; build them first:" >&2
+  echo "  cmake --preset release && cmake --build build/release --target parx-bench bench-plot parxrun" >&2
   exit 2
 fi
 
-# A contender is a function start_NAME(world, arguments...) and, for a peer, a line below.
+# A contender is a function start_NAME(world, arguments...) and a line "NAME:kind:role" below.
+under_parxrun() {
+  local world=$1; shift
+  timeout "$limit" "$bin/parxrun" -n "$world" --tag-output=false "$@"
+}
 start_parx() {
   local world=$1; shift
-  "$bin/parxrun" -n "$world" --tag-output=false "$bin/parx-bench" "$@"
+  under_parxrun "$world" "$bin/parx-bench" --op "$operation" "${for_parx[@]}" "$@"
 }
-start_parx-tcp() {
-  PARX_TRANSPORT=tcp start_parx "$@"
+start_parx-shared() { start_parx "$@" --shared; }
+start_parx-tcp() { PARX_TRANSPORT=tcp start_parx "$@"; }
+
+# Gloo falls into stalls on connections that have carried other traffic, so each operation, and each of its
+# algorithms for all_reduce, has a process of its own.
+gloo() {
+  local world=$1 code=0; shift
+  BENCH_STORE=$(mktemp -d)
+  export BENCH_STORE
+  under_parxrun "$world" "$bin/peer-gloo" "$@" || code=$?
+  rm -rf "$BENCH_STORE"
+  return $code
 }
+start_gloo() {
+  local world=$1 each; shift
+  local wanted=$operation
+  [[ $wanted != all ]] || wanted="all_reduce all_gather broadcast reduce send_recv barrier"
+  for each in $wanted; do
+    case $each in
+      all_reduce)
+        local algorithm
+        for algorithm in ring bcube halving_doubling; do
+          gloo "$world" --op all_reduce --algo "$algorithm" "$@" || return
+        done ;;
+      reduce_scatter) ;;  # its result is not where that of the others is
+      *) gloo "$world" --op "$each" "$@" || return ;;
+    esac
+  done
+}
+
+open_mpi_run=$(command -v mpirun.openmpi || command -v mpirun || true)
 open_mpi() {
   local world=$1; shift
   local as_root=(); [[ $(id -u) -ne 0 ]] || as_root=(--allow-run-as-root)
-  mpirun --oversubscribe "${as_root[@]}" "${mca[@]}" -np "$world" "$bin/peer-open-mpi" "$@"
+  timeout "$limit" "$open_mpi_run" --oversubscribe "${as_root[@]}" "${mca[@]}" -np "$world" "$bin/peer-open-mpi" \
+    --op "$operation" "$@"
 }
 start_open-mpi-tcp() {
-  local mca=(-x BENCH_NETWORK=tcp --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo)
+  local mca=(-x BENCH_NETWORK=tcp --mca pml ob1 --mca btl "tcp,self" --mca btl_tcp_if_include lo)
   open_mpi "$@"
 }
 start_open-mpi() { local mca=(); open_mpi "$@"; }
 
-contenders=(parx parx-tcp)
-# add_peer NAME PROGRAM LAUNCHER
+mpich_run=$(command -v mpirun.mpich || true)
+start_mpich() {
+  local world=$1; shift
+  timeout "$limit" "$mpich_run" -np "$world" "$bin/peer-mpich" --op "$operation" "$@"
+}
+# Debian's MPICH talks through UCX: NOLOCAL turns its own shared memory off, UCX_TLS that of UCX.
+start_mpich-tcp() {
+  BENCH_NETWORK=tcp MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self UCX_NET_DEVICES=lo start_mpich "$@"
+}
+
+contenders=(parx:default:parx parx-shared:default:parx parx-tcp:tcp:parx)
+# add_peer NAME KIND PROGRAM LAUNCHER
 add_peer() {
-  if [[ -x $bin/$2 ]] && command -v "$3" >/dev/null; then
-    contenders+=("$1")
+  if [[ -x $bin/$3 && -n $4 ]]; then
+    contenders+=("$1:$2:peer")
   else
-    echo "# without $1: $bin/$2 or $3 is missing" >&2
+    echo "# without $1: $bin/$3 or its launcher is missing" >&2
   fi
 }
-add_peer open-mpi-tcp peer-open-mpi mpirun
-add_peer open-mpi     peer-open-mpi mpirun
+add_peer gloo         tcp     peer-gloo     "$bin/parxrun"
+add_peer open-mpi-tcp tcp     peer-open-mpi "$open_mpi_run"
+add_peer mpich-tcp    tcp     peer-mpich    "$mpich_run"
+add_peer open-mpi     default peer-open-mpi "$open_mpi_run"
+add_peer mpich        default peer-mpich    "$mpich_run"
 
+failed=()
+files=()
 for ((round = 1; round <= rounds; ++round)); do
   for world in $ranks; do
-    for name in "${contenders[@]}"; do
+    for contender in "${contenders[@]}"; do
+      name=${contender%%:*}
       echo "# round $round of $rounds: $name, $world ranks" >&2
-      "start_$name" "$world" "${arguments[@]}" --format json > "$rows/$name.$world.$round.json"
+      file=$rows/$name.$world.$round.json
+      code=0
+      "start_$name" "$world" "${arguments[@]}" --format json > "$file" || code=$?
+      files+=("$file")
+      [[ $code -eq 0 ]] || failed+=("$name with $world ranks in round $round (exit code $code)")
     done
   done
 done
 
-# "op ranks size name median" for each row of each round.
-for name in "${contenders[@]}"; do
-  cat "$rows/$name".*.json |
-    sed -nE -e 's/"out_of_place":(.*),"in_place":null/"in_place":\1/' \
-      -e 's/.*"ranks":([0-9]+),"op":"([a-z_]+)".*"size":([0-9]+),.*"in_place":\{"time_us":[0-9.]+,"median_us":([0-9.]+).*/\2 \1 \3 '"$name"' \4/p'
-done |
-  sort -k1,1 -k2,2n -k3,3n -k4,4 -k5,5n |
-  awk -v names="${contenders[*]}" '
-    function number(x) { return x < 100 ? sprintf("%.1f", x) : sprintf("%.0f", x) }
-    function size_text(b) {
-      if (b >= 1048576 && b % 1048576 == 0) return b / 1048576 " MiB"
-      if (b >= 1024 && b % 1024 == 0) return b / 1024 " KiB"
-      return b " B"
-    }
-    function flush_row(   i, line, peer, ratio) {
-      if (row == "") return
-      line = sprintf("%-9s", size_text(row_size))
-      for (i = 1; i <= n; ++i) {
-        peer = name[i]
-        if (!(peer in count)) { line = line sprintf("  %28s", "-"); continue }
-        middle[peer] = count[peer] % 2 ? value[peer, (count[peer] + 1) / 2] \
-                                       : (value[peer, count[peer] / 2] + value[peer, count[peer] / 2 + 1]) / 2
-        line = line sprintf("  %28s", number(middle[peer]) " [" number(value[peer, 1]) ".." number(value[peer, count[peer]]) "]")
-        if (i == 1 || !("parx" in count)) continue
-        ratio = sprintf("%.2f", middle["parx"] / middle[peer])
-        if (value["parx", 1] <= value[peer, count[peer]] && value[peer, 1] <= value["parx", count["parx"]])
-          ratio = "(" ratio ")"
-        line = line sprintf(" %6s", ratio)
-      }
-      print line
-      delete count
-    }
-    BEGIN { n = split(names, name, " ") }
-    {
-      if ($1 " " $2 != table) {
-        flush_row(); row = ""
-        table = $1 " " $2
-        printf "\n%s, %d ranks: median us [spread over rounds], ratio parx/peer\n%-9s", $1, $2, "size"
-        for (i = 1; i <= n; ++i) printf i == 1 ? "  %28s" : "  %28s  ratio", name[i]
-        print ""
-      }
-      if ($1 " " $2 " " $3 != row) { flush_row(); row = $1 " " $2 " " $3; row_size = $3 }
-      value[$4, ++count[$4]] = $5
-    }
-    END { flush_row() }'
+points=$(mktemp)
+trap 'rm -f "$points"; [[ -n ${KEEP:-} ]] || rm -rf "$rows"' EXIT
+awk -v contenders="${contenders[*]}" -v points="$points" -f "$here/compare.awk" "${files[@]}"
+
+if [[ -n $pictures ]]; then
+  mkdir -p "$pictures"
+  cut -f1,2 "$points" | sort -u | while IFS=$'\t' read -r op world; do
+    picture=$pictures/$op-$world.svg
+    awk -F'\t' -v OFS='\t' -v op="$op" -v world="$world" '$1 == op && $2 == world { print $3, $4, $5 }' "$points" |
+      "$bin/bench-plot" "$op, $world ranks on one host" "median of $rounds rounds" > "$picture"
+    echo "# drew $picture" >&2
+  done
+fi
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+  printf '# FAILED: %s\n' "${failed[@]}" >&2
+  exit 1
+fi
