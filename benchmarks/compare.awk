@@ -164,7 +164,7 @@ function print_table(table, kind,   i, j, k, where, words, list, count, line, ri
   }
   for (i = 1; i <= n; ++i) {
     if (ratios[i] == 0) continue
-    printf "%s: geometric mean of %d ratios %.2f; losses: %s\n", name_of[i], ratios[i], exp(logs[i] / ratios[i]),
+    printf "%s: geometric mean of the ratios %.2f (%d sizes); losses: %s\n", name_of[i], exp(logs[i] / ratios[i]), ratios[i],
            losses[i] == "" ? "none" : losses[i]
   }
 }

@@ -20,9 +20,12 @@ bin=${BUILD:-$here/../build/release}/bin
 ranks=${RANKS:-2 4}
 rounds=${ROUNDS:-5}
 limit=${LIMIT:-1200}
-rows=${KEEP:-$(mktemp -d)}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+rows=${KEEP:-$scratch/rows}
 mkdir -p "$rows"
-[[ -n ${KEEP:-} ]] || trap 'rm -rf "$rows"' EXIT
+points=$scratch/points
+touch "$points"
 
 arguments=(-b 4 -e 64M -f 4 --budget 0.2)
 for_parx=()
@@ -59,10 +62,9 @@ start_parx-tcp() { PARX_TRANSPORT=tcp start_parx "$@"; }
 # algorithms for all_reduce, has a process of its own.
 gloo() {
   local world=$1 code=0; shift
-  BENCH_STORE=$(mktemp -d)
+  BENCH_STORE=$(mktemp -d "$scratch/store.XXXXXX")
   export BENCH_STORE
   under_parxrun "$world" "$bin/peer-gloo" "$@" || code=$?
-  rm -rf "$BENCH_STORE"
   return $code
 }
 start_gloo() {
@@ -120,8 +122,17 @@ add_peer mpich-tcp    tcp     peer-mpich    "$mpich_run"
 add_peer open-mpi     default peer-open-mpi "$open_mpi_run"
 add_peer mpich        default peer-mpich    "$mpich_run"
 
+# Sets clock to "time, processor seconds of this host, of this shell's children" so far. A subshell has children
+# of its own only, so times writes into a file.
+read_clock() {
+  times > "$scratch/times"
+  clock="$(date +%s.%N) $(awk -v ticks="$(getconf CLK_TCK)" '/^cpu / { print ($2 + $3 + $4) / ticks }' /proc/stat) $(
+    awk 'NR == 2 { gsub(/[ms]/, " "); print 60 * $1 + $2 + 60 * $3 + $4 }' "$scratch/times")"
+}
+
 failed=()
 files=()
+foreign=()
 for ((round = 1; round <= rounds; ++round)); do
   for world in $ranks; do
     for contender in "${contenders[@]}"; do
@@ -129,16 +140,26 @@ for ((round = 1; round <= rounds; ++round)); do
       echo "# round $round of $rounds: $name, $world ranks" >&2
       file=$rows/$name.$world.$round.json
       code=0
+      read_clock
+      before=$clock
       "start_$name" "$world" "${arguments[@]}" --format json > "$file" || code=$?
       files+=("$file")
+      read_clock
+      foreign+=("$(echo "$before $clock" |
+        awk '{ cores = ($5 - $2 - $6 + $3) / ($4 - $1); printf "%.2f", (cores > 0 ? cores : 0) }')")
       [[ $code -eq 0 ]] || failed+=("$name with $world ranks in round $round (exit code $code)")
     done
   done
 done
 
-points=$(mktemp)
-trap 'rm -f "$points"; [[ -n ${KEEP:-} ]] || rm -rf "$rows"' EXIT
 awk -v contenders="${contenders[*]}" -v points="$points" -f "$here/compare.awk" "${files[@]}"
+
+printf '%s\n' "${foreign[@]}" | sort -n | awk '
+  { cores[NR] = $1; busy += $1 > 0.25 }
+  END {
+    printf "\nOther programs used %.2f cores of this host in the median run, %.2f in the worst; %d of %d runs lost more " \
+           "than 0.25.\n", cores[int((NR + 1) / 2)], cores[NR], busy, NR
+  }'
 
 if [[ -n $pictures ]]; then
   mkdir -p "$pictures"

@@ -42,6 +42,10 @@ template <typename Run>
   return times[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
 }
 
+[[nodiscard]] inline double median_of(std::span<const double> times) {
+  return percentile(times, 0.5);
+}
+
 /// Operations that fit into the budget, barriers included, when they are not told.
 template <typename Run>
 [[nodiscard]] int single_count(backend& ranks, const options& given, Run run) {
@@ -84,7 +88,7 @@ inline void run_latency(backend& ranks, const options& given) {
                            sum / count * micro,
                            times.front() * micro,
                            times.back() * micro,
-                           detail::percentile(times, 0.5) * micro,
+                           detail::median_of(times) * micro,
                            detail::percentile(times, 0.99) * micro,
                            static_cast<double>(count)};
       table.add(row);

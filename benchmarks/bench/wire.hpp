@@ -6,8 +6,8 @@
 // program that does nothing else. A transport through shared memory may exceed it.
 //
 // Growth is how far the process's largest resident size (VmHWM) has risen since both buffers were
-// there, over the slowest path to it: all sizes up to this row's. Pages of shared buffers that a
-// rank reads in another's part count as its own there, as the kernel counts them.
+// there, by this row's size and those before it, on the rank that grew most. With --shared, the
+// pages that a rank touches in another's part count as its own: so does the kernel count them.
 #pragma once
 
 #include <arpa/inet.h>

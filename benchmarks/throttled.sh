@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Measures all_reduce between two "hosts" whose link is as slow as a real network's, and prints it beside the
+# prediction of the alpha-beta model:
+#
+#   doubling  alpha + S beta           2 ranks exchange the whole vector once
+#   ring      2 alpha + S beta         2 (P-1) messages of S/P bytes
+#
+# beta is the reciprocal of the link's speed for payload; alpha is fitted: the measured time of 4 bytes with
+# doubling, so that row agrees by construction and every other one is a test.
+#
+#   sudo bash benchmarks/throttled.sh [parx-bench arguments...]
+#     RATE     speed of each direction in Mbit/s (200)
+#     DELAY    added to each direction in ms (0); needs a kernel with netem
+#     BUILD    folder with bin/parx-bench (build/release of the repository)
+#
+# The hosts are two network namespaces joined by a veth pair, shaped on both ends by tbf. Everything is taken
+# down at the end. Where namespaces or tbf are not to be had nothing is measured, and the exit code is 77.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+bin=${BUILD:-$here/../build/release}/bin
+rate=${RATE:-200}
+delay=${DELAY:-0}
+limit=180
+prefix=parx$$
+port=29517
+
+not_measured() {
+  echo "throttled.sh: NOT MEASURED: $1" >&2
+  exit 77
+}
+[[ -x $bin/parx-bench ]] || { echo "throttled.sh: build $bin/parx-bench first" >&2; exit 2; }
+[[ $(id -u) -eq 0 ]] || not_measured "network namespaces need root"
+for tool in ip tc; do
+  command -v $tool >/dev/null || not_measured "$tool is missing (package iproute2)"
+done
+
+work=$(mktemp -d)
+started=()
+take_down() {
+  local pid host
+  for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+  wait
+  # A namespace takes its end of the veth pair with it.
+  for host in 0 1; do ip netns del "$prefix-$host" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap take_down EXIT
+trap 'exit 130' INT TERM
+
+in_host() {
+  local host=$1; shift
+  ip netns exec "$prefix-$host" "$@"
+}
+for host in 0 1; do
+  ip netns add "$prefix-$host" 2>"$work/why" || not_measured "no network namespace: $(<"$work/why")"
+done
+ip link add eth0 netns "$prefix-0" type veth peer name eth0 netns "$prefix-1" 2>"$work/why" ||
+  not_measured "no veth pair: $(<"$work/why")"
+for host in 0 1; do
+  in_host $host ip link set lo up
+  in_host $host ip addr add "10.213.77.$((host + 1))/30" dev eth0
+  in_host $host ip link set eth0 up
+  in_host $host tc qdisc add dev eth0 root handle 1: tbf rate "${rate}mbit" burst 32kb latency 50ms 2>"$work/why" ||
+    not_measured "no tbf in this kernel: $(<"$work/why")"
+  [[ $delay == 0 ]] ||
+    in_host $host tc qdisc add dev eth0 parent 1:1 netem delay "${delay}ms" limit 20000 2>"$work/why" ||
+    not_measured "no netem in this kernel, so DELAY must be 0: $(<"$work/why")"
+done
+
+for host in 0 1; do
+  RANK=$host WORLD_SIZE=2 MASTER_ADDR=10.213.77.1 MASTER_PORT=$port PARX_TRANSPORT=tcp PARX_SOCKET_IFNAME=eth0 \
+    in_host $host timeout "$limit" "$bin/parx-bench" -b 4 -e 1M -f 16 --budget 0.1 "$@" \
+    --op all_reduce --algo doubling,ring --format json > "$work/$host.json" &
+  started+=($!)
+done
+for pid in "${started[@]}"; do
+  wait "$pid" || { echo "throttled.sh: a rank failed, see above" >&2; exit 1; }
+done
+started=()
+
+awk -v rate="$rate" -v delay="$delay" '
+  function number_of(text, key) {
+    if (!match(text, "\"" key "\":[-0-9.e+]+")) return 0
+    return substr(text, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+  }
+  BEGIN {
+    # A frame of 1514 bytes, as tbf counts it, carries 1448 of payload (timestamps on).
+    beta = 8 / rate * 1514 / 1448
+    printf "# all_reduce, 2 hosts, %s Mbit/s and %s ms a direction: median us, in place\n", rate, delay
+  }
+  {
+    algorithm = /"algorithm":"ring"/ ? "ring" : "doubling"
+    size = number_of($0, "size")
+    match($0, /"in_place":\{[^}]*\}/)
+    column = substr($0, RSTART, RLENGTH)
+    measured = number_of(column, "median_us")
+    wrong += number_of(column, "wrong")
+    if (NR == 1) {
+      alpha = measured - size * beta
+      printf "# alpha %.1f us (fitted to the first row), beta %.5f us/byte\n", alpha, beta
+      printf "%-10s %10s %12s %12s %9s\n", "algorithm", "bytes", "measured", "predicted", "ratio"
+    }
+    predicted = (algorithm == "ring" ? 2 : 1) * alpha + size * beta
+    printf "%-10s %10d %12.1f %12.1f %9.2f\n", algorithm, size, measured, predicted, measured / predicted
+  }
+  END {
+    printf "# wrong elements: %d\n", wrong
+    exit wrong > 0 || NR == 0
+  }' "$work/0.json"
