@@ -3,11 +3,19 @@
 
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_reduce.hpp>      // IWYU pragma: export
+#include <parx/comm/collectives/all_to_all.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/barrier.hpp>         // IWYU pragma: export
+#include <parx/comm/collectives/batch.hpp>           // IWYU pragma: export
 #include <parx/comm/collectives/broadcast.hpp>       // IWYU pragma: export
+#include <parx/comm/collectives/coalesced.hpp>       // IWYU pragma: export
+#include <parx/comm/collectives/exscan.hpp>          // IWYU pragma: export
+#include <parx/comm/collectives/gather.hpp>          // IWYU pragma: export
 #include <parx/comm/collectives/message.hpp>         // IWYU pragma: export
+#include <parx/comm/collectives/object.hpp>          // IWYU pragma: export
 #include <parx/comm/collectives/reduce.hpp>          // IWYU pragma: export
 #include <parx/comm/collectives/reduce_scatter.hpp>  // IWYU pragma: export
+#include <parx/comm/collectives/scan.hpp>            // IWYU pragma: export
+#include <parx/comm/collectives/scatter.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
 #include <parx/comm/metrics.hpp>                     // IWYU pragma: export
 #include <parx/comm/options.hpp>                     // IWYU pragma: export
@@ -15,4 +23,5 @@
 #include <parx/comm/process_group.hpp>               // IWYU pragma: export
 #include <parx/comm/shared_buffer.hpp>               // IWYU pragma: export
 #include <parx/comm/threads.hpp>                     // IWYU pragma: export
+#include <parx/comm/user_op.hpp>                     // IWYU pragma: export
 #include <parx/comm/work.hpp>                        // IWYU pragma: export

@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_refused_before_anything_is_sent_and_the
       refused([&] { parx::broadcast(group, x, {.root = 2}); }, "root 2");
       refused([&] { parx::reduce(group, x, {.root = -1}); }, "root -1");
       refused([&] { parx::reduce_scatter(group, x, y); }, "2 ranks x 7");
-      refused([&] { parx::all_gather(group, x, y); }, "2 ranks x 32 bytes");
+      refused([&] { parx::all_gather(group, x, y); }, "2 ranks x 8 elements");
       refused([&] { parx::send(group, x, 5); }, "rank 5");
       refused([&] { parx::all_reduce(group, std::span<float>(x.data(), 4), std::span<float>(x.data() + 2, 4)); },
               "overlap");

@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(a_job_of_processes_adds_up_and_ends_well) {
             if (each != world * (world + 1) / 2) throw std::runtime_error("wrong sum");
           }
         }
-        auto half = parx::split(group, group.rank() % 2);
+        auto half = *parx::split(group, group.rank() % 2);
         parx::barrier(half);
       });
     }

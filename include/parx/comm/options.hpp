@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include <parx/comm/schedule/algorithm.hpp>
@@ -26,9 +27,23 @@ struct group_options {
 /// Zero stands for the group's own timeout.
 inline constexpr std::chrono::milliseconds group_timeout{0};
 
+/// For operations that only move data.
+struct collective_options {
+  algorithm use = algorithm::automatic;
+  std::chrono::milliseconds timeout = group_timeout;
+};
+
+struct rooted_options {
+  int root = 0;
+  algorithm use = algorithm::automatic;
+  std::chrono::milliseconds timeout = group_timeout;
+};
+
 struct reduce_options {
   reduce_op op = reduce_op::sum;
-  double factor = 1;  ///< for reduce_op::premul_sum: every contribution is multiplied by it
+  /// For reduce_op::premul_sum: the sum is multiplied by it. Equal on all ranks, which is checked: unlike
+  /// NCCL's, it is no weight of a rank, since every rank would have to scale a copy of its input first.
+  double factor = 1;
   /// For reduce_op::sum of floating types: the result is divided by *divide_by (or is zero where that is
   /// zero). Read when the operation starts to run, so it may point into the result of an operation that
   /// was issued before on the same group: a total count, for a mean without a second pass.
@@ -45,13 +60,9 @@ struct rooted_reduce_options {
   std::chrono::milliseconds timeout = group_timeout;
 };
 
-struct gather_options {
-  algorithm use = algorithm::automatic;
-  std::chrono::milliseconds timeout = group_timeout;
-};
-
-struct broadcast_options {
-  int root = 0;
+/// avg and premul_sum mean nothing here: what one rank gets the next ones build on.
+struct scan_options {
+  reduce_op op = reduce_op::sum;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
 };
@@ -62,6 +73,12 @@ struct barrier_options {
 
 struct message_options {
   int tag = 0;
+  std::chrono::milliseconds timeout = group_timeout;
+};
+
+struct object_options {
+  int root = 0;  ///< where there is one
+  std::size_t max_bytes = std::size_t{1} << 30;  ///< of one object; a larger one is refused by all ranks
   std::chrono::milliseconds timeout = group_timeout;
 };
 

@@ -41,19 +41,21 @@ class process_group {
 
   /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members call
   /// it, each with the same list; it costs no connection until it is used.
-  [[nodiscard]] process_group subgroup(std::span<const int> ranks) const {
+  [[nodiscard]] process_group subgroup(std::span<const int> ranks,
+                                       call_site site = call_site::current()) const {
     std::string list;
     bool member = false;
+    const auto check = [&](bool holds, const std::string& why) {
+      require(holds, "subgroup of group \"{}\" at {}:{}: {}", name(), site.file_name(), site.line, why);
+    };
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-      require(ranks[i] >= 0 && ranks[i] < size(), "subgroup: rank {} is not in group \"{}\" of {} ranks",
-              ranks[i], name(), size());
-      require(std::find(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks[i]) ==
-                  ranks.begin() + static_cast<std::ptrdiff_t>(i),
-              "subgroup: rank {} is listed twice", ranks[i]);
-      member |= ranks[i] == rank();
-      list += fmt::format("{}{}", i > 0 ? "," : "", ranks[i]);
+      const auto here = ranks.begin() + static_cast<std::ptrdiff_t>(i);
+      check(*here >= 0 && *here < size(), fmt::format("rank {} is not one of its {} ranks", *here, size()));
+      check(std::find(ranks.begin(), here, *here) == here, fmt::format("rank {} is listed twice", *here));
+      member |= *here == rank();
+      list += fmt::format("{}{}", i > 0 ? "," : "", *here);
     }
-    require(member, "subgroup: rank {} of group \"{}\" is not among the members {}", rank(), name(), list);
+    check(member, fmt::format("this rank, {}, is not among the members {}", rank(), list));
     return derive(ranks, fmt::format("{}/[{}]", name(), list));
   }
 

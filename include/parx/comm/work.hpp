@@ -33,7 +33,7 @@ class [[nodiscard]] work {
     if (request_ == nullptr) return;
     group_->wait(*request_);
     const auto finished = std::move(request_);
-    if (finished->failure) std::rethrow_exception(finished->failure);
+    finished->rethrow();
   }
   /// Whether wait() would return (or throw) at once. Never blocks.
   [[nodiscard]] bool test() { return request_ == nullptr || group_->test(*request_); }

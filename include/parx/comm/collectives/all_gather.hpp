@@ -1,8 +1,11 @@
 // all_gather: every rank ends with all ranks' vectors, one behind the other in rank order.
 //
-// Collective. The output holds size() times as many elements as the input. In place: the input is chunk
-// rank() of the output itself. Any trivially copyable element type.
+// Collective. Any trivially copyable element type. In place: the input is this rank's block of the output
+// itself. all_gather: all vectors have the same length, the output size() times as many elements.
+// all_gather_v: rank r's vector has counts[r] elements; every rank passes all counts.
 #pragma once
+
+#include <span>
 
 #include <parx/comm/detail/issue.hpp>
 
@@ -12,19 +15,45 @@ namespace detail {
 
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] collective_arguments all_gather_arguments(const process_group& group, const In& input,
-                                                        Out& output, const gather_options& options,
+                                                        Out& output, const collective_options& options,
                                                         call_site site) {
-  const const_buffer_view in = const_movable_view_of(input);
-  const buffer_view out = movable_view_of(output);
-  require(in.type == out.type, "all_gather: the input holds {}, the output {}", name_of(in.type),
-          name_of(out.type));
-  require(out.count == in.count * static_cast<std::size_t>(group.size()),
-          "all_gather: the output must have room for {} ranks x {} bytes = {}, not {}", group.size(),
-          in.bytes(), in.bytes() * static_cast<std::size_t>(group.size()), out.bytes());
-  return {.what = operation::all_gather, .input = in.data, .output = out.data,
-          .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
-          .reduces = false, .op = {}, .factor = 1, .divide_by = nullptr, .use = options.use, .timeout = options.timeout,
-          .site = site};
+  const call_check check(group, operation::all_gather, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.for_all_ranks(given.input.count);
+  check.require(given.output.count == given.count,
+                "the output must have room for {} ranks x {} elements = {}, not {}", group.size(),
+                given.input.count, given.count, given.output.count);
+  given.own_begin = given.input.count * check.own_rank();
+  given.use = options.use;
+  given.timeout = options.timeout;
+  return given;
+}
+
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] collective_arguments all_gather_v_arguments(const process_group& group, const In& input,
+                                                          Out& output, std::span<const std::size_t> counts,
+                                                          const collective_options& options,
+                                                          call_site site) {
+  const call_check check(group, operation::all_gather, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.sum(counts, "counts");
+  check.require(given.output.count == given.count,
+                "the output must have room for the sum of all counts, {} elements, not {}", given.count,
+                given.output.count);
+  check.require(given.input.count == counts[check.own_rank()],
+                "the input holds {} elements, but counts[{}] is {}", given.input.count, group.rank(),
+                counts[check.own_rank()]);
+  given.counts = counts;
+  given.own_begin = check.begin_of_own(counts);
+  given.use = options.use;
+  given.timeout = options.timeout;
+  return given;
 }
 
 }  // namespace detail
@@ -32,7 +61,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
 template <movable_buffer In, mutable_movable_buffer Out>
-void all_gather(process_group& group, const In& input, Out&& output, gather_options options = {},
+void all_gather(process_group& group, const In& input, Out&& output, collective_options options = {},
                 call_site site = call_site::current()) {
   detail::run(group, detail::all_gather_arguments(group, input, output, options, site));
 }
@@ -40,9 +69,22 @@ void all_gather(process_group& group, const In& input, Out&& output, gather_opti
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_all_gather(process_group& group, const In& input, Out&& output,
-                                    gather_options options = {},
+                                    collective_options options = {},
                                     call_site site = call_site::current()) {
   return detail::start(group, detail::all_gather_arguments(group, input, output, options, site));
+}
+
+/// As all_gather; `counts`, in elements and equal on all ranks, are only read during the call.
+template <movable_buffer In, mutable_movable_buffer Out>
+void all_gather_v(process_group& group, const In& input, Out&& output, std::span<const std::size_t> counts,
+                  collective_options options = {}, call_site site = call_site::current()) {
+  detail::run(group, detail::all_gather_v_arguments(group, input, output, counts, options, site));
+}
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] work async_all_gather_v(process_group& group, const In& input, Out&& output,
+                                      std::span<const std::size_t> counts, collective_options options = {},
+                                      call_site site = call_site::current()) {
+  return detail::start(group, detail::all_gather_v_arguments(group, input, output, counts, options, site));
 }
 
 }  // namespace parx

@@ -1,8 +1,8 @@
 // all_reduce: every rank ends with the reduction of all ranks' vectors, bit-identical everywhere.
 //
 // Collective: every rank calls it with the same count, dtype and options. sum, product, min, max work
-// on every dtype, avg and premul_sum on floating ones, band, bor, bxor on integers. bfloat16 and float16
-// are computed in float and rounded once a step.
+// on every dtype, avg and premul_sum on floating ones, band, bor, bxor on integers, and user_op on anything
+// trivially copyable. bfloat16 and float16 are computed in float and rounded once a step.
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
@@ -11,51 +11,57 @@ namespace parx {
 
 namespace detail {
 
-template <buffer In, mutable_buffer Out>
-[[nodiscard]] collective_arguments all_reduce_arguments(const In& input, Out& output,
-                                                        const reduce_options& options,
-                                                        call_site site) {
-  const const_buffer_view in = const_view_of(input);
-  const buffer_view out = view_of(output);
-  require(in.type == out.type, "all_reduce: the input holds {}, the output {}", name_of(in.type),
-          name_of(out.type));
-  require(in.count == out.count, "all_reduce: the input holds {} elements, the output {}", in.count,
-          out.count);
-  return {.what = operation::all_reduce, .input = in.data, .output = out.data,
-          .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
-          .reduces = true, .op = options.op, .factor = options.factor,
-          .divide_by = options.divide_by, .use = options.use,
-          .timeout = options.timeout, .site = site};
+template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+[[nodiscard]] collective_arguments all_reduce_arguments(const process_group& group, const In& input,
+                                                        Out& output, const Options& options, call_site site) {
+  const call_check check(group, operation::all_reduce, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  check.same_count(given.input, given.output);
+  given.count = given.input.count;
+  given.combine = arithmetic_of<In>(options);
+  given.use = plain_options(options).use;
+  given.timeout = plain_options(options).timeout;
+  return given;
 }
 
 }  // namespace detail
 
-/// In place. Blocks until `data` holds the result. Throws usage_error before any I/O, parx::error when
-/// communication fails (the group is then closed).
-template <mutable_buffer Data>
-void all_reduce(process_group& group, Data&& data, reduce_options options = {},
+/// In place. Blocks until `data` holds the result. `options` are reduce_options or a user_op. Throws
+/// usage_error before any I/O, parx::error when communication fails (the group is then closed).
+template <mutable_movable_buffer Data, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, Data>
+void all_reduce(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
-  detail::run(group, detail::all_reduce_arguments(data, data, options, site));
+  detail::run(group, detail::all_reduce_arguments(group, data, data, options, site));
 }
 
 /// Out of place; `input` is left as it is.
-template <buffer In, mutable_buffer Out>
-void all_reduce(process_group& group, const In& input, Out&& output, reduce_options options = {},
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, In>
+void all_reduce(process_group& group, const In& input, Out&& output, Options options = {},
                 call_site site = call_site::current()) {
-  detail::run(group, detail::all_reduce_arguments(input, output, options, site));
+  detail::run(group, detail::all_reduce_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for. Errors arrive in work::wait().
-template <mutable_buffer Data>
-[[nodiscard]] work async_all_reduce(process_group& group, Data&& data, reduce_options options = {},
+template <mutable_movable_buffer Data, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, Data>
+[[nodiscard]] work async_all_reduce(process_group& group, Data&& data, Options options = {},
                                     call_site site = call_site::current()) {
-  return detail::start(group, detail::all_reduce_arguments(data, data, options, site));
+  return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
+    return detail::all_reduce_arguments(group, data, data, kept, site);
+  });
 }
-template <buffer In, mutable_buffer Out>
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, In>
 [[nodiscard]] work async_all_reduce(process_group& group, const In& input, Out&& output,
-                                    reduce_options options = {},
-                                    call_site site = call_site::current()) {
-  return detail::start(group, detail::all_reduce_arguments(input, output, options, site));
+                                    Options options = {}, call_site site = call_site::current()) {
+  return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
+    return detail::all_reduce_arguments(group, input, output, kept, site);
+  });
 }
 
 }  // namespace parx

@@ -1,32 +1,42 @@
 // barrier: no rank leaves before every rank has entered.
 #pragma once
 
+#include <chrono>
+
 #include <parx/comm/detail/issue.hpp>
 
 namespace parx {
 
 namespace detail {
 
-[[nodiscard]] inline collective_arguments barrier_arguments(const barrier_options& options,
+[[nodiscard]] inline collective_arguments barrier_arguments(std::chrono::milliseconds timeout,
                                                             call_site site) {
   collective_arguments given;
-  given.what = operation::barrier;
-  given.timeout = options.timeout;
   given.site = site;
+  given.timeout = timeout;
   return given;
 }
 
 }  // namespace detail
 
 /// Collective. Throws parx::error when communication fails or the deadline passes; the message names
-/// the ranks that are missing.
+/// a rank that is missing.
 inline void barrier(process_group& group, barrier_options options = {},
                     call_site site = call_site::current()) {
-  detail::run(group, detail::barrier_arguments(options, site));
+  detail::run(group, detail::barrier_arguments(options.timeout, site));
 }
 [[nodiscard]] inline work async_barrier(process_group& group, barrier_options options = {},
                                         call_site site = call_site::current()) {
-  return detail::start(group, detail::barrier_arguments(options, site));
+  return detail::start(group, detail::barrier_arguments(options.timeout, site));
+}
+
+/// Collective. A barrier that, when `timeout` passes, names all ranks that have not come, on every rank. It
+/// costs a note in the job's store each time: for finding out who hangs, not for every step.
+inline void monitored_barrier(process_group& group, std::chrono::milliseconds timeout = group_timeout,
+                              call_site site = call_site::current()) {
+  detail::collective_arguments given = detail::barrier_arguments(timeout, site);
+  given.names_late = true;
+  detail::run(group, given);
 }
 
 }  // namespace parx

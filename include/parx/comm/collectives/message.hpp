@@ -2,9 +2,12 @@
 //
 // A receive is matched by sender and tag, in the order of sending, and must name the count and dtype
 // that were sent. As in MPI, a blocking send may have to wait for its receive; ranks that send to each
-// other in a ring use async_send. Two ranks may both send up to 64 MiB before they receive, and a rank
-// may send to itself.
+// other in a ring use async_send or a batch. Two ranks may both send up to 64 MiB before they receive, and
+// a rank may send to itself.
 #pragma once
+
+#include <memory>
+#include <utility>
 
 #include <parx/comm/detail/issue.hpp>
 
@@ -12,35 +15,27 @@ namespace parx {
 
 namespace detail {
 
-inline void fill_message(const process_group& group, operation what, int peer, buffer_view memory,
-                         const message_options& options, call_site site, call& request) {
-  require(peer >= 0 && peer < group.size(), "{} at {}:{}: rank {} is not in group \"{}\" of {} ranks",
-          name_of(what), site.file_name(), site.line, peer, group.name(), group.size());
+inline void fill_message(operation what, int peer, const elements& memory, const message_options& options,
+                         call_site site, call& request) {
   request.what = what;
   request.site = site;
   request.timeout = options.timeout;
   request.peer = peer;
   request.memory = static_cast<std::byte*>(memory.data);
   request.bytes = memory.bytes();
-  request.header.type = static_cast<std::uint8_t>(memory.type);
-  request.header.count = memory.count;
+  // Structs travel as bytes, so that one side may be a buffer of bytes.
+  const bool structs = memory.type == call_header::user_type;
+  request.header.type = structs ? static_cast<std::uint8_t>(dtype::uint8) : memory.type;
+  request.header.count = structs ? memory.bytes() : memory.count;
   request.header.root = options.tag;
 }
 
-/// A call keeps one pointer for both directions; a send only reads through it.
 template <typename Data>
-[[nodiscard]] buffer_view sendable(const Data& data) {
-  const const_buffer_view view = const_movable_view_of(data);
-  return {const_cast<void*>(view.data), view.count, view.type};
-}
-
-[[nodiscard]] inline work start_message(const process_group& group, operation what, int peer,
-                                        buffer_view memory, const message_options& options,
-                                        call_site site) {
-  auto request = std::make_unique<call>();
-  fill_message(group, what, peer, memory, options, site, *request);
-  group.core()->submit(*request);
-  return {group.core(), std::move(request)};
+void fill_message(const process_group& group, operation what, int peer, Data&& data,
+                  const message_options& options, call_site site, call& request) {
+  const call_check check(group, what, site);
+  check.is_rank(peer, what == operation::send ? "receiving rank" : "sending rank");
+  fill_message(what, peer, check.view(data), options, site, request);
 }
 
 }  // namespace detail
@@ -52,7 +47,7 @@ template <movable_buffer Data>
 void send(process_group& group, const Data& data, int to, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
-  detail::fill_message(group, operation::send, to, detail::sendable(data), options, site, request);
+  detail::fill_message(group, operation::send, to, data, options, site, request);
   group.core()->run(request);
 }
 
@@ -61,20 +56,39 @@ template <mutable_movable_buffer Data>
 void recv(process_group& group, Data&& data, int from, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
-  detail::fill_message(group, operation::recv, from, movable_view_of(data), options, site, request);
+  detail::fill_message(group, operation::recv, from, data, options, site, request);
   group.core()->run(request);
+}
+
+/// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages of one
+/// sender are taken in the order of sending; between senders there is no order. It opens a link to every
+/// rank. Fails when all other ranks have ended.
+template <mutable_movable_buffer Data>
+[[nodiscard]] int recv_any(process_group& group, Data&& data, message_options options = {},
+                           call_site site = call_site::current()) {
+  detail::call request;
+  const detail::call_check check(group, operation::recv, site);
+  detail::fill_message(operation::recv, detail::any_source, check.view(data), options, site, request);
+  group.core()->run(request);
+  return request.peer;
 }
 
 /// The buffer is borrowed until the work is waited for.
 template <movable_buffer Data>
 [[nodiscard]] work async_send(process_group& group, const Data& data, int to,
                               message_options options = {}, call_site site = call_site::current()) {
-  return detail::start_message(group, operation::send, to, detail::sendable(data), options, site);
+  auto request = std::make_unique<detail::call>();
+  detail::fill_message(group, operation::send, to, data, options, site, *request);
+  group.core()->submit(*request);
+  return {group.core(), std::move(request)};
 }
 template <mutable_movable_buffer Data>
 [[nodiscard]] work async_recv(process_group& group, Data&& data, int from,
                               message_options options = {}, call_site site = call_site::current()) {
-  return detail::start_message(group, operation::recv, from, movable_view_of(data), options, site);
+  auto request = std::make_unique<detail::call>();
+  detail::fill_message(group, operation::recv, from, data, options, site, *request);
+  group.core()->submit(*request);
+  return {group.core(), std::move(request)};
 }
 
 }  // namespace parx

@@ -10,50 +10,62 @@ namespace parx {
 
 namespace detail {
 
-template <buffer In, mutable_buffer Out>
+template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments reduce_arguments(const process_group& group, const In& input,
-                                                    Out& output, const rooted_reduce_options& options,
-                                                    call_site site) {
-  const const_buffer_view in = const_view_of(input);
-  const buffer_view out = view_of(output);
-  const bool is_root = group.rank() == options.root;
-  require(in.type == out.type, "reduce: the input holds {}, the output {}", name_of(in.type),
-          name_of(out.type));
-  require(!is_root || in.count == out.count,
-          "reduce: the input holds {} elements, the root's output {}", in.count, out.count);
-  return {.what = operation::reduce, .input = in.data, .output = is_root ? out.data : nullptr,
-          .input_count = in.count, .output_count = is_root ? out.count : 0, .type = in.type,
-          .root = options.root, .reduces = true, .op = options.op, .factor = options.factor,
-          .divide_by = nullptr,
-          .use = options.use, .timeout = options.timeout, .site = site};
+                                                    Out& output, const Options& options, call_site site) {
+  const call_check check(group, operation::reduce, site);
+  collective_arguments given = check.arguments();
+  given.root = plain_options(options).root;
+  check.is_rank(given.root, "root");
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  if (group.rank() == given.root) {
+    check.same_count(given.input, given.output);
+  } else {
+    given.output.data = nullptr;
+  }
+  given.count = given.input.count;
+  given.combine = arithmetic_of<In>(options);
+  given.use = plain_options(options).use;
+  given.timeout = plain_options(options).timeout;
+  return given;
 }
 
 }  // namespace detail
 
-/// Blocks until the root's `output` holds the result; other ranks return when their part is done.
-/// Throws usage_error before any I/O, parx::error when communication fails (the group is then closed).
-template <buffer In, mutable_buffer Out>
-void reduce(process_group& group, const In& input, Out&& output, rooted_reduce_options options = {},
+/// Blocks until the root's `output` holds the result; other ranks return when their part is done. `options`
+/// are rooted_reduce_options or a user_op. Throws usage_error before any I/O, parx::error when
+/// communication fails (the group is then closed).
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = rooted_reduce_options>
+  requires detail::reduction_options_for<Options, rooted_reduce_options, In>
+void reduce(process_group& group, const In& input, Out&& output, Options options = {},
             call_site site = call_site::current()) {
   detail::run(group, detail::reduce_arguments(group, input, output, options, site));
 }
-template <mutable_buffer Data>
-void reduce(process_group& group, Data&& data, rooted_reduce_options options = {},
+template <mutable_movable_buffer Data, typename Options = rooted_reduce_options>
+  requires detail::reduction_options_for<Options, rooted_reduce_options, Data>
+void reduce(process_group& group, Data&& data, Options options = {},
             call_site site = call_site::current()) {
   detail::run(group, detail::reduce_arguments(group, data, data, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <buffer In, mutable_buffer Out>
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = rooted_reduce_options>
+  requires detail::reduction_options_for<Options, rooted_reduce_options, In>
 [[nodiscard]] work async_reduce(process_group& group, const In& input, Out&& output,
-                                rooted_reduce_options options = {},
-                                call_site site = call_site::current()) {
-  return detail::start(group, detail::reduce_arguments(group, input, output, options, site));
+                                Options options = {}, call_site site = call_site::current()) {
+  return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
+    return detail::reduce_arguments(group, input, output, kept, site);
+  });
 }
-template <mutable_buffer Data>
-[[nodiscard]] work async_reduce(process_group& group, Data&& data, rooted_reduce_options options = {},
+template <mutable_movable_buffer Data, typename Options = rooted_reduce_options>
+  requires detail::reduction_options_for<Options, rooted_reduce_options, Data>
+[[nodiscard]] work async_reduce(process_group& group, Data&& data, Options options = {},
                                 call_site site = call_site::current()) {
-  return detail::start(group, detail::reduce_arguments(group, data, data, options, site));
+  return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
+    return detail::reduce_arguments(group, data, data, kept, site);
+  });
 }
 
 }  // namespace parx

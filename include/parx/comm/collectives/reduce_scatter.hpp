@@ -1,8 +1,11 @@
-// reduce_scatter: the ranks' vectors are reduced, and rank r keeps chunk r of the result.
+// reduce_scatter: the ranks' vectors are reduced, and rank r keeps block r of the result.
 //
-// Collective. The input holds size() times as many elements as the output. In place: the output is
-// chunk rank() of the input itself.
+// Collective. In place: the output is this rank's block of the input itself. reduce_scatter: all blocks
+// have the same length, the input size() times as many elements as the output. reduce_scatter_v: block r
+// has counts[r] elements; every rank passes all counts.
 #pragma once
+
+#include <span>
 
 #include <parx/comm/detail/issue.hpp>
 
@@ -10,41 +13,88 @@ namespace parx {
 
 namespace detail {
 
-template <buffer In, mutable_buffer Out>
+template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments reduce_scatter_arguments(const process_group& group,
                                                             const In& input, Out& output,
-                                                            const reduce_options& options,
-                                                            call_site site) {
-  const const_buffer_view in = const_view_of(input);
-  const buffer_view out = view_of(output);
-  require(in.type == out.type, "reduce_scatter: the input holds {}, the output {}", name_of(in.type),
-          name_of(out.type));
-  require(in.count == out.count * static_cast<std::size_t>(group.size()),
-          "reduce_scatter: the input must hold {} ranks x {} output elements = {}, not {}",
-          group.size(), out.count, out.count * static_cast<std::size_t>(group.size()), in.count);
-  return {.what = operation::reduce_scatter, .input = in.data, .output = out.data,
-          .input_count = in.count, .output_count = out.count, .type = in.type, .root = -1,
-          .reduces = true, .op = options.op, .factor = options.factor,
-          .divide_by = options.divide_by, .use = options.use,
-          .timeout = options.timeout, .site = site};
+                                                            const Options& options, call_site site) {
+  const call_check check(group, operation::reduce_scatter, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.for_all_ranks(given.output.count);
+  check.require(given.input.count == given.count,
+                "the input must hold {} ranks x {} output elements = {}, not {}", group.size(),
+                given.output.count, given.count, given.input.count);
+  given.own_begin = given.output.count * check.own_rank();
+  given.combine = arithmetic_of<In>(options);
+  given.use = plain_options(options).use;
+  given.timeout = plain_options(options).timeout;
+  return given;
+}
+
+template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+[[nodiscard]] collective_arguments reduce_scatter_v_arguments(const process_group& group,
+                                                              const In& input, Out& output,
+                                                              std::span<const std::size_t> counts,
+                                                              const Options& options, call_site site) {
+  const call_check check(group, operation::reduce_scatter, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.sum(counts, "counts");
+  check.require(given.input.count == given.count,
+                "the input must hold the sum of all counts, {} elements, not {}", given.count,
+                given.input.count);
+  check.require(given.output.count == counts[check.own_rank()],
+                "the output holds {} elements, but counts[{}] is {}", given.output.count, group.rank(),
+                counts[check.own_rank()]);
+  given.counts = counts;
+  given.own_begin = check.begin_of_own(counts);
+  given.combine = arithmetic_of<In>(options);
+  given.use = plain_options(options).use;
+  given.timeout = plain_options(options).timeout;
+  return given;
 }
 
 }  // namespace detail
 
-/// Blocks until `output` holds this rank's chunk. Throws usage_error before any I/O, parx::error when
-/// communication fails (the group is then closed).
-template <buffer In, mutable_buffer Out>
-void reduce_scatter(process_group& group, const In& input, Out&& output, reduce_options options = {},
+/// Blocks until `output` holds this rank's block. `options` are reduce_options or a user_op. Throws
+/// usage_error before any I/O, parx::error when communication fails (the group is then closed).
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, In>
+void reduce_scatter(process_group& group, const In& input, Out&& output, Options options = {},
                     call_site site = call_site::current()) {
   detail::run(group, detail::reduce_scatter_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <buffer In, mutable_buffer Out>
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, In>
 [[nodiscard]] work async_reduce_scatter(process_group& group, const In& input, Out&& output,
-                                        reduce_options options = {},
-                                        call_site site = call_site::current()) {
-  return detail::start(group, detail::reduce_scatter_arguments(group, input, output, options, site));
+                                        Options options = {}, call_site site = call_site::current()) {
+  return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
+    return detail::reduce_scatter_arguments(group, input, output, kept, site);
+  });
+}
+
+/// As reduce_scatter; `counts`, in elements and equal on all ranks, are only read during the call.
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, In>
+void reduce_scatter_v(process_group& group, const In& input, Out&& output,
+                      std::span<const std::size_t> counts, Options options = {},
+                      call_site site = call_site::current()) {
+  detail::run(group, detail::reduce_scatter_v_arguments(group, input, output, counts, options, site));
+}
+template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
+  requires detail::reduction_options_for<Options, reduce_options, In>
+[[nodiscard]] work async_reduce_scatter_v(process_group& group, const In& input, Out&& output,
+                                          std::span<const std::size_t> counts, Options options = {},
+                                          call_site site = call_site::current()) {
+  return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
+    return detail::reduce_scatter_v_arguments(group, input, output, counts, kept, site);
+  });
 }
 
 }  // namespace parx

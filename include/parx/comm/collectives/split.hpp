@@ -4,19 +4,24 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
 
 namespace parx {
 
+/// The color of a rank that wants to be in none of the new groups (any negative one does).
+inline constexpr int no_group = -1;
+
 /// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `key`, then by
-/// old rank. The new groups open no connection until they are used.
-[[nodiscard]] inline process_group split(process_group& group, int color, int key = 0,
-                                         call_site site = call_site::current()) {
+/// old rank; it is empty where `color` is negative. The new groups open no connection until they are used.
+[[nodiscard]] inline std::optional<process_group> split(process_group& group, int color, int key = 0,
+                                                        call_site site = call_site::current()) {
   const std::array<std::int32_t, 2> mine{color, key};
   std::vector<std::int32_t> all(2 * static_cast<std::size_t>(group.size()));
   all_gather(group, mine, all, {}, site);
+  if (color < 0) return std::nullopt;
   std::vector<int> members;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (all[2 * static_cast<std::size_t>(rank)] == color) members.push_back(rank);
@@ -24,7 +29,7 @@ namespace parx {
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return all[2 * static_cast<std::size_t>(a) + 1] < all[2 * static_cast<std::size_t>(b) + 1];
   });
-  return group.subgroup(members);
+  return group.subgroup(members, site);
 }
 
 }  // namespace parx

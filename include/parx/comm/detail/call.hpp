@@ -33,6 +33,9 @@ struct call {
   collective_data data;
   call_header header;
 
+  bool names_late = false;  ///< a timeout names all ranks that have not come
+  std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
+
   // A message: the other rank and the user's memory (read by send, written by recv).
   int peer = -1;
   std::byte* memory = nullptr;
@@ -42,18 +45,46 @@ struct call {
   deadline until = deadline::never();
   bool done = false;
   std::exception_ptr failure;
+
+  std::unique_ptr<call> next;  ///< issued and waited for together with this one
+
+  [[nodiscard]] bool all_done() const noexcept {
+    for (const call* each = this; each != nullptr; each = each->next.get()) {
+      if (!each->done) return false;
+    }
+    return true;
+  }
+  /// Throws the first failure of the chain, if there is one.
+  void rethrow() const {
+    for (const call* each = this; each != nullptr; each = each->next.get()) {
+      if (each->failure) std::rethrow_exception(each->failure);
+    }
+  }
 };
+
+/// In call::peer: a receive that no message has come for yet, and that takes any rank's.
+inline constexpr int any_source = -1;
+
+[[nodiscard]] inline bool is_message(const call& request) noexcept {
+  return request.what == operation::send || request.what == operation::recv;
+}
+[[nodiscard]] inline bool takes_any(const call& request) noexcept {
+  return request.what == operation::recv && request.peer == any_source;
+}
 
 /// "all_reduce of 1024 float32 (sum) at train.cpp:88", from what was on the wire.
 [[nodiscard]] inline std::string describe(const call_header& header) {
   const auto op = static_cast<operation>(header.operation);
   std::string text{name_of(op)};
   if (op != operation::barrier) {
-    const auto type = static_cast<dtype>(header.type);
-    text += fmt::format(" of {} {}", header.count, name_of(type));
+    text += fmt::format(" of {} {}", header.count,
+                        header.type == call_header::user_type ? "structs"
+                                                              : name_of(static_cast<dtype>(header.type)));
   }
   if (header.reduction != call_header::no_reduction) {
-    text += fmt::format(" ({})", name_of(static_cast<reduce_op>(header.reduction)));
+    text += fmt::format(" ({})", header.reduction == call_header::user_reduction
+                                     ? "user's operation"
+                                     : name_of(static_cast<reduce_op>(header.reduction)));
   }
   if (has_root(op)) text += fmt::format(" with root {}", header.root);
   if (op == operation::send || op == operation::recv) text += fmt::format(" with tag {}", header.root);

@@ -20,12 +20,10 @@
 
 namespace parx::detail {
 
-[[nodiscard]] inline bool is_message(const call& request) noexcept {
-  return request.what == operation::send || request.what == operation::recv;
-}
-
 class diagnosis {
  public:
+  static constexpr int most_named = 8;
+
   diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id)
       : network_(network), name_(group_name), id_(group_id) {}
 
@@ -66,18 +64,40 @@ class diagnosis {
   /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ..."; without a
   /// sequence number for a message, which has none.
   [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
-                                        std::optional<std::uint64_t> sequence) const {
-    static constexpr std::size_t most_named = 8;
+                                        std::optional<std::uint64_t> sequence, int most = most_named) const {
+    const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
     std::string text = "waiting for ";
-    for (std::size_t i = 0; i < std::min(peers.size(), most_named); ++i) {
+    for (std::size_t i = 0; i < named; ++i) {
       text += fmt::format("{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]));
       if (sequence) text += fmt::format(", which {}", whereabouts(peers[i], *sequence));
     }
-    if (peers.size() > most_named) text += fmt::format("; and {} more", peers.size() - most_named);
+    if (peers.size() > named) text += fmt::format("; and {} more", peers.size() - named);
     return text;
   }
 
-  [[nodiscard]] std::string mismatch(const call_header& mine, const header_mismatch& found) const {
+  /// The ranks whose message would end a wait.
+  [[nodiscard]] std::vector<int> senders_of(const call& message) const {
+    if (!takes_any(message)) return {message.peer};
+    std::vector<int> others;
+    for (int rank = 0; rank < network_.size(); ++rank) {
+      if (rank != network_.rank()) others.push_back(rank);
+    }
+    return others;
+  }
+
+  /// The ranks that have not posted that they are in call `sequence` or behind it.
+  [[nodiscard]] std::vector<int> absent(std::uint64_t sequence) const {
+    std::vector<int> late;
+    for (int rank = 0; rank < network_.size(); ++rank) {
+      if (rank == network_.rank()) continue;
+      const auto theirs = notice_of(rank);
+      if (!theirs || theirs->sequence < sequence) late.push_back(rank);
+    }
+    return late;
+  }
+
+  [[nodiscard]] std::string mismatch(const header_mismatch& found) const {
+    const call_header& mine = found.mine;
     if (found.theirs.magic != call_header::expected_magic) {
       return fmt::format("{} sent bytes that are no parx call", network_.describe(found.peer));
     }
@@ -85,9 +105,10 @@ class diagnosis {
                                    ? std::string()
                                    : fmt::format(" (its #{})", found.theirs.sequence);
     return fmt::format(
-        "the ranks called different operations: rank {} is in {}, but {} is in {}{}. Every rank must "
+        "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank must "
         "issue the same collectives in the same order with the same count and dtype",
-        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs), number);
+        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs), number,
+        hidden_difference(mine, found.theirs));
   }
 
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
@@ -102,6 +123,21 @@ class diagnosis {
   }
 
  private:
+  /// What describe() does not show.
+  [[nodiscard]] static std::string hidden_difference(const call_header& mine, const call_header& theirs) {
+    if (mine.operation != theirs.operation) return {};
+    if (mine.sizes != theirs.sizes) {
+      return "; the calls differ in their uneven counts, the sizes of their buffers or of their structs";
+    }
+    if (mine.arithmetic != theirs.arithmetic) {
+      return "; the calls differ in the factor, in divide_by or in the kind of the user's operation";
+    }
+    if (static_cast<operation>(mine.operation) == operation::all_to_all && mine.sizes != 0) {
+      return fmt::format("; it sends {} elements where {} are expected from it", theirs.count, mine.count);
+    }
+    return {};
+  }
+
   [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
     const auto theirs = notice_of(peer);
     if (!theirs || theirs->sequence < sequence) {

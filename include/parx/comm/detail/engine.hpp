@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,15 +34,38 @@ struct shared_view {
   }
 };
 
+/// How two elements become one: a kernel of types/reduce.hpp, or a function of the user's.
+struct reduction {
+  reduce_function kernel = nullptr;
+  void (*user)(const void* context, void* out, const void* a, const void* b, std::size_t count) = nullptr;
+  const void* context = nullptr;
+
+  explicit operator bool() const noexcept { return kernel != nullptr || user != nullptr; }
+  void operator()(void* out, const void* a, const void* b, std::size_t count) const {
+    if (kernel != nullptr) return kernel(out, a, b, count);
+    user(context, out, a, b, count);
+  }
+};
+
+/// Several buffers that are one to a collective: packed when its run starts, unpacked when it ends. Borrowed.
+struct packing {
+  std::span<const const_bytes> inputs{};
+  std::span<const mutable_bytes> outputs{};  ///< as many blocks of them lie one behind the other as there are:
+  std::size_t blocks = 1;                    ///< 1, or the ranks of an all_gather
+  std::size_t input_block = 0;  ///< where the inputs go, in blocks
+};
+
 /// A collective's buffers and arithmetic, without types.
 struct collective_data {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::size_t element_size = 1;
-  reduce_function reduce = nullptr;
+  reduction reduce{};
   scale_function scale = nullptr;  ///< null where the result is not scaled
   double factor = 1;
   const double* divide_by = nullptr;  ///< makes the factor when the run starts
+  packing pack{};
+  bool counts_differ = false;  ///< what goes over a link is known to its two ends only (all_to_all_v)
 
   // For algorithms in shared buffers.
   shared_view shared_input{};
@@ -51,6 +75,7 @@ struct collective_data {
 /// Two ranks called different things.
 struct header_mismatch {
   int peer;
+  call_header mine;
   call_header theirs;
 };
 
@@ -65,9 +90,10 @@ class engine {
              transport& network) {
     plan_ = &steps;
     data_ = data;
+    pack();
     world_ = network.size();
     only_sends_ = true;
-    overwrites_input_ = data.input == data.output && data.reduce != nullptr;
+    overwrites_input_ = data_.input == data_.output && data_.reduce;
     if (data.divide_by != nullptr) {
       data_.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
       if (data_.factor == 1) data_.scale = nullptr;
@@ -101,8 +127,10 @@ class engine {
     bool progressed = run_local();
     for (std::size_t i = 0; i < lane_count_; ++i) {
       progressed |= receive_some(lanes_[i]);
+      if (data_.counts_differ) count_in_header(lanes_[i].traffic->sends);
       progressed |= send_some(lanes_[i]);
     }
+    if (progressed && done()) unpack();
     return progressed;
   }
 
@@ -384,10 +412,43 @@ class engine {
     return true;
   }
 
-  void check_header(const lane& state) const {
+  void check_header(const lane& state) {
+    if (data_.counts_differ) count_in_header(state.traffic->receives);
+    const auto mine = std::bit_cast<call_header>(header_);
     const auto theirs = std::bit_cast<call_header>(state.incoming_header);
-    if (!theirs.matches(std::bit_cast<call_header>(header_))) {
-      throw header_mismatch{state.traffic->peer, theirs};
+    if (!theirs.matches(mine)) throw header_mismatch{state.traffic->peer, mine, theirs};
+  }
+
+  /// Where only the two ends of a link know what goes over it, its header says how much that is.
+  void count_in_header(const std::vector<std::int32_t>& actions) noexcept {
+    auto header = std::bit_cast<call_header>(header_);
+    header.count = 0;
+    for (const std::int32_t index : actions) header.count += action_at(index).count();
+    header_ = std::bit_cast<frame_bytes>(header);
+  }
+
+  void pack() {
+    if (data_.pack.inputs.empty()) return;
+    std::size_t block = 0;
+    for (const const_bytes& each : data_.pack.inputs) block += each.size;
+    packed_.resize(std::max(packed_.size(), block * data_.pack.blocks));
+    std::byte* to = packed_.data() + block * data_.pack.input_block;
+    data_.input = to;
+    for (const const_bytes& each : data_.pack.inputs) {
+      copy_bytes(to, each.data, each.size);
+      to += each.size;
+    }
+    if (data_.pack.outputs.empty()) return;
+    data_.output = packed_.data();
+  }
+  void unpack() {
+    const std::byte* from = packed_.data();
+    for (std::size_t i = 0; i < data_.pack.blocks; ++i) {
+      for (const mutable_bytes& each : data_.pack.outputs) {
+        const std::size_t size = each.size / data_.pack.blocks;
+        copy_bytes(each.data + i * size, from, size);
+        from += size;
+      }
     }
   }
 
@@ -398,6 +459,7 @@ class engine {
   std::vector<unsigned char> complete_;
   std::size_t remaining_ = 0;
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> packed_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
   int world_ = 1;

@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/messages.hpp>
+#include <parx/comm/detail/plan_cache.hpp>
 #include <parx/comm/schedule/price.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
@@ -56,17 +56,16 @@ class group_core {
   [[nodiscard]] int rank() const noexcept { return network_->rank(); }
   [[nodiscard]] int size() const noexcept { return network_->size(); }
 
-  /// Runs a call to its end; rethrows its failure. The thread makes the progress itself unless another
-  /// already does.
+  /// Runs a call (and those chained to it) to its end; rethrows its failure. The thread makes the progress
+  /// itself unless another already does.
   void run(call& request) {
     {
       std::unique_lock lock(mutex_);
-      admit(request);
-      incoming_.push_back(&request);
+      enqueue(request);
       if (owned_) network_->wake();
       finish(lock, request);
     }
-    if (request.failure) std::rethrow_exception(request.failure);
+    request.rethrow();
   }
 
   /// Issues a call that is moved on behind the caller's back. It must live until it is done.
@@ -74,8 +73,7 @@ class group_core {
     {
       const std::lock_guard lock(mutex_);
       if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
-      admit(request);
-      incoming_.push_back(&request);
+      enqueue(request);
       if (inline_mode()) return;
       if (owned_) network_->wake();
     }
@@ -92,7 +90,7 @@ class group_core {
   [[nodiscard]] bool test(const call& request) {
     std::unique_lock lock(mutex_);
     poll_owned(lock);
-    return request.done;
+    return request.all_done();
   }
   /// With inline progress: moves pending calls on as far as they can without waiting.
   void poll() {
@@ -116,24 +114,7 @@ class group_core {
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
 
-  /// The plan of a call's shape, made at most once.
-  template <typename Make>
-  std::shared_ptr<const plan> plan_of(call_kind what, algorithm use, std::size_t count, int root,
-                                      Make make) {
-    static constexpr std::size_t most_plans = 256;
-    const std::lock_guard lock(plans_mutex_);
-    auto& slot = plans_[{what, use, count, root}];
-    if (slot == nullptr) {
-      auto made = std::make_shared<const plan>(make_plan(make()));
-      if (plans_.size() > most_plans) {
-        plans_.clear();
-        plans_[{what, use, count, root}] = made;
-        return made;
-      }
-      slot = std::move(made);
-    }
-    return slot;
-  }
+  [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
 
   /// Collective: an area of `bytes` a rank, in which buffers are found by find_shared() while it lives.
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
@@ -191,17 +172,25 @@ class group_core {
     request.until = deadline::after(request.timeout.count() > 0 ? request.timeout : options_.timeout);
   }
 
+  /// Locked.
+  void enqueue(call& request) {
+    for (call* each = &request; each != nullptr; each = each->next.get()) {
+      admit(*each);
+      incoming_.push_back(each);
+    }
+  }
+
   [[nodiscard]] bool anything_pending() const noexcept {
     return !queue_.empty() || !incoming_.empty() || !posted_messages_.empty() || !messages_.idle();
   }
 
   /// Locked. Waits for a call as owner of the progress, or behind it.
   void finish(std::unique_lock<std::mutex>& lock, const call& request) {
-    while (!request.done) {
+    while (!request.all_done()) {
       if (owned_) {
-        changed_.wait(lock, [&] { return request.done || !owned_; });
+        changed_.wait(lock, [&] { return request.all_done() || !owned_; });
       } else {
-        drive(lock, idle::back_off, [&] { return request.done; });
+        drive(lock, idle::back_off, [&] { return request.all_done(); });
       }
     }
   }
@@ -246,7 +235,7 @@ class group_core {
           sleep(longest_sleep);
         }
       } catch (const header_mismatch& found) {
-        failed = {words_.mismatch(queue_.front()->header, found), errc::mismatch, found.peer};
+        failed = {words_.mismatch(found), errc::mismatch, found.peer};
       } catch (const message_mismatch& found) {
         failed = {words_.mismatch(found), errc::mismatch, found.peer};
       } catch (const link_lost& lost) {
@@ -292,7 +281,8 @@ class group_core {
         running_->arg("bytes", front.header.count * front.data.element_size);
         running_->arg("sequence", front.header.sequence);
         engine_.start(*front.steps, front.data, front.header, *network_);
-        started_ = true;
+        if (front.names_late) words_.post_notice(front.header);
+        started_ = progressed = true;  // progress also where there is nothing to do
       }
       progressed |= engine_.step();
     }
@@ -375,8 +365,12 @@ class group_core {
 
   /// The ranks that a pending call waits for, itself or behind the collective in front.
   [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
-    if (is_message(request)) return {request.peer};
+    if (is_message(request)) return words_.senders_of(request);
     std::vector<int> peers;
+    if (started_ && request.names_late && &request == queue_.front() && request.until.passed()) {
+      peers = words_.absent(request.header.sequence);
+      if (!peers.empty()) return peers;
+    }
     if (started_) peers = engine_.awaited_peers();
     if (started_ && peers.empty()) peers = engine_.unserved_peers();
     return peers;
@@ -384,7 +378,8 @@ class group_core {
   [[nodiscard]] std::string waiting_text(const call& request) const {
     return words_.waiting_for(missing_peers(request),
                               is_message(request) ? std::nullopt
-                                                  : std::optional(queue_.front()->header.sequence));
+                                                  : std::optional(queue_.front()->header.sequence),
+                              request.names_late ? size() : diagnosis::most_named);
   }
 
   /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and two
@@ -394,7 +389,11 @@ class group_core {
     next_look_ = clock::now() + std::chrono::seconds(1);
     std::vector<int> peers;
     for_each_pending([&](const call& request) {
-      for (const int peer : missing_peers(request)) {
+      const auto missing = missing_peers(request);
+      const auto ended = [&](int peer) { return network_->has_ended(peer); };
+      // One of many senders may well have ended.
+      if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) return;
+      for (const int peer : missing) {
         if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
       }
     });
@@ -409,7 +408,7 @@ class group_core {
     for (const int peer : peers) {
       const auto theirs = words_.notice_of(peer);
       if (theirs && theirs->sequence == mine.sequence && !theirs->matches(mine)) {
-        throw header_mismatch{peer, *theirs};
+        throw header_mismatch{peer, mine, *theirs};
       }
     }
   }
@@ -488,8 +487,7 @@ class group_core {
   clock::time_point next_glance_{};
   std::vector<link_interest> interests_;
 
-  std::mutex plans_mutex_;
-  std::map<std::tuple<call_kind, algorithm, std::size_t, int>, std::shared_ptr<const plan>> plans_;
+  plan_cache plans_;
   std::map<std::uint64_t, std::uint64_t> made_groups_;
   std::uint64_t made_areas_ = 0;
   std::optional<link_costs> costs_;

@@ -1,112 +1,110 @@
-// issue: turns checked, typed arguments into type-erased calls.
+// issue: turns checked arguments into calls of the group.
 //
-// Everything below this file works on pointers, counts and dtypes: one copy of the machinery in a
-// program, however many element types it uses.
+// Everything below this file works on pointers, counts and sizes: one copy of the machinery in a program,
+// however many element types it uses.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <utility>
 
-#include <parx/comm/detail/call.hpp>
-#include <parx/comm/process_group.hpp>
+#include <parx/comm/detail/arguments.hpp>
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/comm/work.hpp>
-#include <parx/types/buffer.hpp>
 
 namespace parx::detail {
 
-/// The caller's memory and how it is to be combined.
-struct collective_arguments {
-  operation what = operation::barrier;
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::size_t input_count = 0;
-  std::size_t output_count = 0;
-  dtype type = dtype::uint8;
-  int root = -1;
-  bool reduces = false;
-  reduce_op op = reduce_op::sum;
-  double factor = 1;
-  const double* divide_by = nullptr;
-  algorithm use = algorithm::automatic;
-  std::chrono::milliseconds timeout{0};
-  call_site site;
-};
+/// Throws usage_error where input and output share memory, but not as an in-place operation does.
+inline void check_overlap(const call_check& check, const collective_arguments& given) {
+  if (given.input.data == nullptr || given.output.data == nullptr) return;
+  const auto in = reinterpret_cast<std::uintptr_t>(given.input.data);
+  const auto out = reinterpret_cast<std::uintptr_t>(given.output.data);
+  if (in >= out + given.output.bytes() || out >= in + given.input.bytes()) return;
+  const std::size_t own = given.own_begin * given.input.size;
+  bool exact = in == out;
+  if (given.what == operation::all_gather || given.what == operation::gather) exact = in == out + own;
+  if (given.what == operation::reduce_scatter || given.what == operation::scatter) exact = out == in + own;
+  check.require(exact, "input and output overlap without being the same elements; pass one buffer for an "
+                       "in-place operation, or two separate ones");
+}
 
-/// Throws usage_error for what no rank could mean. Local, before any I/O.
-inline void check_arguments(const process_group& group, const collective_arguments& given) {
-  const auto where = [&] {
-    return fmt::format("{} on group \"{}\" at {}:{}", name_of(given.what), group.name(),
-                       given.site.file_name(), given.site.line);
-  };
-  const std::size_t size = size_of(given.type);
-  const std::size_t whole = std::max(given.input_count, given.output_count);
-  if (whole > std::numeric_limits<std::size_t>::max() / size / 2) {
-    throw_usage("{}: {} elements of {} bytes are more than memory can hold", where(), whole, size);
+inline void fill_arithmetic(const call_check& check, const collective_arguments& given, int world,
+                            call& request) {
+  const arithmetic& how = given.combine;
+  collective_data& data = request.data;
+  request.header.arithmetic = hash_of(how, given.input.size);
+  if (how.user) {
+    request.header.reduction = call_header::user_reduction;
+    data.reduce = how.user;
+    return;
   }
-  if (has_root(given.what) && (given.root < 0 || given.root >= group.size())) {
-    throw_usage("{}: root {} is not a rank of this group of {}", where(), given.root, group.size());
+  const auto type = static_cast<dtype>(given.input.type);
+  request.header.reduction = static_cast<std::uint8_t>(how.op);
+  check.guard([&] { data.reduce = {.kernel = reduce_kernel(type, how.op)}; });
+  if (how.op == reduce_op::avg && world > 1) data.factor = 1.0 / world;
+  if (how.op == reduce_op::premul_sum) data.factor = how.factor;
+  if (how.divide_by != nullptr) {
+    check.require(how.op == reduce_op::sum && is_floating(type),
+                  "divide_by needs reduce_op::sum over floating elements, not {} over {}", name_of(how.op),
+                  name_of(type));
+    data.divide_by = how.divide_by;
+    data.scale = scale_kernel(type);
   }
-  if (given.input == nullptr || given.output == nullptr) return;
-  const auto in = reinterpret_cast<std::uintptr_t>(given.input);
-  const auto out = reinterpret_cast<std::uintptr_t>(given.output);
-  const std::size_t in_bytes = given.input_count * size;
-  const std::size_t out_bytes = given.output_count * size;
-  if (in >= out + out_bytes || out >= in + in_bytes) return;
-  const auto rank = static_cast<std::size_t>(group.rank());
-  bool exact = in == out && in_bytes == out_bytes;
-  if (given.what == operation::all_gather) exact = in == out + rank * in_bytes;
-  if (given.what == operation::reduce_scatter) exact = out == in + rank * out_bytes;
-  if (!exact) {
-    throw_usage("{}: input and output overlap without being the same elements; pass one buffer for an "
-                "in-place operation, or two separate ones", where());
-  }
+  if (data.factor != 1) data.scale = scale_kernel(type);
 }
 
 inline void fill_call(const process_group& group, const collective_arguments& given, call& request) {
-  check_arguments(group, given);
-  const int world = group.size();
-  const std::size_t count = std::max(given.input_count, given.output_count);
-  request.data = {.input = static_cast<const std::byte*>(given.input),
-                  .output = static_cast<std::byte*>(given.output),
-                  .element_size = size_of(given.type)};
-  request.data.shared_input = group.core()->find_shared(given.input, given.input_count * size_of(given.type));
-  request.data.shared_output = group.core()->find_shared(given.output, given.output_count * size_of(given.type));
-  const call_shape shape{.what = given.what,
-                         .rank = group.rank(),
-                         .world = world,
-                         .count = count,
-                         .root = given.root,
-                         .element_bytes = size_of(given.type),
-                         .shared_input = request.data.shared_input.area != nullptr,
-                         .shared_output = request.data.shared_output.area != nullptr};
-  const algorithm use = given.use != algorithm::automatic ? given.use : choose(shape, group.core()->costs());
+  const call_check check(group, given.what, given.site);
+  if (has_root(given.what)) check.is_rank(given.root, "root");
+  check_overlap(check, given);
+  group_core& core = *group.core();
+  const elements& described = given.input.data != nullptr ? given.input : given.output;
   request.what = given.what;
   request.site = given.site;
   request.timeout = given.timeout;
-  request.steps = group.core()->plan_of(given.what, use, count, given.root,
-                                        [&] { return make_schedule(shape, use); });
-  request.header.type = static_cast<std::uint8_t>(given.type);
-  request.header.count = count;
-  request.header.root = given.root;
-  request.header.algorithm = static_cast<std::uint8_t>(use);
-  if (given.reduces) {
-    request.header.reduction = static_cast<std::uint8_t>(given.op);
-    request.data.reduce = reduce_kernel(given.type, given.op);
-    if (given.op == reduce_op::avg && world > 1) request.data.factor = 1.0 / world;
-    if (given.op == reduce_op::premul_sum) request.data.factor = given.factor;
-    if (given.divide_by != nullptr) {
-      require(given.op == reduce_op::sum && is_floating(given.type),
-              "{} at {}:{}: divide_by needs reduce_op::sum over floating elements, not {} over {}",
-              name_of(given.what), given.site.file_name(), given.site.line, name_of(given.op),
-              name_of(given.type));
-      request.data.divide_by = given.divide_by;
-      request.data.scale = scale_kernel(given.type);
-    }
-    if (request.data.factor != 1) request.data.scale = scale_kernel(given.type);
+  request.keep = given.keep;
+  request.names_late = given.names_late;
+  request.data = {.input = static_cast<const std::byte*>(given.input.data),
+                  .output = static_cast<std::byte*>(given.output.data),
+                  .element_size = described.size,
+                  .pack = given.pack,
+                  .counts_differ = !given.incoming.empty()};
+  if (given.pack.inputs.empty()) {
+    request.data.shared_input = core.find_shared(given.input.data, given.input.bytes());
+    request.data.shared_output = core.find_shared(given.output.data, given.output.bytes());
   }
+  const borrowed_plan_key key{.what = given.what,
+                              .asked = given.use,
+                              .count = given.count,
+                              .root = given.root,
+                              .element_bytes = described.size,
+                              .order = given.combine.order,
+                              .shared_input = request.data.shared_input.area != nullptr,
+                              .shared_output = request.data.shared_output.area != nullptr,
+                              .counts = given.counts,
+                              .incoming = given.incoming};
+  request.steps = core.plans().find(key, [&] {
+    call_shape shape{.what = key.what,
+                     .rank = group.rank(),
+                     .world = group.size(),
+                     .count = key.count,
+                     .root = key.root,
+                     .element_bytes = key.element_bytes,
+                     .order = key.order,
+                     .shared_input = key.shared_input,
+                     .shared_output = key.shared_output};
+    if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
+    if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
+    return check.guard([&] {
+      return make_schedule(shape, key.asked != algorithm::automatic ? key.asked : choose(shape, core.costs()));
+    });
+  });
+  request.header.type = described.type;
+  request.header.count = request.data.counts_differ ? 0 : given.count;
+  request.header.root = given.root;
+  request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
+  request.header.sizes = hash_of_sizes(given, described.type, described.size);
+  if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
 }
 
 inline void run(const process_group& group, const collective_arguments& given) {
@@ -120,6 +118,48 @@ inline void run(const process_group& group, const collective_arguments& given) {
   fill_call(group, given, *request);
   group.core()->submit(*request);
   return {group.core(), std::move(request)};
+}
+
+/// What `options` say about a reduction of B's elements.
+template <typename B, typename Options>
+[[nodiscard]] arithmetic arithmetic_of(const Options& options) {
+  if constexpr (is_user_operation<Options>) {
+    using function = decltype(options.function);
+    return {.user = {.user = &apply_user_op<function, element_of<B>>, .context = &options.function},
+            .order = options.options.commutative ? reduction_order::any : reduction_order::ranks};
+  } else {
+    arithmetic how{.op = options.op};
+    if constexpr (requires { options.factor; }) how.factor = options.factor;
+    if constexpr (requires { options.divide_by; }) how.divide_by = options.divide_by;
+    return how;
+  }
+}
+/// The members that all options have.
+template <typename Options>
+[[nodiscard]] const auto& plain_options(const Options& options) noexcept {
+  if constexpr (is_user_operation<Options>) {
+    return options.options;
+  } else {
+    return options;
+  }
+}
+
+/// What stands for the options of a reduction: `Plain`, or a user's operation on B's elements.
+template <typename Options, typename Plain, typename B>
+concept reduction_options_for =
+    (std::same_as<Options, Plain> && buffer<B>) || (!type_erased<std::remove_cvref_t<B>> && combines<Options, element_of<B>>);
+
+/// Starts what make(options) describes; a user's operation lives on in the call.
+template <typename Options, typename Make>
+[[nodiscard]] work start_reduction(const process_group& group, Options options, Make make) {
+  if constexpr (is_user_operation<Options>) {
+    const auto kept = std::make_shared<const Options>(std::move(options));
+    collective_arguments given = make(*kept);
+    given.keep = kept;
+    return start(group, given);
+  } else {
+    return start(group, make(options));
+  }
 }
 
 }  // namespace parx::detail

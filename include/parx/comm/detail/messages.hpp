@@ -2,7 +2,8 @@
 //
 // Each message is a header (with its tag and length) and its bytes, on links of their own. A receive is
 // matched by sender and tag, in the order of sending. A message that nobody has asked for yet is kept
-// in memory up to a limit, so that two ranks may both send before they receive.
+// in memory up to a limit, so that two ranks may both send before they receive. A receive from any rank
+// stands in line for all of them until the first message with its tag begins to arrive.
 // Threads: belongs to whoever drives the group's progress.
 #pragma once
 
@@ -34,6 +35,7 @@ class messages {
 
   void post(call& request, transport& network) {
     network_ = &network;
+    if (request.peer == any_source && !post_to_all(request)) return;
     if (request.peer == network.rank()) {
       post_to_self(request);
       return;
@@ -138,6 +140,39 @@ class messages {
     return state.target != nullptr || state.header_received < frame_size || state.arriving_kept;
   }
 
+  /// Puts a receive in line for every rank. True when a message is already here: request.peer is then its
+  /// sender's rank, and the receive is still to be posted.
+  bool post_to_all(call& request) {
+    const int world = network_->size();
+    for (int peer = 0; peer < world; ++peer) {
+      if (find_kept(lane_of(peer), request) == lane_of(peer).kept.end()) continue;
+      request.peer = peer;
+      return true;
+    }
+    for (int peer = 0; peer < world; ++peer) lane_of(peer).receives.push_back(&request);
+    if (all_lost()) throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did");
+    return false;
+  }
+  /// A message for this receive has begun to arrive: other ranks' messages are no longer for it.
+  void claim(call& receive, int peer) {
+    if (receive.peer != any_source) return;
+    receive.peer = peer;
+    for (auto& [other, state] : lanes_) {
+      if (other != peer) state.receives.remove(&receive);
+    }
+  }
+  [[nodiscard]] bool all_lost() const noexcept {
+    return std::all_of(lanes_.begin(), lanes_.end(),
+                       [](const auto& each) { return each.second.lost || each.second.stream == nullptr; }) &&
+           network_->size() > 1;
+  }
+  /// Whether a pending request can only be served over this link.
+  [[nodiscard]] bool is_needed(const lane& state) const noexcept {
+    const auto for_this = [](const call* each) { return each->peer != any_source; };
+    return !state.sends.empty() || std::any_of(state.receives.begin(), state.receives.end(), for_this) ||
+           (!state.receives.empty() && all_lost());
+  }
+
   void post_to_self(call& request) {
     lane& state = lane_of(request.peer);
     if (request.what == call_kind::recv) {
@@ -149,7 +184,10 @@ class messages {
     message.bytes.assign(request.memory, request.memory + request.bytes);
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
-    if (call* receive = asked_for(state, request.header)) match_kept(state, *receive);
+    if (call* receive = asked_for(state, request.header)) {
+      claim(*receive, request.peer);
+      match_kept(state, *receive);
+    }
     finished_.push_back(&request);
   }
 
@@ -161,11 +199,14 @@ class messages {
     return nullptr;
   }
 
-  /// Gives a new receive a message that came before it, whole or still arriving. False if there is none.
-  bool match_kept(lane& state, call& receive) {
-    const auto found = std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
+  [[nodiscard]] static std::list<kept_message>::iterator find_kept(lane& state, const call& receive) {
+    return std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
       return each.header.root == receive.header.root;
     });
+  }
+  /// Gives a new receive a message that came before it, whole or still arriving. False if there is none.
+  bool match_kept(lane& state, call& receive) {
+    const auto found = find_kept(state, receive);
     if (found == state.kept.end()) return false;
     check(receive, state.peer, found->header);
     if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
@@ -211,7 +252,7 @@ class messages {
     } catch (const link_lost&) {
       // A peer may leave after its last message; only somebody who still waits for it minds.
       state.lost = true;
-      if (!state.receives.empty() || !state.sends.empty()) throw;
+      if (is_needed(state)) throw;
     }
     return progressed;
   }
@@ -259,6 +300,7 @@ class messages {
   bool find_room(lane& state) {
     const auto theirs = std::bit_cast<call_header>(state.header);
     if (call* receive = asked_for(state, theirs)) {
+      claim(*receive, state.peer);
       check(*receive, state.peer, theirs);
       state.target = receive;
       return true;

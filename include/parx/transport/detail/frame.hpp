@@ -45,17 +45,21 @@ static_assert(sizeof(link_hello) == frame_size && std::is_trivially_copyable_v<l
 struct call_header {
   static constexpr std::uint32_t expected_magic = 0x31435850;  // "PXC1"
   static constexpr std::uint8_t no_reduction = 255;
+  static constexpr std::uint8_t user_reduction = 254;
+  static constexpr std::uint8_t user_type = 255;  ///< no dtype: the caller's own struct
   std::uint32_t magic = expected_magic;
   std::uint8_t operation = 0;
-  std::uint8_t type = 0;                  ///< dtype
-  std::uint8_t reduction = no_reduction;  ///< reduce_op
+  std::uint8_t type = 0;                  ///< dtype, or user_type
+  std::uint8_t reduction = no_reduction;  ///< reduce_op, or user_reduction
   std::uint8_t algorithm = 0;
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
   std::int32_t root = -1;  ///< the root, or a message's tag
   std::uint32_t line = 0;
-  std::array<char, 24> file{};
+  std::uint32_t sizes = 0;       ///< hash of uneven counts or of coalesced buffers, and of a struct's size
+  std::uint32_t arithmetic = 0;  ///< hash of what scales the result or orders the reduction
+  std::array<char, 16> file{};
 
   void set_file(std::string_view name) noexcept {
     file.fill('\0');
@@ -72,7 +76,8 @@ struct call_header {
   [[nodiscard]] bool matches(const call_header& other) const noexcept {
     return magic == other.magic && operation == other.operation && type == other.type &&
            reduction == other.reduction && algorithm == other.algorithm && group == other.group &&
-           sequence == other.sequence && count == other.count && root == other.root;
+           sequence == other.sequence && count == other.count && root == other.root &&
+           sizes == other.sizes && arithmetic == other.arithmetic;
   }
 };
 static_assert(sizeof(call_header) == frame_size && std::is_trivially_copyable_v<call_header>);

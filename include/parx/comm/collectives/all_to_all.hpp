@@ -1,0 +1,124 @@
+// all_to_all: rank r's block s becomes rank s's block r: the transpose of a matrix of blocks.
+//
+// Collective. Any trivially copyable element type. In place, `data` are copied aside first.
+// all_to_all: all blocks have the same length. all_to_all_v: each rank passes how many elements it sends to
+// each rank and how many it receives from each; both ends of a pair must name the same number, which is
+// checked on the wire. The blocks lie one behind the other in rank order.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include <parx/comm/detail/issue.hpp>
+
+namespace parx {
+
+namespace detail {
+
+/// No schedule can exchange blocks where they lie: the run reads a copy of the input.
+inline void set_aside_if_in_place(collective_arguments& given) {
+  if (given.input.data != given.output.data || given.input.bytes() == 0) return;
+  const auto input = std::make_shared<const const_bytes>(
+      const_bytes{static_cast<const std::byte*>(given.input.data), given.input.bytes()});
+  given.pack.inputs = {input.get(), 1};
+  given.keep = input;
+}
+
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] collective_arguments all_to_all_arguments(const process_group& group, const In& input,
+                                                        Out& output, const collective_options& options,
+                                                        call_site site) {
+  const call_check check(group, operation::all_to_all, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  check.same_count(given.input, given.output);
+  given.count = given.input.count;
+  check.require(given.count % static_cast<std::size_t>(group.size()) == 0,
+                "{} elements cannot be cut into {} blocks of one size; use all_to_all_v", given.count,
+                group.size());
+  set_aside_if_in_place(given);
+  given.use = options.use;
+  given.timeout = options.timeout;
+  return given;
+}
+
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] collective_arguments all_to_all_v_arguments(
+    const process_group& group, const In& input, std::span<const std::size_t> send_counts, Out& output,
+    std::span<const std::size_t> receive_counts, const collective_options& options, call_site site) {
+  const call_check check(group, operation::all_to_all, site);
+  collective_arguments given = check.arguments();
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.sum(send_counts, "send_counts");
+  check.require(given.input.count == given.count,
+                "the input must hold the sum of all send_counts, {} elements, not {}", given.count,
+                given.input.count);
+  const std::size_t incoming = check.sum(receive_counts, "receive_counts");
+  check.require(given.output.count == incoming,
+                "the output must have room for the sum of all receive_counts, {} elements, not {}", incoming,
+                given.output.count);
+  const std::size_t own = check.own_rank();
+  check.require(send_counts[own] == receive_counts[own],
+                "this rank sends itself {} elements, but expects {} from itself", send_counts[own],
+                receive_counts[own]);
+  given.counts = send_counts;
+  given.incoming = receive_counts;
+  set_aside_if_in_place(given);
+  given.use = options.use;
+  given.timeout = options.timeout;
+  return given;
+}
+
+}  // namespace detail
+
+/// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
+/// fails (the group is then closed).
+template <movable_buffer In, mutable_movable_buffer Out>
+void all_to_all(process_group& group, const In& input, Out&& output, collective_options options = {},
+                call_site site = call_site::current()) {
+  detail::run(group, detail::all_to_all_arguments(group, input, output, options, site));
+}
+/// In place.
+template <mutable_movable_buffer Data>
+void all_to_all(process_group& group, Data&& data, collective_options options = {},
+                call_site site = call_site::current()) {
+  detail::run(group, detail::all_to_all_arguments(group, data, data, options, site));
+}
+
+/// The buffers are borrowed until the work is waited for.
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] work async_all_to_all(process_group& group, const In& input, Out&& output,
+                                    collective_options options = {},
+                                    call_site site = call_site::current()) {
+  return detail::start(group, detail::all_to_all_arguments(group, input, output, options, site));
+}
+template <mutable_movable_buffer Data>
+[[nodiscard]] work async_all_to_all(process_group& group, Data&& data, collective_options options = {},
+                                    call_site site = call_site::current()) {
+  return detail::start(group, detail::all_to_all_arguments(group, data, data, options, site));
+}
+
+/// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Both are this
+/// rank's own and only read during the call.
+template <movable_buffer In, mutable_movable_buffer Out>
+void all_to_all_v(process_group& group, const In& input, std::span<const std::size_t> send_counts,
+                  Out&& output, std::span<const std::size_t> receive_counts, collective_options options = {},
+                  call_site site = call_site::current()) {
+  detail::run(group, detail::all_to_all_v_arguments(group, input, send_counts, output, receive_counts,
+                                                    options, site));
+}
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] work async_all_to_all_v(process_group& group, const In& input,
+                                      std::span<const std::size_t> send_counts, Out&& output,
+                                      std::span<const std::size_t> receive_counts,
+                                      collective_options options = {},
+                                      call_site site = call_site::current()) {
+  return detail::start(group, detail::all_to_all_v_arguments(group, input, send_counts, output,
+                                                             receive_counts, options, site));
+}
+
+}  // namespace parx

@@ -1,0 +1,65 @@
+// batch: several sends and receives that move together (PyTorch's batch_isend_irecv).
+//
+//   parx::batch halo(world);
+//   halo.send(right_edge, next).recv(left_ghost, previous).run();
+//
+// They may stand in any order, also in another one on each rank: none waits for the one before it, so no
+// order can deadlock. Between two ranks, messages with one tag still match in the order in which they stand.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <parx/comm/collectives/message.hpp>
+
+namespace parx {
+
+class batch {
+ public:
+  /// Starts with no messages. `group` must outlive the batch.
+  explicit batch(process_group& group) noexcept : group_(&group) {}
+
+  /// Adds a message; nothing moves yet. The buffer is borrowed until run() returns or the work is waited
+  /// for. Throws usage_error for a rank outside the group.
+  template <movable_buffer Data>
+  batch& send(const Data& data, int to, message_options options = {}, call_site site = call_site::current()) {
+    detail::fill_message(*group_, operation::send, to, data, options, site, add());
+    return *this;
+  }
+  template <mutable_movable_buffer Data>
+  batch& recv(Data&& data, int from, message_options options = {}, call_site site = call_site::current()) {
+    detail::fill_message(*group_, operation::recv, from, data, options, site, add());
+    return *this;
+  }
+
+  /// Blocks until all have ended; the batch is then empty and may be filled again. Throws parx::error when
+  /// communication fails (the group is then closed).
+  void run() {
+    last_ = nullptr;
+    const auto all = std::move(first_);
+    if (all != nullptr) group_->core()->run(*all);
+  }
+
+  /// The same behind the caller's back: one work for all. The batch is then empty.
+  [[nodiscard]] work start() {
+    last_ = nullptr;
+    auto all = std::move(first_);
+    if (all == nullptr) return {};
+    group_->core()->submit(*all);
+    return {group_->core(), std::move(all)};
+  }
+
+ private:
+  detail::call& add() {
+    auto& place = last_ == nullptr ? first_ : last_->next;
+    place = std::make_unique<detail::call>();
+    last_ = place.get();
+    return *last_;
+  }
+
+  process_group* group_;
+  std::unique_ptr<detail::call> first_;
+  detail::call* last_ = nullptr;
+};
+
+}  // namespace parx

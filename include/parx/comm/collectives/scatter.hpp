@@ -1,0 +1,98 @@
+// scatter: rank r ends with block r of the root's vector.
+//
+// Collective. Any trivially copyable element type. Only the root's input is read (the others may pass an
+// empty one). In place: the root's output is its block of the input itself. scatter: all blocks have the
+// same length. scatter_v: block r has counts[r] elements; every rank passes all counts, since inner ranks
+// of a tree pass on others' blocks.
+#pragma once
+
+#include <span>
+
+#include <parx/comm/detail/issue.hpp>
+
+namespace parx {
+
+namespace detail {
+
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] collective_arguments scatter_arguments(const process_group& group, const In& input, Out& output,
+                                                 const rooted_options& options, call_site site) {
+  const call_check check(group, operation::scatter, site);
+  collective_arguments given = check.arguments();
+  given.root = options.root;
+  check.is_rank(given.root, "root");
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.for_all_ranks(given.output.count);
+  if (group.rank() == given.root) {
+    check.require(given.input.count == given.count, "the root's input must hold {} ranks x {} elements = {}, not {}",
+                  group.size(), given.output.count, given.count, given.input.count);
+    given.own_begin = given.output.count * check.own_rank();
+  } else {
+    given.input.data = nullptr;
+  }
+  given.use = options.use;
+  given.timeout = options.timeout;
+  return given;
+}
+
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] collective_arguments scatter_v_arguments(const process_group& group, const In& input, Out& output,
+                                                   std::span<const std::size_t> counts,
+                                                   const rooted_options& options, call_site site) {
+  const call_check check(group, operation::scatter, site);
+  collective_arguments given = check.arguments();
+  given.root = options.root;
+  check.is_rank(given.root, "root");
+  given.input = check.view(input);
+  given.output = check.view(output);
+  check.same_type(given.input, given.output);
+  given.count = check.sum(counts, "counts");
+  check.require(given.output.count == counts[check.own_rank()],
+                "the output holds {} elements, but counts[{}] is {}", given.output.count, group.rank(),
+                counts[check.own_rank()]);
+  if (group.rank() == given.root) {
+    check.require(given.input.count == given.count, "the root's input must hold the sum of all counts, {} elements, not {}",
+                  given.count, given.input.count);
+    given.own_begin = check.begin_of_own(counts);
+  } else {
+    given.input.data = nullptr;
+  }
+  given.counts = counts;
+  given.use = options.use;
+  given.timeout = options.timeout;
+  return given;
+}
+
+}  // namespace detail
+
+/// Blocks until `output` holds this rank's block (on the root: also until all have been handed over). Throws usage_error
+/// before any I/O, parx::error when communication fails (the group is then closed).
+template <movable_buffer In, mutable_movable_buffer Out>
+void scatter(process_group& group, const In& input, Out&& output, rooted_options options = {},
+             call_site site = call_site::current()) {
+  detail::run(group, detail::scatter_arguments(group, input, output, options, site));
+}
+
+/// The buffers are borrowed until the work is waited for.
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] work async_scatter(process_group& group, const In& input, Out&& output,
+                                rooted_options options = {}, call_site site = call_site::current()) {
+  return detail::start(group, detail::scatter_arguments(group, input, output, options, site));
+}
+
+/// As scatter; `counts`, in elements and equal on all ranks, are only read during the call.
+template <movable_buffer In, mutable_movable_buffer Out>
+void scatter_v(process_group& group, const In& input, Out&& output, std::span<const std::size_t> counts,
+               rooted_options options = {}, call_site site = call_site::current()) {
+  detail::run(group, detail::scatter_v_arguments(group, input, output, counts, options, site));
+}
+template <movable_buffer In, mutable_movable_buffer Out>
+[[nodiscard]] work async_scatter_v(process_group& group, const In& input, Out&& output,
+                                  std::span<const std::size_t> counts, rooted_options options = {},
+                                  call_site site = call_site::current()) {
+  return detail::start(group, detail::scatter_v_arguments(group, input, output, counts, options, site));
+}
+
+}  // namespace parx

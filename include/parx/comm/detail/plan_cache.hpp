@@ -1,0 +1,82 @@
+// plan_cache: the plans of a group, each made when its call comes for the first time.
+//
+// A plan is found by everything that it and the choice of its algorithm depend on, uneven counts in full:
+// a hash that collides would send the wrong elements. Looking one up allocates nothing.
+// Threads: any.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/schedule/call_shape.hpp>
+#include <parx/comm/schedule/plan.hpp>
+
+namespace parx::detail {
+
+template <typename List>
+struct plan_key {
+  operation what = operation::barrier;
+  algorithm asked = algorithm::automatic;
+  std::size_t count = 0;
+  int root = -1;
+  std::size_t element_bytes = 1;
+  reduction_order order = reduction_order::any;
+  bool shared_input = false;
+  bool shared_output = false;
+  List counts{};
+  List incoming{};
+
+  [[nodiscard]] auto scalars() const noexcept {
+    return std::tuple(what, asked, count, root, element_bytes, order, shared_input, shared_output);
+  }
+};
+using borrowed_plan_key = plan_key<std::span<const std::size_t>>;
+using kept_plan_key = plan_key<std::vector<std::size_t>>;
+
+class plan_cache {
+ public:
+  /// The plan of `key`; `make` is called for its schedule if there is none yet.
+  template <typename Make>
+  [[nodiscard]] std::shared_ptr<const plan> find(const borrowed_plan_key& key, Make make) {
+    static constexpr std::size_t most_plans = 256;
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+    auto made = std::make_shared<const plan>(make_plan(make()));
+    if (plans_.size() >= most_plans) plans_.clear();
+    plans_.emplace(kept_plan_key{key.what, key.asked, key.count, key.root, key.element_bytes, key.order,
+                                 key.shared_input, key.shared_output,
+                                 {key.counts.begin(), key.counts.end()},
+                                 {key.incoming.begin(), key.incoming.end()}},
+                   made);
+    return made;
+  }
+
+ private:
+  struct less {
+    using is_transparent = void;
+    template <typename A, typename B>
+    [[nodiscard]] bool operator()(const plan_key<A>& a, const plan_key<B>& b) const noexcept {
+      if (const auto left = a.scalars(), right = b.scalars(); left != right) return left < right;
+      if (const int order = compare(a.counts, b.counts); order != 0) return order < 0;
+      return compare(a.incoming, b.incoming) < 0;
+    }
+    [[nodiscard]] static int compare(std::span<const std::size_t> a,
+                                     std::span<const std::size_t> b) noexcept {
+      if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
+      const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin());
+      return x == a.end() ? 0 : *x < *y ? -1 : 1;
+    }
+  };
+
+  std::mutex mutex_;
+  std::map<kept_plan_key, std::shared_ptr<const plan>, less> plans_;
+};
+
+}  // namespace parx::detail
