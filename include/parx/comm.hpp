@@ -17,6 +17,7 @@
 #include <parx/comm/collectives/scan.hpp>            // IWYU pragma: export
 #include <parx/comm/collectives/scatter.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
+#include <parx/comm/explain.hpp>                     // IWYU pragma: export
 #include <parx/comm/metrics.hpp>                     // IWYU pragma: export
 #include <parx/comm/options.hpp>                     // IWYU pragma: export
 #include <parx/comm/print.hpp>                       // IWYU pragma: export

@@ -4,16 +4,28 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include <parx/comm/schedule/algorithm.hpp>
+#include <parx/comm/schedule/price.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx {
+
+struct algorithm_rule;
 
 /// Who moves asynchronous operations on.
 enum class progress_mode : std::uint8_t {
   thread,  ///< a thread of the group, started by its first asynchronous operation
   inline_poll,  ///< the calling thread, in poll(), test() and wait(): for hosts without a spare core
+};
+
+/// What chooses between the algorithms of an operation; see schedule/rules.hpp and explain().
+struct choice_options {
+  std::shared_ptr<const std::vector<algorithm_rule>> rules;  ///< ahead of the prices; equal on all ranks
+  std::optional<link_costs> costs;  ///< what prices reckon with, instead of what is measured or assumed
 };
 
 struct group_options {
@@ -22,6 +34,7 @@ struct group_options {
   progress_mode progress = progress_mode::thread;
   /// A warning that names who is missing is logged when an operation has waited this long.
   std::chrono::milliseconds warn_after = std::chrono::seconds(30);
+  choice_options choice{};
 };
 
 /// Zero stands for the group's own timeout.

@@ -78,8 +78,10 @@ class process_group {
     const std::uint64_t base = detail::fnv1a(name, core_->id());
     // The same members may form a group more than once.
     const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
-    return process_group(std::make_shared<detail::group_core>(core_->network().subgroup(ranks, id), name,
-                                                              id, core_->options()));
+    group_options options = core_->options();
+    options.choice = core_->choice().for_subgroup(ranks);
+    return process_group(
+        std::make_shared<detail::group_core>(core_->network().subgroup(ranks, id), name, id, options));
   }
 
   std::shared_ptr<detail::group_core> core_;

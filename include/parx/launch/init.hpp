@@ -6,12 +6,16 @@
 
 #include <chrono>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <parx/comm/process_group.hpp>
+#include <parx/comm/schedule/rules.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/transport/inproc.hpp>
@@ -66,6 +70,28 @@ class world : public process_group {
   int exceptions_ = std::uncaught_exceptions();
 };
 
+namespace detail {
+
+/// PARX_ALGO ("all_reduce:ring,broadcast:tree"), then the file that PARX_ALGO_FILE names, ahead of what the
+/// program gave. Throws usage_error for what they do not say rightly, errc::io where the file cannot be read.
+inline void read_algorithm_rules(const environment& env, choice_options& choice) {
+  std::vector<algorithm_rule> rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
+  if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
+    std::ifstream file(*path);
+    std::stringstream text;
+    if (!file || !(text << file.rdbuf())) {
+      throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path, errno_text(errno));
+    }
+    const auto more = parse_algorithm_rules(text.str(), *path);
+    rules.insert(rules.end(), more.begin(), more.end());
+  }
+  if (rules.empty()) return;
+  if (choice.rules != nullptr) rules.insert(rules.end(), choice.rules->begin(), choice.rules->end());
+  choice.rules = std::make_shared<const std::vector<algorithm_rule>>(std::move(rules));
+}
+
+}  // namespace detail
+
 /// Collective over the job; blocks until all its ranks have come. Throws usage_error when the launcher's
 /// variables are half set or contradict each other, parx::error when the ranks do not find each other.
 [[nodiscard]] inline world init(init_options options = {}) {
@@ -85,6 +111,7 @@ class world : public process_group {
   if (const auto seconds = env_number<double>(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
     options.rendezvous_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
   }
+  detail::read_algorithm_rules(options.env, options.group.choice);
   if (job.world_size == 1) {
     return world(std::move(job), nullptr, std::make_shared<inproc_network>(1)->attach(0), options.group);
   }

@@ -127,6 +127,17 @@ class hybrid_transport final : public transport {
     return *shares_memory_;
   }
 
+  [[nodiscard]] std::vector<int> hosts() override {
+    std::vector<int> numbers;
+    std::vector<int> firsts;  // the job's number of each host, in the order of this group's ranks
+    for (int rank = 0; rank < size(); ++rank) {
+      const auto found = std::find(firsts.begin(), firsts.end(), place_of(rank).host);
+      numbers.push_back(static_cast<int>(found - firsts.begin()));
+      if (found == firsts.end()) firsts.push_back(place_of(rank).host);
+    }
+    return numbers;
+  }
+
   [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) override {
     const std::vector<int> mates = host_mates();
     const std::size_t part = (bytes + page_size - 1) / page_size * page_size;
@@ -204,11 +215,15 @@ class hybrid_transport final : public transport {
   [[nodiscard]] std::vector<int> host_mates() {
     std::vector<int> mates;
     for (int rank = 0; rank < size(); ++rank) {
-      if (rank == rank_ || shared_->own().shares_memory_with(record_of(rank))) mates.push_back(rank);
+      const bool same_host = place_of(rank).host == place_of(rank_).host;
+      if (rank == rank_ || (same_host && place_of(rank).memory && place_of(rank_).memory)) mates.push_back(rank);
     }
     return mates;
   }
 
+  [[nodiscard]] const detail::placement& place_of(int peer) {
+    return shared_->placements()[static_cast<std::size_t>(global(peer))];
+  }
   [[nodiscard]] detail::peer_record record_of(int peer) {
     const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
     if (!record) throw link_lost(peer, "its address is not in the job's store");

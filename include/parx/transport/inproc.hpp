@@ -310,6 +310,7 @@ class inproc_transport final : public transport {
   [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
 
   [[nodiscard]] bool shares_memory() override { return true; }
+  [[nodiscard]] std::vector<int> hosts() override { return std::vector<int>(members_.size(), 0); }
   [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline) override {
     return network_->share({group_, id}, members_.size(), bytes);
   }

@@ -108,6 +108,8 @@ class transport {
 
   /// Whether all ranks see each other's shared areas. Equal on all ranks.
   [[nodiscard]] virtual bool shares_memory() = 0;
+  /// The host of each rank, numbered 0, 1, 2, ... in the order of their first ranks. Equal on all ranks.
+  [[nodiscard]] virtual std::vector<int> hosts() = 0;
   /// Collective and blocking: an area of `bytes` a rank, zeroed. `id` must be equal on all ranks and new in
   /// the group. Throws parx::error where memory cannot be had or `limit` passes, link_lost.
   [[nodiscard]] virtual shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) = 0;

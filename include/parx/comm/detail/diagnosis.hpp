@@ -75,6 +75,14 @@ class diagnosis {
     return text;
   }
 
+  /// The ranks that have not entered call `sequence` keep the others waiting.
+  void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
+    std::stable_partition(peers.begin(), peers.end(), [&](int peer) {
+      const auto theirs = notice_of(peer);
+      return !theirs || theirs->sequence < sequence;
+    });
+  }
+
   /// The ranks whose message would end a wait.
   [[nodiscard]] std::vector<int> senders_of(const call& message) const {
     if (!takes_any(message)) return {message.peer};

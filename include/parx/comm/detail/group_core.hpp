@@ -21,10 +21,10 @@
 
 #include <parx/comm/detail/backoff.hpp>
 #include <parx/comm/detail/call.hpp>
+#include <parx/comm/detail/choice.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/comm/detail/plan_cache.hpp>
-#include <parx/comm/schedule/price.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/event.hpp>
@@ -134,11 +134,7 @@ class group_core {
     }
     return {};
   }
-  /// What the choice of algorithms reckons with; equal on all ranks.
-  [[nodiscard]] const link_costs& costs() {
-    if (!costs_) costs_ = network_->shares_memory() ? memory_costs : link_costs{};
-    return *costs_;
-  }
+  [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
 
   /// A number that is equal on all ranks which make their groups in the same order.
   [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) { return ++made_groups_[key]; }
@@ -373,6 +369,7 @@ class group_core {
     }
     if (started_) peers = engine_.awaited_peers();
     if (started_ && peers.empty()) peers = engine_.unserved_peers();
+    if (started_ && request.until.passed()) words_.put_absent_first(peers, queue_.front()->header.sequence);
     return peers;
   }
   [[nodiscard]] std::string waiting_text(const call& request) const {
@@ -490,7 +487,7 @@ class group_core {
   plan_cache plans_;
   std::map<std::uint64_t, std::uint64_t> made_groups_;
   std::uint64_t made_areas_ = 0;
-  std::optional<link_costs> costs_;
+  detail::choice choice_{options_.choice};
   std::vector<std::weak_ptr<const shared_area>> areas_;
 };
 

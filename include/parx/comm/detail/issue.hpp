@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <parx/comm/detail/arguments.hpp>
+#include <parx/comm/detail/measure.hpp>
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/comm/work.hpp>
 
@@ -83,6 +84,7 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
                               .shared_output = request.data.shared_output.area != nullptr,
                               .counts = given.counts,
                               .incoming = given.incoming};
+  ready_choice(core, given.site);
   request.steps = core.plans().find(key, [&] {
     call_shape shape{.what = key.what,
                      .rank = group.rank(),
@@ -92,11 +94,14 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
                      .element_bytes = key.element_bytes,
                      .order = key.order,
                      .shared_input = key.shared_input,
-                     .shared_output = key.shared_output};
+                     .shared_output = key.shared_output,
+                     .host_of = core.choice().hosts()};
     if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
     if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
     return check.guard([&] {
-      return make_schedule(shape, key.asked != algorithm::automatic ? key.asked : choose(shape, core.costs()));
+      return make_schedule(shape, key.asked != algorithm::automatic
+                                      ? key.asked
+                                      : choose(shape, core.choice().costs(), core.choice().rules()));
     });
   });
   request.header.type = described.type;

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
@@ -86,6 +87,27 @@ class endpoint {
     } catch (const error&) {
       return std::nullopt;
     }
+  }
+
+  /// Where each rank of the job is. From rank 0's table where it has published one, else from every
+  /// rank's record. Throws parx::error where a record is missing.
+  [[nodiscard]] const std::vector<placement>& placements() {
+    const std::lock_guard lock(placements_mutex_);
+    if (!placements_.empty()) return placements_;
+    const std::vector<std::string> key{"placements"};
+    const auto limit = deadline::after(std::chrono::seconds(30));
+    placements_ = options_.job_store->check(key, limit)
+                      ? placements_from_text(options_.job_store->get(key.front(), limit))
+                      : place(limit);
+    if (placements_.size() != static_cast<std::size_t>(options_.world_size)) {
+      throw_error(errc::protocol, "the table of hosts in the store has {} ranks instead of {}",
+                  placements_.size(), options_.world_size);
+    }
+    return placements_;
+  }
+  /// For rank 0, once all have arrived: spares the others a look at every record.
+  void publish_placements(deadline limit) {
+    options_.job_store->set("placements", to_text(place(limit)), limit);
   }
 
   /// What the connecting side of a link says first.
@@ -155,6 +177,16 @@ class endpoint {
  private:
   using token_text = std::array<char, 32>;
 
+  [[nodiscard]] std::vector<placement> place(const deadline& limit) {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < options_.world_size; ++rank) keys.push_back(record_key(rank));
+    std::vector<peer_record> records;
+    for (const std::string& text : options_.job_store->multi_get(keys, limit)) {
+      records.push_back(peer_record::from_text(text));
+    }
+    return place_ranks(records);
+  }
+
   [[nodiscard]] static std::string random_text() {
     std::array<unsigned char, 16> bytes{};
     const descriptor source(::open("/dev/urandom", O_RDONLY | O_CLOEXEC));
@@ -204,6 +236,8 @@ class endpoint {
   token_text token_{};
   std::unique_ptr<store_watch> abort_watch_;
 
+  std::mutex placements_mutex_;
+  std::vector<placement> placements_;
   std::mutex mutex_;
   std::map<int, peer_record> records_;
   std::optional<std::string> abort_reason_;

@@ -8,8 +8,10 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -58,6 +60,44 @@ struct peer_record {
     return record;
   }
 };
+
+/// Where a rank is: enough to choose algorithms by.
+struct placement {
+  int host = 0;         ///< numbered in the order of the hosts' first ranks
+  bool memory = false;  ///< it shares memory with the others there
+};
+
+[[nodiscard]] inline std::vector<placement> place_ranks(const std::vector<peer_record>& records) {
+  std::vector<placement> places;
+  std::map<std::string, int> numbers;
+  for (const peer_record& each : records) {
+    const auto next = static_cast<int>(numbers.size());
+    const int host = numbers.emplace(each.boot_id + '\n' + each.network, next).first->second;
+    places.push_back({host, !each.memory.empty()});
+  }
+  return places;
+}
+
+/// "0m 0m 1 ...": a rank's host, with an m where it shares memory.
+[[nodiscard]] inline std::string to_text(const std::vector<placement>& places) {
+  std::string text;
+  for (const placement& each : places) text += fmt::format("{}{} ", each.host, each.memory ? "m" : "");
+  return text;
+}
+[[nodiscard]] inline std::vector<placement> placements_from_text(std::string_view text) {
+  std::vector<placement> places;
+  while (!text.empty()) {
+    placement next;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), next.host);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    next.memory = text.starts_with('m');
+    const auto gap = text.find(' ');
+    if (code != std::errc{} || gap > 1) throw_error(errc::protocol, "the table of hosts in the store is garbled");
+    text.remove_prefix(gap + 1);
+    places.push_back(next);
+  }
+  return places;
+}
 
 /// One line of a file of /proc, or nothing.
 [[nodiscard]] inline std::string read_line(const char* path) {
