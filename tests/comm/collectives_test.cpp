@@ -11,152 +11,17 @@
 
 #include "comm/jobs.hpp"
 
-// Every operation against exact oracles: small integers, whose sums no dtype rounds.
+// How operations behave beside each other, and what holds for all of them. That each is exact, by every
+// algorithm, is in matrix_test.cpp.
 namespace {
 
 using parx::algorithm;
-using parx::reduce_op;
 
 void check(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("wrong result: " + what);
 }
 
-template <typename T>
-std::vector<T> contribution(int rank, std::size_t count) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<T>(static_cast<float>((i + static_cast<std::size_t>(rank) * 3) % 4));
-  }
-  return values;
-}
-
-template <typename T>
-T expected(reduce_op op, int world, std::size_t i) {
-  double result = static_cast<double>(static_cast<float>(contribution<T>(0, i + 1)[i]));
-  const auto bits = [](double x) { return static_cast<std::uint64_t>(x); };
-  for (int rank = 1; rank < world; ++rank) {
-    const auto next = static_cast<double>((i + static_cast<std::size_t>(rank) * 3) % 4);
-    switch (op) {
-      case reduce_op::sum: case reduce_op::avg: case reduce_op::premul_sum: result += next; break;
-      case reduce_op::product: result *= next; break;
-      case reduce_op::min: result = std::min(result, next); break;
-      case reduce_op::max: result = std::max(result, next); break;
-      case reduce_op::band: result = static_cast<double>(bits(result) & bits(next)); break;
-      case reduce_op::bor: result = static_cast<double>(bits(result) | bits(next)); break;
-      case reduce_op::bxor: result = static_cast<double>(bits(result) ^ bits(next)); break;
-    }
-  }
-  if (op == reduce_op::premul_sum) result *= 2;
-  return static_cast<T>(static_cast<float>(result));
-}
-
-std::vector<std::size_t> counts(int world) {
-  const auto w = static_cast<std::size_t>(world);
-  return {0, 1, w - 1, w, 7 * w + 3, 1000};
-}
-
-template <typename T>
-void all_operations(parx::process_group& group, std::size_t n, algorithm reduce_by, algorithm scatter_by,
-                    algorithm rooted_by) {
-  const int world = group.size();
-  const auto w = static_cast<std::size_t>(world);
-  const auto mine = contribution<T>(group.rank(), n);
-  std::vector<reduce_op> ops{reduce_op::sum, reduce_op::min, reduce_op::max};
-  if (parx::is_defined(parx::dtype_of<T>, reduce_op::band)) {
-    ops.insert(ops.end(), {reduce_op::band, reduce_op::bor, reduce_op::bxor});
-  } else {
-    ops.insert(ops.end(), {reduce_op::avg, reduce_op::premul_sum});
-  }
-  if (world <= 4) ops.push_back(reduce_op::product);  // 3^4 still fits everywhere
-  for (const reduce_op op : ops) {
-    if (op == reduce_op::avg && (world & (world - 1)) != 0) continue;  // 1/3 is not exact
-    const auto wanted = [&](std::size_t i) {
-      const T whole = expected<T>(op, world, i);
-      if (op != reduce_op::avg) return whole;
-      return static_cast<T>(static_cast<float>(whole) / static_cast<float>(world));
-    };
-    const auto matches = [&](const std::vector<T>& got, std::size_t first) {
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        if (!(got[i] == wanted(first + i))) return false;
-      }
-      return true;
-    };
-    std::vector<T> out(n);
-    parx::all_reduce(group, mine, out, {.op = op, .factor = 2, .use = reduce_by});
-    check(matches(out, 0), "all_reduce");
-    auto in_place = mine;
-    parx::async_all_reduce(group, in_place, {.op = op, .factor = 2, .use = reduce_by}).wait();
-    check(matches(in_place, 0), "all_reduce in place");
-
-    const auto wide = contribution<T>(group.rank(), n * w);
-    parx::reduce_scatter(group, wide, out, {.op = op, .factor = 2, .use = scatter_by});
-    check(matches(out, n * static_cast<std::size_t>(group.rank())), "reduce_scatter");
-    auto wide_in_place = wide;
-    const std::span<T> own(wide_in_place.data() + n * static_cast<std::size_t>(group.rank()), n);
-    parx::reduce_scatter(group, wide_in_place, own, {.op = op, .factor = 2, .use = scatter_by});
-    check(std::equal(own.begin(), own.end(), out.begin()), "reduce_scatter in place");
-
-    const int root = static_cast<int>(n) % world;
-    std::vector<T> at_root(group.rank() == root ? n : 0);
-    parx::reduce(group, mine, at_root, {.root = root, .op = op, .factor = 2, .use = rooted_by});
-    check(matches(at_root, 0), "reduce");
-    auto root_in_place = mine;
-    parx::reduce(group, root_in_place, {.root = root, .op = op, .factor = 2, .use = rooted_by});
-    check(group.rank() == root ? matches(root_in_place, 0) : root_in_place == mine, "reduce in place");
-  }
-
-  std::vector<T> gathered(n * w);
-  parx::all_gather(group, mine, gathered, {.use = scatter_by});
-  std::vector<T> in_place(n * w);
-  std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<std::ptrdiff_t>(n) * group.rank());
-  parx::all_gather(group, std::span<const T>(in_place.data() + n * static_cast<std::size_t>(group.rank()), n),
-                   in_place, {.use = scatter_by});
-  for (int rank = 0; rank < world; ++rank) {
-    const auto theirs = contribution<T>(rank, n);
-    const auto at = static_cast<std::ptrdiff_t>(n) * rank;
-    check(std::equal(theirs.begin(), theirs.end(), gathered.begin() + at), "all_gather");
-    check(std::equal(theirs.begin(), theirs.end(), in_place.begin() + at), "all_gather in place");
-    auto cast = mine;
-    parx::broadcast(group, cast, {.root = rank, .use = rooted_by});
-    check(cast == theirs, "broadcast");
-  }
-}
-
-template <typename... T>
-void all_dtypes(parx::process_group& group, std::size_t n, algorithm a, algorithm b, algorithm c) {
-  (all_operations<T>(group, n, a, b, c), ...);
-}
-
-void matrix(jobs::kind kind, const std::vector<int>& worlds) {
-  for (const int world : worlds) {
-    const auto failure = jobs::run(kind, world, [](parx::process_group& group) {
-      for (const std::size_t n : counts(group.size())) {
-        all_dtypes<float, std::int32_t>(group, n, algorithm::automatic, algorithm::automatic, algorithm::automatic);
-        all_dtypes<float, std::uint8_t>(group, n, algorithm::ring, algorithm::ring, algorithm::chain);
-        all_dtypes<parx::bfloat16>(group, n, algorithm::doubling, algorithm::direct, algorithm::tree);
-        parx::barrier(group);
-      }
-      all_dtypes<double, parx::float16, parx::bfloat16, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
-                 std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>(
-          group, 23, algorithm::ring, algorithm::ring, algorithm::chain);
-    });
-    BOOST_TEST(failure == "", jobs::name_of(kind) << ", world " << world << ": " << failure);
-  }
-}
-
 }  // namespace
-
-BOOST_AUTO_TEST_CASE(every_operation_dtype_and_algorithm_is_exact_over_inproc) {
-  matrix(jobs::kind::inproc, {1, 2, 3, 4, 5, 7, 8});
-}
-
-BOOST_AUTO_TEST_CASE(every_operation_dtype_and_algorithm_is_exact_over_tcp) {
-  matrix(jobs::kind::tcp, {2, 3, 5});
-}
-
-BOOST_AUTO_TEST_CASE(every_operation_dtype_and_algorithm_is_exact_over_shared_memory) {
-  matrix(jobs::kind::shm, {2, 3, 4, 5});
-}
 
 BOOST_AUTO_TEST_CASE(large_vectors_stream_and_leave_the_same_bits_on_all_ranks) {
   for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm}) {

@@ -36,7 +36,8 @@ inline constexpr bool is_plain_vector<std::vector<E, A>> =
 
 template <typename T>
 concept has_bytes = requires(const T& object, std::span<const std::byte> bytes) {
-  std::as_bytes(std::span(object.to_bytes()));
+  requires has_pointer_and_size<const std::remove_cvref_t<decltype(object.to_bytes())>>;
+  requires sizeof(*std::data(object.to_bytes())) == 1;
   { T::from_bytes(bytes) } -> std::convertible_to<T>;
 };
 

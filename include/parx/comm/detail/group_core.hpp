@@ -385,9 +385,9 @@ class group_core {
     if (clock::now() < next_look_) return;
     next_look_ = clock::now() + std::chrono::seconds(1);
     std::vector<int> peers;
+    const auto ended = [&](int peer) { return messages_.has_lost(peer) || network_->has_ended(peer); };
     for_each_pending([&](const call& request) {
       const auto missing = missing_peers(request);
-      const auto ended = [&](int peer) { return network_->has_ended(peer); };
       // One of many senders may well have ended.
       if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) return;
       for (const int peer : missing) {
@@ -395,7 +395,7 @@ class group_core {
       }
     });
     for (const int peer : peers) {
-      if (peer == rank() || !network_->has_ended(peer)) continue;
+      if (peer == rank() || !ended(peer)) continue;
       throw failure{fmt::format("{} has ended without taking part: its program took another way, or it was "
                                 "killed", network_->describe(peer)), errc::peer_lost, peer};
     }

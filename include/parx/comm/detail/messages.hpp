@@ -49,6 +49,10 @@ class messages {
     }
   }
 
+  [[nodiscard]] bool has_lost(int peer) const noexcept {
+    const auto found = lanes_.find(peer);
+    return found != lanes_.end() && found->second.lost;
+  }
   [[nodiscard]] bool idle() const noexcept {
     return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& each) {
       return each.second.sends.empty() && each.second.receives.empty();
