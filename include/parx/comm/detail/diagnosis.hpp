@@ -135,7 +135,8 @@ class diagnosis {
   [[nodiscard]] static std::string hidden_difference(const call_header& mine, const call_header& theirs) {
     if (mine.operation != theirs.operation) return {};
     if (mine.sizes != theirs.sizes) {
-      return "; the calls differ in their uneven counts, the sizes of their buffers or of their structs";
+      return "; the calls differ in their uneven counts, in the sizes of their buffers or structs, or in "
+             "where they lie in a shared buffer";
     }
     if (mine.arithmetic != theirs.arithmetic) {
       return "; the calls differ in the factor, in divide_by or in the kind of the user's operation";

@@ -1,0 +1,158 @@
+#include <parx/comm.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <set>
+#include <vector>
+
+#include "comm/jobs.hpp"
+#include "comm/matrix.hpp"
+
+// Every operation by every algorithm of the catalog against formulas. What is covered where:
+//   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place and apart,
+//             first and last root; float32
+//   types     inproc, worlds 3 and 4: every dtype with every reduce_op that is defined for it
+//   links     tcp and shm: the same worlds and counts; the dtype, root, place and evenness changing from one
+//             algorithm to the next
+//   size      tcp and shm, worlds 2, 3 and 4: megabytes, in place: links keep almost nothing, so that a
+//             schedule which leans on their buffers stands still
+// hierarchical needs several hosts; schedule_proof_test.cpp proves it. shared runs where memory is shared.
+namespace {
+
+using matrix::trial;
+using parx::algorithm;
+using parx::catalog_entry;
+using parx::dtype;
+using parx::operation;
+using parx::reduce_op;
+
+constexpr int worlds[] = {1, 2, 3, 4, 5, 7, 8};
+
+bool possible(const catalog_entry& entry, const trial& t, int world, bool shares) {
+  const auto w = static_cast<std::size_t>(world);
+  parx::call_shape shape{.what = t.what, .world = world,
+                         .count = matrix::has_blocks(t.what) ? t.count * w : t.count, .root = t.root};
+  shape.shared_input = shape.shared_output = shares;
+  if (t.uneven && t.what == operation::all_to_all) {
+    shape.blocks = shape.incoming = parx::partition::uneven(std::vector<std::size_t>(w, 1));
+  }
+  return parx::can_do(entry, shape);
+}
+
+bool is_defined(const trial& t, int world) {
+  const bool scales = t.op == reduce_op::avg || t.op == reduce_op::premul_sum;
+  if (t.what == operation::scan || t.what == operation::exscan) {
+    if (scales) return false;
+  }
+  if (t.op == reduce_op::avg && (world & (world - 1)) != 0) return false;  // a third is not exact
+  return parx::is_defined(t.type, t.op);
+}
+
+/// Runs what `trials` adds for each algorithm in one job. The ranks agree on it without talking.
+template <typename Trials>
+void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
+  const bool shares = kind != jobs::kind::tcp && shared_bytes > 0;
+  std::size_t tried = 0;
+  std::set<std::pair<operation, algorithm>> algorithms;
+  std::vector<trial> all;
+  for (const catalog_entry& entry : parx::catalog()) {
+    std::vector<trial> wanted;
+    trials(entry, wanted);
+    for (trial& each : wanted) {
+      each.what = entry.what;
+      each.use = entry.name;
+      if (!possible(entry, each, world, shares) || !is_defined(each, world)) continue;
+      algorithms.insert({entry.what, entry.name});
+      all.push_back(each);
+      ++tried;
+    }
+  }
+  const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
+    auto area = parx::allocate_shared<std::byte>(group, shares ? shared_bytes : 0);
+    for (const trial& each : all) {
+      const bool in_area = each.use == algorithm::shared;
+      try {
+        matrix::run(group, each, in_area ? std::span(area.data(), area.size()) : std::span<std::byte>());
+      } catch (const parx::error& broken) {
+        throw std::runtime_error(matrix::describe(each) + ": " + broken.what());
+      }
+      if (in_area) parx::barrier(group);  // the next trial writes where others still look
+    }
+  });
+  BOOST_TEST(failure == "", jobs::name_of(kind) << ", world " << world << ": " << failure);
+  BOOST_TEST(algorithms.size() >= (shares ? 30u : 25u));
+  BOOST_TEST_MESSAGE(jobs::name_of(kind) << ", world " << world << ": " << tried << " trials, "
+                                         << algorithms.size() << " algorithms");
+}
+
+std::vector<std::size_t> awkward_counts(int world) {
+  const auto w = static_cast<std::size_t>(world);
+  return {0, 1, w - 1, w, 7 * w + 3, 1000};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_for_every_shape) {
+  for (const int world : worlds) {
+    run(jobs::kind::inproc, world, 1 << 20, [&](const catalog_entry& entry, std::vector<trial>& out) {
+      const std::set<int> roots = parx::has_root(entry.what) ? std::set{0, world - 1} : std::set{0};
+      for (const std::size_t count : awkward_counts(world)) {
+        for (const int root : roots) {
+          for (const bool in_place : {false, true}) {
+            out.push_back({.count = count, .root = root, .in_place = in_place});
+            if (!matrix::has_blocks(entry.what)) continue;
+            // In place, all_to_all_v would need an output of the input's size.
+            if (entry.what == operation::all_to_all && in_place) continue;
+            out.push_back({.count = count, .root = root, .in_place = in_place, .uneven = true});
+          }
+        }
+      }
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_dtype_and_reduction_is_exact_by_every_algorithm) {
+  for (const int world : {3, 4}) {
+    run(jobs::kind::inproc, world, 1 << 16, [&](const catalog_entry& entry, std::vector<trial>& out) {
+      for (std::size_t type = 0; type < parx::dtype_count; ++type) {
+        for (std::size_t op = 0; op < (parx::reduces(entry.what) ? parx::reduce_op_count : 1); ++op) {
+          out.push_back({.type = static_cast<dtype>(type), .op = static_cast<reduce_op>(op), .count = 23,
+                         .root = 1, .in_place = (type + op) % 2 == 0});
+        }
+      }
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {
+    for (const int world : worlds) {
+      std::size_t turn = 0;
+      run(kind, world, 1 << 18, [&](const catalog_entry& entry, std::vector<trial>& out) {
+        const auto w = static_cast<std::size_t>(world);
+        for (const std::size_t count : awkward_counts(world)) {
+          ++turn;
+          const bool uneven = matrix::has_blocks(entry.what) && turn % 3 == 0;
+          const auto type = static_cast<dtype>(turn % parx::dtype_count);
+          out.push_back({.type = type, .count = count,
+                         .root = parx::has_root(entry.what) ? static_cast<int>(turn % w) : 0,
+                         .in_place = turn % 2 == 0 && !(uneven && entry.what == operation::all_to_all),
+                         .uneven = uneven});
+        }
+      });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {
+    for (const int world : {2, 3, 4}) {
+      run(kind, world, 0, [&](const catalog_entry& entry, std::vector<trial>& out) {
+        if (entry.what == operation::barrier) return;
+        const std::size_t whole = 1'000'003;  // 4 MB
+        const std::size_t count = matrix::has_blocks(entry.what) ? whole / static_cast<std::size_t>(world) : whole;
+        out.push_back({.count = count, .root = world - 1, .in_place = true});
+      });
+    }
+  }
+}
