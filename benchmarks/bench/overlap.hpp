@@ -25,10 +25,21 @@ namespace bench {
 
 namespace detail {
 
-/// Arithmetic in registers and a page of cache: it takes nothing from the memory the operation
-/// uses.
+/// Arithmetic on a page of cache: it takes nothing from the memory that the operation uses.
 class busy_loop {
  public:
+  /// Learns the loop's speed. The fastest of many short runs is the one that was not interrupted.
+  busy_loop() {
+    static constexpr std::size_t rounds = 200;
+    run(rounds);
+    for (int i = 0; i < 50; ++i) {
+      const stopwatch watch;
+      run(rounds);
+      const double each = watch.seconds() / static_cast<double>(rounds);
+      seconds_per_round_ = i == 0 ? each : std::min(seconds_per_round_, each);
+    }
+  }
+
   void run(std::size_t rounds) noexcept {
     for (std::size_t i = 0; i < rounds; ++i) {
       for (float& each : values_) each = each * 0.999f + 0.5f;
@@ -36,24 +47,15 @@ class busy_loop {
     sink_ = values_[0];
   }
 
-  /// Rounds that take about `seconds` here.
-  [[nodiscard]] std::size_t rounds_for(double seconds) noexcept {
-    std::size_t rounds = 16;
-    double took = 0;
-    // Doubled until the clock can tell, then in proportion.
-    for (;; rounds *= 2) {
-      const stopwatch watch;
-      run(rounds);
-      took = watch.seconds();
-      if (took > std::clamp(seconds, 2e-5, 2e-3)) break;
-    }
-    return std::max<std::size_t>(
-        1, static_cast<std::size_t>(static_cast<double>(rounds) * seconds / took));
+  /// Rounds that take about `seconds` on a core of one's own.
+  [[nodiscard]] std::size_t rounds_for(double seconds) const noexcept {
+    return std::max<std::size_t>(1, static_cast<std::size_t>(seconds / seconds_per_round_));
   }
 
  private:
   std::array<float, 256> values_{};
   volatile float sink_ = 0;
+  double seconds_per_round_ = 0;
 };
 
 }  // namespace detail
