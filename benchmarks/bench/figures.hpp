@@ -58,8 +58,7 @@ class figures {
   figures(const options& given, std::string_view subject, std::string_view about,
           std::string_view explanation, std::vector<figure> columns, std::string_view about_as_json,
           bool prints)
-      : columns_(std::move(columns)),
-        as_json_(given.format == table_format::json),
+      : columns_(std::move(columns)), as_json_(given.format == table_format::json),
         prints_(prints) {
     const std::string_view kind = mode_names[static_cast<std::size_t>(given.measured)];
     common_ = fmt::format(R"("mode":"{}","subject":"{}",{})", kind, subject, about_as_json);

@@ -127,14 +127,10 @@ struct shape {
   const std::size_t whole = elements > 0 ? elements : 1;
   const std::size_t piece = whole / n > 0 ? whole / n : 1;
   switch (row_of(op).data) {
-    case layout::equal:
-      return {whole, whole, whole};
-    case layout::gathered:
-      return {piece, piece, piece * n};
-    case layout::scattered:
-      return {piece, piece * n, piece};
-    case layout::nothing:
-      break;
+    case layout::equal: return {whole, whole, whole};
+    case layout::gathered: return {piece, piece, piece * n};
+    case layout::scattered: return {piece, piece * n, piece};
+    case layout::nothing: break;
   }
   return {};
 }

@@ -55,24 +55,17 @@ struct options {
 /// nccl-tests' names, which its users' scripts know.
 [[nodiscard]] constexpr std::string_view nccl_name(parx::dtype type) noexcept {
   switch (type) {
-    case parx::dtype::float32:
-      return "float";
-    case parx::dtype::float64:
-      return "double";
-    case parx::dtype::float16:
-      return "half";
-    default:
-      return parx::name_of(type);
+    case parx::dtype::float32: return "float";
+    case parx::dtype::float64: return "double";
+    case parx::dtype::float16: return "half";
+    default: return parx::name_of(type);
   }
 }
 [[nodiscard]] constexpr std::string_view nccl_name(parx::reduce_op op) noexcept {
   switch (op) {
-    case parx::reduce_op::product:
-      return "prod";
-    case parx::reduce_op::premul_sum:
-      return "mulsum";
-    default:
-      return parx::name_of(op);
+    case parx::reduce_op::product: return "prod";
+    case parx::reduce_op::premul_sum: return "mulsum";
+    default: return parx::name_of(op);
   }
 }
 

@@ -41,12 +41,10 @@ class oracle {
     const std::size_t count = given.output.count;
     const auto own_piece = static_cast<std::size_t>(rank) * count;
     switch (row_of(given.op).result) {
-      case outcome::reduced:
-        return differing(given.output.data, count, 0, reduced());
+      case outcome::reduced: return differing(given.output.data, count, 0, reduced());
       case outcome::reduced_at_root:
         return rank == given.root ? differing(given.output.data, count, 0, reduced()) : 0;
-      case outcome::reduced_piece:
-        return differing(given.output.data, count, own_piece, reduced());
+      case outcome::reduced_piece: return differing(given.output.data, count, own_piece, reduced());
       case outcome::input_of_root:
         return differing(given.output.data, count, 0, own_data(given.root));
       case outcome::input_of_previous:
@@ -60,8 +58,7 @@ class oracle {
         }
         return wrong;
       }
-      case outcome::nothing:
-        break;
+      case outcome::nothing: break;
     }
     return 0;
   }
@@ -72,18 +69,13 @@ class oracle {
   /// All integers up to it are exact.
   [[nodiscard]] static std::int64_t largest_exact(parx::dtype type) {
     switch (type) {
-      case parx::dtype::float16:
-        return 1 << 11;
-      case parx::dtype::bfloat16:
-        return 1 << 8;
+      case parx::dtype::float16: return 1 << 11;
+      case parx::dtype::bfloat16: return 1 << 8;
       case parx::dtype::int8:
-      case parx::dtype::uint8:
-        return 127;
+      case parx::dtype::uint8: return 127;
       case parx::dtype::int16:
-      case parx::dtype::uint16:
-        return 32767;
-      default:
-        return 1 << 24;
+      case parx::dtype::uint16: return 32767;
+      default: return 1 << 24;
     }
   }
 
@@ -95,8 +87,7 @@ class oracle {
     const std::int64_t values = std::min<std::int64_t>(1000, exact_ / (2 * adders));
     switch (reduction_) {
       case reduce_op::sum:
-      case reduce_op::premul_sum:
-        return rank < adders ? (i * 31 + rank * 17 + 5) % values : 0;
+      case reduce_op::premul_sum: return rank < adders ? (i * 31 + rank * 17 + 5) % values : 0;
       case reduce_op::avg: {
         // Deviations that cancel in pairs: the sum is a multiple of the world.
         const bool alone = rank + 1 == world && world % 2 == 1;
@@ -108,28 +99,20 @@ class oracle {
         const std::int64_t stride = (world + 5) / 6;
         return (rank + i) % stride == 0 ? 2 : 1;
       }
-      default:
-        return (i * 31 + rank * 17 + 5) % std::min<std::int64_t>(1009, exact_);
+      default: return (i * 31 + rank * 17 + 5) % std::min<std::int64_t>(1009, exact_);
     }
   }
 
   [[nodiscard]] std::int64_t combine(std::int64_t a, std::int64_t b) const {
     using parx::reduce_op;
     switch (reduction_) {
-      case reduce_op::product:
-        return a * b;
-      case reduce_op::min:
-        return std::min(a, b);
-      case reduce_op::max:
-        return std::max(a, b);
-      case reduce_op::band:
-        return a & b;
-      case reduce_op::bor:
-        return a | b;
-      case reduce_op::bxor:
-        return a ^ b;
-      default:
-        return a + b;
+      case reduce_op::product: return a * b;
+      case reduce_op::min: return std::min(a, b);
+      case reduce_op::max: return std::max(a, b);
+      case reduce_op::band: return a & b;
+      case reduce_op::bor: return a | b;
+      case reduce_op::bxor: return a ^ b;
+      default: return a + b;
     }
   }
 

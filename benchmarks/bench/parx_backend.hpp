@@ -85,9 +85,7 @@ class parx_backend final : public backend, public nonblocking {
         incoming.wait();
         return;
       }
-      case operation::barrier:
-        parx::barrier(world_);
-        return;
+      case operation::barrier: parx::barrier(world_); return;
     }
   }
 
@@ -119,9 +117,7 @@ class parx_backend final : public backend, public nonblocking {
         pending_.push_back(parx::async_recv(messages_, given.output, previous()));
         pending_.push_back(parx::async_send(messages_, given.input, next()));
         return;
-      case operation::barrier:
-        pending_.push_back(parx::async_barrier(world_));
-        return;
+      case operation::barrier: pending_.push_back(parx::async_barrier(world_)); return;
     }
   }
   void finish() override {

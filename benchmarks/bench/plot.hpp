@@ -101,14 +101,12 @@ class axis {
 
 [[nodiscard]] inline std::string marker(std::size_t line, double x, double y) {
   switch (line % 4) {
-    case 0:
-      return fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.4"/>)", x, y);
+    case 0: return fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.4"/>)", x, y);
     case 1:
       return fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="6" height="6"/>)", x - 3, y - 3);
     case 2:
       return fmt::format(R"(<path d="M{:.1f} {:.1f}l4.2 4.2l-4.2 4.2l-4.2 -4.2z"/>)", x, y - 4.2);
-    default:
-      return fmt::format(R"(<path d="M{:.1f} {:.1f}l4.2 7.2h-8.4z"/>)", x, y - 4.4);
+    default: return fmt::format(R"(<path d="M{:.1f} {:.1f}l4.2 7.2h-8.4z"/>)", x, y - 4.4);
   }
 }
 

@@ -228,12 +228,9 @@ class json_report final : public report {
 [[nodiscard]] inline std::unique_ptr<report> make_report(table_format format, std::FILE* out,
                                                          const run_info& info) {
   switch (format) {
-    case table_format::osu:
-      return std::make_unique<osu_report>(out, info);
-    case table_format::json:
-      return std::make_unique<json_report>(out, info);
-    case table_format::nccl:
-      break;
+    case table_format::osu: return std::make_unique<osu_report>(out, info);
+    case table_format::json: return std::make_unique<json_report>(out, info);
+    case table_format::nccl: break;
   }
   return std::make_unique<nccl_report>(out, info);
 }

@@ -28,23 +28,13 @@ namespace bench {
   ranks.require_support(given.type, given.reduction);
   for (const std::string& each : given.algorithms) ranks.use(each);
   switch (given.measured) {
-    case mode::table:
-      return run_table(ranks, given, program);
-    case mode::latency:
-      run_latency(ranks, given);
-      return 0;
-    case mode::overlap:
-      run_overlap(ranks, given);
-      return 0;
-    case mode::rate:
-      run_rate(ranks, given);
-      return 0;
-    case mode::wire:
-      run_wire(ranks, given);
-      return 0;
+    case mode::table: return run_table(ranks, given, program);
+    case mode::latency: run_latency(ranks, given); return 0;
+    case mode::overlap: run_overlap(ranks, given); return 0;
+    case mode::rate: run_rate(ranks, given); return 0;
+    case mode::wire: run_wire(ranks, given); return 0;
     case mode::startup:
-    case mode::bootstrap:
-      break;
+    case mode::bootstrap: break;
   }
   parx::throw_usage("--mode {}: only parx-bench has it",
                     mode_names[static_cast<std::size_t>(given.measured)]);

@@ -136,37 +136,24 @@ class gloo_backend final : public bench::backend {
   template <typename F>
   static void with_type(parx::dtype type, F f) {
     switch (type) {
-      case parx::dtype::float32:
-        return f(std::type_identity<float>{});
-      case parx::dtype::float64:
-        return f(std::type_identity<double>{});
-      case parx::dtype::int8:
-        return f(std::type_identity<std::int8_t>{});
-      case parx::dtype::uint8:
-        return f(std::type_identity<std::uint8_t>{});
-      case parx::dtype::int32:
-        return f(std::type_identity<std::int32_t>{});
-      case parx::dtype::int64:
-        return f(std::type_identity<std::int64_t>{});
-      case parx::dtype::uint64:
-        return f(std::type_identity<std::uint64_t>{});
-      default:
-        parx::throw_usage("-d {}: Gloo has no such datatype", parx::name_of(type));
+      case parx::dtype::float32: return f(std::type_identity<float>{});
+      case parx::dtype::float64: return f(std::type_identity<double>{});
+      case parx::dtype::int8: return f(std::type_identity<std::int8_t>{});
+      case parx::dtype::uint8: return f(std::type_identity<std::uint8_t>{});
+      case parx::dtype::int32: return f(std::type_identity<std::int32_t>{});
+      case parx::dtype::int64: return f(std::type_identity<std::int64_t>{});
+      case parx::dtype::uint64: return f(std::type_identity<std::uint64_t>{});
+      default: parx::throw_usage("-d {}: Gloo has no such datatype", parx::name_of(type));
     }
   }
   template <typename T>
   [[nodiscard]] static function function_of(parx::reduce_op reduction) {
     switch (reduction) {
-      case parx::reduce_op::sum:
-        return &gloo::sum<T>;
-      case parx::reduce_op::product:
-        return &gloo::product<T>;
-      case parx::reduce_op::min:
-        return &gloo::min<T>;
-      case parx::reduce_op::max:
-        return &gloo::max<T>;
-      default:
-        parx::throw_usage("-o {}: Gloo has no such reduction", parx::name_of(reduction));
+      case parx::reduce_op::sum: return &gloo::sum<T>;
+      case parx::reduce_op::product: return &gloo::product<T>;
+      case parx::reduce_op::min: return &gloo::min<T>;
+      case parx::reduce_op::max: return &gloo::max<T>;
+      default: parx::throw_usage("-o {}: Gloo has no such reduction", parx::name_of(reduction));
     }
   }
   template <typename T>
@@ -174,14 +161,10 @@ class gloo_backend final : public bench::backend {
       parx::reduce_op reduction) {
     using functions = gloo::ReductionFunction<T>;
     switch (reduction) {
-      case parx::reduce_op::product:
-        return functions::product;
-      case parx::reduce_op::min:
-        return functions::min;
-      case parx::reduce_op::max:
-        return functions::max;
-      default:
-        return functions::sum;
+      case parx::reduce_op::product: return functions::product;
+      case parx::reduce_op::min: return functions::min;
+      case parx::reduce_op::max: return functions::max;
+      default: return functions::sum;
     }
   }
 
@@ -238,8 +221,7 @@ class gloo_backend final : public bench::backend {
         return;
       }
       case operation::reduce_scatter:
-      case operation::barrier:
-        return;
+      case operation::barrier: return;
     }
   }
 

@@ -89,9 +89,7 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
         MPI_Sendrecv(with.input, with.sent, with.type, next(), 0, with.output, with.received,
                      with.type, previous(), 0, world, MPI_STATUS_IGNORE);
         return;
-      case operation::barrier:
-        MPI_Barrier(world);
-        return;
+      case operation::barrier: MPI_Barrier(world); return;
     }
   }
 
@@ -126,9 +124,7 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
         MPI_Irecv(with.output, with.received, with.type, previous(), 0, world, &pending_[0]);
         MPI_Isend(with.input, with.sent, with.type, next(), 0, world, &pending_[1]);
         return;
-      case operation::barrier:
-        MPI_Ibarrier(world, request);
-        return;
+      case operation::barrier: MPI_Ibarrier(world, request); return;
     }
   }
   void finish() override {
@@ -171,11 +167,8 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
     MPI_Op reduction;
 
     arguments(const mpi_backend& ranks, const bench::call& given)
-        : input(given.input.data),
-          output(given.output.data),
-          sent(count_of(given.input.count)),
-          received(count_of(given.output.count)),
-          type(type_of(given.output.type)),
+        : input(given.input.data), output(given.output.data), sent(count_of(given.input.count)),
+          received(count_of(given.output.count)), type(type_of(given.output.type)),
           reduction(operation_of(given.reduction)) {
       // Only the root of a reduce may say MPI_IN_PLACE.
       const bool plain = given.op == bench::operation::reduce && ranks.rank_ != given.root;
@@ -191,48 +184,29 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
   }
   [[nodiscard]] static MPI_Datatype type_of(parx::dtype type) {
     switch (type) {
-      case parx::dtype::float32:
-        return MPI_FLOAT;
-      case parx::dtype::float64:
-        return MPI_DOUBLE;
-      case parx::dtype::int8:
-        return MPI_INT8_T;
-      case parx::dtype::int16:
-        return MPI_INT16_T;
-      case parx::dtype::int32:
-        return MPI_INT32_T;
-      case parx::dtype::int64:
-        return MPI_INT64_T;
-      case parx::dtype::uint8:
-        return MPI_UINT8_T;
-      case parx::dtype::uint16:
-        return MPI_UINT16_T;
-      case parx::dtype::uint32:
-        return MPI_UINT32_T;
-      case parx::dtype::uint64:
-        return MPI_UINT64_T;
-      default:
-        parx::throw_usage("-d {}: MPI has no such datatype", parx::name_of(type));
+      case parx::dtype::float32: return MPI_FLOAT;
+      case parx::dtype::float64: return MPI_DOUBLE;
+      case parx::dtype::int8: return MPI_INT8_T;
+      case parx::dtype::int16: return MPI_INT16_T;
+      case parx::dtype::int32: return MPI_INT32_T;
+      case parx::dtype::int64: return MPI_INT64_T;
+      case parx::dtype::uint8: return MPI_UINT8_T;
+      case parx::dtype::uint16: return MPI_UINT16_T;
+      case parx::dtype::uint32: return MPI_UINT32_T;
+      case parx::dtype::uint64: return MPI_UINT64_T;
+      default: parx::throw_usage("-d {}: MPI has no such datatype", parx::name_of(type));
     }
   }
   [[nodiscard]] static MPI_Op operation_of(parx::reduce_op reduction) {
     switch (reduction) {
-      case parx::reduce_op::sum:
-        return MPI_SUM;
-      case parx::reduce_op::product:
-        return MPI_PROD;
-      case parx::reduce_op::min:
-        return MPI_MIN;
-      case parx::reduce_op::max:
-        return MPI_MAX;
-      case parx::reduce_op::band:
-        return MPI_BAND;
-      case parx::reduce_op::bor:
-        return MPI_BOR;
-      case parx::reduce_op::bxor:
-        return MPI_BXOR;
-      default:
-        parx::throw_usage("-o {}: MPI has no such reduction", parx::name_of(reduction));
+      case parx::reduce_op::sum: return MPI_SUM;
+      case parx::reduce_op::product: return MPI_PROD;
+      case parx::reduce_op::min: return MPI_MIN;
+      case parx::reduce_op::max: return MPI_MAX;
+      case parx::reduce_op::band: return MPI_BAND;
+      case parx::reduce_op::bor: return MPI_BOR;
+      case parx::reduce_op::bxor: return MPI_BXOR;
+      default: parx::throw_usage("-o {}: MPI has no such reduction", parx::name_of(reduction));
     }
   }
   static void combine(std::span<double> values, MPI_Op reduction) {
