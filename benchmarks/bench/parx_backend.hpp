@@ -1,7 +1,9 @@
 // parx_backend: parx itself, through its public interface.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
