@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using parx::process_group;
 using counts = std::vector<std::size_t>;
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm};
+constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid};
 
 void check(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("wrong result: " + what);

@@ -17,7 +17,7 @@ using clock_type = std::chrono::steady_clock;
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm};
+constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid};
 
 }  // namespace
 

@@ -12,11 +12,11 @@
 //   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place and apart,
 //             first and last root; float32
 //   types     inproc, worlds 3 and 4: every dtype with every reduce_op that is defined for it
-//   links     tcp and shm: the same worlds and counts; the dtype, root, place and evenness changing from one
+//   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness changing from one
 //             algorithm to the next
-//   size      tcp and shm, worlds 2, 3 and 4: megabytes, in place: links keep almost nothing, so that a
+//   size      tcp, shm and hybrid, worlds 2, 3 and 4: megabytes, in place: links keep almost nothing, so that a
 //             schedule which leans on their buffers stands still
-// hierarchical needs several hosts; schedule_proof_test.cpp proves it. shared runs where memory is shared.
+// hierarchical runs where there are several hosts: over hybrid. shared runs where memory is shared.
 namespace {
 
 using matrix::trial;
@@ -28,11 +28,14 @@ using parx::reduce_op;
 
 constexpr int worlds[] = {1, 2, 3, 4, 5, 7, 8};
 
-bool possible(const catalog_entry& entry, const trial& t, int world, bool shares) {
+bool possible(const catalog_entry& entry, const trial& t, int world, bool shares, jobs::kind kind) {
   const auto w = static_cast<std::size_t>(world);
   parx::call_shape shape{.what = t.what, .world = world,
                          .count = matrix::has_blocks(t.what) ? t.count * w : t.count, .root = t.root};
   shape.shared_input = shape.shared_output = shares;
+  std::vector<int> hosts;
+  for (int rank = 0; rank < world; ++rank) hosts.push_back(kind == jobs::kind::hybrid ? rank % 2 : 0);
+  shape.host_of = hosts;
   if (t.uneven && t.what == operation::all_to_all) {
     shape.blocks = shape.incoming = parx::partition::uneven(std::vector<std::size_t>(w, 1));
   }
@@ -51,7 +54,7 @@ bool is_defined(const trial& t, int world) {
 /// Runs what `trials` adds for each algorithm in one job. The ranks agree on it without talking.
 template <typename Trials>
 void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
-  const bool shares = kind != jobs::kind::tcp && shared_bytes > 0;
+  const bool shares = (kind == jobs::kind::inproc || kind == jobs::kind::shm) && shared_bytes > 0;
   std::size_t tried = 0;
   std::set<std::pair<operation, algorithm>> algorithms;
   std::vector<trial> all;
@@ -61,7 +64,7 @@ void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
     for (trial& each : wanted) {
       each.what = entry.what;
       each.use = entry.name;
-      if (!possible(entry, each, world, shares) || !is_defined(each, world)) continue;
+      if (!possible(entry, each, world, shares, kind) || !is_defined(each, world)) continue;
       algorithms.insert({entry.what, entry.name});
       all.push_back(each);
       ++tried;
@@ -125,7 +128,7 @@ BOOST_AUTO_TEST_CASE(every_dtype_and_reduction_is_exact_by_every_algorithm) {
 }
 
 BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     for (const int world : worlds) {
       std::size_t turn = 0;
       run(kind, world, 1 << 18, [&](const catalog_entry& entry, std::vector<trial>& out) {
@@ -145,7 +148,7 @@ BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
 }
 
 BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     for (const int world : {2, 3, 4}) {
       run(kind, world, 0, [&](const catalog_entry& entry, std::vector<trial>& out) {
         if (entry.what == operation::barrier) return;

@@ -75,12 +75,17 @@ class diagnosis {
     return text;
   }
 
-  /// The ranks that have not entered call `sequence` keep the others waiting.
+  /// The ranks that have not entered call `sequence` keep the others waiting. Where all of `peers` have,
+  /// those that these wait for are looked for among all ranks, if they are not too many to ask.
   void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
-    std::stable_partition(peers.begin(), peers.end(), [&](int peer) {
+    static constexpr int most_asked = 64;
+    const auto entered = std::stable_partition(peers.begin(), peers.end(), [&](int peer) {
       const auto theirs = notice_of(peer);
       return !theirs || theirs->sequence < sequence;
     });
+    if (entered != peers.begin() || network_.size() > most_asked) return;
+    const auto late = absent(sequence);
+    peers.insert(peers.begin(), late.begin(), late.end());
   }
 
   /// The ranks whose message would end a wait.

@@ -209,7 +209,7 @@ class endpoint {
     self.host = host_name();
     self.boot_id = read_line("/proc/sys/kernel/random/boot_id");
     self.address = choose_address(options.env, options.store_host, options.local_world_size < options.world_size);
-    self.network = read_link("/proc/self/ns/net");
+    self.network = read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
     if (wanted == "auto") self.memory = "parx-" + random_text();
     self.pid = ::getpid();
     return self;

@@ -24,7 +24,8 @@ struct peer_record {
   std::string host;     ///< for people
   std::string boot_id;  ///< tells hosts apart: names and addresses may repeat
   std::string address;  ///< numeric
-  std::string network;  ///< its network namespace: abstract socket names are known only within one
+  std::string network;  ///< its network namespace, within which abstract socket names are known, and what
+                        ///< PARX_HOST_ID says: sets ranks of one machine apart as if they were on two hosts
   std::string memory;   ///< the abstract socket at which it shares memory; empty where it does not
   std::uint16_t port = 0;
   int pid = 0;
