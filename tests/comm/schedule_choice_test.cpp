@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(an_explanation_lists_every_algorithm_with_its_price_and_the
   BOOST_TEST_REQUIRE(rows.size() == 6u);
   std::size_t chosen = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    chosen += rows[i].chosen ? 1 : 0;
+    chosen += rows[i].chosen ? 1U : 0U;
     if (i > 0 && !std::isnan(rows[i].seconds)) BOOST_TEST(rows[i - 1].seconds <= rows[i].seconds);
     if (!std::isnan(rows[i].seconds)) BOOST_TEST(rows[i].seconds == parx::price(shape, rows[i].name));
     if (rows[i].name == algorithm::ring) BOOST_TEST(rows[i].why == "PARX_ALGO:1 says so");

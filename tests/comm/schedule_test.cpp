@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(the_largest_incast_of_a_windowed_schedule_is_its_window) {
   std::size_t uncalled = 0;
   for (int r = 1; r < world; ++r) {
     const auto plan = parx::schedules::direct_gather(r, partition::even(640, world), 0, 5);
-    uncalled += plan.actions.size() == 1 ? 1 : 0;
+    uncalled += plan.actions.size() == 1 ? 1U : 0U;
   }
   BOOST_TEST(uncalled == 5u);
   // Step s of an all_to_all waits for step s - window: at most that many sends can be free to go.
