@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(a_users_operation_combines_numbers_and_structs_and_may_hold
     std::vector<std::int64_t> x(10'001, group.rank() + 1);
     parx::work pending;
     {
-      const std::int64_t modulus = 7;
+      const std::int64_t modulus = group.size() + 3;
       pending = parx::async_all_reduce(
           group, x, parx::user_op([modulus](std::int64_t a, std::int64_t b) { return a * b % modulus; }));
     }  // the work keeps the function

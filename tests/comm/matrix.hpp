@@ -1,8 +1,8 @@
 // matrix: one call of any operation, and what it must leave in every buffer.
 //
-// Contributions are formulas of rank and index, small integers that no dtype rounds, so the results are
-// formulas as well and know nothing of parx. Buffers are views of a dtype known at run time: one instance of
-// each operation, whatever is tried.
+// Contributions are formulas of rank and index, small integers that no dtype rounds, so the results
+// are formulas as well and know nothing of parx. Buffers are views of a dtype known at run time:
+// one instance of each operation, whatever is tried.
 #pragma once
 
 #include <algorithm>
@@ -38,14 +38,14 @@ struct trial {
 };
 
 inline std::string describe(const trial& t) {
-  return fmt::format("{} by {} of {} {} ({}), root {}{}{}", name_of(t.what), name_of(t.use), t.count,
-                     name_of(t.type), name_of(t.op), t.root, t.in_place ? ", in place" : "",
-                     t.uneven ? ", uneven" : "");
+  return fmt::format("{} by {} of {} {} ({}), root {}{}{}", name_of(t.what), name_of(t.use),
+                     t.count, name_of(t.type), name_of(t.op), t.root,
+                     t.in_place ? ", in place" : "", t.uneven ? ", uneven" : "");
 }
 
 inline bool has_blocks(operation what) {
-  return what == operation::reduce_scatter || what == operation::all_gather || what == operation::gather ||
-         what == operation::scatter || what == operation::all_to_all;
+  return what == operation::reduce_scatter || what == operation::all_gather ||
+         what == operation::gather || what == operation::scatter || what == operation::all_to_all;
 }
 
 /// What rank `rank` contributes at index i. Products stay below 2^4 on 8 ranks, sums below 32.
@@ -61,13 +61,29 @@ inline double reduced(reduce_op op, int first, int last, int world, std::size_t 
   for (int rank = first + 1; rank < last; ++rank) {
     const int next = value(op, rank, i);
     switch (op) {
-      case reduce_op::sum: case reduce_op::avg: case reduce_op::premul_sum: result += next; break;
-      case reduce_op::product: result *= next; break;
-      case reduce_op::min: result = std::min(result, next); break;
-      case reduce_op::max: result = std::max(result, next); break;
-      case reduce_op::band: result &= next; break;
-      case reduce_op::bor: result |= next; break;
-      case reduce_op::bxor: result ^= next; break;
+      case reduce_op::sum:
+      case reduce_op::avg:
+      case reduce_op::premul_sum:
+        result += next;
+        break;
+      case reduce_op::product:
+        result *= next;
+        break;
+      case reduce_op::min:
+        result = std::min(result, next);
+        break;
+      case reduce_op::max:
+        result = std::max(result, next);
+        break;
+      case reduce_op::band:
+        result &= next;
+        break;
+      case reduce_op::bor:
+        result |= next;
+        break;
+      case reduce_op::bxor:
+        result ^= next;
+        break;
     }
   }
   if (op == reduce_op::avg) return static_cast<double>(result) / world;
@@ -85,11 +101,12 @@ inline constexpr int untouched = 77;
 class arena {
  public:
   /// `area`, if given, is used instead of memory of its own: a shared buffer.
-  arena(dtype type, std::size_t inputs, std::size_t outputs, std::optional<std::size_t> input_at_output,
-        std::optional<std::size_t> output_at_input, std::span<std::byte> area)
+  arena(dtype type, std::size_t inputs, std::size_t outputs,
+        std::optional<std::size_t> input_at_output, std::optional<std::size_t> output_at_input,
+        std::span<std::byte> area)
       : type_(type), size_(size_of(type)) {
-    // Apart unless in place. The larger one comes first: in a shared area it must lie at the same place on
-    // all ranks, and the other's size may be a rank's own.
+    // Apart unless in place. The larger one comes first: in a shared area it must lie at the same
+    // place on all ranks, and the other's size may be a rank's own.
     const auto behind = [&](std::size_t count) { return (count * size_ + 127) / 64 * 64; };
     if (input_at_output) {
       input_at_ = *input_at_output * size_;
@@ -112,16 +129,24 @@ class arena {
     fill(0, bytes / size_, [](std::size_t) { return untouched; });
   }
 
-  [[nodiscard]] const_buffer_view input() const { return {area_.data() + input_at_, input_count_, type_}; }
+  [[nodiscard]] const_buffer_view input() const {
+    return {area_.data() + input_at_, input_count_, type_};
+  }
   [[nodiscard]] buffer_view output() { return {area_.data() + output_at_, output_count_, type_}; }
 
   template <typename Value>
-  void fill_input(Value value) { fill(input_at_ / size_, input_count_, value); }
+  void fill_input(Value value) {
+    fill(input_at_ / size_, input_count_, value);
+  }
   /// Whether output[i] == value(i) for all i; `value` may be any function of the index.
   template <typename Value>
-  [[nodiscard]] bool output_is(Value value) const { return is(output_at_, output_count_, value); }
+  [[nodiscard]] bool output_is(Value value) const {
+    return is(output_at_, output_count_, value);
+  }
   template <typename Value>
-  [[nodiscard]] bool input_is(Value value) const { return is(input_at_, input_count_, value); }
+  [[nodiscard]] bool input_is(Value value) const {
+    return is(input_at_, input_count_, value);
+  }
 
  private:
   template <typename Value>
@@ -174,8 +199,14 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
   std::size_t inputs = whole, outputs = whole;
   std::optional<std::size_t> input_at_output, output_at_input;
   switch (t.what) {
-    case operation::reduce_scatter: outputs = own; output_at_input = own_at; break;
-    case operation::all_gather: inputs = own; input_at_output = own_at; break;
+    case operation::reduce_scatter:
+      outputs = own;
+      output_at_input = own_at;
+      break;
+    case operation::all_gather:
+      inputs = own;
+      input_at_output = own_at;
+      break;
     case operation::gather:
       inputs = own;
       outputs = is_root ? whole : 0;
@@ -190,7 +221,8 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
       outputs = begin(incoming, world);
       output_at_input = 0;
       break;
-    default: output_at_input = 0;
+    default:
+      output_at_input = 0;
   }
   if (t.what == operation::broadcast || t.what == operation::barrier) {
     output_at_input = 0;
@@ -209,72 +241,108 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
   const parx::rooted_options rooted{.root = t.root, .use = t.use};
   switch (t.what) {
     case operation::all_reduce:
-      if (asynchronous) wait(parx::async_all_reduce(group, output, reduction));
-      else parx::all_reduce(group, input, output, reduction);
+      if (asynchronous)
+        wait(parx::async_all_reduce(group, output, reduction));
+      else
+        parx::all_reduce(group, input, output, reduction);
       break;
     case operation::reduce_scatter:
-      if (t.uneven) parx::reduce_scatter_v(group, input, output, counts, reduction);
-      else if (asynchronous) wait(parx::async_reduce_scatter(group, input, output, reduction));
-      else parx::reduce_scatter(group, input, output, reduction);
+      if (t.uneven)
+        parx::reduce_scatter_v(group, input, output, counts, reduction);
+      else if (asynchronous)
+        wait(parx::async_reduce_scatter(group, input, output, reduction));
+      else
+        parx::reduce_scatter(group, input, output, reduction);
       break;
     case operation::all_gather:
-      if (t.uneven) parx::all_gather_v(group, input, output, counts, plain);
-      else if (asynchronous) wait(parx::async_all_gather(group, input, output, plain));
-      else parx::all_gather(group, input, output, plain);
+      if (t.uneven)
+        parx::all_gather_v(group, input, output, counts, plain);
+      else if (asynchronous)
+        wait(parx::async_all_gather(group, input, output, plain));
+      else
+        parx::all_gather(group, input, output, plain);
       break;
     case operation::broadcast:
-      if (asynchronous) wait(parx::async_broadcast(group, output, rooted));
-      else parx::broadcast(group, output, rooted);
+      if (asynchronous)
+        wait(parx::async_broadcast(group, output, rooted));
+      else
+        parx::broadcast(group, output, rooted);
       break;
     case operation::reduce: {
-      const parx::rooted_reduce_options options{.root = t.root, .op = t.op, .factor = 2, .use = t.use};
-      if (asynchronous) wait(parx::async_reduce(group, output, options));
-      else parx::reduce(group, input, output, options);
+      const parx::rooted_reduce_options options{
+          .root = t.root, .op = t.op, .factor = 2, .use = t.use};
+      if (asynchronous)
+        wait(parx::async_reduce(group, output, options));
+      else
+        parx::reduce(group, input, output, options);
       break;
     }
     case operation::gather:
-      if (t.uneven) parx::gather_v(group, input, output, counts, rooted);
-      else if (asynchronous) wait(parx::async_gather(group, input, output, rooted));
-      else parx::gather(group, input, output, rooted);
+      if (t.uneven)
+        parx::gather_v(group, input, output, counts, rooted);
+      else if (asynchronous)
+        wait(parx::async_gather(group, input, output, rooted));
+      else
+        parx::gather(group, input, output, rooted);
       break;
     case operation::scatter:
-      if (t.uneven) parx::scatter_v(group, input, output, counts, rooted);
-      else if (asynchronous) wait(parx::async_scatter(group, input, output, rooted));
-      else parx::scatter(group, input, output, rooted);
+      if (t.uneven)
+        parx::scatter_v(group, input, output, counts, rooted);
+      else if (asynchronous)
+        wait(parx::async_scatter(group, input, output, rooted));
+      else
+        parx::scatter(group, input, output, rooted);
       break;
     case operation::all_to_all:
-      if (t.uneven) parx::all_to_all_v(group, input, counts, output, incoming, plain);
-      else if (asynchronous) wait(parx::async_all_to_all(group, output, plain));
-      else parx::all_to_all(group, input, output, plain);
+      if (t.uneven)
+        parx::all_to_all_v(group, input, counts, output, incoming, plain);
+      else if (asynchronous)
+        wait(parx::async_all_to_all(group, output, plain));
+      else
+        parx::all_to_all(group, input, output, plain);
       break;
     case operation::scan:
-      if (asynchronous) wait(parx::async_scan(group, output, parx::scan_options{.op = t.op, .use = t.use}));
-      else parx::scan(group, input, output, parx::scan_options{.op = t.op, .use = t.use});
+      if (asynchronous)
+        wait(parx::async_scan(group, output, parx::scan_options{.op = t.op, .use = t.use}));
+      else
+        parx::scan(group, input, output, parx::scan_options{.op = t.op, .use = t.use});
       break;
     case operation::exscan:
-      if (asynchronous) wait(parx::async_exscan(group, output, parx::scan_options{.op = t.op, .use = t.use}));
-      else parx::exscan(group, input, output, parx::scan_options{.op = t.op, .use = t.use});
+      if (asynchronous)
+        wait(parx::async_exscan(group, output, parx::scan_options{.op = t.op, .use = t.use}));
+      else
+        parx::exscan(group, input, output, parx::scan_options{.op = t.op, .use = t.use});
       break;
-    case operation::barrier: parx::barrier(group); return;
-    default: throw std::runtime_error("no collective");
+    case operation::barrier:
+      parx::barrier(group);
+      return;
+    default:
+      throw std::runtime_error("no collective");
   }
 
   const auto mine = [&](std::size_t i) { return value(t.op, rank, i); };
   const auto sum_to = [&](int last, std::size_t first) {
-    return [&t, last, first, world](std::size_t i) { return reduced(t.op, 0, last, world, first + i); };
+    return [&t, last, first, world](std::size_t i) {
+      return reduced(t.op, 0, last, world, first + i);
+    };
   };
   /// Element i of vectors that lie one behind the other: rank r's from index first(r) on.
   const auto gathered = [&](const std::vector<std::size_t>& sizes, auto first) {
     return [&t, &sizes, first, r = 0, begins = std::size_t{0}](std::size_t i) mutable {
       if (i == 0) r = 0, begins = 0;
-      while (i >= begins + sizes[static_cast<std::size_t>(r)]) begins += sizes[static_cast<std::size_t>(r++)];
+      while (i >= begins + sizes[static_cast<std::size_t>(r)])
+        begins += sizes[static_cast<std::size_t>(r++)];
       return value(t.op, r, first(r) + i - begins);
     };
   };
   bool right = false;
   switch (t.what) {
-    case operation::all_reduce: right = memory.output_is(sum_to(world, 0)); break;
-    case operation::reduce_scatter: right = memory.output_is(sum_to(world, own_at)); break;
+    case operation::all_reduce:
+      right = memory.output_is(sum_to(world, 0));
+      break;
+    case operation::reduce_scatter:
+      right = memory.output_is(sum_to(world, own_at));
+      break;
     case operation::all_gather:
       right = memory.output_is(gathered(counts, [](int) { return std::size_t{0}; }));
       break;
@@ -282,8 +350,9 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
       right = memory.output_is([&](std::size_t i) { return value(t.op, t.root, i); });
       break;
     case operation::reduce:
-      right = is_root ? memory.output_is(sum_to(world, 0))
-                      : memory.output_is([&](std::size_t i) { return t.in_place ? mine(i) : untouched; });
+      right = is_root ? memory.output_is(sum_to(world, 0)) : memory.output_is([&](std::size_t i) {
+        return t.in_place ? mine(i) : untouched;
+      });
       break;
     case operation::gather:
       right = !is_root || memory.output_is(gathered(counts, [](int) { return std::size_t{0}; }));
@@ -294,14 +363,18 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
     case operation::all_to_all:
       right = memory.output_is(gathered(incoming, [&](int from) {
         std::size_t sum = 0;
-        for (int to = 0; to < rank; ++to) sum += t.uneven ? uneven_count(t.count, from, to) : t.count;
+        for (int to = 0; to < rank; ++to)
+          sum += t.uneven ? uneven_count(t.count, from, to) : t.count;
         return sum;
       }));
       break;
-    case operation::scan: right = memory.output_is(sum_to(rank + 1, 0)); break;
+    case operation::scan:
+      right = memory.output_is(sum_to(rank + 1, 0));
+      break;
     default:  // exscan
-      right = rank > 0 ? memory.output_is(sum_to(rank, 0))
-                       : memory.output_is([&](std::size_t i) { return t.in_place ? mine(i) : untouched; });
+      right = rank > 0 ? memory.output_is(sum_to(rank, 0)) : memory.output_is([&](std::size_t i) {
+        return t.in_place ? mine(i) : untouched;
+      });
   }
   if (!right) throw std::runtime_error("wrong output: " + describe(t));
   if (!t.in_place && t.what != operation::broadcast && !memory.input_is(mine)) {

@@ -1,11 +1,12 @@
 // user_op: a reduction of the user's own, for elements of any trivially copyable type.
 //
-//   parx::all_reduce(world, best, parx::user_op([](const score& a, const score& b) { return a.loss < b.loss ? a : b; }));
+//   const auto better = [](const score& a, const score& b) { return a.loss < b.loss ? a : b; };
+//   parx::all_reduce(world, best, parx::user_op(better));
 //
-// It stands where the reduce_options would. It must be associative, as floating sums nearly are; unless it
-// is said to be commutative, the result is x0 op x1 op x2 ... in rank order, grouped in any way. The same
-// function must be passed on every rank: that it combines elements of the same size in the same order is
-// checked, that it is the same function cannot be.
+// It stands where the reduce_options would. It must be associative, as floating sums nearly are;
+// unless it is said to be commutative, the result is x0 op x1 op x2 ... in rank order, grouped in
+// any way. The same function must be passed on every rank: that it combines elements of the same
+// size in the same order is checked, that it is the same function cannot be.
 #pragma once
 
 #include <array>
@@ -34,8 +35,9 @@ struct user_operation {
   user_op_options options;
 };
 
-/// `function(const T&, const T&)` gives the combination of two elements as a T. It runs on whatever thread
-/// makes the progress and must not call the group; an exception from it ends the group on all ranks.
+/// `function(const T&, const T&)` gives the combination of two elements as a T. It runs on whatever
+/// thread makes the progress and must not call the group; an exception from it ends the group on
+/// all ranks.
 template <typename F>
 [[nodiscard]] user_operation<std::decay_t<F>> user_op(F&& function, user_op_options options = {}) {
   return {std::forward<F>(function), options};
@@ -52,11 +54,12 @@ template <typename O, typename T>
 inline constexpr bool combines = false;
 template <typename F, typename T>
 inline constexpr bool combines<user_operation<F>, T> =
-    std::is_trivially_copyable_v<T> && std::is_invocable_r_v<T, const F&, const T&, const T&>;
+    std::is_trivially_copyable_v<T>&& std::is_invocable_r_v<T, const F&, const T&, const T&>;
 
 /// out[i] = a[i] op b[i], at any alignment: `context` is the F.
 template <typename F, typename T>
-void apply_user_op(const void* context, void* out, const void* a, const void* b, std::size_t count) {
+void apply_user_op(const void* context, void* out, const void* a, const void* b,
+                   std::size_t count) {
   const F& function = *static_cast<const F*>(context);
   using bytes = std::array<std::byte, sizeof(T)>;
   const auto load = [](const void* from, std::size_t i) {

@@ -1,9 +1,9 @@
 // all_to_all: rank r's block s becomes rank s's block r: the transpose of a matrix of blocks.
 //
 // Collective. Any trivially copyable element type. In place, `data` are copied aside first.
-// all_to_all: all blocks have the same length. all_to_all_v: each rank passes how many elements it sends to
-// each rank and how many it receives from each; both ends of a pair must name the same number, which is
-// checked on the wire. The blocks lie one behind the other in rank order.
+// all_to_all: all blocks have the same length. all_to_all_v: each rank passes how many elements it
+// sends to each rank and how many it receives from each; both ends of a pair must name the same
+// number, which is checked on the wire. The blocks lie one behind the other in rank order.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ inline void set_aside_if_in_place(collective_arguments& given) {
 
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] collective_arguments all_to_all_arguments(const process_group& group, const In& input,
-                                                        Out& output, const collective_options& options,
+                                                        Out& output,
+                                                        const collective_options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_to_all, site);
   collective_arguments given = check.arguments();
@@ -36,8 +37,8 @@ template <movable_buffer In, mutable_movable_buffer Out>
   check.same_count(given.input, given.output);
   given.count = given.input.count;
   check.require(given.count % static_cast<std::size_t>(group.size()) == 0,
-                "{} elements cannot be cut into {} blocks of one size; use all_to_all_v", given.count,
-                group.size());
+                "{} elements cannot be cut into {} blocks of one size; use all_to_all_v",
+                given.count, group.size());
   set_aside_if_in_place(given);
   given.use = options.use;
   given.timeout = options.timeout;
@@ -46,8 +47,9 @@ template <movable_buffer In, mutable_movable_buffer Out>
 
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] collective_arguments all_to_all_v_arguments(
-    const process_group& group, const In& input, std::span<const std::size_t> send_counts, Out& output,
-    std::span<const std::size_t> receive_counts, const collective_options& options, call_site site) {
+    const process_group& group, const In& input, std::span<const std::size_t> send_counts,
+    Out& output, std::span<const std::size_t> receive_counts, const collective_options& options,
+    call_site site) {
   const call_check check(group, operation::all_to_all, site);
   collective_arguments given = check.arguments();
   given.input = check.view(input);
@@ -59,8 +61,8 @@ template <movable_buffer In, mutable_movable_buffer Out>
                 given.input.count);
   const std::size_t incoming = check.sum(receive_counts, "receive_counts");
   check.require(given.output.count == incoming,
-                "the output must have room for the sum of all receive_counts, {} elements, not {}", incoming,
-                given.output.count);
+                "the output must have room for the sum of all receive_counts, {} elements, not {}",
+                incoming, given.output.count);
   const std::size_t own = check.own_rank();
   check.require(send_counts[own] == receive_counts[own],
                 "this rank sends itself {} elements, but expects {} from itself", send_counts[own],
@@ -78,8 +80,8 @@ template <movable_buffer In, mutable_movable_buffer Out>
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
 template <movable_buffer In, mutable_movable_buffer Out>
-void all_to_all(process_group& group, const In& input, Out&& output, collective_options options = {},
-                call_site site = call_site::current()) {
+void all_to_all(process_group& group, const In& input, Out&& output,
+                collective_options options = {}, call_site site = call_site::current()) {
   detail::run(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
 /// In place.
@@ -97,19 +99,20 @@ template <movable_buffer In, mutable_movable_buffer Out>
   return detail::start(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
 template <mutable_movable_buffer Data>
-[[nodiscard]] work async_all_to_all(process_group& group, Data&& data, collective_options options = {},
+[[nodiscard]] work async_all_to_all(process_group& group, Data&& data,
+                                    collective_options options = {},
                                     call_site site = call_site::current()) {
   return detail::start(group, detail::all_to_all_arguments(group, data, data, options, site));
 }
 
-/// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Both are this
-/// rank's own and only read during the call.
+/// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Both are
+/// this rank's own and only read during the call.
 template <movable_buffer In, mutable_movable_buffer Out>
 void all_to_all_v(process_group& group, const In& input, std::span<const std::size_t> send_counts,
-                  Out&& output, std::span<const std::size_t> receive_counts, collective_options options = {},
-                  call_site site = call_site::current()) {
-  detail::run(group, detail::all_to_all_v_arguments(group, input, send_counts, output, receive_counts,
-                                                    options, site));
+                  Out&& output, std::span<const std::size_t> receive_counts,
+                  collective_options options = {}, call_site site = call_site::current()) {
+  detail::run(group, detail::all_to_all_v_arguments(group, input, send_counts, output,
+                                                    receive_counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_all_to_all_v(process_group& group, const In& input,

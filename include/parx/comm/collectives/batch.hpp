@@ -3,8 +3,9 @@
 //   parx::batch halo(world);
 //   halo.send(right_edge, next).recv(left_ghost, previous).run();
 //
-// They may stand in any order, also in another one on each rank: none waits for the one before it, so no
-// order can deadlock. Between two ranks, messages with one tag still match in the order in which they stand.
+// They may stand in any order, also in another one on each rank: none waits for the one before it,
+// so no order can deadlock. Between two ranks, messages with one tag still match in the order in
+// which they stand.
 #pragma once
 
 #include <memory>
@@ -19,21 +20,23 @@ class batch {
   /// Starts with no messages. `group` must outlive the batch.
   explicit batch(process_group& group) noexcept : group_(&group) {}
 
-  /// Adds a message; nothing moves yet. The buffer is borrowed until run() returns or the work is waited
-  /// for. Throws usage_error for a rank outside the group.
+  /// Adds a message; nothing moves yet. The buffer is borrowed until run() returns or the work is
+  /// waited for. Throws usage_error for a rank outside the group.
   template <movable_buffer Data>
-  batch& send(const Data& data, int to, message_options options = {}, call_site site = call_site::current()) {
+  batch& send(const Data& data, int to, message_options options = {},
+              call_site site = call_site::current()) {
     detail::fill_message(*group_, operation::send, to, data, options, site, add());
     return *this;
   }
   template <mutable_movable_buffer Data>
-  batch& recv(Data&& data, int from, message_options options = {}, call_site site = call_site::current()) {
+  batch& recv(Data&& data, int from, message_options options = {},
+              call_site site = call_site::current()) {
     detail::fill_message(*group_, operation::recv, from, data, options, site, add());
     return *this;
   }
 
-  /// Blocks until all have ended; the batch is then empty and may be filled again. Throws parx::error when
-  /// communication fails (the group is then closed).
+  /// Blocks until all have ended; the batch is then empty and may be filled again. Throws
+  /// parx::error when communication fails (the group is then closed).
   void run() {
     last_ = nullptr;
     const auto all = std::move(first_);

@@ -1,9 +1,10 @@
 // coalesced: several buffers in one operation, with the latency of one.
 //
-// Collective. The buffers are packed one behind the other when the operation starts to run and unpacked
-// when it ends, so it pays for many small ones; a few large ones are better off as async operations of
-// their own. All buffers have one dtype; every rank passes buffers of the same sizes in the same order.
-// Make the views with view_of: all_reduce_coalesced(group, std::array{view_of(a), view_of(b)}).
+// Collective. The buffers are packed one behind the other when the operation starts to run and
+// unpacked when it ends, so it pays for many small ones; a few large ones are better off as async
+// operations of their own. All buffers have one dtype; every rank passes buffers of the same sizes
+// in the same order. Make the views with view_of: all_reduce_coalesced(group,
+// std::array{view_of(a), view_of(b)}).
 #pragma once
 
 #include <span>
@@ -22,12 +23,12 @@ struct packed_memory {
 };
 
 /// Packs `inputs` into block `own` of `blocks`, and unpacks the whole into `outputs`.
-[[nodiscard]] inline collective_arguments packed_arguments(const call_check& check,
-                                                           std::span<const const_buffer_view> inputs,
-                                                           std::span<const buffer_view> outputs,
-                                                           std::size_t blocks, std::size_t own) {
+[[nodiscard]] inline collective_arguments packed_arguments(
+    const call_check& check, std::span<const const_buffer_view> inputs,
+    std::span<const buffer_view> outputs, std::size_t blocks, std::size_t own) {
   check.require(!inputs.empty(), "it was given no buffers");
-  check.require(inputs.size() == outputs.size(), "{} inputs and {} outputs", inputs.size(), outputs.size());
+  check.require(inputs.size() == outputs.size(), "{} inputs and {} outputs", inputs.size(),
+                outputs.size());
   auto memory = std::make_shared<packed_memory>();
   collective_arguments given = check.arguments();
   std::size_t count = 0;
@@ -39,8 +40,9 @@ struct packed_memory {
                   "buffer {} holds {}, but buffer 0 {}; all buffers must have one dtype", i,
                   name_of(inputs[i].type != inputs[0].type ? inputs[i].type : outputs[i].type),
                   name_of(inputs[0].type));
-    check.require(output.count == input.count * blocks, "buffer {}: the input holds {} elements, the output {}{}",
-                  i, input.count, output.count, blocks > 1 ? " (it needs as many for each rank)" : "");
+    check.require(output.count == input.count * blocks,
+                  "buffer {}: the input holds {} elements, the output {}{}", i, input.count,
+                  output.count, blocks > 1 ? " (it needs as many for each rank)" : "");
     check.require(!__builtin_add_overflow(count, input.count, &count),
                   "all buffers together are more than memory can hold");
     memory->inputs.push_back({static_cast<const std::byte*>(input.data), input.bytes()});
@@ -48,10 +50,12 @@ struct packed_memory {
     hash = (hash ^ input.count) * 0x100000001b3u;
   }
   // The real places are known when the run packs them.
-  given.input = {nullptr, count, size_of(inputs[0].type), static_cast<std::uint8_t>(inputs[0].type)};
+  given.input = {nullptr, count, size_of(inputs[0].type),
+                 static_cast<std::uint8_t>(inputs[0].type)};
   given.output = given.input;
   given.count = count;
-  given.pack = {.inputs = memory->inputs, .outputs = memory->outputs, .blocks = blocks, .input_block = own};
+  given.pack = {
+      .inputs = memory->inputs, .outputs = memory->outputs, .blocks = blocks, .input_block = own};
   given.pack_hash = hash;
   given.keep = std::move(memory);
   return given;
@@ -87,8 +91,8 @@ struct packed_memory {
     const process_group& group, std::span<const const_buffer_view> inputs,
     std::span<const buffer_view> outputs, const collective_options& options, call_site site) {
   const call_check check(group, operation::all_gather, site);
-  collective_arguments given = packed_arguments(check, inputs, outputs,
-                                                static_cast<std::size_t>(group.size()), check.own_rank());
+  collective_arguments given = packed_arguments(
+      check, inputs, outputs, static_cast<std::size_t>(group.size()), check.own_rank());
   given.count = check.for_all_ranks(given.input.count);
   given.use = options.use;
   given.timeout = options.timeout;
@@ -97,14 +101,16 @@ struct packed_memory {
 
 }  // namespace detail
 
-/// all_reduce of each buffer, in place. Blocks until all hold their results. Throws usage_error before any
-/// I/O, parx::error when communication fails (the group is then closed).
+/// all_reduce of each buffer, in place. Blocks until all hold their results. Throws usage_error
+/// before any I/O, parx::error when communication fails (the group is then closed).
 inline void all_reduce_coalesced(process_group& group, std::span<const buffer_view> data,
-                                 reduce_options options = {}, call_site site = call_site::current()) {
+                                 reduce_options options = {},
+                                 call_site site = call_site::current()) {
   detail::run(group, detail::all_reduce_coalesced_arguments(group, data, options, site));
 }
 /// The buffers, not the views, are borrowed until the work is waited for.
-[[nodiscard]] inline work async_all_reduce_coalesced(process_group& group, std::span<const buffer_view> data,
+[[nodiscard]] inline work async_all_reduce_coalesced(process_group& group,
+                                                     std::span<const buffer_view> data,
                                                      reduce_options options = {},
                                                      call_site site = call_site::current()) {
   return detail::start(group, detail::all_reduce_coalesced_arguments(group, data, options, site));
@@ -112,19 +118,22 @@ inline void all_reduce_coalesced(process_group& group, std::span<const buffer_vi
 
 /// broadcast of each buffer. Blocks and throws as all_reduce_coalesced.
 inline void broadcast_coalesced(process_group& group, std::span<const buffer_view> data,
-                                rooted_options options = {}, call_site site = call_site::current()) {
+                                rooted_options options = {},
+                                call_site site = call_site::current()) {
   detail::run(group, detail::broadcast_coalesced_arguments(group, data, options, site));
 }
-[[nodiscard]] inline work async_broadcast_coalesced(process_group& group, std::span<const buffer_view> data,
+[[nodiscard]] inline work async_broadcast_coalesced(process_group& group,
+                                                    std::span<const buffer_view> data,
                                                     rooted_options options = {},
                                                     call_site site = call_site::current()) {
   return detail::start(group, detail::broadcast_coalesced_arguments(group, data, options, site));
 }
 
-/// all_gather of inputs[i] into outputs[i], which is size() times as long. An input may be this rank's block
-/// of its output. Blocks and throws as all_reduce_coalesced.
+/// all_gather of inputs[i] into outputs[i], which is size() times as long. An input may be this
+/// rank's block of its output. Blocks and throws as all_reduce_coalesced.
 inline void all_gather_coalesced(process_group& group, std::span<const const_buffer_view> inputs,
-                                 std::span<const buffer_view> outputs, collective_options options = {},
+                                 std::span<const buffer_view> outputs,
+                                 collective_options options = {},
                                  call_site site = call_site::current()) {
   detail::run(group, detail::all_gather_coalesced_arguments(group, inputs, outputs, options, site));
 }
@@ -133,7 +142,8 @@ inline void all_gather_coalesced(process_group& group, std::span<const const_buf
                                                      std::span<const buffer_view> outputs,
                                                      collective_options options = {},
                                                      call_site site = call_site::current()) {
-  return detail::start(group, detail::all_gather_coalesced_arguments(group, inputs, outputs, options, site));
+  return detail::start(
+      group, detail::all_gather_coalesced_arguments(group, inputs, outputs, options, site));
 }
 
 }  // namespace parx

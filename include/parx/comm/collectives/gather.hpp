@@ -1,9 +1,9 @@
 // gather: the root ends with all ranks' vectors, one behind the other in rank order.
 //
-// Collective. Any trivially copyable element type. Only the root's output is written (the others may pass
-// an empty one). In place: the root's input is its block of the output itself. gather: all vectors have the
-// same length. gather_v: rank r's has counts[r] elements; every rank passes all counts, since inner ranks
-// of a tree pass on others' blocks.
+// Collective. Any trivially copyable element type. Only the root's output is written (the others
+// may pass an empty one). In place: the root's input is its block of the output itself. gather: all
+// vectors have the same length. gather_v: rank r's has counts[r] elements; every rank passes all
+// counts, since inner ranks of a tree pass on others' blocks.
 #pragma once
 
 #include <span>
@@ -15,8 +15,9 @@ namespace parx {
 namespace detail {
 
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] collective_arguments gather_arguments(const process_group& group, const In& input, Out& output,
-                                                const rooted_options& options, call_site site) {
+[[nodiscard]] collective_arguments gather_arguments(const process_group& group, const In& input,
+                                                    Out& output, const rooted_options& options,
+                                                    call_site site) {
   const call_check check(group, operation::gather, site);
   collective_arguments given = check.arguments();
   given.root = options.root;
@@ -26,7 +27,8 @@ template <movable_buffer In, mutable_movable_buffer Out>
   check.same_type(given.input, given.output);
   given.count = check.for_all_ranks(given.input.count);
   if (group.rank() == given.root) {
-    check.require(given.output.count == given.count, "the root's output must have room for {} ranks x {} elements = {}, not {}",
+    check.require(given.output.count == given.count,
+                  "the root's output must have room for {} ranks x {} elements = {}, not {}",
                   group.size(), given.input.count, given.count, given.output.count);
     given.own_begin = given.input.count * check.own_rank();
   } else {
@@ -38,9 +40,11 @@ template <movable_buffer In, mutable_movable_buffer Out>
 }
 
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] collective_arguments gather_v_arguments(const process_group& group, const In& input, Out& output,
-                                                  std::span<const std::size_t> counts,
-                                                  const rooted_options& options, call_site site) {
+[[nodiscard]] collective_arguments gather_v_arguments(const process_group& group, const In& input,
+                                                      Out& output,
+                                                      std::span<const std::size_t> counts,
+                                                      const rooted_options& options,
+                                                      call_site site) {
   const call_check check(group, operation::gather, site);
   collective_arguments given = check.arguments();
   given.root = options.root;
@@ -50,10 +54,11 @@ template <movable_buffer In, mutable_movable_buffer Out>
   check.same_type(given.input, given.output);
   given.count = check.sum(counts, "counts");
   check.require(given.input.count == counts[check.own_rank()],
-                "the input holds {} elements, but counts[{}] is {}", given.input.count, group.rank(),
-                counts[check.own_rank()]);
+                "the input holds {} elements, but counts[{}] is {}", given.input.count,
+                group.rank(), counts[check.own_rank()]);
   if (group.rank() == given.root) {
-    check.require(given.output.count == given.count, "the root's output must have room for the sum of all counts, {} elements, not {}",
+    check.require(given.output.count == given.count,
+                  "the root's output must have room for the sum of all counts, {} elements, not {}",
                   given.count, given.output.count);
     given.own_begin = check.begin_of_own(counts);
   } else {
@@ -67,8 +72,8 @@ template <movable_buffer In, mutable_movable_buffer Out>
 
 }  // namespace detail
 
-/// Blocks until the root's `output` is full; other ranks return when their part is done. Throws usage_error
-/// before any I/O, parx::error when communication fails (the group is then closed).
+/// Blocks until the root's `output` is full; other ranks return when their part is done. Throws
+/// usage_error before any I/O, parx::error when communication fails (the group is then closed).
 template <movable_buffer In, mutable_movable_buffer Out>
 void gather(process_group& group, const In& input, Out&& output, rooted_options options = {},
             call_site site = call_site::current()) {
@@ -78,21 +83,24 @@ void gather(process_group& group, const In& input, Out&& output, rooted_options 
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_gather(process_group& group, const In& input, Out&& output,
-                               rooted_options options = {}, call_site site = call_site::current()) {
+                                rooted_options options = {},
+                                call_site site = call_site::current()) {
   return detail::start(group, detail::gather_arguments(group, input, output, options, site));
 }
 
 /// As gather; `counts`, in elements and equal on all ranks, are only read during the call.
 template <movable_buffer In, mutable_movable_buffer Out>
-void gather_v(process_group& group, const In& input, Out&& output, std::span<const std::size_t> counts,
-              rooted_options options = {}, call_site site = call_site::current()) {
+void gather_v(process_group& group, const In& input, Out&& output,
+              std::span<const std::size_t> counts, rooted_options options = {},
+              call_site site = call_site::current()) {
   detail::run(group, detail::gather_v_arguments(group, input, output, counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_gather_v(process_group& group, const In& input, Out&& output,
-                                 std::span<const std::size_t> counts, rooted_options options = {},
-                                 call_site site = call_site::current()) {
-  return detail::start(group, detail::gather_v_arguments(group, input, output, counts, options, site));
+                                  std::span<const std::size_t> counts, rooted_options options = {},
+                                  call_site site = call_site::current()) {
+  return detail::start(group,
+                       detail::gather_v_arguments(group, input, output, counts, options, site));
 }
 
 }  // namespace parx

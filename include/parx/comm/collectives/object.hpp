@@ -1,11 +1,12 @@
 // objects: values whose size the other ranks do not know.
 //
-// An object is a std::string, a std::vector of trivially copyable elements, a trivially copyable value, or
-// anything with `to_bytes()` (a contiguous range of bytes or chars) and `static from_bytes(std::span<const
-// std::byte>)`. Sizes are agreed first, then the bytes travel; both are collective, two operations a call.
-// A size above options.max_bytes is refused before memory is taken for it, by all ranks with the same error
-// (errc::bad_data), after which the group stays usable. Exceptions from to_bytes are thrown before any I/O,
-// those from from_bytes after it; bytes that are no whole elements are errc::bad_data.
+// An object is a std::string, a std::vector of trivially copyable elements, a trivially copyable
+// value, or anything with `to_bytes()` (a contiguous range of bytes or chars) and `static
+// from_bytes(std::span<const std::byte>)`. Sizes are agreed first, then the bytes travel; both are
+// collective, two operations a call. A size above options.max_bytes is refused before memory is
+// taken for it, by all ranks with the same error (errc::bad_data), after which the group stays
+// usable. Exceptions from to_bytes are thrown before any I/O, those from from_bytes after it; bytes
+// that are no whole elements are errc::bad_data.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +45,9 @@ concept has_bytes = requires(const T& object, std::span<const std::byte> bytes) 
 }  // namespace detail
 
 template <typename T>
-concept transferable = detail::has_bytes<T> || std::same_as<T, std::string> || detail::is_plain_vector<T> ||
-                       (std::is_trivially_copyable_v<T> && std::default_initializable<T> && !std::is_pointer_v<T>);
+concept transferable = detail::has_bytes<T> || std::same_as<T, std::string> ||
+    detail::is_plain_vector<T> ||
+    (std::is_trivially_copyable_v<T>&& std::default_initializable<T> && !std::is_pointer_v<T>);
 
 namespace detail {
 
@@ -68,8 +70,10 @@ template <transferable T>
 [[nodiscard]] T object_of(std::span<const std::byte> bytes, const char* what, call_site site) {
   [[maybe_unused]] const auto require_whole = [&](bool whole, std::size_t size) {
     if (whole) return;
-    throw_error(errc::bad_data, "{} at {}:{}: {} bytes arrived, which are no whole elements of {} bytes; all "
-                "ranks must name the same type", what, site.file_name(), site.line, bytes.size(), size);
+    throw_error(errc::bad_data,
+                "{} at {}:{}: {} bytes arrived, which are no whole elements of {} bytes; all "
+                "ranks must name the same type",
+                what, site.file_name(), site.line, bytes.size(), size);
   };
   if constexpr (has_bytes<T>) {
     return T::from_bytes(bytes);
@@ -90,17 +94,20 @@ template <transferable T>
 }
 
 /// Equal on all ranks, as `sizes` are: no rank goes on alone. Their sum is bounded as well.
-inline void require_sizes(std::span<const std::size_t> sizes, const object_options& options, const char* what,
-                          call_site site) {
+inline void require_sizes(std::span<const std::size_t> sizes, const object_options& options,
+                          const char* what, call_site site) {
   const auto largest = std::max_element(sizes.begin(), sizes.end());
-  if (*largest <= options.max_bytes && *largest <= static_cast<std::size_t>(-1) / sizes.size() / 2) return;
-  throw_error(errc::bad_data, "{} at {}:{}: an object of {} bytes is larger than max_bytes = {}; raise it in the "
-              "options of all ranks", what, site.file_name(), site.line, *largest, options.max_bytes);
+  if (*largest <= options.max_bytes && *largest <= static_cast<std::size_t>(-1) / sizes.size() / 2)
+    return;
+  throw_error(errc::bad_data,
+              "{} at {}:{}: an object of {} bytes is larger than max_bytes = {}; raise it in the "
+              "options of all ranks",
+              what, site.file_name(), site.line, *largest, options.max_bytes);
 }
 
 [[nodiscard]] inline std::vector<std::size_t> agree_sizes(process_group& group, std::size_t mine,
-                                                          const object_options& options, const char* what,
-                                                          call_site site) {
+                                                          const object_options& options,
+                                                          const char* what, call_site site) {
   std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
   all_gather(group, std::span(&mine, 1), sizes, {.timeout = options.timeout}, site);
   require_sizes(sizes, options, what, site);
@@ -109,8 +116,9 @@ inline void require_sizes(std::span<const std::size_t> sizes, const object_optio
 
 /// One object a rank out of their bytes.
 template <typename T>
-[[nodiscard]] std::vector<T> objects_of(std::span<const std::byte> bytes, std::span<const std::size_t> sizes,
-                                        const char* what, call_site site) {
+[[nodiscard]] std::vector<T> objects_of(std::span<const std::byte> bytes,
+                                        std::span<const std::size_t> sizes, const char* what,
+                                        call_site site) {
   std::vector<T> objects;
   objects.reserve(sizes.size());
   for (const std::size_t size : sizes) {
@@ -157,7 +165,8 @@ template <transferable T>
 
 /// Collective. Returns all ranks' objects on the root, in rank order, and nothing elsewhere.
 template <transferable T>
-[[nodiscard]] std::vector<T> gather_object(process_group& group, const T& object, object_options options = {},
+[[nodiscard]] std::vector<T> gather_object(process_group& group, const T& object,
+                                           object_options options = {},
                                            call_site site = call_site::current()) {
   detail::call_check(group, operation::gather, site).is_rank(options.root, "root");
   const std::vector<std::byte> mine = detail::bytes_of(object);
@@ -169,17 +178,18 @@ template <transferable T>
   return detail::objects_of<T>(all, sizes, "gather_object", site);
 }
 
-/// Collective. Returns the root's objects[rank]. The root passes one object a rank, the others nothing.
+/// Collective. Returns the root's objects[rank]. The root passes one object a rank, the others
+/// nothing.
 template <transferable T>
-[[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects, object_options options = {},
-                               call_site site = call_site::current()) {
+[[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects,
+                               object_options options = {}, call_site site = call_site::current()) {
   const detail::call_check check(group, operation::scatter, site);
   check.is_rank(options.root, "root");
   std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
   std::vector<std::byte> all;
   if (group.rank() == options.root) {
-    check.require(objects.size() == sizes.size(), "the root passed {} objects for {} ranks", objects.size(),
-                  sizes.size());
+    check.require(objects.size() == sizes.size(), "the root passed {} objects for {} ranks",
+                  objects.size(), sizes.size());
     for (std::size_t i = 0; i < objects.size(); ++i) {
       const auto bytes = detail::bytes_of(objects[i]);
       sizes[i] = bytes.size();
@@ -193,8 +203,8 @@ template <transferable T>
   return detail::object_of<T>(mine, "scatter_object", site);
 }
 template <transferable T>
-[[nodiscard]] T scatter_object(process_group& group, const std::vector<T>& objects, object_options options = {},
-                               call_site site = call_site::current()) {
+[[nodiscard]] T scatter_object(process_group& group, const std::vector<T>& objects,
+                               object_options options = {}, call_site site = call_site::current()) {
   return scatter_object<T>(group, std::span<const T>(objects), options, site);
 }
 
@@ -208,8 +218,8 @@ void send_object(process_group& group, const T& object, int to, message_options 
   send(group, bytes, to, options, site);
 }
 
-/// Blocks until the next object of rank `from` with this tag is here. One larger than `max_bytes` ends the
-/// group, since its bytes would stand in the way of all later messages.
+/// Blocks until the next object of rank `from` with this tag is here. One larger than `max_bytes`
+/// ends the group, since its bytes would stand in the way of all later messages.
 template <transferable T>
 [[nodiscard]] T recv_object(process_group& group, int from, message_options options = {},
                             std::size_t max_bytes = object_options{}.max_bytes,

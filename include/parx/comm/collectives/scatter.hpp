@@ -1,9 +1,9 @@
 // scatter: rank r ends with block r of the root's vector.
 //
-// Collective. Any trivially copyable element type. Only the root's input is read (the others may pass an
-// empty one). In place: the root's output is its block of the input itself. scatter: all blocks have the
-// same length. scatter_v: block r has counts[r] elements; every rank passes all counts, since inner ranks
-// of a tree pass on others' blocks.
+// Collective. Any trivially copyable element type. Only the root's input is read (the others may
+// pass an empty one). In place: the root's output is its block of the input itself. scatter: all
+// blocks have the same length. scatter_v: block r has counts[r] elements; every rank passes all
+// counts, since inner ranks of a tree pass on others' blocks.
 #pragma once
 
 #include <span>
@@ -15,8 +15,9 @@ namespace parx {
 namespace detail {
 
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] collective_arguments scatter_arguments(const process_group& group, const In& input, Out& output,
-                                                 const rooted_options& options, call_site site) {
+[[nodiscard]] collective_arguments scatter_arguments(const process_group& group, const In& input,
+                                                     Out& output, const rooted_options& options,
+                                                     call_site site) {
   const call_check check(group, operation::scatter, site);
   collective_arguments given = check.arguments();
   given.root = options.root;
@@ -26,8 +27,9 @@ template <movable_buffer In, mutable_movable_buffer Out>
   check.same_type(given.input, given.output);
   given.count = check.for_all_ranks(given.output.count);
   if (group.rank() == given.root) {
-    check.require(given.input.count == given.count, "the root's input must hold {} ranks x {} elements = {}, not {}",
-                  group.size(), given.output.count, given.count, given.input.count);
+    check.require(given.input.count == given.count,
+                  "the root's input must hold {} ranks x {} elements = {}, not {}", group.size(),
+                  given.output.count, given.count, given.input.count);
     given.own_begin = given.output.count * check.own_rank();
   } else {
     given.input.data = nullptr;
@@ -38,9 +40,11 @@ template <movable_buffer In, mutable_movable_buffer Out>
 }
 
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] collective_arguments scatter_v_arguments(const process_group& group, const In& input, Out& output,
-                                                   std::span<const std::size_t> counts,
-                                                   const rooted_options& options, call_site site) {
+[[nodiscard]] collective_arguments scatter_v_arguments(const process_group& group, const In& input,
+                                                       Out& output,
+                                                       std::span<const std::size_t> counts,
+                                                       const rooted_options& options,
+                                                       call_site site) {
   const call_check check(group, operation::scatter, site);
   collective_arguments given = check.arguments();
   given.root = options.root;
@@ -50,10 +54,11 @@ template <movable_buffer In, mutable_movable_buffer Out>
   check.same_type(given.input, given.output);
   given.count = check.sum(counts, "counts");
   check.require(given.output.count == counts[check.own_rank()],
-                "the output holds {} elements, but counts[{}] is {}", given.output.count, group.rank(),
-                counts[check.own_rank()]);
+                "the output holds {} elements, but counts[{}] is {}", given.output.count,
+                group.rank(), counts[check.own_rank()]);
   if (group.rank() == given.root) {
-    check.require(given.input.count == given.count, "the root's input must hold the sum of all counts, {} elements, not {}",
+    check.require(given.input.count == given.count,
+                  "the root's input must hold the sum of all counts, {} elements, not {}",
                   given.count, given.input.count);
     given.own_begin = check.begin_of_own(counts);
   } else {
@@ -67,8 +72,9 @@ template <movable_buffer In, mutable_movable_buffer Out>
 
 }  // namespace detail
 
-/// Blocks until `output` holds this rank's block (on the root: also until all have been handed over). Throws usage_error
-/// before any I/O, parx::error when communication fails (the group is then closed).
+/// Blocks until `output` holds this rank's block (on the root: also until all have been handed
+/// over). Throws usage_error before any I/O, parx::error when communication fails (the group is
+/// then closed).
 template <movable_buffer In, mutable_movable_buffer Out>
 void scatter(process_group& group, const In& input, Out&& output, rooted_options options = {},
              call_site site = call_site::current()) {
@@ -78,21 +84,24 @@ void scatter(process_group& group, const In& input, Out&& output, rooted_options
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_scatter(process_group& group, const In& input, Out&& output,
-                                rooted_options options = {}, call_site site = call_site::current()) {
+                                 rooted_options options = {},
+                                 call_site site = call_site::current()) {
   return detail::start(group, detail::scatter_arguments(group, input, output, options, site));
 }
 
 /// As scatter; `counts`, in elements and equal on all ranks, are only read during the call.
 template <movable_buffer In, mutable_movable_buffer Out>
-void scatter_v(process_group& group, const In& input, Out&& output, std::span<const std::size_t> counts,
-               rooted_options options = {}, call_site site = call_site::current()) {
+void scatter_v(process_group& group, const In& input, Out&& output,
+               std::span<const std::size_t> counts, rooted_options options = {},
+               call_site site = call_site::current()) {
   detail::run(group, detail::scatter_v_arguments(group, input, output, counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_scatter_v(process_group& group, const In& input, Out&& output,
-                                  std::span<const std::size_t> counts, rooted_options options = {},
-                                  call_site site = call_site::current()) {
-  return detail::start(group, detail::scatter_v_arguments(group, input, output, counts, options, site));
+                                   std::span<const std::size_t> counts, rooted_options options = {},
+                                   call_site site = call_site::current()) {
+  return detail::start(group,
+                       detail::scatter_v_arguments(group, input, output, counts, options, site));
 }
 
 }  // namespace parx

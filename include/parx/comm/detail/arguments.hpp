@@ -1,7 +1,7 @@
 // arguments: what a collective was given, checked and without types.
 //
-// Every refusal reads "all_gather on group "dp" at train.cpp:88: ...", is made before any I/O and leaves
-// the group usable.
+// Every refusal reads "all_gather on group "dp" at train.cpp:88: ...", is made before any I/O and
+// leaves the group usable.
 #pragma once
 
 #include <bit>
@@ -22,7 +22,8 @@
 
 namespace parx::detail {
 
-/// A buffer in elements: of a dtype, or structs that are only moved or combined by the user's function.
+/// A buffer in elements: of a dtype, or structs that are only moved or combined by the user's
+/// function.
 struct elements {
   void* data = nullptr;  ///< of an input too, which is only read
   std::size_t count = 0;
@@ -52,8 +53,8 @@ struct collective_arguments {
   operation what = operation::barrier;
   call_site site{};
   elements input{};
-  elements output{};        ///< its data are null where this rank gets nothing
-  std::size_t count = 0;    ///< of the whole vector: call_shape::count
+  elements output{};          ///< its data are null where this rank gets nothing
+  std::size_t count = 0;      ///< of the whole vector: call_shape::count
   std::size_t own_begin = 0;  ///< where this rank's block begins in it
   int root = -1;
   std::span<const std::size_t> counts{};    ///< call_shape::blocks, where they are uneven
@@ -75,7 +76,8 @@ class call_check {
 
   template <typename... Args>
   void require(bool holds, fmt::format_string<Args...> text, Args&&... args) const {
-    if (!holds) [[unlikely]] refuse(fmt::format(text, std::forward<Args>(args)...));
+    if (!holds) [[unlikely]]
+      refuse(fmt::format(text, std::forward<Args>(args)...));
   }
   /// What `make` returns; its usage_error gets this call's name.
   template <typename Make>
@@ -91,21 +93,23 @@ class call_check {
   [[nodiscard]] elements view(B&& data) const {
     if constexpr (buffer<B>) {
       const const_buffer_view seen = guard([&] { return const_view_of(data); });
-      require(size_of(seen.type) != 0, "{} is not the number of a dtype", static_cast<int>(seen.type));
+      require(size_of(seen.type) != 0, "{} is not the number of a dtype",
+              static_cast<int>(seen.type));
       const elements found{const_cast<void*>(seen.data), seen.count, size_of(seen.type),
                            static_cast<std::uint8_t>(seen.type)};
       return fitting(found);
     } else {
       guard([&] { require_contiguous(data); });
       using pointed = element_of<B>;
-      return fitting({const_cast<pointed*>(std::data(data)), static_cast<std::size_t>(std::size(data)),
-                      sizeof(pointed), call_header::user_type});
+      return fitting({const_cast<pointed*>(std::data(data)),
+                      static_cast<std::size_t>(std::size(data)), sizeof(pointed),
+                      call_header::user_type});
     }
   }
 
   void same_type(const elements& input, const elements& output) const {
-    require(input.type == output.type && input.size == output.size, "the input holds {}, the output {}",
-            input.type_name(), output.type_name());
+    require(input.type == output.type && input.size == output.size,
+            "the input holds {}, the output {}", input.type_name(), output.type_name());
   }
   void same_count(const elements& input, const elements& output) const {
     require(input.count == output.count, "the input holds {} elements, the output {}", input.count,
@@ -125,23 +129,27 @@ class call_check {
   }
   /// The sum of one count a rank; `name` is what the user calls them.
   [[nodiscard]] std::size_t sum(std::span<const std::size_t> counts, const char* name) const {
-    require(counts.size() == static_cast<std::size_t>(group_.size()), "{} has {} entries for {} ranks", name,
-            counts.size(), group_.size());
+    require(counts.size() == static_cast<std::size_t>(group_.size()),
+            "{} has {} entries for {} ranks", name, counts.size(), group_.size());
     std::size_t whole = 0;
     for (const std::size_t each : counts) {
-      require(!__builtin_add_overflow(whole, each, &whole), "the sum of {} is more than memory can hold", name);
+      require(!__builtin_add_overflow(whole, each, &whole),
+              "the sum of {} is more than memory can hold", name);
     }
     return whole;
   }
   /// The elements before this rank's block.
   [[nodiscard]] std::size_t begin_of_own(std::span<const std::size_t> counts) const {
     std::size_t begin = 0;
-    for (int rank = 0; rank < group_.rank(); ++rank) begin += counts[static_cast<std::size_t>(rank)];
+    for (int rank = 0; rank < group_.rank(); ++rank)
+      begin += counts[static_cast<std::size_t>(rank)];
     return begin;
   }
 
   [[nodiscard]] const process_group& group() const noexcept { return group_; }
-  [[nodiscard]] std::size_t own_rank() const noexcept { return static_cast<std::size_t>(group_.rank()); }
+  [[nodiscard]] std::size_t own_rank() const noexcept {
+    return static_cast<std::size_t>(group_.rank());
+  }
   [[nodiscard]] collective_arguments arguments() const {
     collective_arguments given;
     given.what = what_;
@@ -166,7 +174,8 @@ class call_check {
 };
 
 /// The part of the fingerprint that shows a struct's size, uneven counts and coalesced buffers.
-[[nodiscard]] inline std::uint32_t hash_of_sizes(const collective_arguments& given, std::uint8_t type,
+[[nodiscard]] inline std::uint32_t hash_of_sizes(const collective_arguments& given,
+                                                 std::uint8_t type,
                                                  std::size_t element_size) noexcept {
   const bool differ = !given.incoming.empty();  // each rank has its own: the links compare them
   if (type != call_header::user_type && given.counts.empty() && given.pack_hash == 0) return 0;
@@ -180,7 +189,8 @@ class call_check {
 }
 
 /// The part of the fingerprint that shows what scales the result and orders the reduction.
-[[nodiscard]] inline std::uint32_t hash_of(const arithmetic& combine, std::size_t element_size) noexcept {
+[[nodiscard]] inline std::uint32_t hash_of(const arithmetic& combine,
+                                           std::size_t element_size) noexcept {
   if (combine.user) {
     return static_cast<std::uint32_t>(element_size) << 2 |
            (combine.order == reduction_order::ranks ? 2u : 0u) | 1u;

@@ -47,12 +47,13 @@ struct reduction {
   }
 };
 
-/// Several buffers that are one to a collective: packed when its run starts, unpacked when it ends. Borrowed.
+/// Several buffers that are one to a collective: packed when its run starts, unpacked when it ends. The
+/// spans are borrowed; without inputs nothing is packed.
 struct packing {
   std::span<const const_bytes> inputs{};
-  std::span<const mutable_bytes> outputs{};  ///< as many blocks of them lie one behind the other as there are:
-  std::size_t blocks = 1;                    ///< 1, or the ranks of an all_gather
-  std::size_t input_block = 0;  ///< where the inputs go, in blocks
+  std::span<const mutable_bytes> outputs{};  ///< without them the packed copy is only read
+  std::size_t blocks = 1;       ///< of all inputs' size in the packed copy: the ranks of an all_gather
+  std::size_t input_block = 0;  ///< where in it the inputs go
 };
 
 /// A collective's buffers and arithmetic, without types.

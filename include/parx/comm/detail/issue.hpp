@@ -1,7 +1,7 @@
 // issue: turns checked arguments into calls of the group.
 //
-// Everything below this file works on pointers, counts and sizes: one copy of the machinery in a program,
-// however many element types it uses.
+// Everything below this file works on pointers, counts and sizes: one copy of the machinery in a
+// program, however many element types it uses.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,13 @@ inline void check_overlap(const call_check& check, const collective_arguments& g
   if (in >= out + given.output.bytes() || out >= in + given.input.bytes()) return;
   const std::size_t own = given.own_begin * given.input.size;
   bool exact = in == out;
-  if (given.what == operation::all_gather || given.what == operation::gather) exact = in == out + own;
-  if (given.what == operation::reduce_scatter || given.what == operation::scatter) exact = out == in + own;
-  check.require(exact, "input and output overlap without being the same elements; pass one buffer for an "
-                       "in-place operation, or two separate ones");
+  if (given.what == operation::all_gather || given.what == operation::gather)
+    exact = in == out + own;
+  if (given.what == operation::reduce_scatter || given.what == operation::scatter)
+    exact = out == in + own;
+  check.require(exact,
+                "input and output overlap without being the same elements; pass one buffer for an "
+                "in-place operation, or two separate ones");
 }
 
 inline void fill_arithmetic(const call_check& check, const collective_arguments& given, int world,
@@ -46,15 +49,16 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
   if (how.op == reduce_op::premul_sum) data.factor = how.factor;
   if (how.divide_by != nullptr) {
     check.require(how.op == reduce_op::sum && is_floating(type),
-                  "divide_by needs reduce_op::sum over floating elements, not {} over {}", name_of(how.op),
-                  name_of(type));
+                  "divide_by needs reduce_op::sum over floating elements, not {} over {}",
+                  name_of(how.op), name_of(type));
     data.divide_by = how.divide_by;
     data.scale = scale_kernel(type);
   }
   if (data.factor != 1) data.scale = scale_kernel(type);
 }
 
-inline void fill_call(const process_group& group, const collective_arguments& given, call& request) {
+inline void fill_call(const process_group& group, const collective_arguments& given,
+                      call& request) {
   const call_check check(group, given.what, given.site);
   if (has_root(given.what)) check.is_rank(given.root, "root");
   check_overlap(check, given);
@@ -99,9 +103,8 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
     if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
     if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
     return check.guard([&] {
-      return make_schedule(shape, key.asked != algorithm::automatic
-                                      ? key.asked
-                                      : choose(shape, core.choice().costs(), core.choice().rules()));
+      if (key.asked != algorithm::automatic) return make_schedule(shape, key.asked);
+      return make_schedule(shape, choose(shape, core.choice().costs(), core.choice().rules()));
     });
   });
   request.header.type = described.type;
@@ -109,10 +112,11 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   request.header.root = given.root;
   request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
   request.header.sizes = hash_of_sizes(given, described.type, described.size);
-  if (request.steps->steps.name == algorithm::shared) {  // the others find this rank's buffer where their own lies
+  if (request.steps->steps.name ==
+      algorithm::shared) {  // the others find this rank's buffer where their own lies
     const collective_data& data = request.data;
-    const std::size_t offset =
-        given.what == operation::reduce_scatter ? data.shared_input.offset : data.shared_output.offset;
+    const std::size_t offset = given.what == operation::reduce_scatter ? data.shared_input.offset
+                                                                       : data.shared_output.offset;
     request.header.sizes ^= static_cast<std::uint32_t>(offset * 0x9e3779b97f4a7c15u >> 32);
   }
   if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
@@ -157,8 +161,9 @@ template <typename Options>
 
 /// What stands for the options of a reduction: `Plain`, or a user's operation on B's elements.
 template <typename Options, typename Plain, typename B>
-concept reduction_options_for =
-    (std::same_as<Options, Plain> && buffer<B>) || (!type_erased<std::remove_cvref_t<B>> && combines<Options, element_of<B>>);
+concept reduction_options_for = (std::same_as<Options, Plain> && buffer<B>) ||
+                                (!type_erased<std::remove_cvref_t<B>> &&
+                                 combines<Options, element_of<B>>);
 
 /// Starts what make(options) describes; a user's operation lives on in the call.
 template <typename Options, typename Make>

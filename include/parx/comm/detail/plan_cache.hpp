@@ -1,7 +1,7 @@
 // plan_cache: the plans of a group, each made when its call comes for the first time.
 //
-// A plan is found by everything that it and the choice of its algorithm depend on, uneven counts in full:
-// a hash that collides would send the wrong elements. Looking one up allocates nothing.
+// A plan is found by everything that it and the choice of its algorithm depend on, uneven counts in
+// full: a hash that collides would send the wrong elements. Looking one up allocates nothing.
 // Threads: any.
 #pragma once
 
@@ -50,8 +50,14 @@ class plan_cache {
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     auto made = std::make_shared<const plan>(make_plan(make()));
     if (plans_.size() >= most_plans) plans_.clear();
-    plans_.emplace(kept_plan_key{key.what, key.asked, key.count, key.root, key.element_bytes, key.order,
-                                 key.shared_input, key.shared_output,
+    plans_.emplace(kept_plan_key{key.what,
+                                 key.asked,
+                                 key.count,
+                                 key.root,
+                                 key.element_bytes,
+                                 key.order,
+                                 key.shared_input,
+                                 key.shared_output,
                                  {key.counts.begin(), key.counts.end()},
                                  {key.incoming.begin(), key.incoming.end()}},
                    made);

@@ -6,8 +6,9 @@
 namespace parx::detail {
 
 template <movable_buffer In, mutable_movable_buffer Out, typename Options>
-[[nodiscard]] collective_arguments scan_arguments(const process_group& group, operation what, const In& input,
-                                                  Out& output, const Options& options, call_site site) {
+[[nodiscard]] collective_arguments scan_arguments(const process_group& group, operation what,
+                                                  const In& input, Out& output,
+                                                  const Options& options, call_site site) {
   const call_check check(group, what, site);
   collective_arguments given = check.arguments();
   given.input = check.view(input);
@@ -16,9 +17,10 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
   check.same_count(given.input, given.output);
   given.count = given.input.count;
   given.combine = arithmetic_of<In>(options);
-  check.require(given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
-                "{} is not defined for it: what one rank gets the next ones build on; scale the result",
-                name_of(given.combine.op));
+  check.require(
+      given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
+      "{} is not defined for it: what one rank gets the next ones build on; scale the result",
+      name_of(given.combine.op));
   given.use = plain_options(options).use;
   given.timeout = plain_options(options).timeout;
   return given;

@@ -1,0 +1,111 @@
+#include <parx/comm/detail/plan_cache.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <parx/comm.hpp>
+#include <parx/transport/inproc.hpp>
+
+namespace {
+
+std::size_t allocations = 0;  // this test has one thread
+
+using parx::detail::borrowed_plan_key;
+using parx::detail::plan_cache;
+using counts = std::vector<std::size_t>;
+
+}  // namespace
+
+// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_difference) {
+  plan_cache cache;
+  const counts one{1, 2, 3}, other{1, 3, 2}, shorter{1, 2}, none;
+  int made = 0;
+  const auto find = [&](const borrowed_plan_key& key) {
+    return cache.find(key, [&] {
+      ++made;
+      return parx::schedule{};
+    });
+  };
+  const borrowed_plan_key base{
+      .what = parx::operation::all_to_all, .count = 6, .root = 0, .counts = one, .incoming = one};
+  std::vector<borrowed_plan_key> keys(12, base);
+  keys[1].what = parx::operation::all_gather;
+  keys[2].asked = parx::algorithm::ring;
+  keys[3].count = 7;
+  keys[4].root = 1;
+  keys[5].element_bytes = 8;
+  keys[6].order = parx::reduction_order::ranks;
+  keys[7].shared_input = true;
+  keys[8].shared_output = true;
+  keys[9].counts = other;
+  keys[10].incoming = shorter;
+  keys[11].counts = none;
+  std::vector<std::shared_ptr<const parx::plan>> plans;
+  for (const auto& key : keys) plans.push_back(find(key));
+  BOOST_TEST(made == 12);
+  // The counts are remembered, not where they were.
+  const counts copy = one;
+  borrowed_plan_key same = base;
+  same.counts = same.incoming = copy;
+  BOOST_TEST((find(same) == plans[0]));
+  for (std::size_t i = 0; i < keys.size(); ++i) BOOST_TEST((find(keys[i]) == plans[i]));
+  BOOST_TEST(made == 12);
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_that_is_full_starts_anew_while_old_plans_live_on) {
+  plan_cache cache;
+  const auto find = [&](std::size_t count) {
+    return cache.find({.count = count}, [&] {
+      return parx::schedule{.name = {}, .actions = {}, .scratch_count = count};
+    });
+  };
+  const auto first = find(0);
+  for (std::size_t count = 1; count < 1000; ++count)
+    BOOST_TEST(find(count)->steps.scratch_count == count);
+  BOOST_TEST(first->steps.scratch_count == 0u);
+  BOOST_TEST((find(0) != first));
+}
+
+BOOST_AUTO_TEST_CASE(issuing_a_call_allocates_nothing_once_its_plan_is_kept) {
+  const auto network = std::make_shared<parx::inproc_network>(3);
+  const parx::process_group group(network->attach(1));
+  const counts cut{100, 7, 23}, pairs{4, 5, 6};  // rank 1 has 7, sends and receives 15
+  std::vector<float> x(7), all(130), from(15), to(15);
+  const auto site = parx::call_site::current();
+  const parx::user_operation then =
+      parx::user_op([](float a, float b) { return a + b; }, {.commutative = false});
+  const auto round = [&] {
+    using namespace parx::detail;
+    const auto fill = [&](const collective_arguments& given) {
+      call request;
+      fill_call(group, given, request);
+    };
+    fill(all_reduce_arguments(group, all, all, parx::reduce_options{}, site));
+    fill(all_reduce_arguments(group, all, all, then, site));
+    fill(all_gather_v_arguments(group, x, all, cut, {}, site));
+    fill(reduce_scatter_v_arguments(group, all, x, cut, parx::reduce_options{}, site));
+    fill(gather_v_arguments(group, x, all, cut, {}, site));
+    fill(scatter_v_arguments(group, all, x, cut, {.root = 2}, site));
+    fill(all_to_all_v_arguments(group, from, pairs, to, pairs, {}, site));
+    fill(scan_arguments(group, parx::operation::exscan, all, all, parx::scan_options{}, site));
+  };
+  const std::size_t before_plans = allocations;
+  round();
+  const std::size_t after_plans = allocations;
+  for (int i = 0; i < 100; ++i) round();
+  BOOST_TEST(after_plans > before_plans);  // the counter counts
+  BOOST_TEST(allocations == after_plans);
+}
