@@ -112,8 +112,8 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   request.header.root = given.root;
   request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
   request.header.sizes = hash_of_sizes(given, described.type, described.size);
-  if (request.steps->steps.name ==
-      algorithm::shared) {  // the others find this rank's buffer where their own lies
+  if (request.steps->steps.name == algorithm::shared) {
+    // The others look for this rank's buffer where their own lies.
     const collective_data& data = request.data;
     const std::size_t offset = given.what == operation::reduce_scatter ? data.shared_input.offset
                                                                        : data.shared_output.offset;
