@@ -70,7 +70,7 @@ gloo() {
 start_gloo() {
   local world=$1 each; shift
   local wanted=$operation
-  [[ $wanted != all ]] || wanted="all_reduce all_gather broadcast reduce send_recv barrier"
+  [[ $wanted != all ]] || wanted="all_reduce all_gather broadcast reduce gather scatter all_to_all send_recv barrier"
   for each in $wanted; do
     case $each in
       all_reduce)
@@ -79,6 +79,7 @@ start_gloo() {
           gloo "$world" --op all_reduce --algo "$algorithm" "$@" || return
         done ;;
       reduce_scatter) ;;  # its result is not where that of the others is
+      scan | exscan) ;;   # Gloo has none
       *) gloo "$world" --op "$each" "$@" || return ;;
     esac
   done

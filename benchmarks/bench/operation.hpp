@@ -21,6 +21,11 @@ enum class operation : std::uint8_t {
   reduce_scatter,
   broadcast,
   reduce,
+  gather,
+  scatter,
+  all_to_all,
+  scan,
+  exscan,
   send_recv,  ///< every rank sends to the next and receives from the previous one
   barrier,
 };
@@ -32,6 +37,7 @@ enum class layout : std::uint8_t {
   equal,      ///< both hold the whole vector
   gathered,   ///< the input is one piece of it
   scattered,  ///< the output is one piece of it
+  blocks,     ///< both hold one piece for each rank
   nothing,
 };
 
@@ -41,7 +47,12 @@ enum class outcome : std::uint8_t {
   reduced_at_root,  ///< the same, on the root alone
   reduced_piece,    ///< the rank's piece of it
   all_inputs,       ///< in rank order
+  all_inputs_at_root,
+  transposed,     ///< of each rank's input, the piece for this one
+  prefix,         ///< the reduction of the inputs of ranks 0 to this one
+  prefix_before,  ///< the same without this one's; rank 0's is left alone
   input_of_root,
+  piece_of_root,
   input_of_previous,
   nothing,
 };
@@ -79,6 +90,16 @@ inline constexpr std::array operation_table{
                   forms::in_place, false, true, detail::once},
     operation_row{operation::reduce, "reduce", layout::equal, outcome::reduced_at_root,
                   forms::both, true, true, detail::once},
+    operation_row{operation::gather, "gather", layout::gathered, outcome::all_inputs_at_root,
+                  forms::both, false, true, detail::all_but_own},
+    operation_row{operation::scatter, "scatter", layout::scattered, outcome::piece_of_root,
+                  forms::both, false, true, detail::all_but_own},
+    operation_row{operation::all_to_all, "all_to_all", layout::blocks, outcome::transposed,
+                  forms::out_of_place, false, false, detail::all_but_own},
+    operation_row{operation::scan, "scan", layout::equal, outcome::prefix,
+                  forms::both, true, false, detail::once},
+    operation_row{operation::exscan, "exscan", layout::equal, outcome::prefix_before,
+                  forms::both, true, false, detail::once},
     operation_row{operation::send_recv, "send_recv", layout::equal, outcome::input_of_previous,
                   forms::out_of_place, false, false, detail::once},
     operation_row{operation::barrier, "barrier", layout::nothing, outcome::nothing,
@@ -130,6 +151,7 @@ struct shape {
     case layout::equal: return {whole, whole, whole};
     case layout::gathered: return {piece, piece, piece * n};
     case layout::scattered: return {piece, piece * n, piece};
+    case layout::blocks: return {piece, piece * n, piece * n};
     case layout::nothing: break;
   }
   return {};

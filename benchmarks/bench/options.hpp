@@ -169,7 +169,8 @@ template <typename T, typename Name>
        "wire: all_reduce against the loopback and its memory. startup: joining this job. "
        "bootstrap: startup of several worlds, started alone",
        text("table"), "NAME")
-      ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, send_recv, barrier or all",
+      ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, "
+       "scan, exscan, send_recv, barrier or all",
        text("all_reduce"), "NAME")
       ("b,minbytes", "First size", text("4"), "SIZE")
       ("e,maxbytes", "Last size", text("64M"), "SIZE")

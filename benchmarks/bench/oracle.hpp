@@ -49,6 +49,24 @@ class oracle {
         return differing(given.output.data, count, 0, own_data(given.root));
       case outcome::input_of_previous:
         return differing(given.output.data, count, 0, own_data((rank + world_ - 1) % world_));
+      case outcome::prefix: return differing(given.output.data, count, 0, reduced(rank + 1));
+      case outcome::prefix_before:
+        return rank > 0 ? differing(given.output.data, count, 0, reduced(rank)) : 0;
+      case outcome::piece_of_root:
+        return differing(given.output.data, count, own_piece, own_data(given.root));
+      case outcome::transposed: {
+        const std::size_t piece = count / static_cast<std::size_t>(world_);
+        std::size_t wrong = 0;
+        for (int from = 0; from < world_; ++from) {
+          const auto* block = static_cast<const std::byte*>(given.output.data) +
+                              static_cast<std::size_t>(from) * piece * parx::size_of(type_);
+          wrong += differing(block, piece, static_cast<std::size_t>(rank) * piece, own_data(from));
+        }
+        return wrong;
+      }
+      case outcome::all_inputs_at_root:
+        if (rank != given.root) return 0;
+        [[fallthrough]];
       case outcome::all_inputs: {
         std::size_t wrong = 0;
         for (int from = 0; from < world_; ++from) {
@@ -124,12 +142,14 @@ class oracle {
     return result;
   }
 
-  [[nodiscard]] pattern reduced() const {
+  [[nodiscard]] pattern reduced() const { return reduced(world_); }
+  /// Of the first `ranks` ranks.
+  [[nodiscard]] pattern reduced(int ranks) const {
     pattern result;
     for (std::size_t i = 0; i < pattern_period; ++i) {
       const auto at = static_cast<std::int64_t>(i);
       std::int64_t total = contribution(0, at);
-      for (int rank = 1; rank < world_; ++rank) total = combine(total, contribution(rank, at));
+      for (int rank = 1; rank < ranks; ++rank) total = combine(total, contribution(rank, at));
       result[i] = static_cast<double>(total);
       if (reduction_ == parx::reduce_op::avg) result[i] /= world_;
       if (reduction_ == parx::reduce_op::premul_sum) result[i] *= premul_factor;

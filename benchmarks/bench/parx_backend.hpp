@@ -81,6 +81,19 @@ class parx_backend final : public backend, public nonblocking {
       case operation::reduce:
         parx::reduce(world_, given.input, given.output, rooted_reduction_of(given));
         return;
+      case operation::gather:
+        parx::gather(world_, given.input, given.output, {.root = given.root, .use = use_});
+        return;
+      case operation::scatter:
+        parx::scatter(world_, given.input, given.output, {.root = given.root, .use = use_});
+        return;
+      case operation::all_to_all:
+        parx::all_to_all(world_, given.input, given.output, {.use = use_});
+        return;
+      case operation::scan: parx::scan(world_, given.input, given.output, scan_of(given)); return;
+      case operation::exscan:
+        parx::exscan(world_, given.input, given.output, scan_of(given));
+        return;
       case operation::send_recv: {
         auto incoming = parx::async_recv(messages_, given.output, previous());
         parx::send(messages_, given.input, next());
@@ -114,6 +127,24 @@ class parx_backend final : public backend, public nonblocking {
       case operation::reduce:
         pending_.push_back(
             parx::async_reduce(world_, given.input, given.output, rooted_reduction_of(given)));
+        return;
+      case operation::gather:
+        pending_.push_back(parx::async_gather(world_, given.input, given.output,
+                                              {.root = given.root, .use = use_}));
+        return;
+      case operation::scatter:
+        pending_.push_back(parx::async_scatter(world_, given.input, given.output,
+                                               {.root = given.root, .use = use_}));
+        return;
+      case operation::all_to_all:
+        pending_.push_back(
+            parx::async_all_to_all(world_, given.input, given.output, {.use = use_}));
+        return;
+      case operation::scan:
+        pending_.push_back(parx::async_scan(world_, given.input, given.output, scan_of(given)));
+        return;
+      case operation::exscan:
+        pending_.push_back(parx::async_exscan(world_, given.input, given.output, scan_of(given)));
         return;
       case operation::send_recv:
         pending_.push_back(parx::async_recv(messages_, given.output, previous()));
@@ -159,6 +190,9 @@ class parx_backend final : public backend, public nonblocking {
   [[nodiscard]] int previous() const { return (rank() + size() - 1) % size(); }
   [[nodiscard]] parx::reduce_options reduction_of(const call& given) const {
     return {.op = given.reduction, .factor = premul_factor, .use = use_};
+  }
+  [[nodiscard]] parx::scan_options scan_of(const call& given) const {
+    return {.op = given.reduction, .use = use_};
   }
   [[nodiscard]] parx::rooted_reduce_options rooted_reduction_of(const call& given) const {
     return {.root = given.root, .op = given.reduction, .factor = premul_factor, .use = use_};

@@ -10,13 +10,16 @@
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
 #include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
@@ -70,7 +73,11 @@ class gloo_backend final : public bench::backend {
 
   [[nodiscard]] bool has(bench::operation op, bench::placement where) const override {
     // Gloo's reduce_scatter leaves the result at the front of the input, which is not NCCL's.
-    if (!bench::is_meaningful(op, where) || op == bench::operation::reduce_scatter) return false;
+    using bench::operation;
+    if (!bench::is_meaningful(op, where) || op == operation::reduce_scatter) return false;
+    if (op == operation::scan || op == operation::exscan) return false;
+    const bool in_place = where == bench::placement::in_place;
+    if (in_place && (op == operation::gather || op == operation::scatter)) return false;
     if (op != bench::operation::all_reduce) return use_ == algorithm::automatic;
     return use_ != algorithm::halving_doubling || where == bench::placement::in_place;
   }
@@ -207,6 +214,38 @@ class gloo_backend final : public bench::backend {
         gloo::reduce(with);
         return;
       }
+      case operation::gather: {
+        gloo::GatherOptions with(context_);
+        with.setInput(input, given.input.count);
+        if (rank() == given.root) with.setOutput(output, given.output.count);
+        with.setRoot(given.root);
+        with.setTag(measured_tag);
+        gloo::gather(with);
+        return;
+      }
+      case operation::scatter: {
+        gloo::ScatterOptions with(context_);
+        if (rank() == given.root) {
+          std::vector<T*> pieces;
+          for (int to = 0; to < size(); ++to) {
+            pieces.push_back(input + static_cast<std::size_t>(to) * given.output.count);
+          }
+          with.setInputs(pieces, given.output.count);
+        }
+        with.setOutput(output, given.output.count);
+        with.setRoot(given.root);
+        with.setTag(measured_tag);
+        gloo::scatter(with);
+        return;
+      }
+      case operation::all_to_all: {
+        gloo::AlltoallOptions with(context_);
+        with.setInput(input, given.input.count);
+        with.setOutput(output, given.output.count);
+        with.setTag(measured_tag);
+        gloo::alltoall(with);
+        return;
+      }
       case operation::send_recv: {
         auto out = context_->createUnboundBuffer(input, given.input.bytes());
         auto in = context_->createUnboundBuffer(output, given.output.bytes());
@@ -221,6 +260,8 @@ class gloo_backend final : public bench::backend {
         return;
       }
       case operation::reduce_scatter:
+      case operation::scan:
+      case operation::exscan:
       case operation::barrier: return;
     }
   }

@@ -85,6 +85,24 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
         MPI_Reduce(with.input, with.output, with.received, with.type, with.reduction, given.root,
                    world);
         return;
+      case operation::gather:
+        MPI_Gather(with.input, with.sent, with.type, with.output, with.sent, with.type, given.root,
+                   world);
+        return;
+      case operation::scatter:
+        MPI_Scatter(with.input, with.received, with.type, with.output, with.received, with.type,
+                    given.root, world);
+        return;
+      case operation::all_to_all:
+        MPI_Alltoall(with.input, with.received / size_, with.type, with.output,
+                     with.received / size_, with.type, world);
+        return;
+      case operation::scan:
+        MPI_Scan(with.input, with.output, with.received, with.type, with.reduction, world);
+        return;
+      case operation::exscan:
+        MPI_Exscan(with.input, with.output, with.received, with.type, with.reduction, world);
+        return;
       case operation::send_recv:
         MPI_Sendrecv(with.input, with.sent, with.type, next(), 0, with.output, with.received,
                      with.type, previous(), 0, world, MPI_STATUS_IGNORE);
@@ -118,6 +136,26 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
       case operation::reduce:
         MPI_Ireduce(with.input, with.output, with.received, with.type, with.reduction, given.root,
                     world, request);
+        return;
+      case operation::gather:
+        MPI_Igather(with.input, with.sent, with.type, with.output, with.sent, with.type, given.root,
+                    world, request);
+        return;
+      case operation::scatter:
+        MPI_Iscatter(with.input, with.received, with.type, with.output, with.received, with.type,
+                     given.root, world, request);
+        return;
+      case operation::all_to_all:
+        MPI_Ialltoall(with.input, with.received / size_, with.type, with.output,
+                      with.received / size_, with.type, world, request);
+        return;
+      case operation::scan:
+        MPI_Iscan(with.input, with.output, with.received, with.type, with.reduction, world,
+                  request);
+        return;
+      case operation::exscan:
+        MPI_Iexscan(with.input, with.output, with.received, with.type, with.reduction, world,
+                    request);
         return;
       case operation::send_recv:
         pending_.push_back(MPI_REQUEST_NULL);
@@ -170,9 +208,14 @@ class mpi_backend final : public bench::backend, public bench::nonblocking {
         : input(given.input.data), output(given.output.data), sent(count_of(given.input.count)),
           received(count_of(given.output.count)), type(type_of(given.output.type)),
           reduction(operation_of(given.reduction)) {
-      // Only the root of a reduce may say MPI_IN_PLACE.
-      const bool plain = given.op == bench::operation::reduce && ranks.rank_ != given.root;
-      if (given.where == bench::placement::in_place && !plain) input = MPI_IN_PLACE;
+      if (given.where == bench::placement::out_of_place) return;
+      // Only the root may say MPI_IN_PLACE: of its input, and of its output in a scatter.
+      if (bench::has_root(given.op) && ranks.rank_ != given.root) return;
+      if (given.op == bench::operation::scatter) {
+        output = MPI_IN_PLACE;
+      } else {
+        input = MPI_IN_PLACE;
+      }
     }
   };
 
