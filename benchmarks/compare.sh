@@ -13,13 +13,13 @@
 #   RANKS      worlds to measure (2 4)
 #   ROUNDS     rounds (5)
 #   KEEP       folder that receives all rows as JSON; without it they are thrown away
-#   LIMIT      seconds after which one contender's round is given up (1200)
+#   LIMIT      seconds after which one contender's round is given up (600)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin
 ranks=${RANKS:-2 4}
 rounds=${ROUNDS:-5}
-limit=${LIMIT:-1200}
+limit=${LIMIT:-600}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 rows=${KEEP:-$scratch/rows}
