@@ -22,6 +22,8 @@ class deadline {
     return {start, start + limit};
   }
   [[nodiscard]] static deadline never() noexcept { return {clock::now(), clock::time_point::max()}; }
+  /// What stands where none has been set yet: never, and elapsed_seconds() means nothing. Reads no clock.
+  [[nodiscard]] static deadline unset() noexcept { return {{}, clock::time_point::max()}; }
 
   [[nodiscard]] bool passed() const noexcept { return !is_never() && clock::now() >= end_; }
   [[nodiscard]] bool is_never() const noexcept { return end_ == clock::time_point::max(); }

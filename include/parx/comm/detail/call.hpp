@@ -42,7 +42,7 @@ struct call {
   std::size_t bytes = 0;
 
   // Set by the group.
-  deadline until = deadline::never();
+  deadline until = deadline::unset();
   bool done = false;
   std::exception_ptr failure;
 

@@ -173,6 +173,7 @@ class group_core {
     for (call* each = &request; each != nullptr; each = each->next.get()) {
       admit(*each);
       incoming_.push_back(each);
+      has_incoming_.store(true, std::memory_order_relaxed);
     }
   }
 
@@ -223,11 +224,16 @@ class group_core {
       std::optional<failure> failed;
       try {
         progressed = step();
+        // Nothing that others do under the lock ends this wait, except a new call.
+        while (!progressed && when_idle == idle::back_off && !has_incoming_.load(std::memory_order_relaxed)) {
+          if (!backoff_.idle(network_->may_spin())) sleep(longest_sleep);
+          progressed = step();
+        }
         if (progressed) {
           backoff_.progressed();
         } else if (when_idle == idle::leave) {
           glance();
-        } else if (when_idle == idle::sleep || !backoff_.idle(network_->may_spin())) {
+        } else if (when_idle == idle::sleep) {
           sleep(longest_sleep);
         }
       } catch (const header_mismatch& found) {
@@ -251,6 +257,7 @@ class group_core {
 
   /// Locked.
   void take_incoming() {
+    has_incoming_.store(false, std::memory_order_relaxed);
     while (!incoming_.empty()) {
       call* next = incoming_.front();
       incoming_.pop_front();
@@ -466,6 +473,7 @@ class group_core {
   bool owned_ = false;     ///< somebody drives
   bool stopping_ = false;
   std::deque<call*> incoming_;  ///< issued, not yet seen by the driver
+  std::atomic<bool> has_incoming_{false};
   std::uint64_t sequence_ = 0;
   std::string closed_because_;
   std::thread thread_;

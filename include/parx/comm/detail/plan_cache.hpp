@@ -2,14 +2,13 @@
 //
 // A plan is found by everything that it and the choice of its algorithm depend on, uneven counts in
 // full: a hash that collides would send the wrong elements. Looking one up allocates nothing.
-// Threads: any.
+// Threads: those of its group, one at a time.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -46,7 +45,6 @@ class plan_cache {
   template <typename Make>
   [[nodiscard]] std::shared_ptr<const plan> find(const borrowed_plan_key& key, Make make) {
     static constexpr std::size_t most_plans = 256;
-    const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     auto made = std::make_shared<const plan>(make_plan(make()));
     if (plans_.size() >= most_plans) plans_.clear();
@@ -81,7 +79,6 @@ class plan_cache {
     }
   };
 
-  std::mutex mutex_;
   std::map<kept_plan_key, std::shared_ptr<const plan>, less> plans_;
 };
 

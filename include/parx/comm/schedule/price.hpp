@@ -24,8 +24,8 @@ struct link_costs {
 };
 
 /// What is taken for ranks that share memory.
-inline constexpr link_costs memory_costs{.alpha = 0.4e-6, .per_peer = 0.2e-6, .beta = 0.12e-9,
-                                         .gamma = 0.08e-9, .crowding = 1, .local_alpha = 0.4e-6,
+inline constexpr link_costs memory_costs{.alpha = 2.5e-6, .per_peer = 0.3e-6, .beta = 0.12e-9,
+                                         .gamma = 0.08e-9, .crowding = 1, .local_alpha = 2.5e-6,
                                          .local_beta = 0.12e-9};
 
 namespace prices {
@@ -186,18 +186,21 @@ struct load {
 
 // barrier
 /// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at two
-/// ranks: about the time of reducing the vector once.
+/// ranks: about the time of reducing the vector once, and a signal of a barrier a sixth of a message's.
+[[nodiscard]] constexpr double two_barriers(const load& w, const link_costs& c) noexcept {
+  return 2 * log2_ceil(w.p) * c.alpha / 6;
+}
 [[nodiscard]] constexpr double shared_all_reduce(const load& w, const link_costs& c) noexcept {
-  return 2 * log2_ceil(w.p) * c.alpha + 1.2 * w.n * c.gamma;
+  return two_barriers(w, c) + 1.2 * w.n * c.gamma;
 }
 [[nodiscard]] constexpr double shared_reduce_scatter(const load& w, const link_costs& c) noexcept {
-  return 2 * log2_ceil(w.p) * c.alpha + 0.6 * w.n * c.gamma;
+  return two_barriers(w, c) + 0.6 * w.n * c.gamma;
 }
 [[nodiscard]] constexpr double shared_all_gather(const load& w, const link_costs& c) noexcept {
-  return 2 * log2_ceil(w.p) * c.alpha + others(w) * c.gamma;
+  return two_barriers(w, c) + others(w) * c.gamma;
 }
 [[nodiscard]] constexpr double shared_broadcast(const load& w, const link_costs& c) noexcept {
-  return 2 * log2_ceil(w.p) * c.alpha + w.n * c.gamma;
+  return two_barriers(w, c) + w.n * c.gamma;
 }
 
 [[nodiscard]] constexpr double dissemination_barrier(const load& w, const link_costs& c) noexcept {

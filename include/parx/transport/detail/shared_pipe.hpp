@@ -68,7 +68,7 @@ class pipe_sender {
     return state_->can_take.load(std::memory_order_relaxed) != 0;
   }
 
-  /// A quarter of the ring at a time, so that the receiver copies one while the next is written.
+  /// In pieces, so that the receiver copies one while the next is written.
   std::size_t put(const_bytes piece) noexcept {
     std::size_t done = 0;
     while (done < piece.size) {
