@@ -127,9 +127,9 @@ class engine {
   bool step() {
     bool progressed = run_local();
     for (std::size_t i = 0; i < lane_count_; ++i) {
-      progressed |= receive_some(lanes_[i]);
       if (data_.counts_differ) count_in_header(lanes_[i].traffic->sends);
       progressed |= send_some(lanes_[i]);
+      progressed |= receive_some(lanes_[i]);
     }
     if (progressed && done()) unpack();
     return progressed;

@@ -186,9 +186,9 @@ struct load {
 
 // barrier
 /// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at two
-/// ranks: about the time of reducing the vector once, and a signal of a barrier a sixth of a message's.
+/// ranks: about the time of reducing the vector once, and its two barriers little more than a message a round.
 [[nodiscard]] constexpr double two_barriers(const load& w, const link_costs& c) noexcept {
-  return 2 * log2_ceil(w.p) * c.alpha / 6;
+  return 1.14 * log2_ceil(w.p) * c.alpha;
 }
 [[nodiscard]] constexpr double shared_all_reduce(const load& w, const link_costs& c) noexcept {
   return two_barriers(w, c) + 1.2 * w.n * c.gamma;
