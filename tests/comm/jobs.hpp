@@ -15,14 +15,16 @@
 
 namespace jobs {
 
+/// shm_ring: shared memory where the kernel lets nobody read another process's memory.
 /// hybrid: ranks 0, 2, 4, ... take themselves for one host and 1, 3, 5, ... for another.
-enum class kind { inproc, tcp, shm, hybrid };
+enum class kind { inproc, tcp, shm, shm_ring, hybrid };
 
 inline std::string name_of(kind which) {
   switch (which) {
     case kind::inproc: return "inproc";
     case kind::tcp: return "tcp";
     case kind::shm: return "shm";
+    case kind::shm_ring: return "shm without single copies";
     case kind::hybrid: return "hybrid";
   }
   return "unknown";
@@ -51,6 +53,7 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
                                                .world_size = world, .local_world_size = world,
                                                .may_spin = false, .env = {}};
           if (which == kind::tcp) given.env["PARX_TRANSPORT"] = "tcp";
+          if (which == kind::shm_ring) given.env["PARX_SINGLE_COPY"] = "0";
           if (which == kind::hybrid) given.env["PARX_HOST_ID"] = rank % 2 == 0 ? "even" : "odd";
           transport = std::make_unique<parx::hybrid_transport>(
               std::make_shared<parx::detail::endpoint>(std::move(given)));

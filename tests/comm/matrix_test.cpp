@@ -14,7 +14,7 @@
 //   types     inproc, worlds 3 and 4: every dtype with every reduce_op that is defined for it
 //   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness changing from one
 //             algorithm to the next
-//   size      tcp, shm and hybrid, worlds 2, 3 and 4: megabytes, in place: links keep almost nothing, so that a
+//   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links keep almost nothing, so that a
 //             schedule which leans on their buffers stands still
 // hierarchical runs where there are several hosts: over hybrid. shared runs where memory is shared.
 namespace {
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
 }
 
 BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::shm_ring, jobs::kind::hybrid}) {
     for (const int world : {2, 3, 4}) {
       run(kind, world, 0, [&](const catalog_entry& entry, std::vector<trial>& out) {
         if (entry.what == operation::barrier) return;

@@ -37,7 +37,8 @@ class backoff {
   static constexpr std::chrono::microseconds yield_time{300};
   static constexpr int crowded_yields = 30;
   static constexpr std::chrono::microseconds time_slice{500};
-  static constexpr clock::duration first_pause = std::chrono::milliseconds(50);
+  static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
+  static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
 
   [[nodiscard]] static bool pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -54,7 +55,7 @@ class backoff {
     const auto after = clock::now();
     if (after - before > time_slice) {
       resume_ = after + pause_;
-      pause_ = std::min<clock::duration>(2 * pause_, std::chrono::seconds(2));
+      pause_ = std::min<clock::duration>(2 * pause_, longest_pause);
     } else {
       pause_ = first_pause;
     }
