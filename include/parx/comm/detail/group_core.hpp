@@ -25,6 +25,7 @@
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/comm/detail/plan_cache.hpp>
+#include <parx/comm/detail/shared_areas.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/event.hpp>
@@ -116,23 +117,11 @@ class group_core {
 
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
 
-  /// Collective: an area of `bytes` a rank, in which buffers are found by find_shared() while it lives.
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
-    auto area = std::make_shared<const shared_area>(network_->share(bytes, ++made_areas_, limit));
-    std::erase_if(areas_, [](const auto& each) { return each.expired(); });
-    if (network_->shares_memory()) areas_.push_back(area);
-    return area;
+    return areas_.make(*network_, bytes, limit);
   }
-  /// The shared area that this rank's buffer lies in, if any.
   [[nodiscard]] shared_view find_shared(const void* data, std::size_t bytes) const {
-    for (const auto& each : areas_) {
-      auto area = each.lock();
-      if (area == nullptr) continue;
-      const auto begin = reinterpret_cast<std::uintptr_t>(area->of_rank[static_cast<std::size_t>(rank())]);
-      const auto at = reinterpret_cast<std::uintptr_t>(data);
-      if (at >= begin && bytes <= area->bytes && at - begin <= area->bytes - bytes) return {area, at - begin};
-    }
-    return {};
+    return areas_.find(rank(), data, bytes);
   }
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
 
@@ -403,8 +392,7 @@ class group_core {
     });
     for (const int peer : peers) {
       if (peer == rank() || !ended(peer)) continue;
-      throw failure{fmt::format("{} has ended without taking part: its program took another way, or it was "
-                                "killed", network_->describe(peer)), errc::peer_lost, peer};
+      throw link_lost(peer, "it has ended without taking part: its program took another way, or it was killed");
     }
     if (!started_) return;
     const call_header& mine = queue_.front()->header;
@@ -494,9 +482,8 @@ class group_core {
 
   plan_cache plans_;
   std::map<std::uint64_t, std::uint64_t> made_groups_;
-  std::uint64_t made_areas_ = 0;
   detail::choice choice_{options_.choice};
-  std::vector<std::weak_ptr<const shared_area>> areas_;
+  shared_areas areas_;
 };
 
 }  // namespace parx::detail

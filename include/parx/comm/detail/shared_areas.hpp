@@ -1,0 +1,43 @@
+// shared_areas: which of a rank's buffers lie in memory that its host mates see.
+//
+// Threads: those of its group, one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <parx/comm/detail/engine.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::detail {
+
+class shared_areas {
+ public:
+  /// Collective: an area of `bytes` a rank, in which buffers are found by find() while it lives.
+  [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes, deadline limit) {
+    auto area = std::make_shared<const shared_area>(network.share(bytes, ++made_, limit));
+    std::erase_if(areas_, [](const auto& each) { return each.expired(); });
+    if (network.shares_memory()) areas_.push_back(area);
+    return area;
+  }
+
+  /// Where `rank`'s buffer lies in an area; empty where it lies in none.
+  [[nodiscard]] shared_view find(int rank, const void* data, std::size_t bytes) const {
+    for (const auto& each : areas_) {
+      auto area = each.lock();
+      if (area == nullptr) continue;
+      const auto begin = reinterpret_cast<std::uintptr_t>(area->of_rank[static_cast<std::size_t>(rank)]);
+      const auto at = reinterpret_cast<std::uintptr_t>(data);
+      if (at >= begin && bytes <= area->bytes && at - begin <= area->bytes - bytes) return {area, at - begin};
+    }
+    return {};
+  }
+
+ private:
+  std::uint64_t made_ = 0;
+  std::vector<std::weak_ptr<const shared_area>> areas_;
+};
+
+}  // namespace parx::detail
