@@ -1,9 +1,11 @@
 // Collectives in shared buffers, and the links of shared memory.
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/jobs.hpp"
@@ -77,4 +79,50 @@ BOOST_AUTO_TEST_CASE(a_shared_buffer_on_one_rank_only_is_found_out) {
     }
   });
   for (const auto& failure : failures) BOOST_TEST(failure.find("shared") != std::string::npos, failure);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    const auto areas = jobs::run_collecting(kind, 2, [](parx::process_group& group) {
+      auto first = parx::allocate_shared<float>(group, 100'000);
+      auto second = parx::allocate_shared<float>(group, 100'000);
+      parx::reduce_options options;
+      options.use = parx::algorithm::shared;
+      parx::all_reduce(group, group.rank() == 0 ? first : second, options);
+    });
+    for (const auto& failure : areas) {
+      BOOST_TEST(failure.find("different operations") != std::string::npos, failure);
+    }
+    const auto sizes = jobs::run_collecting(kind, 3, [](parx::process_group& group) {
+      auto area = parx::allocate_shared<float>(group, group.rank() == 1 ? 2'000'000 : 1000);
+      parx::barrier(group);
+    });
+    for (const auto& failure : sizes) BOOST_TEST(failure.find("the same size") != std::string::npos, failure);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_was_offered_is_not_read_after_its_sender_gave_up) {
+  const auto failures = jobs::run_collecting(jobs::kind::shm, 2, [](parx::process_group& group) {
+    std::vector<std::int32_t> data(2'000'000, 1);
+    if (group.rank() == 0) {
+      parx::send(group, std::vector<std::int32_t>(1), 1);  // opens the link
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // the other has left its recv
+      try {
+        parx::send(group, data, 1, {.timeout = std::chrono::milliseconds(300)});
+      } catch (const parx::error&) {
+        std::fill(data.begin(), data.end(), 2);
+        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        throw;
+      }
+    } else {
+      std::vector<std::int32_t> got(1);
+      parx::recv(group, got, 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      parx::recv(group, data, 0);
+      throw std::runtime_error("received what was never sent");
+    }
+  });
+  BOOST_TEST(failures[0].find("timed out") != std::string::npos, failures[0]);
+  BOOST_TEST(failures[1].find("never sent") == std::string::npos, failures[1]);
+  BOOST_TEST(!failures[1].empty());
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/detail/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/launch/launch_env.hpp>
@@ -62,7 +63,9 @@ class world : public process_group {
   world(launch_env job, std::unique_ptr<rendezvous> meeting, std::unique_ptr<transport> network,
         group_options options)
       : process_group(std::move(network), "world", options), job_(std::move(job)),
-        meeting_(std::move(meeting)), patience_(options.timeout) {}
+        meeting_(std::move(meeting)), patience_(options.timeout) {
+    detail::ready_choice(*core(), call_site::current());
+  }
 
   launch_env job_;
   std::unique_ptr<rendezvous> meeting_;

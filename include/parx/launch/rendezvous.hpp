@@ -59,7 +59,7 @@ class rendezvous {
           .env = env};
       endpoint_ = std::make_shared<detail::endpoint>(std::move(options));
       await_everybody(limit);
-    if (job.rank == 0) endpoint_->publish_placements(limit);
+      if (job.rank == 0) endpoint_->publish_placements(limit);
     } catch (...) {
       tell_others(text_of_current_exception());
       if (server_ != nullptr) await_latecomers(deadline::after(std::chrono::seconds(1)));

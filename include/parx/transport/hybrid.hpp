@@ -151,8 +151,14 @@ class hybrid_transport final : public transport {
     } else {
       file = await_memory(key, limit);
     }
-    const auto memory = std::make_shared<detail::shared_memory>(file, std::max(part, page_size) * mates.size());
-    shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, memory};
+    const std::size_t whole = std::max(part, page_size) * mates.size();
+    if (const std::size_t found = detail::shared_memory::size_of(file); found != whole) {
+      throw error(errc::mismatch, fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
+                                              "ask for the same size", rank_, bytes, describe(mates.front()),
+                                              found / mates.size()), {});
+    }
+    const auto memory = std::make_shared<detail::shared_memory>(file, whole);
+    shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
     for (std::size_t i = 0; i < mates.size(); ++i) {
       area.of_rank[static_cast<std::size_t>(mates[i])] = memory->data() + i * part;
     }
@@ -246,12 +252,17 @@ class hybrid_transport final : public transport {
     }
   }
   [[nodiscard]] descriptor await_memory(const detail::link_key& key, const deadline& limit) {
+    auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
       if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived->memory);
       if (auto reason = shared_->abort_reason()) throw error(errc::aborted, *reason, {});
       if (limit.passed()) {
         throw error(errc::timeout, fmt::format("{} has not passed its shared memory within {:.1f} s",
                                                describe(key.peer), limit.elapsed_seconds()), {});
+      }
+      if (std::chrono::steady_clock::now() > next_look) {
+        if (shared_->has_ended(global(key.peer))) throw link_lost(key.peer, "it has ended");
+        next_look += std::chrono::seconds(1);
       }
       const auto [tcp, memory] = shared_->incoming().listeners();
       pollfd polled[] = {{memory, POLLIN, 0}, {shared_->abort_descriptor(), POLLIN, 0}};

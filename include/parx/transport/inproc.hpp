@@ -169,10 +169,14 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
       void* start = memory->data();
       std::size_t room = memory->size();
       std::align(line, part * ranks, start, room);
-      area = {{}, bytes, memory};
+      area = {{}, bytes, key.second, memory};
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         area.of_rank.push_back(static_cast<std::byte*>(start) + rank * part);
       }
+    }
+    if (area.bytes != bytes) {
+      throw_error(errc::mismatch, "one rank shares {} bytes, another {}: all ranks must ask for the same size",
+                  bytes, area.bytes);
     }
     const shared_area mine = area;
     if (takers == ranks) areas_.erase(key);

@@ -35,7 +35,7 @@ class shm_link final : public detail::process_link {
   std::size_t try_send(const_bytes first, const_bytes second) override {
     if (!opened()) return 0;
     const std::size_t sent = sender_.send(first, second);
-    ring_bell();
+    if (sender_.published()) ring_bell();
     if (sent == 0 && ended_) throw link_lost(key_.peer, "it closed the connection");
     return sent;
   }
@@ -72,6 +72,7 @@ class shm_link final : public detail::process_link {
   [[nodiscard]] bool open() const noexcept override { return state_ == state::open; }
 
   void close() noexcept override {
+    if (state_ == state::open) sender_.withdraw();
     socket_.close();
     state_ = state::closed;
   }

@@ -66,6 +66,7 @@ struct link_interest {
 struct shared_area {
   std::vector<std::byte*> of_rank;  ///< each rank's part; null for the ranks of other hosts
   std::size_t bytes = 0;            ///< of each part
+  std::uint64_t id = 0;             ///< as given to transport::share
   std::shared_ptr<const void> owner;
 };
 

@@ -118,7 +118,12 @@ class group_core {
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
 
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
-    return areas_.make(*network_, bytes, limit);
+    try {
+      return areas_.make(*network_, bytes, limit);
+    } catch (const error& refused) {
+      abort(refused.what());  // or the others would wait for this rank
+      throw;
+    }
   }
   [[nodiscard]] shared_view find_shared(const void* data, std::size_t bytes) const {
     return areas_.find(rank(), data, bytes);

@@ -113,11 +113,11 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
   request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
   request.header.sizes = hash_of_sizes(given, described.type, described.size);
   if (request.steps->steps.name == algorithm::shared) {
-    // The others look for this rank's buffer where their own lies.
+    // The others look for this rank's buffer where their own lies: in the same area, at the same offset.
     const collective_data& data = request.data;
-    const std::size_t offset = given.what == operation::reduce_scatter ? data.shared_input.offset
-                                                                       : data.shared_output.offset;
-    request.header.sizes ^= static_cast<std::uint32_t>(offset * 0x9e3779b97f4a7c15u >> 32);
+    const shared_view& view = given.what == operation::reduce_scatter ? data.shared_input : data.shared_output;
+    const std::uint64_t place = view.offset + (view.area->id << 48);
+    request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
   if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
 }

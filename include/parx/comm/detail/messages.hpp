@@ -77,8 +77,10 @@ class messages {
   void interests(std::vector<link_interest>& out) const {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
-      const bool wants = !state.receives.empty() || !state.sends.empty();
-      if (wants) out.push_back({state.stream, may_keep(state), !state.sends.empty()});
+      // Also where nobody waits for anything: what comes is kept, and its sender goes on.
+      if (may_keep(state) || !state.sends.empty()) {
+        out.push_back({state.stream, may_keep(state), !state.sends.empty()});
+      }
     }
   }
 
@@ -309,7 +311,9 @@ class messages {
       state.target = receive;
       return true;
     }
-    if (kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0) return false;
+    // A receive that waits can only be for a message behind this one.
+    const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
+    if (too_much && state.receives.empty()) return false;
     kept_message message{theirs, {}, 0};
     message.bytes.resize(state.body_size);
     kept_bytes_ += state.body_size;

@@ -9,15 +9,23 @@
 #include <vector>
 
 #include <parx/comm/detail/engine.hpp>
+#include <parx/core/error.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::detail {
 
 class shared_areas {
  public:
-  /// Collective: an area of `bytes` a rank, in which buffers are found by find() while it lives.
+  /// Collective: an area of `bytes` a rank, in which buffers are found by find() while it lives. Throws
+  /// parx::error.
   [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes, deadline limit) {
-    auto area = std::make_shared<const shared_area>(network.share(bytes, ++made_, limit));
+    std::shared_ptr<const shared_area> area;
+    try {
+      area = std::make_shared<const shared_area>(network.share(bytes, ++made_, limit));
+    } catch (const link_lost& lost) {
+      throw error(errc::peer_lost, fmt::format("memory cannot be shared with {}: {}",
+                                               network.describe(lost.peer), lost.what()), {});
+    }
     std::erase_if(areas_, [](const auto& each) { return each.expired(); });
     if (network.shares_memory()) areas_.push_back(area);
     return area;

@@ -184,7 +184,6 @@ struct load {
   return chain_scan(w, c) + c.alpha + w.n * c.beta;
 }
 
-// barrier
 /// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at two
 /// ranks: about the time of reducing the vector once, and its two barriers little more than a message a round.
 [[nodiscard]] constexpr double two_barriers(const load& w, const link_costs& c) noexcept {
@@ -203,6 +202,7 @@ struct load {
   return two_barriers(w, c) + w.n * c.gamma;
 }
 
+// barrier
 [[nodiscard]] constexpr double dissemination_barrier(const load& w, const link_costs& c) noexcept {
   return log2_ceil(w.p) * c.alpha;
 }

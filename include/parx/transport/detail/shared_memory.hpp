@@ -22,11 +22,10 @@ namespace parx::detail {
 class shared_memory {
  public:
   shared_memory() = default;
-  /// Maps all of `file`. Throws errc::io where that fails or the file is shorter than `bytes`.
+  /// Maps the first `bytes` of `file`. Throws errc::io where that fails or the file is shorter than `bytes`.
   shared_memory(const descriptor& file, std::size_t bytes) : size_(bytes) {
-    const auto length = ::lseek(file.get(), 0, SEEK_END);
-    if (length < 0 || static_cast<std::size_t>(length) < bytes) {
-      throw_error(errc::io, "a peer's shared memory has {} bytes instead of {}", length, bytes);
+    if (const std::size_t length = size_of(file); length < bytes) {
+      throw_error(errc::io, "shared memory has {} bytes instead of {}", length, bytes);
     }
     void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (mapped == MAP_FAILED) {
@@ -43,6 +42,11 @@ class shared_memory {
   }
   ~shared_memory() {
     if (data_ != nullptr) ::munmap(data_, size_);
+  }
+
+  [[nodiscard]] static std::size_t size_of(const descriptor& file) noexcept {
+    const auto length = ::lseek(file.get(), 0, SEEK_END);
+    return length < 0 ? 0 : static_cast<std::size_t>(length);
   }
 
   /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed: a peer that could shrink it

@@ -4,7 +4,7 @@
 // says where it lies in its own memory, and the receiver copies it from there with process_vm_readv,
 // straight to where it is wanted. While an offer is not taken whole, nothing goes into the ring, so the
 // order of the stream is kept. An offered piece counts as sent only as far as the receiver has taken it.
-// Threads: one sender and one receiver, in two processes. All fields below only grow.
+// Threads: one sender and one receiver, in two processes. All counts of bytes only grow.
 #pragma once
 
 #include <sys/uio.h>
@@ -29,6 +29,7 @@ struct pipe_state {
   alignas(cache_line) std::atomic<std::uint64_t> written{0};  ///< bytes put into the ring
   std::atomic<std::uint64_t> offered{0};                      ///< bytes offered in the sender's memory
   std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
+  std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: what it offered may be anything now
   // Written by the receiver.
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
   std::atomic<std::uint64_t> taken{0};
@@ -44,6 +45,7 @@ class pipe_sender {
 
   /// Sends as link::try_send does.
   std::size_t send(const_bytes first, const_bytes second) noexcept {
+    published_ = false;
     if (taken_ < offered_) return collect(second);
     std::size_t sent = put(first);
     if (sent < first.size || second.size == 0) return sent;
@@ -51,6 +53,12 @@ class pipe_sender {
     offer(second);
     return sent;
   }
+
+  /// Whether the last send() left something that the receiver may be waiting for.
+  [[nodiscard]] bool published() const noexcept { return published_; }
+
+  /// The memory that was offered is about to be used for something else.
+  void withdraw() noexcept { state_->withdrawn.store(1, std::memory_order_seq_cst); }
 
   /// Whether send() could do something.
   [[nodiscard]] bool ready() const noexcept {
@@ -83,6 +91,7 @@ class pipe_sender {
       written_ += size;
       done += size;
       state_->written.store(written_, std::memory_order_release);
+      published_ = true;
     }
     return done;
   }
@@ -92,6 +101,7 @@ class pipe_sender {
     state_->bias.store(address - offered_, std::memory_order_relaxed);
     offered_ += piece.size;
     state_->offered.store(offered_, std::memory_order_release);
+    published_ = true;
   }
   /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a longer
   /// rest than before extends the offer.
@@ -101,6 +111,7 @@ class pipe_sender {
     if (rest.size > offered_ - taken_ && taken < offered_) {
       offered_ = taken_ + rest.size;
       state_->offered.store(offered_, std::memory_order_release);
+      published_ = true;
     }
     taken_ = taken;
     return newly;
@@ -113,6 +124,7 @@ class pipe_sender {
   std::uint64_t read_ = 0;  ///< as last seen
   std::uint64_t offered_ = 0;
   std::uint64_t taken_ = 0;  ///< as last told to the caller
+  bool published_ = false;
 };
 
 class pipe_receiver {
@@ -170,6 +182,9 @@ class pipe_receiver {
     iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
     const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
     if (got <= 0) throw link_lost(peer, fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
+    // Looked at after the copy: what was copied before the sender closed is what it offered.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (state_->withdrawn.load(std::memory_order_relaxed) != 0) throw link_lost(peer, "it closed the connection");
     taken_ += static_cast<std::uint64_t>(got);
     state_->taken.store(taken_, std::memory_order_release);
     return static_cast<std::size_t>(got);
