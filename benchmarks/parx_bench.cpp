@@ -4,6 +4,7 @@
 //   srun -N 2 --ntasks-per-node=2 parx-bench --op all --format osu
 //   parxrun -n 2 --tag-output=false parx-bench --mode latency --op broadcast
 //   parx-bench --mode bootstrap --worlds 2,4,8
+//   parx-bench --simulate --ranks 4096 --hosts 512 -b 1M -e 64M -f 8
 //
 // What it does is in bench/; peers/ measures other libraries in the same way.
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <bench/options.hpp>
 #include <bench/parx_backend.hpp>
 #include <bench/run.hpp>
+#include <bench/simulate.hpp>
 #include <bench/startup.hpp>
 #include <parx/launch.hpp>
 
@@ -25,6 +27,10 @@ int main(int argc, char** argv) {
     if (!given) return 0;
     if (given->measured == bench::mode::bootstrap) {
       bench::run_bootstrap(*given);
+      return 0;
+    }
+    if (given->simulated) {
+      bench::run_simulation(*given);
       return 0;
     }
     std::size_t wrong = 0;

@@ -46,6 +46,11 @@ struct options {
   bool check = true;
   std::vector<std::string> algorithms{"automatic"};
   bool shared = false;  ///< buffers that all ranks of the host see
+  bool simulated = false;
+  int simulated_ranks = 64;
+  int simulated_hosts = 8;
+  double link_latency = 15e-6;   ///< s
+  double link_bandwidth = 2.5e9; ///< bytes/s
   std::vector<int> worlds{1, 2, 4, 8};
   table_format format = table_format::nccl;
   std::string json_file;
@@ -191,6 +196,12 @@ template <typename T, typename Name>
       ("algo", "Algorithms to measure, with commas, instead of the library's choice; a wrong name lists "
        "all", list("automatic"), "NAMES")
       ("shared", "Buffers in memory that all ranks of the host see (parx::allocate_shared)")
+      ("simulate", "Predict instead of measure: parx's schedules on a model of a cluster, started alone")
+      ("ranks", "Ranks to simulate", cxxopts::value<int>()->default_value("64"), "N")
+      ("hosts", "Hosts that they are spread over", cxxopts::value<int>()->default_value("8"), "N")
+      ("link-latency", "Latency between simulated hosts", cxxopts::value<double>()->default_value("15"), "US")
+      ("link-bandwidth", "Bandwidth of a simulated host's network", cxxopts::value<double>()->default_value("2.5"),
+       "GB/s")
       ("worlds", "Numbers of ranks of --mode bootstrap", list("1,2,4,8"), "LIST")
       ("format", "Table on standard output: nccl, osu or json", text("nccl"), "NAME")
       ("J,json", "Also write one JSON object a row to this file", text(""), "FILE")
@@ -253,6 +264,18 @@ template <typename T, typename Name>
   result.check = check == 1;
   result.algorithms = given["algo"].as<std::vector<std::string>>();
   result.shared = given.count("shared") > 0;
+  result.simulated = given.count("simulate") > 0;
+  result.simulated_ranks = given["ranks"].as<int>();
+  result.simulated_hosts = given["hosts"].as<int>();
+  parx::require(result.simulated_ranks >= 1 && result.simulated_ranks <= 1 << 20,
+                "--ranks {}: from 1 to 1048576", result.simulated_ranks);
+  parx::require(result.simulated_hosts >= 1 && result.simulated_hosts <= result.simulated_ranks,
+                "--hosts {}: from 1 to the number of ranks, {}", result.simulated_hosts, result.simulated_ranks);
+  result.link_latency = given["link-latency"].as<double>() * 1e-6;
+  result.link_bandwidth = given["link-bandwidth"].as<double>() * 1e9;
+  parx::require(result.link_latency >= 0 && result.link_bandwidth > 0,
+                "--link-latency {} --link-bandwidth {}: the latency cannot be negative, the bandwidth must be "
+                "above 0", given["link-latency"].as<double>(), given["link-bandwidth"].as<double>());
   result.worlds = parse_worlds(given["worlds"].as<std::vector<std::string>>());
   result.format = parse_format(text("format"));
   result.json_file = text("json");
