@@ -21,8 +21,6 @@
 
 namespace parx::detail {
 
-using call_kind = operation;  // the name that group_core.hpp and messages.hpp use
-
 struct call {
   operation what = operation::barrier;
   call_site site;

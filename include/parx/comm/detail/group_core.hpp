@@ -155,7 +155,7 @@ class group_core {
     request.header.group = id_;
     request.header.operation = static_cast<std::uint8_t>(
         // A send and its receive carry the same fingerprint.
-        is_message(request) ? call_kind::send : request.what);
+        is_message(request) ? operation::send : request.what);
     request.header.sequence = is_message(request) ? 0 : ++sequence_;
     request.header.line = static_cast<std::uint32_t>(request.site.line);
     request.header.set_file(request.site.file_name());

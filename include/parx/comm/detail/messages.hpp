@@ -41,7 +41,7 @@ class messages {
       return;
     }
     lane& state = lane_of(request.peer);
-    if (request.what == call_kind::send) {
+    if (request.what == operation::send) {
       state.sends.push_back({&request, 0, 0});
     } else {
       state.receives.push_back(&request);
@@ -181,7 +181,7 @@ class messages {
 
   void post_to_self(call& request) {
     lane& state = lane_of(request.peer);
-    if (request.what == call_kind::recv) {
+    if (request.what == operation::recv) {
       state.receives.push_back(&request);
       match_kept(state, request);
       return;
