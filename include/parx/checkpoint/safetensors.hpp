@@ -102,7 +102,7 @@ class safetensors_file {
     data_ = sizeof length + length;
     try {
       header_ = detail::parse_header(text, size - data_);
-    } catch (const detail::json_error& failure) {
+    } catch (const json::error& failure) {
       reject(fmt::format("its header is damaged: {}", failure.what()));
     }
   }

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/detail/json.hpp>
+#include <parx/core/json.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx {
@@ -78,14 +78,14 @@ struct safetensors_header {
     text += "\"__metadata__\":{";
     for (const auto& [key, value] : header.metadata) {
       if (text.back() != '{') text += ',';
-      text += json_quoted(key) + ":" + json_quoted(value);
+      text += json::quote(key) + ":" + json::quote(value);
     }
     text += "}";
   }
   for (const stored_tensor& tensor : header.tensors) {
     if (text.size() > 1) text += ',';
     text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        json_quoted(tensor.name), tensor.dtype_name, fmt::join(tensor.shape, ","),
+                        json::quote(tensor.name), tensor.dtype_name, fmt::join(tensor.shape, ","),
                         tensor.begin, tensor.end);
   }
   text += "}";
@@ -112,7 +112,7 @@ struct safetensors_header {
   return std::nullopt;
 }
 
-[[nodiscard]] inline stored_tensor parse_tensor(json_reader& json, std::string name) {
+[[nodiscard]] inline stored_tensor parse_tensor(json::reader& json, std::string name) {
   stored_tensor tensor{.name = std::move(name), .dtype_name = {}};
   unsigned seen = 0;
   const auto once = [&](unsigned bit) {
@@ -143,12 +143,12 @@ struct safetensors_header {
   return tensor;
 }
 
-/// Reads and checks a header in front of `data_bytes` of data. Throws json_error, whose text
+/// Reads and checks a header in front of `data_bytes` of data. Throws json::error, whose text
 /// follows "the header is damaged: ".
 [[nodiscard]] inline safetensors_header parse_header(std::string_view text,
                                                      std::uint64_t data_bytes) {
   safetensors_header header;
-  json_reader json(text);
+  json::reader json(text);
   json.object([&](std::string name) {
     if (name == "__metadata__") {
       json.object([&](std::string key) { header.metadata[std::move(key)] = json.string(); });
@@ -162,7 +162,7 @@ struct safetensors_header {
             [](const auto& a, const auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < tensors.size(); ++i) {
     if (tensors[i].name == tensors[i - 1].name) {
-      throw json_error(fmt::format("the tensor \"{}\" appears twice", tensors[i].name));
+      throw json::error(fmt::format("the tensor \"{}\" appears twice", tensors[i].name));
     }
   }
   // By end, too, so that empty tensors come before the one that begins at the same byte.
@@ -172,10 +172,10 @@ struct safetensors_header {
   std::uint64_t covered = 0;
   for (const stored_tensor& tensor : tensors) {
     if (const auto wrong = check_extent(tensor)) {
-      throw json_error(fmt::format("the tensor \"{}\" {}", tensor.name, *wrong));
+      throw json::error(fmt::format("the tensor \"{}\" {}", tensor.name, *wrong));
     }
     if (tensor.begin != covered) {
-      throw json_error(
+      throw json::error(
           fmt::format("the tensor \"{}\" begins at byte {} of the data, expected {}: tensors must "
                       "follow each other without holes or overlaps",
                       tensor.name, tensor.begin, covered));
@@ -183,7 +183,7 @@ struct safetensors_header {
     covered = tensor.end;
   }
   if (covered != data_bytes) {
-    throw json_error(fmt::format("its tensors take {} bytes, but the file has {} bytes of data{}",
+    throw json::error(fmt::format("its tensors take {} bytes, but the file has {} bytes of data{}",
                                  covered, data_bytes,
                                  covered > data_bytes ? "; it was cut short" : ""));
   }

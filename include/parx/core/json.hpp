@@ -1,0 +1,349 @@
+// JSON as a value: parse, look, change, write.
+//
+//   json::value config = json::parse(text);
+//   const auto layers = config.at("num_hidden_layers").as<std::size_t>();
+//   config["hidden_size"] = 64;
+//   write(json::dump(config, 2));
+//
+// Strict: one value and nothing after it, no key twice, no NaN. Objects keep the order of their
+// members, so that a file which is read and written again can be compared. A value belongs to one
+// thread at a time. Text that need not become a value: json_reader.hpp. Source: RFC 8259.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/json_reader.hpp>
+
+namespace parx::json {
+
+/// `text` in quotes.
+[[nodiscard]] inline std::string quote(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (c == '\n') {
+      result += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result += '"';
+}
+
+class value;
+using array = std::vector<value>;
+struct member;
+
+/// Members in the order in which they were added.
+class object {
+ public:
+  // Defined below, where a member is a complete type.
+  object() noexcept;
+  object(const object&);
+  object(object&&) noexcept;
+  object& operator=(const object&);
+  object& operator=(object&&) noexcept;
+  ~object();
+  object(std::initializer_list<member> members);
+
+  /// The member of this name, or nullptr.
+  [[nodiscard]] const value* find(std::string_view key) const noexcept;
+  /// The member of this name, null and new at the end where there was none.
+  value& operator[](std::string_view key);
+
+  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] const member* begin() const noexcept;
+  [[nodiscard]] const member* end() const noexcept;
+  friend bool operator==(const object& a, const object& b);
+
+ private:
+  friend value parse_value(reader& from);
+  std::vector<member> members_;
+};
+
+/// null, true or false, a number, a string, an array or an object. Whole numbers are exact from
+/// -2^63 to 2^64 - 1; all others are doubles.
+class value {
+ public:
+  value() noexcept = default;
+  value(std::nullptr_t) noexcept {}                                  // NOLINT(*-explicit-*)
+  value(std::same_as<bool> auto flag) noexcept : held_(flag) {}      // NOLINT(*-explicit-*)
+  value(std::floating_point auto number) noexcept                    // NOLINT(*-explicit-*)
+      : held_(static_cast<double>(number)) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) value(T number) noexcept {        // NOLINT(*-explicit-*)
+    if (std::in_range<std::uint64_t>(number)) {
+      held_ = static_cast<std::uint64_t>(number);
+    } else {
+      held_ = static_cast<std::int64_t>(number);
+    }
+  }
+  value(std::string text) : held_(std::move(text)) {}                // NOLINT(*-explicit-*)
+  value(std::string_view text) : held_(std::string(text)) {}         // NOLINT(*-explicit-*)
+  value(const char* text) : held_(std::string(text)) {}              // NOLINT(*-explicit-*)
+  value(json::array elements) : held_(std::move(elements)) {}        // NOLINT(*-explicit-*)
+  value(json::object members) : held_(std::move(members)) {}         // NOLINT(*-explicit-*)
+
+  [[nodiscard]] bool is_null() const noexcept { return holds<std::nullptr_t>(); }
+  [[nodiscard]] bool is_bool() const noexcept { return holds<bool>(); }
+  [[nodiscard]] bool is_integer() const noexcept {
+    return holds<std::uint64_t>() || holds<std::int64_t>();
+  }
+  /// Whether this is a whole number below 0.
+  [[nodiscard]] bool is_negative() const noexcept { return holds<std::int64_t>(); }
+  [[nodiscard]] bool is_number() const noexcept { return is_integer() || holds<double>(); }
+  [[nodiscard]] bool is_string() const noexcept { return holds<std::string>(); }
+  [[nodiscard]] bool is_array() const noexcept { return holds<json::array>(); }
+  [[nodiscard]] bool is_object() const noexcept { return holds<json::object>(); }
+
+  /// This value as T: bool, an integer type that can hold it, a floating-point type, std::string.
+  /// Throws json::error, naming both, where it is something else.
+  template <typename T>
+  [[nodiscard]] T as() const {
+    if constexpr (std::same_as<T, bool>) {
+      return get<bool>("true or false");
+    } else if constexpr (std::integral<T>) {
+      if (const auto* positive = std::get_if<std::uint64_t>(&held_);
+          positive != nullptr && std::in_range<T>(*positive))
+        return static_cast<T>(*positive);
+      if (const auto* negative = std::get_if<std::int64_t>(&held_);
+          negative != nullptr && std::in_range<T>(*negative))
+        return static_cast<T>(*negative);
+      wrong(fmt::format("a whole number from {} to {}", +std::numeric_limits<T>::min(),
+                        +std::numeric_limits<T>::max()));
+    } else if constexpr (std::floating_point<T>) {
+      if (const auto* positive = std::get_if<std::uint64_t>(&held_))
+        return static_cast<T>(*positive);
+      if (const auto* negative = std::get_if<std::int64_t>(&held_))
+        return static_cast<T>(*negative);
+      return static_cast<T>(get<double>("a number"));
+    } else {
+      static_assert(std::same_as<T, std::string>);
+      return get<std::string>("a string");
+    }
+  }
+  /// The text of a string, the elements of an array, the members of an object, or json::error.
+  [[nodiscard]] const std::string& text() const { return get<std::string>("a string"); }
+  [[nodiscard]] const json::array& elements() const { return get<json::array>("an array"); }
+  [[nodiscard]] const json::object& members() const { return get<json::object>("an object"); }
+  [[nodiscard]] json::array& elements() { return mutable_as<json::array>("an array"); }
+  [[nodiscard]] json::object& members() { return mutable_as<json::object>("an object"); }
+
+  /// A member of an object, or nullptr; nullptr also where this is no object.
+  [[nodiscard]] const value* find(std::string_view key) const noexcept {
+    const auto* members = std::get_if<json::object>(&held_);
+    return members == nullptr ? nullptr : members->find(key);
+  }
+  [[nodiscard]] bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
+  /// A member of an object. Throws json::error naming `key` where there is none.
+  [[nodiscard]] const value& at(std::string_view key) const {
+    if (const value* found = members().find(key)) return *found;
+    throw error(fmt::format("there is no \"{}\"", key));
+  }
+  /// The member `key` as T, `otherwise` where it is missing or null.
+  template <typename T>
+  [[nodiscard]] T get_or(std::string_view key, T otherwise) const {
+    const value* const found = find(key);
+    if (found == nullptr || found->is_null()) return otherwise;
+    try {
+      return found->as<T>();
+    } catch (const error& failure) {
+      throw error(fmt::format("\"{}\": {}", key, failure.what()));
+    }
+  }
+  /// A member to be changed or added; null becomes an object.
+  value& operator[](std::string_view key) {
+    if (is_null()) held_ = json::object{};
+    return members()[key];
+  }
+  /// Adds an element; null becomes an array.
+  void push_back(value element) {
+    if (is_null()) held_ = json::array{};
+    elements().push_back(std::move(element));
+  }
+
+  friend bool operator==(const value&, const value&) = default;
+
+ private:
+  template <typename T>
+  [[nodiscard]] bool holds() const noexcept {
+    return std::holds_alternative<T>(held_);
+  }
+  template <typename T>
+  [[nodiscard]] const T& get(std::string_view wanted) const {
+    if (const T* found = std::get_if<T>(&held_)) return *found;
+    wrong(wanted);
+  }
+  template <typename T>
+  [[nodiscard]] T& mutable_as(std::string_view wanted) {
+    return const_cast<T&>(std::as_const(*this).get<T>(wanted));
+  }
+  [[noreturn]] void wrong(std::string_view wanted) const;
+
+  std::variant<std::nullptr_t, bool, std::uint64_t, std::int64_t, double, std::string, json::array,
+               json::object>
+      held_;
+};
+
+struct member {
+  std::string key;
+  value held;
+  friend bool operator==(const member&, const member&) = default;
+};
+
+inline object::object() noexcept = default;
+inline object::object(const object&) = default;
+inline object::object(object&&) noexcept = default;
+inline object& object::operator=(const object&) = default;
+inline object& object::operator=(object&&) noexcept = default;
+inline object::~object() = default;
+inline object::object(std::initializer_list<member> members) {
+  for (const auto& [key, held] : members) (*this)[key] = held;
+}
+inline std::size_t object::size() const noexcept { return members_.size(); }
+inline const member* object::begin() const noexcept { return members_.data(); }
+inline const member* object::end() const noexcept { return members_.data() + members_.size(); }
+inline bool operator==(const object& a, const object& b) { return a.members_ == b.members_; }
+inline const value* object::find(std::string_view key) const noexcept {
+  for (const auto& [name, held] : members_) {
+    if (name == key) return &held;
+  }
+  return nullptr;
+}
+inline value& object::operator[](std::string_view key) {
+  if (const value* found = find(key)) return const_cast<value&>(*found);
+  members_.push_back({std::string(key), {}});
+  return members_.back().held;
+}
+
+/// The value that comes next in `from`.
+[[nodiscard]] inline value parse_value(reader& from) {
+  switch (from.peek()) {
+    case '{': {
+      object members;
+      std::unordered_set<std::string> keys;
+      from.object([&](std::string key) {
+        if (!keys.insert(key).second) from.fail(fmt::format("\"{}\" once", key));
+        members.members_.push_back({std::move(key), parse_value(from)});
+      });
+      return members;
+    }
+    case '[': {
+      array elements;
+      from.array([&] { elements.push_back(parse_value(from)); });
+      return elements;
+    }
+    case '"': return from.string();
+    default: break;
+  }
+  if (from.word("true")) return true;
+  if (from.word("false")) return false;
+  if (from.word("null")) return nullptr;
+  const std::string_view text = from.number_text();
+  const char* const end = text.data() + text.size();
+  const auto read = [&](auto& number) {
+    const auto [stop, code] = std::from_chars(text.data(), end, number);
+    return code == std::errc{} && stop == end;
+  };
+  std::uint64_t positive = 0;
+  std::int64_t negative = 0;
+  double number = 0;
+  if (read(positive)) return positive;
+  if (text != "-0" && read(negative)) return negative;
+  if (!read(number)) from.fail("a number that a double can hold");
+  return number;
+}
+
+struct parse_options {
+  std::size_t max_bytes = 100'000'000;  ///< a longer text is refused before it is looked at
+};
+
+/// The one value that `text` is. Throws json::error with line and column.
+[[nodiscard]] inline value parse(std::string_view text, parse_options options = {}) {
+  if (text.size() > options.max_bytes)
+    throw error(fmt::format("{} bytes are more than the limit of {}", text.size(),
+                            options.max_bytes));
+  reader from(text);
+  value result = parse_value(from);
+  from.end();
+  return result;
+}
+
+namespace detail {
+
+inline void append(std::string& out, const value& what, unsigned indent, unsigned depth) {
+  const auto new_line = [&](unsigned levels) {
+    if (indent > 0) out.append("\n").append(std::size_t{indent} * levels, ' ');
+  };
+  const auto list = [&](char opening, char closing, const auto& items, auto&& each) {
+    out += opening;
+    for (const auto& item : items) {
+      if (&item != &*items.begin()) out += indent > 0 ? "," : ", ";
+      new_line(depth + 1);
+      each(item);
+    }
+    if (items.size() > 0) new_line(depth);
+    out += closing;
+  };
+  if (what.is_object()) {
+    list('{', '}', what.members(), [&](const member& one) {
+      out.append(quote(one.key)).append(": ");
+      append(out, one.held, indent, depth + 1);
+    });
+  } else if (what.is_array()) {
+    list('[', ']', what.elements(),
+         [&](const value& one) { append(out, one, indent, depth + 1); });
+  } else if (what.is_string()) {
+    out += quote(what.text());
+  } else if (what.is_bool()) {
+    out += what.as<bool>() ? "true" : "false";
+  } else if (what.is_integer()) {
+    out += what.is_negative() ? fmt::to_string(what.as<std::int64_t>())
+                              : fmt::to_string(what.as<std::uint64_t>());
+  } else if (what.is_number() && std::isfinite(what.as<double>())) {
+    const std::string digits = fmt::to_string(what.as<double>());
+    out += digits;
+    // A point, so that it is read as a double again.
+    if (digits.find_first_of(".e") == std::string::npos) out += ".0";
+  } else {
+    out += "null";
+  }
+}
+
+}  // namespace detail
+
+/// The text of a value: in one line, or with a member in each line where `indent`, in spaces, is
+/// above 0. Doubles come back as they were; those that JSON has no words for (NaN, infinity) are
+/// written as null.
+[[nodiscard]] inline std::string dump(const value& what, unsigned indent = 0) {
+  std::string result;
+  detail::append(result, what, indent, 0);
+  return result;
+}
+
+inline void value::wrong(std::string_view wanted) const {
+  std::string found = is_array() ? "an array" : is_object() ? "an object" : dump(*this);
+  if (found.size() > 60) found = "a long string";
+  throw error(fmt::format("expected {}, found {}", wanted, found));
+}
+
+}  // namespace parx::json
