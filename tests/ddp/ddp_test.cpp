@@ -482,6 +482,24 @@ BOOST_AUTO_TEST_CASE(a_ddp_that_goes_in_the_middle_of_a_pass_waits_for_its_sums)
   for (const auto& each : results) BOOST_TEST(each == std::vector<float>(5, 15));
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_a_late_one_has_hidden_little_and_the_late_one_much) {
+  std::vector<parx::ddp_times> times(2);
+  parx::run_threads(2, [&](parx::process_group& group) {
+    model m;
+    parx::ddp ddp{m, group, {.buckets = {.first_bytes = 64, .bytes = 128}}};
+    const auto before = ddp.times();
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    loss_of(ddp(integers(16, 6, 1)), integers(16, 3, 2), 16).backward();
+    times[static_cast<std::size_t>(group.rank())] = ddp.times() - before;
+  });
+  BOOST_TEST(times[0].communication >= 0.09);
+  BOOST_TEST(times[0].waited >= 0.09);
+  BOOST_TEST(times[0].hidden() < 0.2);
+  BOOST_TEST(times[1].communication > 0);
+  BOOST_TEST(times[1].communication < 0.09);
+  BOOST_TEST((parx::ddp_times{.communication = 4, .waited = 1}.hidden()) == 0.75);
+}
+
 BOOST_AUTO_TEST_CASE(a_loss_is_averaged_over_ranks_by_its_count) {
   std::vector<double> means(3);
   parx::run_threads(3, [&](parx::process_group& group) {

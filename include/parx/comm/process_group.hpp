@@ -39,6 +39,10 @@ class process_group {
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return core_->bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return core_->bytes_received(); }
 
+  /// Seconds for which asynchronous collectives have run on this rank so far. What of it the program did
+  /// not wait for was hidden behind its computation.
+  [[nodiscard]] double async_seconds() const noexcept { return core_->async_seconds(); }
+
   /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members call
   /// it, each with the same list; it costs no connection until it is used.
   [[nodiscard]] process_group subgroup(std::span<const int> ranks,

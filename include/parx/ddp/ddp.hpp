@@ -97,7 +97,11 @@ class ddp {
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
+  /// The buckets in the order in which they leave, and their sizes.
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->bucket_count(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return reducer_->bucket_bytes(index); }
+  /// What backward passes have waited for so far: `(ddp.times() - before).hidden()`.
+  [[nodiscard]] ddp_times times() const noexcept { return reducer_->times(); }
 
  private:
   Module& model_;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -27,6 +28,24 @@
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/module.hpp>
 #include <parx/trace/event.hpp>
+
+namespace parx {
+
+/// Where the time of the backward passes so far has gone, on this rank.
+struct ddp_times {
+  double communication = 0;  ///< seconds for which gradients were on their way
+  double waited = 0;         ///< seconds of these in which nothing was left to compute
+
+  /// The share of the communication that computation hid; 1 where there was none.
+  [[nodiscard]] double hidden() const noexcept {
+    return communication > 0 ? std::clamp(1 - waited / communication, 0.0, 1.0) : 1;
+  }
+  [[nodiscard]] friend ddp_times operator-(ddp_times after, const ddp_times& before) noexcept {
+    return {after.communication - before.communication, after.waited - before.waited};
+  }
+};
+
+}  // namespace parx
 
 namespace parx::detail {
 
@@ -91,6 +110,8 @@ class reducer final : public backward_observer {
   void set_synchronising(bool on) noexcept { synchronising_ = on; }
   [[nodiscard]] bool synchronising() const noexcept { return synchronising_; }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return buckets_[index].layout.bytes; }
+  [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
 
   double begin_backward(double count, std::span<const std::size_t> reached) override {
     const parameter_slot* const held = find_gradient();
@@ -131,9 +152,14 @@ class reducer final : public backward_observer {
     if (under_way_) {
       require(next_ == buckets_.size(), "ddp at {}:{}: backward ended before all gradients were ready",
               site_.file_name(), site_.line);
-      const trace::span waiting("wait for gradients", "ddp");
-      control_work_.wait();
-      for (bucket& each : buckets_) each.sum.wait();
+      {
+        const trace::span waiting("wait for gradients", "ddp");
+        const auto from = std::chrono::steady_clock::now();
+        control_work_.wait();
+        for (bucket& each : buckets_) each.sum.wait();
+        times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+        times_.communication += group_.async_seconds() - async_before_;
+      }
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         // Also tells a row-sparse gradient that other rows than its own may be set now.
         if (control_[1 + i] > 0) parameters_[i].assume_grad();
@@ -190,6 +216,7 @@ class reducer final : public backward_observer {
 
   /// Sends the counts ahead; parameters that this backward does not reach are ready as they are.
   void start_sums(std::span<const std::size_t> reached) {
+    async_before_ = group_.async_seconds();
     control_[0] = count_;
     for (std::size_t i = 0; i < used_.size(); ++i) control_[1 + i] = used_[i];
     control_work_ = async_all_reduce(group_, control_, {}, site_);
@@ -231,6 +258,8 @@ class reducer final : public backward_observer {
   std::vector<bucket> buckets_;
   work control_work_;  // destroyed, and so waited for, before the memory it writes
   std::size_t next_ = 0;  ///< the bucket to launch next
+  ddp_times times_;
+  double async_before_ = 0;  ///< the group's seconds when this pass started its sums
   double count_ = 0;      ///< samples since the last synchronised step
   bool accumulating_ = false;
   bool divided_ = false;    ///< this pass makes the mean itself, without communication

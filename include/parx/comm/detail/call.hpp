@@ -32,6 +32,7 @@ struct call {
   call_header header;
 
   bool names_late = false;  ///< a timeout names all ranks that have not come
+  bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
   std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
 
   // A message: the other rank and the user's memory (read by send, written by recv).

@@ -131,6 +131,7 @@ inline void run(const process_group& group, const collective_arguments& given) {
 [[nodiscard]] inline work start(const process_group& group, const collective_arguments& given) {
   auto request = std::make_unique<call>();
   fill_call(group, given, *request);
+  request->timed = true;
   group.core()->submit(*request);
   return {group.core(), std::move(request)};
 }
