@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/detail/async_time.hpp>
 #include <parx/comm/detail/backoff.hpp>
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/choice.hpp>
@@ -115,12 +116,7 @@ class group_core {
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
 
-  /// Seconds for which asynchronous collectives have run, from the start of each to its end. Blocking
-  /// ones are left out: their callers can tell, and the small ones need not read a clock.
-  [[nodiscard]] double async_seconds() const noexcept {
-    return std::chrono::duration<double>(clock::duration(async_time_.load(std::memory_order_relaxed))).count();
-  }
-
+  [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
 
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
@@ -285,7 +281,7 @@ class group_core {
         running_->arg("sequence", front.header.sequence);
         engine_.start(*front.steps, front.data, front.header, *network_);
         if (front.names_late) words_.post_notice(front.header);
-        if (front.timed) started_at_ = clock::now();
+        if (front.timed) async_time_.start();
         started_ = progressed = true;  // progress also where there is nothing to do
       }
       progressed |= engine_.step();
@@ -300,9 +296,7 @@ class group_core {
     idle_since_.reset();
     warned_ = false;
     if (started_ && engine_.done()) {
-      if (queue_.front()->timed) {
-        async_time_.fetch_add((clock::now() - started_at_).count(), std::memory_order_relaxed);
-      }
+      if (queue_.front()->timed) async_time_.stop();
       queue_.front()->done = true;
       queue_.pop_front();
       started_ = false;
@@ -489,8 +483,7 @@ class group_core {
   messages messages_;
   bool started_ = false;        ///< the front of queue_ runs in engine_
   std::optional<trace::span> running_;  ///< that run, in the trace
-  clock::time_point started_at_{};  ///< of that run, where it is timed
-  std::atomic<clock::rep> async_time_{0};
+  async_time async_time_;
   bool warned_ = false;
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
