@@ -16,4 +16,5 @@
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/ddp.hpp>
+#include <parx/train.hpp>
 // IWYU pragma: end_exports

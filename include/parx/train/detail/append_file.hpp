@@ -1,0 +1,56 @@
+// append_file: a file that grows by whole pieces, and is readable while it grows.
+//
+// A piece is one write, so a reader that follows the file (tail -f, TensorBoard) sees no half line.
+// A log that cannot be written is no reason to end a training: the first failure is a warning, and
+// what comes after it is dropped. One thread.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+
+namespace parx::train::detail {
+
+class append_file {
+ public:
+  append_file() = default;
+  /// Opens or creates `path`. Throws errc::io.
+  explicit append_file(std::string path) : path_(std::move(path)) {
+    file_ = descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!file_.valid()) {
+      throw_error(errc::io, "cannot write \"{}\": {}. Check the folder and its permissions.", path_,
+                  errno_text(errno));
+    }
+  }
+
+  [[nodiscard]] bool is_open() const noexcept { return file_.valid(); }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+  void append(std::string_view piece) {
+    while (file_.valid() && !piece.empty()) {
+      const ssize_t count = ::write(file_.get(), piece.data(), piece.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) {
+        log(log_level::warn, "\"{}\" gets no further lines: {}", path_, errno_text(errno));
+        file_.close();
+        return;
+      }
+      piece.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
+
+ private:
+  std::string path_;
+  descriptor file_;
+};
+
+}  // namespace parx::train::detail
