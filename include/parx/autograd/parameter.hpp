@@ -14,6 +14,14 @@
 
 namespace parx {
 
+/// A gradient that is zero outside `rows` (axis 0, ascending). Only these rows of `values` may be
+/// written.
+template <typename T>
+struct row_gradient {
+  tensor<T> values;
+  std::span<const std::size_t> rows;
+};
+
 template <typename T>
 class parameter : public variable<T> {
  public:
@@ -60,6 +68,41 @@ class parameter : public variable<T> {
   [[nodiscard]] std::optional<std::span<const std::size_t>> touched_rows() const {
     return leaf("touched_rows").rows();
   }
+
+  /// The gradient of touched_rows(), without giving up what is known of the others, as grad() does
+  /// because its reader may write everywhere.
+  [[nodiscard]] std::optional<row_gradient<T>> row_grad() const {
+    const auto rows = touched_rows();
+    if (!rows) return std::nullopt;
+    return row_gradient<T>{leaf("row_grad").gradient, *rows};
+  }
+  /// For a wrapper that adds the contributions of other ranks: the gradient's memory, with `rows`
+  /// among touched_rows(). A row that was not touched before is zero.
+  [[nodiscard]] tensor<T> add_rows(std::span<const std::size_t> rows) const {
+    return leaf("add_rows").row_memory(rows);
+  }
+  /// Says that embeddings will be its users (nn::embedding does), so that a wrapper can treat its
+  /// gradient apart from others. What really happens is for touched_rows() to tell.
+  void expect_row_grad() const { leaf("expect_row_grad").expects_rows = true; }
+  [[nodiscard]] bool expects_row_grad() const { return leaf("expects_row_grad").expects_rows; }
+
+  // Updates that are put off.
+
+  /// `updates` are asked to settle before the value is read, until stop_deferring(). Those of
+  /// another optimizer are settled first.
+  void defer(deferred_updates<T>* updates) const {
+    if (this->shared().deferred == updates) return;
+    (void)this->value();
+    this->shared().deferred = updates;
+  }
+  /// Settles `updates` if it is they who are registered. To be called before they die.
+  void stop_deferring(const deferred_updates<T>* updates) const noexcept {
+    if (this->shared().deferred != updates) return;
+    (void)this->value();
+    this->shared().deferred = nullptr;
+  }
+  /// Nobody but the handles of this parameter can read the value's memory.
+  [[nodiscard]] bool may_defer() const noexcept { return this->shared().value.is_unique(); }
 
   // Observation.
 

@@ -8,10 +8,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <new>
+#include <span>
 #include <utility>
 
+#include <parx/autograd/deferred.hpp>
 #include <parx/autograd/detail/engine.hpp>
 #include <parx/autograd/detail/leaf.hpp>
 #include <parx/autograd/no_grad.hpp>
@@ -42,12 +45,23 @@ class variable {
       : cell_(new cell(std::move(value), std::move(node))) {}
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(cell_); }
-  [[nodiscard]] const tensor<T>& value() const noexcept { return cell_->value; }
+  /// Up to date until the next step of an optimizer: ask again after it, or keep a copy of the
+  /// tensor (not of a reference, pointer or span), which holds the optimizer to its memory.
+  [[nodiscard]] const tensor<T>& value() const noexcept {
+    if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value);
+    return cell_->value;
+  }
+  /// The value for a reader of these rows (axis 0) alone: others may be behind, see deferred.hpp.
+  /// Throws nothing; the rows must exist.
+  [[nodiscard]] const tensor<T>& value_at_rows(std::span<const std::size_t> rows) const noexcept {
+    if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value, rows);
+    return cell_->value;
+  }
   [[nodiscard]] const parx::shape& shape() const noexcept { return cell_->value.shape(); }
   [[nodiscard]] std::size_t rank() const noexcept { return shape().rank(); }
   [[nodiscard]] std::size_t size() const noexcept { return cell_->value.size(); }
   [[nodiscard]] std::size_t extent(int axis) const { return cell_->value.extent(axis); }
-  [[nodiscard]] T item() const { return cell_->value.item(); }
+  [[nodiscard]] T item() const { return value().item(); }
 
   [[nodiscard]] bool requires_grad() const noexcept {
     return cell_ && cell_->node && cell_->node->requires_grad;
@@ -62,7 +76,7 @@ class variable {
   void zero_grad() const { leaf("zero_grad").zero(); }
 
   /// The value without its history.
-  [[nodiscard]] variable detach() const { return variable(cell_->value); }
+  [[nodiscard]] variable detach() const { return variable(value()); }
 
   /// Adds d(this)/d(leaf) * seed to the gradient of every leaf behind this scalar. Blocks while an
   /// observer's end_backward does. Throws usage_error when this is not a scalar, has no history, or
@@ -105,6 +119,7 @@ class variable {
   struct cell {
     tensor<T> value;
     detail::counted<detail::node<T>> node;
+    deferred_updates<T>* deferred = nullptr;  // updates of the value that are still to be made
     std::atomic<std::uint32_t> holders{0};
 
     cell(tensor<T> v, detail::counted<detail::node<T>> n)

@@ -16,7 +16,9 @@ class embedding : public module<embedding<T>> {
 
   /// `rows` vectors of `width`. weight is (rows, width) and starts from N(0, 1), as in PyTorch.
   embedding(std::size_t rows, std::size_t width)
-      : weight_("weight", tensor<T>::zeros({rows, width})) {}
+      : weight_("weight", tensor<T>::zeros({rows, width})) {
+    weight_.expect_row_grad();
+  }
 
   /// The result is (indices..., width). Throws usage_error for an index outside the rows.
   template <std::integral Index>

@@ -8,16 +8,14 @@
 // torch.optim.AdamW; t counts the steps of each parameter.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <Eigen/Core>
 
 #include <parx/core/check.hpp>
 #include <parx/optim/optimizer.hpp>
@@ -30,11 +28,76 @@ struct adamw_options {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
+  row_updates rows = row_updates::deferred;
 };
 
+namespace detail {
+
+/// One step of AdamW.
+template <typename T>
+struct adamw_rule {
+  static constexpr std::size_t states = 2;
+
+  T keep, beta1, beta2, rest1, rest2, step_size, root_scale, epsilon;
+  bool drops_remains;  ///< of the first moment, where they move the value no more
+
+  adamw_rule() = default;
+  adamw_rule(const adamw_options& o, std::uint64_t steps)
+      : keep(static_cast<T>(1 - o.lr * o.weight_decay)), beta1(static_cast<T>(o.beta1)),
+        beta2(static_cast<T>(o.beta2)), rest1(static_cast<T>(1 - o.beta1)),
+        rest2(static_cast<T>(1 - o.beta2)),
+        step_size(static_cast<T>(o.lr / (1 - std::pow(o.beta1, static_cast<double>(steps))))),
+        root_scale(static_cast<T>(
+            1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(steps))))),
+        epsilon(static_cast<T>(o.epsilon)), drops_remains(steps % 16 == 0) {}
+
+  /// Nothing changes without a gradient.
+  [[nodiscard]] bool rests_still() const noexcept { return false; }
+
+  template <std::size_t States>
+  void update(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& g) const {
+    if constexpr (States == states) {
+      auto& [m, v] = state;
+      m = beta1 * m + rest1 * g;
+      v = beta2 * v + rest2 * g * g;
+      move(w, m, v);
+    }
+  }
+
+  template <std::size_t States>
+  static void rest(lanes<T>& w, state_lanes<T, States>& state, std::span<const adamw_rule> rules) {
+    if constexpr (States == states) {
+      auto& [m, v] = state;
+      bool is_moving = (m != T(0)).any();
+      for (const adamw_rule& one : rules) {
+        v *= one.beta2;
+        if (!is_moving) {
+          w *= one.keep;
+          continue;
+        }
+        m *= one.beta1;
+        one.move(w, m, v);
+        if (!one.drops_remains) continue;
+        // m falls by 1 - beta1 a step, so what it moves w by from here on is less than lr * 1e-8 /
+        // (1 - beta1). Asked at certain steps only, whoever asks for the row: the same bits always.
+        const lanes<T> root = v.sqrt() * one.root_scale + one.epsilon;
+        m = (m.abs() < T(1e-8) * root).select(lanes<T>::Zero(), m);
+        is_moving = (m != T(0)).any();
+      }
+    }
+  }
+
+ private:
+  void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
+    w = keep * w - step_size * m / (v.sqrt() * root_scale + epsilon);
+  }
+};
+
+}  // namespace detail
+
 template <typename T = float>
-class adamw : public optimizer<adamw<T>, T, adamw_options> {
-  using base = optimizer<adamw<T>, T, adamw_options>;
+class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<T>> {
+  using base = optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<T>>;
 
  public:
   static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
@@ -44,43 +107,22 @@ class adamw : public optimizer<adamw<T>, T, adamw_options> {
   explicit adamw(const std::vector<parameter<T>>& parameters, adamw_options options = {})
       : adamw(targets_of(parameters), options) {}
   explicit adamw(std::vector<target<T>> targets, adamw_options options = {})
-      : base(std::move(targets), options) {
-    require(options.lr >= 0 && options.epsilon >= 0 && options.weight_decay >= 0,
-            "adamw: lr {}, epsilon {} and weight_decay {} must not be negative", options.lr,
-            options.epsilon, options.weight_decay);
-    require(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
-            "adamw: beta1 {} and beta2 {} must be in [0, 1)", options.beta1, options.beta2);
-  }
+      : base(std::move(targets), options) {}
+  explicit adamw(std::vector<parameter_group<T, adamw_options>> groups) : base(std::move(groups)) {}
 
  private:
   friend base;
 
-  void update(typename base::slot& updated, std::span<T> value, std::span<const T> grad) {
-    const adamw_options& o = this->options();
-    const auto t = static_cast<double>(updated.steps);
-    const T keep = static_cast<T>(1 - o.lr * o.weight_decay);
-    const T beta1 = static_cast<T>(o.beta1);
-    const T beta2 = static_cast<T>(o.beta2);
-    const T rest1 = static_cast<T>(1 - o.beta1);
-    const T rest2 = static_cast<T>(1 - o.beta2);
-    const T step_size = static_cast<T>(o.lr / (1 - std::pow(o.beta1, t)));
-    const T root_scale = static_cast<T>(1 / std::sqrt(1 - std::pow(o.beta2, t)));
-    const T epsilon = static_cast<T>(o.epsilon);
-    auto& state = this->make_state(updated);
-    // Eigen, because compilers do not vectorise std::sqrt while it may set errno. Pieces, so that
-    // the three passes over a piece find it in the first-level cache.
-    using array = Eigen::Array<T, Eigen::Dynamic, 1>;
-    constexpr std::size_t piece = 1024;
-    for (std::size_t begin = 0; begin < value.size(); begin += piece) {
-      const auto count = static_cast<Eigen::Index>(std::min(piece, value.size() - begin));
-      Eigen::Map<array> w(value.data() + begin, count);
-      const Eigen::Map<const array> g(grad.data() + begin, count);
-      Eigen::Map<array> m(state[0].data() + begin, count);
-      Eigen::Map<array> v(state[1].data() + begin, count);
-      m = beta1 * m + rest1 * g;
-      v = beta2 * v + rest2 * g * g;
-      w = keep * w - step_size * m / (v.sqrt() * root_scale + epsilon);
-    }
+  static void check(const adamw_options& o) {
+    require(o.lr >= 0 && o.epsilon >= 0 && o.weight_decay >= 0,
+            "adamw: lr {}, epsilon {} and weight_decay {} must not be negative", o.lr, o.epsilon,
+            o.weight_decay);
+    require(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1,
+            "adamw: beta1 {} and beta2 {} must be in [0, 1)", o.beta1, o.beta2);
+  }
+  [[nodiscard]] static bool has_state(const adamw_options& /*o*/) noexcept { return true; }
+  [[nodiscard]] static detail::adamw_rule<T> rule(const adamw_options& o, std::uint64_t steps) {
+    return {o, steps};
   }
 };
 

@@ -1,10 +1,11 @@
-// clip_grad_norm: gradients scaled so that their common norm is not above a limit.
+// clip_grad_norm and clip_grad_value: gradients kept within limits.
 //
-// Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2. Local: under data parallelism every
-// rank has the same gradients after backward and finds the same norm; sharded gradients need a sum
-// over the ranks.
+// Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2, and clip_grad_value_. Local: under data
+// parallelism every rank has the same gradients after backward and finds the same norm; sharded
+// gradients need a sum over the ranks. Rows of an embedding without a gradient are not looked at.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
 #include <parx/optim/target.hpp>
 
 namespace parx::optim {
@@ -23,36 +25,69 @@ template <typename T>
   // Several sums, because one would wait for each addition before it can begin the next.
   std::array<double, 8> squares{};
   for (const target<T>& one : targets) {
-    const std::span<const T> g = one.grad();
-    std::size_t i = 0;
-    for (; i + squares.size() <= g.size(); i += squares.size()) {
-      for (std::size_t lane = 0; lane < squares.size(); ++lane) {
-        const double value = static_cast<double>(g[i + lane]);
-        squares[lane] += value * value;
+    one.for_each_grad([&](std::span<const T> g) {
+      std::size_t i = 0;
+      for (; i + squares.size() <= g.size(); i += squares.size()) {
+        for (std::size_t lane = 0; lane < squares.size(); ++lane) {
+          const double value = static_cast<double>(g[i + lane]);
+          squares[lane] += value * value;
+        }
       }
-    }
-    for (; i < g.size(); ++i) squares[0] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+      for (; i < g.size(); ++i) squares[0] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+    });
   }
   return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
+/// What to do where the norm is infinite or NaN.
+enum class nonfinite {
+  scale,  ///< go on: gradients become zero or NaN, and the norm that is returned tells
+  error,  ///< throw parx::error with errc::bad_data before anything is changed
+};
+
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
-/// before, which is infinite or NaN when a gradient is. Throws usage_error unless max_norm is
-/// positive.
+/// before. Throws usage_error unless max_norm is positive.
 template <typename T>
-double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm) {
+double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
+                      nonfinite found = nonfinite::scale) {
   require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
   const double norm = grad_norm(targets);
+  if (found == nonfinite::error && !std::isfinite(norm)) {
+    throw_error(errc::bad_data,
+                "clip_grad_norm: the norm of the gradients is {}, so a parameter's gradient is "
+                "infinite or NaN. Lower the learning rate, or look for the layer that makes it",
+                norm);
+  }
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
   for (const target<T>& one : targets) {
-    for (T& value : one.grad()) value *= static_cast<T>(factor);
+    one.for_each_grad([&](std::span<T> grad) {
+      for (T& value : grad) value *= static_cast<T>(factor);
+    });
   }
   return norm;
 }
 template <typename T>
-double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm) {
-  return clip_grad_norm(targets_of(parameters), max_norm);
+double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm,
+                      nonfinite found = nonfinite::scale) {
+  return clip_grad_norm(targets_of(parameters), max_norm, found);
+}
+
+/// Moves every element of the gradients into [-limit, limit]; a NaN stays one. Throws usage_error
+/// unless the limit is positive.
+template <typename T>
+void clip_grad_value(const std::vector<target<T>>& targets, double limit) {
+  require(limit > 0, "clip_grad_value: the limit must be positive, not {}", limit);
+  for (const target<T>& one : targets) {
+    one.for_each_grad([&](std::span<T> grad) {
+      const T most = static_cast<T>(limit);
+      for (T& value : grad) value = std::clamp(value, -most, most);
+    });
+  }
+}
+template <typename T>
+void clip_grad_value(const std::vector<parameter<T>>& parameters, double limit) {
+  clip_grad_value(targets_of(parameters), limit);
 }
 
 }  // namespace parx::optim

@@ -2,25 +2,38 @@
 //
 // step() applies the gradients and consumes them: the next backward starts anew, so a training loop
 // needs no zero_grad(). Several backward passes before one step() add up.
-// An optimizer belongs to one thread.
+// Embeddings give gradients to few rows of a table: a step costs what these rows cost, and the result
+// is that of a dense step to the last bits (row_updates).
+// An optimizer belongs to one thread; its parameters' values are read on it, too.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/optim/detail/row_ledger.hpp>
+#include <parx/optim/group.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::optim {
 
-/// Derived has `void update(slot&, std::span<T> value, std::span<const T> grad)` and
-/// `static constexpr std::array state_names`, one name for each tensor that a slot keeps.
-template <typename Derived, typename T, typename Options>
+/// What becomes of the rows of an embedding that a step has no gradient for.
+enum class row_updates {
+  deferred,  ///< they decay and drift on, as with a dense gradient; done when they are read
+  lazy,      ///< nothing, value and state, as with PyTorch's SparseAdam
+};
+
+/// Derived has a `Rule` (see detail/lanes.hpp), `Rule rule(const Options&, steps) const`, `bool
+/// has_state(const Options&)`, and `static constexpr std::array state_names`, one name for each
+/// tensor that a slot keeps. Options have `lr` and `rows`.
+template <typename Derived, typename T, typename Options, typename Rule>
 class optimizer {
  public:
   using value_type = T;
@@ -31,7 +44,15 @@ class optimizer {
     for (slot& one : slots_) {
       if (!one.updated.has_grad()) continue;
       ++one.steps;
-      static_cast<Derived&>(*this).update(one, one.updated.value(), one.updated.grad());
+      const Options& options = options_[one.group];
+      if (Derived::has_state(options)) make_state(one);
+      const Rule rule = Derived::rule(options, one.steps);
+      if (const auto rows = one.updated.row_grad()) {
+        update_rows(one, options.rows, rule, *rows);
+      } else {
+        const std::span<T> value = one.updated.value();
+        update(one, rule, value.data(), one.updated.grad().data(), 0, value.size());
+      }
       one.updated.zero_grad();
     }
   }
@@ -41,16 +62,26 @@ class optimizer {
     for (const slot& one : slots_) one.updated.zero_grad();
   }
 
-  /// Takes effect with the next step(): `opt.options().lr = schedule.at(step)`.
-  [[nodiscard]] Options& options() noexcept { return options_; }
-  [[nodiscard]] const Options& options() const noexcept { return options_; }
+  /// Of a group of parameters; the first one's is the only one where no groups were given. Takes
+  /// effect with the next step().
+  [[nodiscard]] Options& options(std::size_t group = 0) noexcept { return options_[group]; }
+  [[nodiscard]] const Options& options(std::size_t group = 0) const noexcept {
+    return options_[group];
+  }
+  [[nodiscard]] std::size_t group_count() const noexcept { return options_.size(); }
+  /// The learning rate of all groups: `opt.set_lr(schedule.at(step))`.
+  void set_lr(double lr) noexcept {
+    for (Options& each : options_) each.lr = lr;
+  }
 
   /// Calls visitor(name, tensor<T>&) for all state tensors, "0.weight.exp_avg", and visitor(name,
   /// std::uint64_t&) for the number of steps of each target, "0.weight.step": what a checkpoint has
-  /// to keep. A tensor has the target's size and is all zero before its first step.
+  /// to keep. A tensor has the target's size and is all zero before its first step. Up to date, and
+  /// may be written, until the next step.
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {
     for (slot& one : slots_) {
+      (void)one.updated.value();  // settles what is deferred, the state's rows with the value's
       make_state(one);
       for (std::size_t i = 0; i < one.state.size(); ++i) {
         visitor(one.updated.name() + "." + std::string(Derived::state_names[i]), one.state[i]);
@@ -60,29 +91,64 @@ class optimizer {
   }
 
  protected:
-  struct slot {
-    target<T> updated;
-    std::vector<tensor<T>> state = {};
-    std::uint64_t steps = 0;
-  };
-
-  optimizer(std::vector<target<T>> targets, Options options) : options_(options) {
-    require(!targets.empty(),
+  optimizer(std::vector<target<T>> targets, Options options)
+      : optimizer(std::vector<parameter_group<T, Options>>{{std::move(targets), options}}) {}
+  explicit optimizer(std::vector<parameter_group<T, Options>> groups) {
+    std::size_t count = 0;
+    for (const auto& group : groups) count += group.targets.size();
+    require(count > 0,
             "an optimizer needs at least one parameter; does the model's members() visit them?");
-    slots_.reserve(targets.size());
-    for (target<T>& one : targets) slots_.push_back({.updated = std::move(one)});
-  }
-
-  /// The state tensors of a slot, zero at first.
-  std::vector<tensor<T>>& make_state(slot& one) {
-    while (one.state.size() < Derived::state_names.size()) {
-      one.state.push_back(tensor<T>::zeros({one.updated.size()}));
+    slots_.reserve(count);
+    for (auto& group : groups) {
+      Derived::check(group.options);
+      for (target<T>& one : group.targets) {
+        slots_.push_back({.updated = std::move(one), .group = options_.size()});
+      }
+      options_.push_back(group.options);
     }
-    return one.state;
   }
 
  private:
-  Options options_;
+  using ledger = detail::row_ledger<T, Rule>;
+  struct slot {
+    target<T> updated;
+    std::size_t group = 0;
+    std::vector<tensor<T>> state = {};
+    std::uint64_t steps = 0;
+    std::unique_ptr<ledger> rows = {};  // refers to `state`; slots stay where they are
+  };
+
+  /// The state tensors of a slot, zero at first.
+  static void make_state(slot& one) {
+    while (one.state.size() < Derived::state_names.size()) {
+      one.state.push_back(tensor<T>::zeros({one.updated.size()}));
+    }
+  }
+
+  static void update(slot& one, const Rule& rule, T* value, const T* grad, std::size_t begin,
+                     std::size_t count) {
+    if (one.state.empty()) {
+      detail::update_lanes<0>(rule, value, one.state, grad, begin, count);
+    } else {
+      detail::update_lanes<Rule::states>(rule, value, one.state, grad, begin, count);
+    }
+  }
+
+  static void update_rows(slot& one, row_updates wish, const Rule& rule,
+                          const row_gradient<T>& gradient) {
+    if (wish == row_updates::deferred && !rule.rests_still()) {
+      if (!one.rows) one.rows = std::make_unique<ledger>(one.updated.owner(), one.state);
+      one.rows->step(rule, gradient);
+      return;
+    }
+    const tensor<T>& value = one.updated.owner().value_at_rows(gradient.rows);
+    const std::size_t width = value.size() / std::max<std::size_t>(value.shape()[0], 1);
+    for (const std::size_t row : gradient.rows) {
+      update(one, rule, value.data(), gradient.values.data(), row * width, width);
+    }
+  }
+
+  std::vector<Options> options_;  // of each group
   std::vector<slot> slots_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -25,11 +26,74 @@ struct sgd_options {
   double momentum = 0;
   double weight_decay = 0;
   momentum_form form = momentum_form::classical;
+  row_updates rows = row_updates::deferred;
 };
 
+namespace detail {
+
+/// One step of SGD. Without momentum the state is left as it is.
+template <typename T>
+struct sgd_rule {
+  static constexpr std::size_t states = 1;
+
+  T lr, momentum, decay;
+  momentum_form form;
+  bool drops_remains;  ///< of the velocity, before they become denormal and slow
+
+  sgd_rule() = default;
+  sgd_rule(const sgd_options& o, std::uint64_t steps)
+      : lr(static_cast<T>(o.lr)), momentum(static_cast<T>(o.momentum)),
+        decay(static_cast<T>(o.weight_decay)), form(o.form), drops_remains(steps % 16 == 0) {}
+
+  [[nodiscard]] bool rests_still() const noexcept { return momentum == 0 && decay == 0; }
+
+  template <std::size_t States>
+  void update(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& g) const {
+    const lanes<T> d = g + decay * w;
+    move(w, state, d);
+  }
+  template <std::size_t States>
+  static void rest(lanes<T>& w, state_lanes<T, States>& state, std::span<const sgd_rule> rules) {
+    for (const sgd_rule& one : rules) {
+      if (one.decay == 0 && is_still(state)) continue;
+      const lanes<T> d = one.decay * w;
+      one.move(w, state, d);
+      if constexpr (States == states) {
+        if (!one.drops_remains) continue;
+        state[0] = (state[0].abs() < T(1e-20)).select(lanes<T>::Zero(), state[0]);
+      }
+    }
+  }
+
+ private:
+  template <std::size_t States>
+  [[nodiscard]] static bool is_still(const state_lanes<T, States>& state) {
+    if constexpr (States == states) return (state[0] == T(0)).all();
+    return true;
+  }
+  template <std::size_t States>
+  void move(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& d) const {
+    if constexpr (States == states) {
+      if (momentum != 0) {
+        lanes<T>& v = state[0];
+        v = momentum * v + d;
+        if (form == momentum_form::nesterov) {
+          w -= lr * (d + momentum * v);
+        } else {
+          w -= lr * v;
+        }
+        return;
+      }
+    }
+    w -= lr * d;
+  }
+};
+
+}  // namespace detail
+
 template <typename T = float>
-class sgd : public optimizer<sgd<T>, T, sgd_options> {
-  using base = optimizer<sgd<T>, T, sgd_options>;
+class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<T>> {
+  using base = optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<T>>;
 
  public:
   static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
@@ -39,42 +103,22 @@ class sgd : public optimizer<sgd<T>, T, sgd_options> {
   explicit sgd(const std::vector<parameter<T>>& parameters, sgd_options options = {})
       : sgd(targets_of(parameters), options) {}
   explicit sgd(std::vector<target<T>> targets, sgd_options options = {})
-      : base(std::move(targets), options) {
-    require(options.lr >= 0 && options.momentum >= 0 && options.weight_decay >= 0,
-            "sgd: lr {}, momentum {} and weight_decay {} must not be negative", options.lr,
-            options.momentum, options.weight_decay);
-    require(options.form == momentum_form::classical || options.momentum > 0,
-            "sgd: Nesterov's form needs a momentum above 0");
-  }
+      : base(std::move(targets), options) {}
+  explicit sgd(std::vector<parameter_group<T, sgd_options>> groups) : base(std::move(groups)) {}
 
  private:
   friend base;
 
-  void update(typename base::slot& updated, std::span<T> value, std::span<const T> grad) {
-    const sgd_options& o = this->options();
-    const T lr = static_cast<T>(o.lr);
-    const T decay = static_cast<T>(o.weight_decay);
-    const T momentum = static_cast<T>(o.momentum);
-    T* __restrict const w = value.data();
-    const T* __restrict const g = grad.data();
-    const std::size_t count = value.size();
-    if (o.momentum == 0) {
-      for (std::size_t i = 0; i < count; ++i) w[i] -= lr * (g[i] + decay * w[i]);
-      return;
-    }
-    T* __restrict const v = this->make_state(updated)[0].data();
-    if (o.form == momentum_form::nesterov) {
-      for (std::size_t i = 0; i < count; ++i) {
-        const T d = g[i] + decay * w[i];
-        v[i] = momentum * v[i] + d;
-        w[i] -= lr * (d + momentum * v[i]);
-      }
-    } else {
-      for (std::size_t i = 0; i < count; ++i) {
-        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-        w[i] -= lr * v[i];
-      }
-    }
+  static void check(const sgd_options& o) {
+    require(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0,
+            "sgd: lr {}, momentum {} and weight_decay {} must not be negative", o.lr, o.momentum,
+            o.weight_decay);
+    require(o.form == momentum_form::classical || o.momentum > 0,
+            "sgd: Nesterov's form needs a momentum above 0");
+  }
+  [[nodiscard]] static bool has_state(const sgd_options& o) noexcept { return o.momentum != 0; }
+  [[nodiscard]] static detail::sgd_rule<T> rule(const sgd_options& o, std::uint64_t steps) {
+    return {o, steps};
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,6 +48,24 @@ class target {
     if (!parameter_.defined()) return grad_;
     return parameter_.has_grad() ? parameter_.grad().span() : std::span<T>{};
   }
+  /// The gradient where embeddings alone have contributed; nullopt otherwise.
+  [[nodiscard]] std::optional<row_gradient<T>> row_grad() const {
+    return parameter_.defined() ? parameter_.row_grad() : std::nullopt;
+  }
+  /// Calls f(span) for pieces of the gradient, all of it but rows that are zero. f may scale them.
+  template <typename F>
+  void for_each_grad(F&& f) const {
+    const auto rows = row_grad();
+    if (!rows) {
+      if (const std::span<T> all = grad(); !all.empty()) f(all);
+      return;
+    }
+    const std::span<T> all = rows->values.span();
+    const std::size_t width = all.empty() ? 0 : all.size() / rows->values.shape()[0];
+    for (const std::size_t row : rows->rows) f(all.subspan(row * width, width));
+  }
+  /// Not defined() for spans.
+  [[nodiscard]] const parameter<T>& owner() const noexcept { return parameter_; }
   /// A parameter's next gradient overwrites this one. Spans are the caller's to write.
   void zero_grad() const {
     if (parameter_.defined()) parameter_.zero_grad();

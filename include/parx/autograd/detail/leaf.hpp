@@ -94,7 +94,7 @@ class leaf final : public node<T> {
   void drop_gradient() noexcept override {}
 
   std::string name;
-  bool touched = false;
+  bool expects_rows = false;  // embeddings are its users
 
  private:
   void ensure_memory() {

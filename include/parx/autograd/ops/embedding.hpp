@@ -16,7 +16,6 @@ template <typename T, std::integral Index>
 [[nodiscard]] variable<T> embedding(const variable<T>& table, const tensor<Index>& indices) {
   require(table.rank() == 2, "embedding: the table has two axes, not shape {}",
           to_string(table.shape()));
-  const tensor<T> source = table.value().contiguous();
   const tensor<Index> index = indices.contiguous();
   const std::size_t count = table.extent(0), width = table.extent(1);
   std::vector<std::size_t, pool_allocator<std::size_t>> rows(index.size());
@@ -28,7 +27,11 @@ template <typename T, std::integral Index>
     require(row < count, "embedding: index {} at position {} is outside a table of {} rows",
             index.data()[i], i, count);
     rows[i] = row;
-    std::copy_n(source.data() + row * width, width, picked.data() + i * width);
+  }
+  // Only these rows are read, so only these have to be up to date.
+  const tensor<T> source = table.value_at_rows(rows).contiguous();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(source.data() + rows[i] * width, width, picked.data() + i * width);
   }
   return differentiable(
       std::move(picked),

@@ -1,0 +1,82 @@
+// lanes: the few elements that an update rule works on at a time, in registers.
+//
+// A rule is the arithmetic of one step with all its numbers, the learning rate among them:
+//   update(w, state, g)        the step of elements with a gradient
+//   rest(w, state, rules)      the steps of elements without one, several in a row
+// Both in lanes and with the same expressions, so that an element gets the same bits however its
+// steps are dealt to calls. Eigen, because compilers do not vectorise std::sqrt while it may set
+// errno.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::optim::detail {
+
+template <typename T>
+inline constexpr std::size_t lane_count = 128 / sizeof(T);
+template <typename T>
+using lanes = Eigen::Array<T, static_cast<int>(lane_count<T>), 1>;
+template <typename T, std::size_t States>
+using state_lanes = std::array<lanes<T>, States>;
+
+/// Calls f(w, state) for all of [begin, begin + count) of the value and its state tensors; what is
+/// beyond the end of the last lanes is zero. f(w, state, offset) writes its results to both.
+template <std::size_t States, typename T, typename F>
+void for_each_lanes(T* value, const std::vector<tensor<T>>& state, std::size_t begin,
+                    std::size_t count, F&& f) {
+  constexpr std::size_t width = lane_count<T>;
+  const std::size_t whole = begin + count / width * width;
+  lanes<T> w;
+  state_lanes<T, States> s;
+  std::size_t at = begin;
+  for (; at < whole; at += width) {
+    w = Eigen::Map<const lanes<T>>(value + at);
+    for (std::size_t k = 0; k < States; ++k) s[k] = Eigen::Map<const lanes<T>>(state[k].data() + at);
+    f(w, s, at);
+    Eigen::Map<lanes<T>> to(value + at);
+    to = w;
+    for (std::size_t k = 0; k < States; ++k) {
+      Eigen::Map<lanes<T>> kept(state[k].data() + at);
+      kept = s[k];
+    }
+  }
+  const std::size_t left = begin + count - at;
+  if (left == 0) return;
+  w.setZero();
+  std::copy_n(value + at, left, w.data());
+  for (std::size_t k = 0; k < States; ++k) {
+    s[k].setZero();
+    std::copy_n(state[k].data() + at, left, s[k].data());
+  }
+  f(w, s, at);
+  std::copy_n(w.data(), left, value + at);
+  for (std::size_t k = 0; k < States; ++k) std::copy_n(s[k].data(), left, state[k].data() + at);
+}
+
+/// One step of [begin, begin + count) with the gradient `grad` (of the whole value).
+template <std::size_t States, typename T, typename Rule>
+void update_lanes(const Rule& rule, T* value, const std::vector<tensor<T>>& state, const T* grad,
+                  std::size_t begin, std::size_t count) {
+  const std::size_t end = begin + count;
+  for_each_lanes<States>(value, state, begin, count,
+                         [&](lanes<T>& w, state_lanes<T, States>& s, std::size_t at) {
+                           if (at + lane_count<T> <= end) {
+                             const lanes<T> g = Eigen::Map<const lanes<T>>(grad + at);
+                             rule.update(w, s, g);
+                           } else {
+                             lanes<T> g = lanes<T>::Zero();
+                             std::copy_n(grad + at, end - at, g.data());
+                             rule.update(w, s, g);
+                           }
+                         });
+}
+
+}  // namespace parx::optim::detail

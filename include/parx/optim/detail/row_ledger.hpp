@@ -1,0 +1,112 @@
+// row_ledger: remembers how far each row of a table has been brought, and the rules of the steps
+// since then, so that rows without a gradient are moved when they are read instead of at every step.
+//
+// A row goes through exactly the steps that it would have gone through at once, one after the
+// other: when and by whom it is asked for does not change a bit of it. So one rank may save or
+// evaluate in between and stay equal to the others, and a run that was resumed to the one that was
+// not. What is saved is memory traffic: many steps of a row cost one trip.
+// The rules of `capacity` steps are kept; a few rows are moved at every step, in turn, so that none
+// is ever further behind.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/optim/detail/lanes.hpp>
+
+namespace parx::optim::detail {
+
+template <typename T, typename Rule>
+class row_ledger final : public deferred_updates<T> {
+ public:
+  /// `state` are the tensors beside the value; it outlives the ledger.
+  row_ledger(parameter<T> owner, const std::vector<tensor<T>>& state)
+      : owner_(std::move(owner)), state_(state), rows_(owner_.shape()[0]),
+        width_(rows_ == 0 ? 0 : owner_.size() / rows_), brought_to_(rows_, 0) {}
+  ~row_ledger() override { owner_.stop_deferring(this); }
+  row_ledger(const row_ledger&) = delete;
+  row_ledger& operator=(const row_ledger&) = delete;
+
+  /// One step, of which the rows of `gradient` get the update and all others a rest.
+  void step(const Rule& rule, const row_gradient<T>& gradient) {
+    owner_.defer(this);
+    const tensor<T>& value = owner_.value_at_rows(gradient.rows);
+    kept_[++now_ % capacity] = rule;
+    for (const std::size_t row : gradient.rows) {
+      if (state_.empty()) {
+        update<0>(rule, value, gradient.values, row);
+      } else {
+        update<Rule::states>(rule, value, gradient.values, row);
+      }
+      brought_to_[row] = now_;
+    }
+    is_settled_ = false;
+    if (owner_.may_defer()) {
+      for (std::size_t i = 0; i < (rows_ + capacity - 1) / capacity; ++i) {
+        next_in_turn_ = next_in_turn_ + 1 < rows_ ? next_in_turn_ + 1 : 0;
+        settle_row(value, next_in_turn_);
+      }
+    } else {
+      settle(value);
+    }
+  }
+
+  void settle(const tensor<T>& value) noexcept override {
+    if (is_settled_) return;
+    for (std::size_t row = 0; row < rows_; ++row) settle_row(value, row);
+    is_settled_ = true;
+  }
+  void settle(const tensor<T>& value, std::span<const std::size_t> rows) noexcept override {
+    if (is_settled_) return;
+    for (const std::size_t row : rows) settle_row(value, row);
+  }
+
+ private:
+  static constexpr std::uint32_t capacity = 256;
+
+  template <std::size_t States>
+  void update(const Rule& rule, const tensor<T>& value, const tensor<T>& grad, std::size_t row) {
+    update_lanes<States>(rule, value.data(), state_, grad.data(), row * width_, width_);
+  }
+  void settle_row(const tensor<T>& value, std::size_t row) noexcept {
+    if (brought_to_[row] == now_) return;
+    if (state_.empty()) {
+      rest<0>(value, row);
+    } else {
+      rest<Rule::states>(value, row);
+    }
+    brought_to_[row] = now_;
+  }
+  template <std::size_t States>
+  void rest(const tensor<T>& value, std::size_t row) noexcept {
+    // The steps may lie around the end of the ring.
+    const std::uint32_t first = brought_to_[row] + 1;
+    const std::uint32_t count = now_ - brought_to_[row];
+    const std::uint32_t begin = first % capacity;
+    const std::uint32_t before_end = std::min(count, capacity - begin);
+    const std::span<const Rule> all(kept_);
+    for_each_lanes<States>(value.data(), state_, row * width_, width_,
+                           [&](lanes<T>& w, state_lanes<T, States>& s, std::size_t) {
+                             Rule::rest(w, s, all.subspan(begin, before_end));
+                             Rule::rest(w, s, all.first(count - before_end));
+                           });
+  }
+
+  parameter<T> owner_;
+  const std::vector<tensor<T>>& state_;
+  std::size_t rows_;
+  std::size_t width_;
+  std::array<Rule, capacity> kept_{};
+  std::uint32_t now_ = 0;                  // steps so far; wraps around, as all that is compared to it
+  std::vector<std::uint32_t> brought_to_;  // the step up to which a row has been moved
+  std::size_t next_in_turn_ = 0;
+  bool is_settled_ = true;
+};
+
+}  // namespace parx::optim::detail

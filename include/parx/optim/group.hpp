@@ -1,0 +1,57 @@
+// parameter_group: parameters that share their options, as PyTorch's param_groups.
+//
+//   optim::adamw opt{optim::decay_groups(model.parameters(), optim::adamw_options{.lr = 3e-4})};
+//
+// decay_groups is what Hugging Face's Trainer does: weight decay for matrices, none for biases and
+// the scales of norms.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/optim/target.hpp>
+
+namespace parx::optim {
+
+template <typename T, typename Options>
+struct parameter_group {
+  std::vector<target<T>> targets;
+  Options options = {};
+};
+
+/// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose
+/// name has "norm" in it, in upper or lower case ("encoder.layer_norm.weight", "LayerNorm.weight").
+[[nodiscard]] inline bool is_bias_or_norm(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower.ends_with("bias") || lower.find("norm") != std::string::npos;
+}
+
+/// Two groups with the same options, but no weight decay for the parameters of which
+/// `without_decay(name)` says so. A group that would be empty is left out.
+template <typename T, typename Options, typename Predicate>
+[[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
+    const std::vector<parameter<T>>& parameters, Options options, Predicate without_decay) {
+  parameter_group<T, Options> decayed{{}, options};
+  parameter_group<T, Options> others{{}, options};
+  others.options.weight_decay = 0;
+  for (const parameter<T>& each : parameters) {
+    (without_decay(each.name()) ? others : decayed).targets.push_back(each);
+  }
+  std::vector<parameter_group<T, Options>> groups;
+  if (!decayed.targets.empty()) groups.push_back(std::move(decayed));
+  if (!others.targets.empty()) groups.push_back(std::move(others));
+  return groups;
+}
+template <typename T, typename Options>
+[[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
+    const std::vector<parameter<T>>& parameters, Options options) {
+  return decay_groups(parameters, options, is_bias_or_norm);
+}
+
+}  // namespace parx::optim
