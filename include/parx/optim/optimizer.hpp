@@ -62,6 +62,13 @@ class optimizer {
     for (const slot& one : slots_) one.updated.zero_grad();
   }
 
+  /// Handles of all that it updates: `clip_grad_norm(opt.targets(), 1.0)`.
+  [[nodiscard]] std::vector<target<T>> targets() const {
+    std::vector<target<T>> all;
+    for (const slot& one : slots_) all.push_back(one.updated);
+    return all;
+  }
+
   /// Of a group of parameters; the first one's is the only one where no groups were given. Takes
   /// effect with the next step().
   [[nodiscard]] Options& options(std::size_t group = 0) noexcept { return options_[group]; }
