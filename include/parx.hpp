@@ -16,5 +16,6 @@
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/ddp.hpp>
+#include <parx/amp.hpp>
 #include <parx/train.hpp>
 // IWYU pragma: end_exports

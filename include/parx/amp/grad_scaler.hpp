@@ -1,0 +1,180 @@
+// grad_scaler: keeps small gradients above the smallest float16 by scaling the loss, and skips the
+// step where that was too much.
+//
+//   parx::amp::grad_scaler scaler;
+//   scaler.scale(loss).backward();
+//   scaler.unscale_(optimizer);                       // only needed to clip
+//   parx::optim::clip_grad_norm(model.parameters(), 1.0);
+//   scaler.step(optimizer);                           // not taken when a gradient is Inf or NaN
+//   scaler.update();
+//
+// Source: PyTorch's torch.amp.GradScaler. Under data parallelism backward leaves every rank the same
+// gradients, bit by bit: a rank that overflows makes the sum Inf or NaN everywhere, so all ranks
+// decide alike and nothing has to be sent. Where ranks hold different gradients (shards of FSDP,
+// tensor or pipeline parallelism) a group of all that decide together is given; one number is
+// reduced then. The scale is the same for all micro-batches of a step: update() comes after step().
+// A scaler belongs to one thread.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+
+#include <parx/autograd/loss.hpp>
+#include <parx/autograd/ops/arithmetic.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/optim/target.hpp>
+
+namespace parx::amp {
+
+struct grad_scaler_options {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  std::uint64_t growth_interval = 2000;  ///< steps in a row without overflow before the scale grows
+};
+
+namespace detail {
+
+/// Multiplies by `factor`; whether a result is Inf or NaN.
+template <typename T>
+[[nodiscard]] bool multiply_finding_overflow(std::span<T> values, T factor) noexcept {
+  constexpr T largest = std::numeric_limits<T>::max();
+  unsigned bad = 0;
+  for (T& value : values) {
+    value *= factor;
+    bad |= static_cast<unsigned>(!(std::abs(value) <= largest));
+  }
+  return bad != 0;
+}
+
+}  // namespace detail
+
+class grad_scaler {
+ public:
+  /// Throws usage_error for factors that would not grow or not back off.
+  explicit grad_scaler(grad_scaler_options options = {}) : options_(options) {
+    require(options.init_scale > 0 && std::isfinite(options.init_scale),
+            "grad_scaler: init_scale must be positive and finite, not {}", options.init_scale);
+    require(options.growth_factor > 1 && options.backoff_factor > 0 && options.backoff_factor < 1,
+            "grad_scaler: growth_factor {} must be above 1, backoff_factor {} between 0 and 1",
+            options.growth_factor, options.backoff_factor);
+    require(options.growth_interval > 0, "grad_scaler: growth_interval must not be 0");
+    *scale_.data() = options.init_scale;
+  }
+  /// For gradients that differ between ranks: all ranks of `group` skip a step together. The group
+  /// is borrowed.
+  explicit grad_scaler(process_group& group, grad_scaler_options options = {})
+      : grad_scaler(options) {
+    group_ = &group;
+  }
+
+  /// The loss to call backward() on.
+  template <typename T>
+  [[nodiscard]] variable<T> scale(const variable<T>& loss) const {
+    return loss * static_cast<T>(get_scale());
+  }
+  /// Its count stays as it is; its mean() is scaled too, so print the other one.
+  template <typename T>
+  [[nodiscard]] weighted_loss<T> scale(const weighted_loss<T>& loss) const {
+    return {scale(loss.sum), loss.count};
+  }
+
+  /// Divides the optimizer's gradients by the scale, once a step: to clip or look at them before
+  /// step(), which does it otherwise. Local; collective with a group. Throws usage_error when it was
+  /// called for this optimizer since the last update().
+  template <typename Optimizer>
+  void unscale_(Optimizer& optimizer) {
+    progress& done = optimizers_[&optimizer];
+    require(done.at == stage::scaled,
+            "grad_scaler: unscale_() was already called for this optimizer since the last "
+            "update(){}",
+            done.at == stage::stepped ? ", and step() too" : "");
+    bool overflow = false;
+    for (const auto& target : optimizer.targets()) {
+      using value = typename Optimizer::value_type;
+      // Of a row-sparse gradient only the touched rows: zeros stay zeros.
+      target.for_each_grad([&](std::span<value> part) {
+        overflow |= detail::multiply_finding_overflow(part, static_cast<value>(1 / get_scale()));
+      });
+    }
+    if (group_ != nullptr) {
+      std::array<std::uint8_t, 1> found{static_cast<std::uint8_t>(overflow)};
+      all_reduce(*group_, found, {.op = reduce_op::max});
+      overflow = found[0] != 0;
+    }
+    done = {stage::unscaled, overflow};
+  }
+
+  /// optimizer.step() with unscaled gradients, or, when one of them is Inf or NaN, only drops them.
+  /// Returns whether the step was taken (a schedule should count those). Local; collective with a
+  /// group unless unscale_() was called. Throws usage_error on a second call before update().
+  template <typename Optimizer>
+  bool step(Optimizer& optimizer) {
+    progress& done = optimizers_[&optimizer];
+    require(done.at != stage::stepped,
+            "grad_scaler: step() was already called for this optimizer since the last update()");
+    if (done.at == stage::scaled) unscale_(optimizer);
+    done.at = stage::stepped;
+    if (!done.found_inf) {
+      optimizer.step();
+      return true;
+    }
+    optimizer.zero_grad();
+    ++skipped_;
+    return false;
+  }
+
+  /// Ends the step: a smaller scale after an overflow in any optimizer, a larger one after
+  /// growth_interval steps without. Throws usage_error when no gradient was looked at.
+  void update() {
+    require(!optimizers_.empty(),
+            "grad_scaler: update() comes after unscale_() or step() of at least one optimizer");
+    bool overflow = false;
+    for (const auto& [optimizer, done] : optimizers_) overflow |= done.found_inf;
+    optimizers_.clear();
+    double& scale = *scale_.data();
+    if (overflow) {
+      scale *= options_.backoff_factor;
+      growth_tracker_ = 0;
+    } else if (++growth_tracker_ >= options_.growth_interval) {
+      // Beyond float's range a scaled loss would never be finite again.
+      const double grown = scale * options_.growth_factor;
+      if (grown <= std::numeric_limits<float>::max()) scale = grown;
+      growth_tracker_ = 0;
+    }
+  }
+
+  [[nodiscard]] double get_scale() const noexcept { return *scale_.data(); }
+  /// Steps that were not taken, since the beginning of training.
+  [[nodiscard]] std::uint64_t skipped_steps() const noexcept { return skipped_; }
+
+  /// Calls visitor(name, tensor<double>& or std::uint64_t&): what a checkpoint has to keep.
+  template <typename Visitor>
+  void for_each_state(Visitor&& visitor) {
+    visitor("scale", scale_);
+    visitor("growth_tracker", growth_tracker_);
+    visitor("skipped_steps", skipped_);
+  }
+
+ private:
+  enum class stage { scaled, unscaled, stepped };
+  struct progress {
+    stage at = stage::scaled;
+    bool found_inf = false;
+  };
+
+  grad_scaler_options options_;
+  process_group* group_ = nullptr;
+  tensor<double> scale_ = tensor<double>::scalar(1);
+  std::uint64_t growth_tracker_ = 0;  ///< steps without overflow since the scale changed
+  std::uint64_t skipped_ = 0;
+  std::map<const void*, progress> optimizers_;  ///< since the last update()
+};
+
+}  // namespace parx::amp
