@@ -1,4 +1,6 @@
-// The mixed precision chapter: grad_scaler; autocast comes with the operations that know it.
+// The mixed precision chapter: autocast, the lower precision of matrix products, and grad_scaler,
+// which float16 needs besides.
 #pragma once
 
-#include <parx/amp/grad_scaler.hpp>  // IWYU pragma: export
+#include <parx/amp/grad_scaler.hpp>     // IWYU pragma: export
+#include <parx/autograd/autocast.hpp>  // IWYU pragma: export

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <parx/autograd/deferred.hpp>
+#include <parx/autograd/autocast.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/loss.hpp>

@@ -58,6 +58,15 @@ class storage {
            block_->holders.load(std::memory_order_acquire) == 1;
   }
   [[nodiscard]] bool same_as(const storage& other) const noexcept { return block_ == other.block_; }
+  /// A number that no other storage has or will have, unlike its address; 0 without memory.
+  [[nodiscard]] std::uint64_t id() const noexcept {
+    if (block_ == nullptr) return 0;
+    std::uint64_t id = block_->id.load(std::memory_order_relaxed);
+    if (id != 0) return id;
+    static std::atomic<std::uint64_t> next{1};
+    const std::uint64_t fresh = next.fetch_add(1, std::memory_order_relaxed);
+    return block_->id.compare_exchange_strong(id, fresh) ? fresh : id;
+  }
 
  private:
   struct alignas(memory_pool::alignment) block {
@@ -65,6 +74,7 @@ class storage {
     void* data = nullptr;
     std::size_t bytes = 0;
     std::size_t pool_bytes = 0;
+    std::atomic<std::uint64_t> id{0};  // given when somebody asks
   };
   explicit storage(block* made) noexcept : block_(made) {}
   block* block_ = nullptr;

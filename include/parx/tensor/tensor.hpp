@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <type_traits>
@@ -103,6 +104,8 @@ class tensor {
   [[nodiscard]] bool shares_memory_with(const tensor& other) const noexcept {
     return storage_.same_as(other.storage_);
   }
+  /// Names the memory among all that there ever is: see storage::id.
+  [[nodiscard]] std::uint64_t memory_id() const noexcept { return storage_.id(); }
 
   // Elements.
 

@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/tensor/detail/math.hpp>
 
@@ -17,11 +18,11 @@ template <typename T, typename Function, typename Derivative>
 [[nodiscard]] variable<T> activation(const variable<T>& x, saved_value what, Function f,
                                      Derivative derivative) {
   tensor<T> y = map(f, x.value());
-  const tensor<T> saved = what == saved_value::input ? x.value() : y;
+  const saved<T> kept(what == saved_value::input ? x.value() : y);
   return differentiable(
       std::move(y),
-      [saved, derivative](const tensor<T>& upstream, grad_sink<T> dx) {
-        dx.map([=](T u, T v) { return u * derivative(v); }, upstream, saved);
+      [kept, derivative](const tensor<T>& upstream, grad_sink<T> dx) {
+        dx.map([=](T u, T v) { return u * derivative(v); }, upstream, kept.values());
       },
       x);
 }

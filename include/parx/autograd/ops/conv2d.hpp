@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
 #include <parx/tensor/matmul.hpp>
@@ -116,12 +117,15 @@ template <typename T>
                                 .stride = options.stride,
                                 .padding = options.padding};
   window.check("conv2d");
-  const tensor<T> input = x.value().contiguous(), kernels = weight.value().contiguous();
+  const detail::product_operand<T> left(x), right(weight);
   tensor<T> y = detail::conv2d_forward(
-      input, kernels, bias.defined() ? bias.value().contiguous() : tensor<T>(), window);
+      left.values().contiguous(), right.values().contiguous(),
+      bias.defined() ? bias.value().contiguous() : tensor<T>(), window);
+  detail::round_result(y);
   return differentiable(
       std::move(y),
-      [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight, grad_sink<T> dbias) {
+      [left = left.kept(), right = right.kept(), window, type = detail::autocast_type()](
+          const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight, grad_sink<T> dbias) {
         if (dbias.needed()) {
           const auto target = dbias.memory();
           const std::size_t images = upstream.shape()[0], out = upstream.shape()[1];
@@ -129,7 +133,8 @@ template <typename T>
                    target.values.reshape({out, 1}),
                    target.add ? accumulate::add : accumulate::overwrite);
         }
-        detail::conv2d_backward(upstream, input, kernels, window, dx, dweight);
+        detail::conv2d_backward(detail::rounded(upstream, type), left.values().contiguous(),
+                                right.values().contiguous(), window, dx, dweight);
       },
       x, weight, bias);
 }

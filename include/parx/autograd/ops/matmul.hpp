@@ -2,6 +2,7 @@
 // in memory.
 #pragma once
 
+#include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/tensor/matmul.hpp>
 
@@ -32,9 +33,16 @@ void contribute_product(const grad_sink<T>& sink, const shape& batch, op op_a, c
 /// a (..., m, k) times b (..., k, n), batch axes broadcast: see matmul of tensors.
 template <typename T>
 [[nodiscard]] variable<T> matmul(const variable<T>& a, const variable<T>& b) {
+  const detail::product_operand<T> left(a), right(b);
+  tensor<T> product = matmul(left.values(), right.values());
+  detail::round_result(product);
   return differentiable(
-      matmul(a.value(), b.value()),
-      [x = a.value(), y = b.value()](const tensor<T>& upstream, grad_sink<T> da, grad_sink<T> db) {
+      std::move(product),
+      [left = left.kept(), right = right.kept(), type = detail::autocast_type()](
+          const tensor<T>& gradient, grad_sink<T> da, grad_sink<T> db) {
+        const tensor<T> upstream = detail::rounded(gradient, type);
+        const tensor<T> x = db.needed() ? left.values() : tensor<T>();
+        const tensor<T> y = right.values();
         const shape batch = detail::batch_shape(upstream.shape());
         if (da.needed()) {
           detail::contribute_product(da, batch, op::plain, upstream, op::transposed, y);
@@ -66,8 +74,9 @@ template <typename T>
   require(!bias.defined() || bias.shape() == shape{out},
           "linear: a bias of shape {} does not fit a weight of shape {}",
           bias.defined() ? to_string(bias.shape()) : "", to_string(weight.shape()));
-  const tensor<T> input = x.value().contiguous();
-  const tensor<T> w = weight.value().contiguous();
+  const detail::product_operand<T> left(x), right(weight);
+  const tensor<T> input = left.values().contiguous();
+  const tensor<T> w = right.values().contiguous();
   const std::size_t rows = input.size() / std::max<std::size_t>(in, 1);
   shape s = x.shape();
   s[s.rank() - 1] = out;
@@ -78,10 +87,13 @@ template <typename T>
   }
   gemm(op::plain, op::transposed, rows, out, in, T(1), input.data(), in, w.data(), in,
        bias.defined() ? T(1) : T(0), y.data(), out);
+  detail::round_result(y);
   return differentiable(
       std::move(y),
-      [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw, grad_sink<T> db) {
-        const T* const u = upstream.data();
+      [=, left = left.kept(), right = right.kept(), type = detail::autocast_type()](
+          const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw, grad_sink<T> db) {
+        const tensor<T> rounded = detail::rounded(upstream, type);
+        const T* const u = rounded.data();
         if (db.needed()) {
           const auto target = db.memory();
           sum_into(upstream.reshape({rows, out}), target.values,
@@ -89,12 +101,14 @@ template <typename T>
         }
         if (dw.needed()) {
           const auto target = dw.memory();
-          gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, input.data(), in,
+          const tensor<T> kept = left.values().contiguous();
+          gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, kept.data(), in,
                target.beta(), target.values.data(), in);
         }
         if (dx.needed()) {
           const auto target = dx.memory();
-          gemm(op::plain, op::plain, rows, in, out, T(1), u, out, w.data(), in, target.beta(),
+          const tensor<T> kept = right.values().contiguous();
+          gemm(op::plain, op::plain, rows, in, out, T(1), u, out, kept.data(), in, target.beta(),
                target.values.data(), in);
         }
       },

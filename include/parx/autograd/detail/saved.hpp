@@ -1,0 +1,232 @@
+// saved: a tensor that an operation keeps for backward, in 16 bits where autocast allows it.
+//
+// Under autocast the operand of a matrix product is rounded anyway, so its 16-bit copy is all that
+// backward needs; an element-wise operation keeps 16 bits when they hold its values exactly, which
+// they do for rounded results. Operations that save the same memory share one copy (relu's output is
+// the next product's operand): it is found by the memory's id, and lives as long as one of them.
+// Parameters and constants are kept as they are, because they live on in any case.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include <parx/autograd/autocast.hpp>
+#include <parx/autograd/variable.hpp>
+
+namespace parx::detail {
+
+/// Calls f with a value of the 16-bit type.
+template <typename Function>
+decltype(auto) with_half(dtype type, Function&& f) {
+  return type == dtype::bfloat16 ? f(bfloat16{}) : f(float16{});
+}
+
+/// Whether products of T are rounded now.
+template <typename T>
+[[nodiscard]] bool autocasting() noexcept {
+  return std::is_same_v<T, float> && autocast_type() != dtype::float32;
+}
+
+/// to = from, rounded to `type`; they may be the same memory. Returns whether nothing changed.
+inline bool round_values(const float* from, float* to, std::size_t count, dtype type) {
+  return with_half(type, [=]<typename Half>(Half) {
+    std::array<Half, 1024> rounded;
+    std::array<float, 1024> back;
+    bool exact = true;
+    for (std::size_t begin = 0; begin < count; begin += rounded.size()) {
+      const std::size_t piece = std::min(rounded.size(), count - begin);
+      convert(from + begin, rounded.data(), piece);
+      convert(rounded.data(), back.data(), piece);
+      exact = exact && std::memcmp(from + begin, back.data(), piece * sizeof(float)) == 0;
+      std::copy_n(back.data(), piece, to + begin);
+    }
+    return exact;
+  });
+}
+
+/// The values as a product takes them: rounded to `type`, the tensor itself for float32.
+template <typename T>
+[[nodiscard]] tensor<T> rounded(const tensor<T>& values, dtype type) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (type != dtype::float32) {
+      const tensor<T> source = values.contiguous();
+      tensor<T> result = tensor<T>::empty(source.shape());
+      (void)round_values(source.data(), result.data(), source.size(), type);
+      return result;
+    }
+  }
+  return values;
+}
+
+/// Rounds the result of a product, which is contiguous, where autocast says so.
+template <typename T>
+void round_result(const tensor<T>& result) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (autocasting<T>()) {
+      (void)round_values(result.data(), result.data(), result.size(), autocast_type());
+    }
+  }
+}
+
+/// A 16-bit copy of a contiguous tensor<float>.
+struct packed_values {
+  tensor<std::uint16_t> bits;
+  dtype type = dtype::bfloat16;
+  bool exact = false;  ///< nothing was rounded
+
+  packed_values(const tensor<float>& source, dtype to)
+      : bits(tensor<std::uint16_t>::empty(source.shape())), type(to), exact(true) {
+    with_half(type, [&]<typename Half>(Half) {
+      static_assert(sizeof(Half) == sizeof(std::uint16_t));
+      std::array<Half, 1024> rounded;
+      std::array<float, 1024> back;
+      for (std::size_t begin = 0; begin < source.size(); begin += rounded.size()) {
+        const std::size_t piece = std::min(rounded.size(), source.size() - begin);
+        const float* const from = source.data() + begin;
+        convert(from, rounded.data(), piece);
+        std::memcpy(bits.data() + begin, rounded.data(), piece * sizeof(Half));
+        if (!exact) continue;
+        convert(rounded.data(), back.data(), piece);
+        exact = std::memcmp(from, back.data(), piece * sizeof(float)) == 0;
+      }
+    });
+  }
+  [[nodiscard]] tensor<float> unpack() const {
+    const tensor<float> values = tensor<float>::empty(bits.shape());
+    with_half(type, [&]<typename Half>(Half) {
+      std::array<Half, 1024> half;
+      for (std::size_t begin = 0; begin < bits.size(); begin += half.size()) {
+        const std::size_t piece = std::min(half.size(), bits.size() - begin);
+        std::memcpy(half.data(), bits.data() + begin, piece * sizeof(Half));
+        convert(half.data(), values.data() + begin, piece);
+      }
+    });
+    return values;
+  }
+};
+
+/// The copies that live, by what they are copies of. Of this thread.
+class packed_cache {
+ public:
+  [[nodiscard]] static packed_cache& instance() {
+    thread_local packed_cache cache;
+    return cache;
+  }
+
+  [[nodiscard]] std::shared_ptr<const packed_values> find_or_pack(const tensor<float>& source,
+                                                                  dtype type) {
+    const key at{source.memory_id(), source.data(), source.size(), type};
+    std::weak_ptr<const packed_values>& known = copies_[at];
+    std::shared_ptr<const packed_values> copy = known.lock();
+    if (!copy) {
+      copy = std::allocate_shared<const packed_values>(pool_allocator<packed_values>(), source, type);
+      known = copy;
+      if (copies_.size() >= sweep_at_) sweep();
+    }
+    return copy;
+  }
+
+ private:
+  struct key {
+    std::uint64_t memory;
+    const float* first;
+    std::size_t size;
+    dtype type;
+    bool operator==(const key&) const = default;
+  };
+  struct hash {
+    std::size_t operator()(const key& k) const noexcept {
+      return std::hash<std::uint64_t>()(k.memory * 0x9E3779B97F4A7C15U ^ k.size);
+    }
+  };
+
+  void sweep() {
+    std::erase_if(copies_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max<std::size_t>(256, 2 * copies_.size());
+  }
+
+  std::unordered_map<key, std::weak_ptr<const packed_values>, hash, std::equal_to<>,
+                     pool_allocator<std::pair<const key, std::weak_ptr<const packed_values>>>>
+      copies_;
+  std::size_t sweep_at_ = 256;
+};
+
+template <typename T>
+class saved {
+ public:
+  saved() noexcept = default;
+  /// Exactly these values.
+  explicit saved(const tensor<T>& values) : shape_(values.shape()) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (autocasting<T>() && recording() && values.is_contiguous()) {
+        auto copy = packed_cache::instance().find_or_pack(values, autocast_type());
+        if (copy->exact) {
+          packed_ = std::move(copy);
+          return;
+        }
+      }
+    }
+    whole_ = values;
+  }
+
+  /// The values; a tensor of its own where they were kept in 16 bits.
+  [[nodiscard]] tensor<T> values() const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed_) return packed_->unpack().reshape(shape_);
+      return rounded(whole_, round_to_);
+    } else {
+      return whole_;
+    }
+  }
+
+ private:
+  template <typename>
+  friend class product_operand;
+
+  parx::shape shape_;
+  tensor<T> whole_;
+  std::shared_ptr<const packed_values> packed_;
+  dtype round_to_ = dtype::float32;  // of whole_, when it is used
+};
+
+/// The operand of a matrix product: its values now, and what to keep of it for backward.
+template <typename T>
+class product_operand {
+ public:
+  explicit product_operand(const variable<T>& x) : values_(x.value()) {
+    kept_.shape_ = x.shape();
+    if constexpr (std::is_same_v<T, float>) {
+      if (autocasting<T>()) {
+        const tensor<T> source = x.value().contiguous();
+        const dtype type = autocast_type();
+        if (recording() && x.requires_grad() && !x.is_leaf()) {
+          kept_.packed_ = packed_cache::instance().find_or_pack(source, type);
+          values_ = kept_.packed_->exact ? source : kept_.packed_->unpack().reshape(kept_.shape_);
+        } else {
+          kept_.whole_ = x.value();
+          kept_.round_to_ = type;
+          values_ = rounded(source, type);
+        }
+        return;
+      }
+    }
+    kept_.whole_ = values_;
+  }
+
+  [[nodiscard]] const tensor<T>& values() const noexcept { return values_; }
+  [[nodiscard]] const saved<T>& kept() const noexcept { return kept_; }
+
+ private:
+  tensor<T> values_;
+  saved<T> kept_;
+};
+
+}  // namespace parx::detail
