@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
-#include <parx/autograd/ops/softmax.hpp>
+#include <parx/autograd/ops/detail/rows.hpp>
 
 namespace parx {
 

@@ -9,7 +9,7 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
-#include <parx/autograd/ops/softmax.hpp>
+#include <parx/autograd/ops/detail/rows.hpp>
 
 namespace parx {
 

@@ -7,31 +7,12 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/rows.hpp>
 #include <parx/autograd/ops/view.hpp>
-#include <parx/tensor/detail/math.hpp>
 
 namespace parx {
 
 namespace detail {
-
-template <typename T>
-[[nodiscard]] T row_max(const T* x, std::size_t width) {
-  return reduce_lanes(0, width, x[0], max_op{}, [=](std::size_t i) { return x[i]; });
-}
-template <typename T>
-[[nodiscard]] T row_sum(const T* x, std::size_t width) {
-  return reduce_lanes(0, width, T(0), add_op{}, [=](std::size_t i) { return x[i]; });
-}
-template <typename T>
-[[nodiscard]] T row_dot(const T* x, const T* y, std::size_t width) {
-  return reduce_lanes(0, width, T(0), add_op{}, [=](std::size_t i) { return x[i] * y[i]; });
-}
-/// e[i] = exp(x[i] - highest); returns their sum.
-template <typename T>
-[[nodiscard]] T row_exp(const T* x, T highest, std::size_t width, T* e) {
-  for (std::size_t i = 0; i < width; ++i) e[i] = vector_exp(x[i] - highest);
-  return row_sum(e, width);
-}
 
 template <typename T>
 [[nodiscard]] variable<T> softmax_last(const variable<T>& x) {

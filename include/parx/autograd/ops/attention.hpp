@@ -1,0 +1,158 @@
+// scaled_dot_product_attention: softmax(scale q k^T + bias) v without the matrix of scores.
+//
+// See detail/attention_tiles.hpp for how. The tape keeps one number for each query and head beside
+// q, k, v and the result.
+// Vaswani et al.: Attention Is All You Need (arXiv 1706.03762).
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/attention_tiles.hpp>
+#include <parx/tensor/random.hpp>
+
+namespace parx {
+
+template <typename T = float>
+struct attention_options {
+  std::size_t heads = 0;         ///< for q, k, v of three axes: see scaled_dot_product_attention
+  bool causal = false;           ///< query t sees the keys up to position query_offset + t
+  std::size_t query_offset = 0;  ///< how many keys come before the first query (a cache)
+  tensor<std::uint8_t> key_mask = {};  ///< (batch, keys): 0 where nobody may look (padding)
+  tensor<T> bias = {};          ///< added to the scores, broadcast to (batch, heads, queries, keys)
+  double scale = 0;             ///< 0: 1 / sqrt(width of a head)
+  double dropout = 0;           ///< probability with which a query does not use a key that it sees
+  random_stream stream{0, ""};  ///< decides what is dropped; take a substream for each call
+};
+
+/// The key_mask of batches whose first lengths[b] keys of `keys` are real.
+[[nodiscard]] inline tensor<std::uint8_t> key_mask_of(std::span<const std::size_t> lengths,
+                                                      std::size_t keys) {
+  tensor<std::uint8_t> mask = tensor<std::uint8_t>::zeros({lengths.size(), keys});
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    require(lengths[b] <= keys, "key_mask_of: a length of {} among {} keys", lengths[b], keys);
+    std::fill_n(mask.data() + b * keys, lengths[b], std::uint8_t{1});
+  }
+  return mask;
+}
+
+namespace detail {
+
+template <typename T>
+[[nodiscard]] attention_problem<T> describe_attention(const shape& q, const shape& k,
+                                                      const shape& v,
+                                                      const attention_options<T>& options) {
+  const std::size_t heads = options.heads > 0 ? options.heads : q[1];
+  const std::size_t positions = options.heads > 0 ? 1 : 2;
+  const std::size_t width = options.heads > 0 ? q.back() / heads : q.back();
+  const std::size_t served = options.heads == 0 ? k[1] : width == 0 ? 0 : k.back() / width;
+  const std::size_t value_width = options.heads == 0 || served == 0 ? v.back() : v.back() / served;
+  const auto whole = [&](std::size_t count, std::size_t at, std::size_t each) {
+    return options.heads > 0 ? shape{q[0], at, count * each} : shape{q[0], count, at, each};
+  };
+  require(
+      served > 0 && heads % served == 0 && q == whole(heads, q[positions], width) &&
+          k == whole(served, k[positions], width) && v == whole(served, k[positions], value_width),
+      "attention: queries {}, keys {} and values {} do not fit: the batches are equal, keys and "
+      "values have the same positions and heads, and their heads divide those of the queries",
+      to_string(q), to_string(k), to_string(v));
+  require(options.dropout >= 0 && options.dropout < 1,
+          "attention: a dropout of {} is not in [0, 1)", options.dropout);
+  attention_problem<T> p;
+  p.batches = q[0], p.heads = heads, p.group = heads / served;
+  p.queries = q[positions], p.keys = k[positions], p.width = width, p.value_width = value_width;
+  p.scale = static_cast<T>(options.scale != 0 ? options.scale
+                                              : 1 / std::sqrt(static_cast<double>(width)));
+  p.causal = options.causal;
+  p.query_offset = options.query_offset;
+  p.dropout = options.dropout;
+  p.stream = options.stream;
+  p.key_end.assign(p.batches, p.keys);
+  if (options.key_mask.defined()) {
+    require(options.key_mask.shape() == shape{p.batches, p.keys},
+            "attention: a key mask of shape {} for {} batches of {} keys",
+            to_string(options.key_mask.shape()), p.batches, p.keys);
+    const tensor<std::uint8_t> mask = options.key_mask.contiguous();
+    for (std::size_t b = 0; b < p.batches; ++b) {
+      const std::uint8_t* const row = mask.data() + b * p.keys;
+      while (p.key_end[b] > 0 && row[p.key_end[b] - 1] == 0) --p.key_end[b];
+      for (std::size_t s = 0; s < p.key_end[b]; ++s) {
+        if (row[s] != 0) continue;
+        if (!p.key_bias.defined()) p.key_bias = tensor<T>::zeros({p.batches, p.keys});
+        p.key_bias.data()[b * p.keys + s] = -std::numeric_limits<T>::infinity();
+      }
+    }
+  }
+  if (options.bias.defined()) {
+    p.bias = options.bias.expand({p.batches, p.heads, p.queries, p.keys});
+  }
+  return p;
+}
+
+}  // namespace detail
+
+/// For each query the values of the keys it sees, weighted by softmax(scale q k^T + bias).
+///
+/// q is (batch, heads, queries, width), k (batch, heads, keys, width), v (batch, heads, keys, value
+/// width), any strides; the result is (batch, heads, queries, value width). k and v may have fewer
+/// heads, each then serves as many heads of q in a row (grouped queries). With options.heads, q is
+/// (batch, queries, heads * width) with the heads side by side, as a projection leaves them; k, v
+/// and the result likewise. A query that sees no key gets 0, and gives no gradient. No gradient
+/// goes to options.bias. Throws usage_error naming the shapes that do not fit.
+template <typename T>
+[[nodiscard]] variable<T> scaled_dot_product_attention(
+    const variable<T>& q, const variable<T>& k, const variable<T>& v,
+    const std::type_identity_t<attention_options<T>>& options = {}) {
+  const std::size_t axes = options.heads > 0 ? 3 : 4;
+  require(q.rank() == axes && k.rank() == axes && v.rank() == axes,
+          "attention: queries {}, keys {} and values {} need {} axes {} options.heads",
+          to_string(q.shape()), to_string(k.shape()), to_string(v.shape()), axes,
+          options.heads > 0 ? "with" : "without");
+  const auto problem = detail::describe_attention(q.shape(), k.shape(), v.shape(), options);
+  const std::size_t heads = options.heads;
+  const std::size_t served = heads / problem.group;  // 0 with four axes
+  const tensor<T> queries = detail::dense_rows(q.value());
+  const tensor<T> keys = detail::dense_rows(k.value());
+  const tensor<T> values = detail::dense_rows(v.value());
+  const std::size_t value_width = problem.value_width;
+  const tensor<T> result = tensor<T>::empty(
+      heads > 0 ? shape{problem.batches, problem.queries, problem.heads * value_width}
+                : shape{problem.batches, problem.heads, problem.queries, value_width});
+  const tensor<T> log_sum = tensor<T>::empty({problem.batches, problem.heads, problem.queries});
+  using input = detail::heads_view<const T>;
+  using target = detail::heads_view<T>;
+  detail::attention_forward<T>(problem, input::of(queries, heads), input::of(keys, served),
+                               input::of(values, served), target::of(result, heads),
+                               log_sum.data());
+  // One variable in two places (attention(x, x, x)) has one gradient: its shares are made apart.
+  const auto* const key_node = k.node().get();
+  const bool apart =
+      q.node().get() != key_node && key_node != v.node().get() && v.node().get() != q.node().get();
+  return differentiable(
+      result,
+      [=](const tensor<T>& upstream, grad_sink<T> dq, grad_sink<T> dk, grad_sink<T> dv) {
+        const bool in_place = apart && dq.needed() && dk.needed() && dv.needed();
+        const auto to_q =
+            in_place ? dq.memory()
+                     : detail::gradient_memory<T>{tensor<T>::empty(queries.shape()), false};
+        const tensor<T> to_k = in_place ? dk.zeroed() : tensor<T>::zeros(keys.shape());
+        const tensor<T> to_v = in_place ? dv.zeroed() : tensor<T>::zeros(values.shape());
+        detail::attention_backward<T>(problem, input::of(queries, heads), input::of(keys, served),
+                                      input::of(values, served), input::of(result, heads),
+                                      input::of(upstream, heads), log_sum.data(),
+                                      target::of(to_q.values, heads), to_q.beta(),
+                                      target::of(to_k, served), target::of(to_v, served));
+        if (in_place) return;
+        if (dq.needed()) dq.add(to_q.values);
+        if (dk.needed()) dk.add(to_k);
+        if (dv.needed()) dv.add(to_v);
+      },
+      q, k, v);
+}
+
+}  // namespace parx
