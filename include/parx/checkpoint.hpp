@@ -1,5 +1,9 @@
-// L5: models and optimizers in safetensors files.
+// L5: models, optimizers and whole training states in files.
 #pragma once
 
-#include <parx/checkpoint/safetensors.hpp>  // IWYU pragma: export
-#include <parx/checkpoint/state.hpp>        // IWYU pragma: export
+#include <parx/checkpoint/manager.hpp>           // IWYU pragma: export
+#include <parx/checkpoint/manifest.hpp>          // IWYU pragma: export
+#include <parx/checkpoint/parts.hpp>             // IWYU pragma: export
+#include <parx/checkpoint/safetensors.hpp>       // IWYU pragma: export
+#include <parx/checkpoint/saved_checkpoint.hpp>  // IWYU pragma: export
+#include <parx/checkpoint/state.hpp>             // IWYU pragma: export

@@ -5,14 +5,8 @@
 // not really hold. A file object may be read from several threads.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,8 +19,8 @@
 
 #include <parx/checkpoint/detail/atomic_file.hpp>
 #include <parx/checkpoint/detail/header.hpp>
+#include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/core/check.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx {
@@ -41,36 +35,53 @@ struct tensor_to_store {
   std::span<const std::byte> data = {};
 };
 
+namespace detail {
+
+/// Calls write(bytes) with the pieces of a safetensors file, from front to back.
+template <typename Write>
+void put_safetensors(std::span<const tensor_to_store> tensors, const checkpoint_metadata& metadata,
+                     Write&& write) {
+  // Wide types first: then each tensor is aligned for its type, as in the reference implementation.
+  std::vector<const tensor_to_store*> order;
+  for (const tensor_to_store& tensor : tensors) order.push_back(&tensor);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return size_of(a->type) > size_of(b->type);
+  });
+  safetensors_header header;
+  header.metadata = metadata;
+  std::set<std::string_view> names{"__metadata__"};
+  std::uint64_t offset = 0;
+  for (const tensor_to_store* tensor : order) {
+    require(names.insert(tensor->name).second, "write_safetensors: two tensors are called \"{}\"",
+            tensor->name);
+    const std::uint64_t bytes = tensor->data.size();
+    header.tensors.push_back({.name = tensor->name,
+                              .dtype_name = std::string(safetensors_name(tensor->type)),
+                              .type = tensor->type,
+                              .shape = tensor->shape,
+                              .begin = offset,
+                              .end = offset + bytes});
+    if (const auto wrong = check_extent(header.tensors.back())) {
+      throw_usage("write_safetensors: the tensor \"{}\" {}", tensor->name, *wrong);
+    }
+    offset += bytes;
+  }
+  const std::string text = encode_header(header);
+  const std::uint64_t length = text.size();
+  write(std::as_bytes(std::span(&length, 1)));
+  write(std::as_bytes(std::span(text)));
+  for (const tensor_to_store* tensor : order) write(tensor->data);
+}
+
+}  // namespace detail
+
 /// Writes `path` in one stroke: it holds all tensors, or what it held before. Throws errc::io;
 /// usage_error when two tensors have one name or a size is wrong. Blocks until the data are on the
 /// disk.
 inline void write_safetensors(const std::string& path, std::span<const tensor_to_store> tensors,
                               const checkpoint_metadata& metadata = {}) {
-  detail::safetensors_header header;
-  header.metadata = metadata;
-  std::set<std::string_view> names{"__metadata__"};
-  std::uint64_t offset = 0;
-  for (const tensor_to_store& tensor : tensors) {
-    require(names.insert(tensor.name).second, "write_safetensors: two tensors are called \"{}\"",
-            tensor.name);
-    const std::uint64_t bytes = tensor.data.size();
-    header.tensors.push_back({.name = tensor.name,
-                              .dtype_name = std::string(detail::safetensors_name(tensor.type)),
-                              .type = tensor.type,
-                              .shape = tensor.shape,
-                              .begin = offset,
-                              .end = offset + bytes});
-    if (const auto wrong = detail::check_extent(header.tensors.back())) {
-      throw_usage("write_safetensors: the tensor \"{}\" {}", tensor.name, *wrong);
-    }
-    offset += bytes;
-  }
-  const std::string text = detail::encode_header(header);
-  const std::uint64_t length = text.size();
   detail::atomic_file file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(std::as_bytes(std::span(text)));
-  for (const tensor_to_store& tensor : tensors) file.write(tensor.data);
+  detail::put_safetensors(tensors, metadata, [&](auto bytes) { file.write(bytes); });
   file.commit();
 }
 
@@ -79,26 +90,16 @@ class safetensors_file {
  public:
   /// Throws errc::io when the file cannot be read, errc::bad_data when it is not a safetensors
   /// file, is damaged or cut short.
-  explicit safetensors_file(std::string path) : path_(std::move(path)) {
-    file_ = descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file_.valid()) {
-      throw_error(errc::io, "cannot open \"{}\": {}. Check the path and its permissions.", path_,
-                  errno_text(errno));
-    }
-    struct stat status {};
-    if (::fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-      throw_error(errc::io, "\"{}\" is not a regular file. Give the path of a safetensors file.",
-                  path_);
-    }
-    const auto size = static_cast<std::uint64_t>(status.st_size);
+  explicit safetensors_file(std::string path) : file_(std::move(path)) {
+    const std::uint64_t size = file_.size();
     std::uint64_t length = 0;
     if (size < sizeof length) reject(fmt::format("it has only {} bytes", size));
-    read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+    file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
     if (length > largest_header || length > size - sizeof length) {
       reject(fmt::format("its header would take {} bytes, but the file has {}", length, size));
     }
     std::string text(static_cast<std::size_t>(length), '\0');
-    read_at(sizeof length, std::as_writable_bytes(std::span(text)));
+    file_.read(sizeof length, std::as_writable_bytes(std::span(text)));
     data_ = sizeof length + length;
     try {
       header_ = detail::parse_header(text, size - data_);
@@ -112,7 +113,7 @@ class safetensors_file {
     return header_.tensors;
   }
   [[nodiscard]] const checkpoint_metadata& metadata() const noexcept { return header_.metadata; }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
   /// The tensor of this name, or nullptr.
   [[nodiscard]] const stored_tensor* find(std::string_view name) const noexcept {
@@ -126,7 +127,7 @@ class safetensors_file {
   void read(const stored_tensor& tensor, std::span<std::byte> target) const {
     require(target.size() == tensor.end - tensor.begin, "the tensor \"{}\" has {} bytes, not {}",
             tensor.name, tensor.end - tensor.begin, target.size());
-    read_at(data_ + tensor.begin, target);
+    file_.read(data_ + tensor.begin, target);
   }
 
  private:
@@ -137,26 +138,10 @@ class safetensors_file {
     throw_error(
         errc::bad_data,
         "\"{}\" is not a whole safetensors file: {}. Give another file, or copy this one again.",
-        path_, reason);
+        path(), reason);
   }
 
-  void read_at(std::uint64_t offset, std::span<std::byte> target) const {
-    while (!target.empty()) {
-      const ssize_t count =
-          ::pread(file_.get(), target.data(), std::min<std::size_t>(target.size(), 1U << 30U),
-                  static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0)
-        throw_error(errc::io, "reading \"{}\" failed at byte {}: {}.", path_, offset,
-                    errno_text(errno));
-      if (count == 0) reject("it became shorter while it was read");
-      target = target.subspan(static_cast<std::size_t>(count));
-      offset += static_cast<std::uint64_t>(count);
-    }
-  }
-
-  std::string path_;
-  descriptor file_;
+  detail::input_file file_;
   detail::safetensors_header header_;
   std::uint64_t data_ = 0;
 };

@@ -1,0 +1,99 @@
+// output_file: a new file that is written from front to back and is on the disk when finish()
+// returns.
+//
+// Every failure names the file, how far it got, the reason and what to do. Until finish() the file
+// is the object's, whose destructor removes it. One thread.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::detail {
+
+/// What a user can do about a failed file operation.
+[[nodiscard]] inline std::string advice_for(int saved_errno) {
+  switch (saved_errno) {
+    case ENOSPC:
+    case EDQUOT: return "The disk is full: free some space or save elsewhere.";
+    case EFBIG: return "Raise the limit on file sizes (ulimit -f) or save elsewhere.";
+    case EROFS: return "The file system is read-only: save elsewhere.";
+    case ENOENT: return "Create the folder first.";
+    default: return "Check the folder and its permissions.";
+  }
+}
+
+/// Brings a folder's entries to the disk. The files in it are safe either way, so a file system
+/// that cannot do this is no failure.
+inline void flush_folder(const std::filesystem::path& folder) noexcept {
+  const descriptor opened(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.valid()) ::fsync(opened.get());
+}
+
+class output_file {
+ public:
+  /// Creates `path`, which must not exist. `consequence` ends every message: "Nothing was changed
+  /// under ...". Throws errc::io, as everything here.
+  output_file(std::string path, std::string consequence)
+      : path_(std::move(path)), consequence_(std::move(consequence)) {
+    file_ = descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file_.valid()) fail("cannot create", errno);
+  }
+  ~output_file() {
+    if (file_.valid()) ::unlink(path_.c_str());
+  }
+  output_file(const output_file&) = delete;
+  output_file& operator=(const output_file&) = delete;
+
+  /// Appends all bytes.
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count =
+          ::write(file_.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail("cannot write", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+      written_ += static_cast<std::uint64_t>(count);
+    }
+  }
+
+  /// Brings the contents to the disk and closes the file, which stays.
+  void finish() {
+    if (::fsync(file_.get()) != 0) fail("cannot flush", errno);
+    // Network file systems report a full disk or quota only here.
+    if (::close(file_.release()) != 0) {
+      const int saved_errno = errno;
+      ::unlink(path_.c_str());
+      fail("cannot close", saved_errno);
+    }
+  }
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
+
+  [[noreturn]] void fail(const char* what, int saved_errno) const {
+    throw_error(errc::io, "{} \"{}\" after {} bytes: {}. {} {}", what, path_, written_,
+                errno_text(saved_errno), advice_for(saved_errno), consequence_);
+  }
+
+ private:
+  std::string path_;
+  std::string consequence_;
+  descriptor file_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,175 @@
+// checkpoint_manager: the checkpoints of a run: out/checkpoint-500, out/checkpoint-1000, ...
+//
+//   checkpoint_manager checkpoints(world, "out", {.save_total_limit = 3});
+//   if (auto last = checkpoints.latest()) last->load("model", model);
+//   checkpoints.save(step, checkpoint_parts{}.add("model", model).add("optimizer", optimizer));
+//
+// Invariant: whatever is killed whenever, every folder with such a name is whole, and the newest
+// good one is never removed. Files carry checksums; latest() passes over what does not fit them.
+// Names and limits are those of Hugging Face's Trainer. Made for a group, rank 0 writes and all
+// functions are collective: what fails there throws on every rank. One thread calls.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/detail/agreement.hpp>
+#include <parx/checkpoint/detail/checkpoint_folder.hpp>
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
+
+namespace parx {
+
+enum class save_mode {
+  blocking,    ///< save() returns when the checkpoint is on the disk
+  background,  ///< save() copies the tensors and returns; a thread writes
+};
+
+struct checkpoint_options {
+  std::size_t save_total_limit = 0;  ///< checkpoints to keep, the best among them; 0: all
+  metric_goal goal = metric_goal::maximize;
+  save_mode mode = save_mode::background;
+};
+
+class checkpoint_manager {
+ public:
+  /// Touches nothing yet: see probe().
+  explicit checkpoint_manager(std::string folder, checkpoint_options options = {})
+      : folder_(std::move(folder)), options_(options) {}
+  /// `group` must outlive the manager; `folder` is in a file system that all ranks see.
+  checkpoint_manager(process_group& group, std::string folder, checkpoint_options options = {})
+      : group_(&group), folder_(std::move(folder)), options_(options) {}
+  checkpoint_manager(const checkpoint_manager&) = delete;
+  checkpoint_manager& operator=(const checkpoint_manager&) = delete;
+  /// Waits for the writer; its failure is logged, since nobody can be told any more.
+  ~checkpoint_manager() {
+    if (writer_.joinable()) writer_.join();
+    try {
+      rethrow_failure();
+    } catch (const std::exception& reason) {
+      log(log_level::error, "the last checkpoint was not saved: {}", reason.what());
+    }
+  }
+
+  /// Before training: creates the folder where it is missing, and throws errc::io unless a
+  /// checkpoint of `bytes` could be saved into it now.
+  void probe(std::uint64_t bytes = 0, call_site site = call_site::current()) {
+    detail::agree_on_rank0(group_, site, [&] { detail::probe_folder(folder_, bytes); });
+  }
+
+  /// Saves <folder>/checkpoint-<step>; one that is there is replaced. In the background, an earlier
+  /// save is waited for first, and its failure thrown here; `parts` may change again as soon as
+  /// this returns. Throws errc::io, naming path and reason: earlier checkpoints are untouched.
+  /// `metric` is what best() compares, at rank 0.
+  void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
+            call_site site = call_site::current()) {
+    wait(site);
+    if (options_.mode == save_mode::blocking) {
+      detail::agree_on_rank0(group_, site, [&] { write(step, parts, metric); });
+      return;
+    }
+    detail::agree_on_rank0(group_, site, [&] {
+      writer_ = std::thread([this, step, copy = parts.copied_to(memory_), metric] {
+        try {
+          write(step, copy, metric);
+        } catch (...) {
+          failure_ = std::current_exception();
+        }
+      });
+    });
+  }
+
+  /// Returns when the last save is on the disk; throws where it failed.
+  void wait(call_site site = call_site::current()) {
+    if (options_.mode == save_mode::blocking) return;
+    detail::agree_on_rank0(group_, site, [&] {
+      if (writer_.joinable()) writer_.join();
+      rethrow_failure();
+    });
+  }
+
+  /// The checkpoint with the highest step that is whole; damaged ones are passed over with a
+  /// warning that names what is wrong. nullopt where there is none.
+  [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
+    return find(site, [](const auto& all) { return all; });
+  }
+  /// The one with the best metric, in the same way; nullopt where none has a metric.
+  [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current()) {
+    return find(site, [&](auto all) {
+      std::erase_if(all, [](const auto& one) { return !one.metric(); });
+      std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+        return detail::is_better(*a.metric(), *b.metric(), options_.goal);
+      });
+      return all;
+    });
+  }
+
+  /// The folder, as given.
+  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+
+ private:
+  void write(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric) {
+    const detail::folder_lock lock(folder_);
+    detail::remove_stale(folder_);
+    detail::write_checkpoint(folder_, step, parts, metric);
+    detail::rotate(folder_, step, options_.save_total_limit, options_.goal);
+  }
+
+  void rethrow_failure() {
+    if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+  /// The first good one of order(all checkpoints, newest first), found by rank 0 and opened by all.
+  template <typename Order>
+  std::optional<saved_checkpoint> find(call_site site, Order&& order) {
+    wait(site);
+    std::optional<saved_checkpoint> found;
+    constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
+    std::vector<std::uint64_t> chosen{none};
+    detail::agree_on_rank0(group_, site, [&] {
+      const auto pass_over = [](const error& reason) {
+        log(log_level::warn, "passing over a checkpoint: {}", reason.what());
+      };
+      for (const saved_checkpoint& one : order(detail::list_checkpoints(folder_, pass_over))) {
+        try {
+          found = saved_checkpoint::open(one.path());
+          chosen = {one.step()};
+          return;
+        } catch (const error& reason) {
+          pass_over(reason);
+        }
+      }
+    });
+    if (group_ == nullptr) return found;
+    broadcast(*group_, chosen, {.root = 0}, site);
+    detail::agree(group_, site, [&] {
+      if (chosen[0] != none && !found)
+        found = saved_checkpoint::open(detail::checkpoint_path(folder_, chosen[0]),
+                                       checkpoint_check::sizes);
+    });
+    return found;
+  }
+
+  process_group* group_ = nullptr;
+  std::string folder_;
+  checkpoint_options options_;
+  std::vector<std::byte> memory_;  // what the writer writes
+  std::exception_ptr failure_;     // the writer's; read after it was joined
+  std::thread writer_;
+};
+
+}  // namespace parx

@@ -1,0 +1,117 @@
+// checkpoint_parts: what goes into a checkpoint, by name.
+//
+//   checkpoint_parts parts;
+//   parts.add("model", model).add("optimizer", optimizer);
+//   parts.add_json("trainer_state", state).add_text("vocab.txt", vocabulary);
+//
+// Tensors become <name>.safetensors, JSON <name>.json. The parts borrow the memory of models and
+// optimizers: build them anew for each save, which costs a list of names. One thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/state.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/json.hpp>
+
+namespace parx {
+
+class checkpoint_parts {
+ public:
+  struct tensor_file {
+    std::string name;
+    std::vector<tensor_to_store> tensors = {};
+    checkpoint_metadata metadata = {};
+  };
+  struct text_file {
+    std::string name;
+    std::string text;
+  };
+
+  /// The parameters of a model or the state of an optimizer: whatever save_state takes. Throws
+  /// usage_error for a name that is taken or that is not a file's.
+  template <typename Source>
+  checkpoint_parts& add(std::string_view name, Source& source) {
+    tensor_file made{.name = checked(std::string(name) + ".safetensors"),
+                     .metadata = {{"format", "pt"}}};
+    for (detail::state_entry& entry : detail::state_entries(source))
+      made.tensors.push_back(
+          {std::move(entry.name), entry.type, std::move(entry.shape), entry.memory});
+    tensors_.push_back(std::move(made));
+    return *this;
+  }
+  /// Tensors of one's own, borrowed.
+  checkpoint_parts& add_tensors(std::string_view name, std::vector<tensor_to_store> tensors,
+                                checkpoint_metadata metadata = {}) {
+    tensors_.push_back({checked(std::string(name) + ".safetensors"), std::move(tensors),
+                        std::move(metadata)});
+    return *this;
+  }
+  checkpoint_parts& add_json(std::string_view name, const json::value& value) {
+    return add_text(std::string(name) + ".json", json::dump(value, 2) + "\n");
+  }
+  /// A file of any kind, under its whole name.
+  checkpoint_parts& add_text(std::string_view file_name, std::string text) {
+    texts_.push_back({checked(std::string(file_name)), std::move(text)});
+    return *this;
+  }
+
+  [[nodiscard]] const std::vector<tensor_file>& tensor_files() const noexcept { return tensors_; }
+  [[nodiscard]] const std::vector<text_file>& text_files() const noexcept { return texts_; }
+  /// Bytes of all tensors and texts.
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const tensor_file& file : tensors_) {
+      for (const tensor_to_store& tensor : file.tensors) sum += tensor.data.size();
+    }
+    for (const text_file& file : texts_) sum += file.text.size();
+    return sum;
+  }
+
+  /// The same parts with the tensors in memory of their own, which grows to hold them and is kept
+  /// for the next time.
+  [[nodiscard]] checkpoint_parts copied_to(std::vector<std::byte>& memory) const {
+    checkpoint_parts copy = *this;
+    const std::uint64_t needed = bytes();
+    if (memory.size() < needed) memory.resize(static_cast<std::size_t>(needed));
+    std::size_t at = 0;
+    for (tensor_file& file : copy.tensors_) {
+      for (tensor_to_store& tensor : file.tensors) {
+        const std::span<std::byte> target = std::span(memory).subspan(at, tensor.data.size());
+        std::copy(tensor.data.begin(), tensor.data.end(), target.begin());
+        tensor.data = target;
+        at += target.size();
+      }
+    }
+    return copy;
+  }
+
+ private:
+  [[nodiscard]] std::string checked(std::string name) const {
+    require(!name.empty() && name.find('/') == std::string::npos && name.front() != '.' &&
+                name != "manifest.json",
+            "checkpoint_parts: \"{}\" cannot be the name of a part: take a file name without "
+            "slashes, other than manifest.json",
+            name);
+    const auto same = [&](const auto& file) { return file.name == name; };
+    require(std::none_of(tensors_.begin(), tensors_.end(), same) &&
+                std::none_of(texts_.begin(), texts_.end(), same),
+            "checkpoint_parts: two parts are called \"{}\"", name);
+    return name;
+  }
+
+  std::vector<tensor_file> tensors_;
+  std::vector<text_file> texts_;
+};
+
+}  // namespace parx

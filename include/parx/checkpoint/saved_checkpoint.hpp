@@ -1,0 +1,142 @@
+// saved_checkpoint: a checkpoint on the disk, checked, ready to be loaded.
+//
+// open() reads every byte once and compares it with the manifest, so that loading begins only where
+// it will succeed. Local: every rank loads for itself. Any number of threads may read.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/detail/input_file.hpp>
+#include <parx/checkpoint/detail/xxh64.hpp>
+#include <parx/checkpoint/manifest.hpp>
+#include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/state.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/json.hpp>
+
+namespace parx {
+
+/// How much is looked at before a checkpoint is called good.
+enum class checkpoint_check {
+  sizes,     ///< the manifest, and that all its files have their sizes
+  contents,  ///< the checksums as well: reads everything
+};
+
+class saved_checkpoint {
+ public:
+  /// Throws errc::io or errc::bad_data with what is wrong: no manifest, a missing file, another size
+  /// or checksum.
+  [[nodiscard]] static saved_checkpoint open(std::filesystem::path folder,
+                                             checkpoint_check check = checkpoint_check::contents) {
+    saved_checkpoint result(std::move(folder));
+    for (const auto& file : result.manifest_.files) result.verify(file, check);
+    return result;
+  }
+
+  /// The whole path of the folder.
+  [[nodiscard]] std::string path() const { return folder_.string(); }
+  /// Optimizer steps that were done when it was saved.
+  [[nodiscard]] std::uint64_t step() const noexcept { return manifest_.step; }
+  [[nodiscard]] std::optional<double> metric() const noexcept { return manifest_.metric; }
+  [[nodiscard]] const checkpoint_manifest& manifest() const noexcept { return manifest_; }
+  [[nodiscard]] bool contains(std::string_view file_name) const noexcept {
+    return std::any_of(manifest_.files.begin(), manifest_.files.end(),
+                       [&](const auto& file) { return file.name == file_name; });
+  }
+
+  /// Fills `target` from what checkpoint_parts::add(name, ...) kept; see load_state.
+  template <typename Target>
+  state_report load(std::string_view name, Target& target,
+                    state_match match = state_match::strict) const {
+    return load_state(target, tensors(name), match);
+  }
+  /// The tensors of <name>.safetensors, to be read one by one.
+  [[nodiscard]] safetensors_file tensors(std::string_view name) const {
+    return safetensors_file(file_path(std::string(name) + ".safetensors"));
+  }
+  /// What checkpoint_parts::add_json(name, ...) kept.
+  [[nodiscard]] json::value json(std::string_view name) const {
+    const std::string file_name = std::string(name) + ".json";
+    try {
+      return json::parse(text(file_name));
+    } catch (const json::error& reason) {
+      throw_error(errc::bad_data, "\"{}\" is not JSON: {}.", file_path(file_name), reason.what());
+    }
+  }
+  /// A file's contents.
+  [[nodiscard]] std::string text(std::string_view file_name) const {
+    return detail::input_file(file_path(file_name)).whole_text();
+  }
+
+ private:
+  explicit saved_checkpoint(std::filesystem::path folder) : folder_(std::move(folder)) {
+    const auto path = folder_ / detail::manifest_name;
+    std::error_code failure;
+    if (!std::filesystem::exists(path, failure)) {
+      throw_error(errc::bad_data,
+                  "\"{}\" is not a whole checkpoint: it has no {}. Give another one.",
+                  folder_.string(), detail::manifest_name);
+    }
+    try {
+      manifest_ = detail::parse_manifest(detail::input_file(path.string()).whole_text());
+    } catch (const json::error& reason) {
+      reject(detail::manifest_name, reason.what());
+    }
+  }
+
+  [[noreturn]] void reject(std::string_view name, std::string_view reason) const {
+    throw_error(errc::bad_data, "\"{}\" is damaged: {}: {}. Give another checkpoint.",
+                folder_.string(), name, reason);
+  }
+
+  [[nodiscard]] std::string file_path(std::string_view file_name) const {
+    if (!contains(file_name)) {
+      throw_error(errc::bad_data, "the checkpoint \"{}\" has no {}: it was saved without that part.",
+                  folder_.string(), file_name);
+    }
+    return (folder_ / file_name).string();
+  }
+
+  void verify(const checkpoint_manifest::file& expected, checkpoint_check check) const {
+    std::error_code failure;
+    const auto path = folder_ / expected.name;
+    if (!std::filesystem::is_regular_file(path, failure)) reject(expected.name, "it is missing");
+    const detail::input_file file(path.string());
+    if (file.size() != expected.bytes)
+      reject(expected.name,
+             fmt::format("it has {} bytes, expected {}", file.size(), expected.bytes));
+    if (check == checkpoint_check::sizes) return;
+    detail::xxh64 checksum;
+    std::vector<std::byte> piece(1U << 20U);
+    for (std::uint64_t at = 0; at < expected.bytes; at += piece.size()) {
+      const auto part = std::span(piece).first(
+          static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), expected.bytes - at)));
+      file.read(at, part);
+      checksum.update(part);
+    }
+    if (checksum.value() != expected.checksum)
+      reject(expected.name,
+             fmt::format("its checksum is {}, expected {}",
+                         detail::checksum_text(checksum.value()),
+                         detail::checksum_text(expected.checksum)));
+  }
+
+  std::filesystem::path folder_;
+  checkpoint_manifest manifest_;
+};
+
+}  // namespace parx

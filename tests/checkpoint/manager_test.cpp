@@ -1,0 +1,380 @@
+#include <parx/checkpoint/manager.hpp>
+
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <thread>
+
+#include <parx/comm/threads.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <data/support.hpp>
+
+using namespace parx;
+using parx_test::read_file;
+using parx_test::scratch_folder;
+namespace fs = std::filesystem;
+
+namespace {
+
+bool mentions(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+auto says(std::string_view part) {
+  return [part](const error& reason) {
+    BOOST_TEST_MESSAGE(reason.what());
+    return mentions(reason.what(), part);
+  };
+}
+
+auto make_model(std::uint64_t seed) {
+  nn::sequential model{nn::linear{3, 4}, nn::relu{}, nn::linear{4, 2}};
+  model.initialize(seed);
+  return model;
+}
+
+template <typename Model>
+std::vector<float> values_of(Model& model) {
+  std::vector<float> values;
+  model.for_each_parameter([&](const std::string&, auto& p) {
+    values.insert(values.end(), p.value().begin(), p.value().end());
+  });
+  return values;
+}
+
+/// Parts with one tensor, all of whose elements are `fill`.
+struct filled {
+  explicit filled(std::uint32_t fill, std::size_t count = 1000) : values(count, fill) {}
+  [[nodiscard]] checkpoint_parts parts() const {
+    checkpoint_parts result;
+    result.add_tensors("model", {{"w", dtype::uint32, {values.size()}, std::as_bytes(std::span(values))}});
+    return result;
+  }
+  std::vector<std::uint32_t> values;
+};
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() != ".parx-lock") names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+/// What is logged while it lives.
+class captured_log {
+ public:
+  captured_log() {
+    logger::instance().set_sink([this](log_level, std::string_view line) { text_ += line; });
+  }
+  ~captured_log() { logger::instance().set_sink(nullptr); }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+/// The exit code of a child process that runs `body`.
+template <typename Body>
+int in_child(Body&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(checksums_are_those_of_xxhash) {
+  const auto of = [](std::string_view text) {
+    return parx::detail::xxh64::of(std::as_bytes(std::span(text)));
+  };
+  BOOST_TEST(of("") == 0xEF46DB3751D8E999U);
+  BOOST_TEST(of("a") == 0xD24EC4F1A98C6E5BU);
+  BOOST_TEST(of("abc") == 0x44BC2CF5AD770999U);
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += static_cast<char>(i);
+  for (const std::size_t cut : {0U, 1U, 31U, 32U, 33U, 500U, 999U, 1000U}) {
+    parx::detail::xxh64 hash;
+    hash.update(std::as_bytes(std::span(text).first(cut)));
+    hash.update(std::as_bytes(std::span(text).subspan(cut)));
+    BOOST_TEST(hash.value() == of(text));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_from_its_last_checkpoint_as_if_it_had_not_stopped) {
+  const scratch_folder folder;
+  const auto x = tensor<float>::from({1, 2, 3, -1, 0, 2}, {2, 3});
+  const auto y = tensor<std::int64_t>::from({0, 1}, {2});
+  const auto train = [&](auto& model, auto& opt, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      nn::cross_entropy(model(x), y).backward();
+      opt.step();
+    }
+  };
+  auto whole = make_model(1);
+  optim::adamw whole_opt{whole.parameters(), {.lr = 0.1}};
+  {
+    checkpoint_manager checkpoints(folder.file("out"));
+    checkpoints.probe();
+    BOOST_TEST(!checkpoints.latest().has_value());
+    train(whole, whole_opt, 4);
+    json::value state = json::object{{"global_step", 4}, {"seed", 18446744073709551615U}};
+    checkpoint_parts parts;
+    parts.add("model", whole).add("optimizer", whole_opt).add_json("trainer_state", state);
+    parts.add_text("vocab.txt", "[UNK]\n");
+    checkpoints.save(4, parts);
+    train(whole, whole_opt, 3);  // while the writer writes what was before
+  }
+  checkpoint_manager checkpoints(folder.file("out"));
+  const auto last = checkpoints.latest();
+  BOOST_REQUIRE(last.has_value());
+  BOOST_TEST(last->step() == 4U);
+  BOOST_TEST(last->path() == folder.file("out/checkpoint-4"));
+  BOOST_TEST(last->json("trainer_state").at("seed").as<std::uint64_t>() == 18446744073709551615U);
+  BOOST_TEST(last->text("vocab.txt") == "[UNK]\n");
+  BOOST_CHECK_EXCEPTION((void)last->tensors("scaler"), error, says("has no scaler.safetensors"));
+  auto second = make_model(77);
+  optim::adamw second_opt{second.parameters(), {.lr = 0.1}};
+  last->load("model", second);
+  last->load("optimizer", second_opt);
+  train(second, second_opt, 3);
+  BOOST_TEST((values_of(second) == values_of(whole)));
+  BOOST_TEST(names_in(folder.file("out")) == (std::set<std::string>{"checkpoint-4"}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(the_oldest_go_but_never_the_best_and_never_the_newest) {
+  const scratch_folder folder;
+  checkpoint_manager checkpoints(folder.file("out"), {.save_total_limit = 2,
+                                                      .goal = metric_goal::minimize,
+                                                      .mode = save_mode::blocking});
+  checkpoints.probe();
+  const std::array<double, 5> losses{3.0, 1.0, 2.0, 2.5, std::nan("")};
+  for (std::uint64_t i = 0; i < losses.size(); ++i)
+    checkpoints.save(100 * (i + 1), filled(1).parts(), losses[i]);
+  BOOST_TEST(names_in(folder.file("out")) ==
+                 (std::set<std::string>{"checkpoint-200", "checkpoint-500"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(checkpoints.best()->step() == 200U);
+  BOOST_TEST(checkpoints.latest()->step() == 500U);
+  checkpoints.save(200, filled(2).parts(), 4.0);  // the same step once more replaces the folder
+  BOOST_TEST(checkpoints.best()->metric().value() == 4.0);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_checkpoints_are_passed_over_and_the_damage_is_named) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  checkpoint_manager checkpoints(out, {.mode = save_mode::blocking});
+  checkpoints.probe();
+  for (std::uint64_t step = 1; step <= 6; ++step) checkpoints.save(step, filled(7).parts());
+  const auto change = [&](const std::string& name, auto&& edit) {
+    std::string bytes = read_file(out + name);
+    edit(bytes);
+    std::ofstream(out + name, std::ios::binary) << bytes;
+  };
+  fs::remove(out + "/checkpoint-6/manifest.json");
+  fs::remove(out + "/checkpoint-5/model.safetensors");
+  fs::resize_file(out + "/checkpoint-4/model.safetensors", 1000);
+  change("/checkpoint-3/model.safetensors", [](std::string& bytes) { bytes[3000] ^= 1; });
+  change("/checkpoint-2/manifest.json", [](std::string& bytes) { bytes[bytes.find('2')] = '3'; });
+  fs::create_directory(out + "/checkpoint-9x");
+  const captured_log log;
+  const auto last = checkpoints.latest();
+  BOOST_REQUIRE(last.has_value());
+  BOOST_TEST(last->step() == 1U);
+  for (const std::string_view part :
+       {"checkpoint-6\" is not a whole checkpoint: it has no manifest.json",
+        "checkpoint-5\" is damaged: model.safetensors: it is missing",
+        "model.safetensors: it has 1000 bytes, expected 4",
+        "checkpoint-3\" is damaged: model.safetensors: its checksum is",
+        "checkpoint-2\" is damaged: manifest.json: its checksum does not fit"}) {
+    BOOST_TEST(mentions(log.text(), part), log.text() << " does not mention " << part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(whenever_the_process_is_killed_the_last_checkpoint_loads) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  checkpoint_manager(out).probe();
+  std::minstd_rand random(7);
+  std::uint64_t before = 0;
+  int in_the_middle = 0;
+  for (int round = 0; round < 30; ++round) {
+    const auto mode = round % 2 == 0 ? save_mode::blocking : save_mode::background;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      checkpoint_manager checkpoints(out, {.save_total_limit = 2, .mode = mode});
+      for (std::uint64_t step = before + 1;; ++step) {
+        // Now and then the same step again, which exchanges two folders.
+        const filled contents(static_cast<std::uint32_t>(step), 300'000);
+        checkpoints.save(step, contents.parts());
+        if (step % 3 == 0) checkpoints.save(step, contents.parts());
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    for (const std::string& name : names_in(out)) in_the_middle += name.starts_with(".parx-") ? 1 : 0;
+    const captured_log log;
+    const auto last = checkpoint_manager(out).latest();
+    BOOST_TEST(log.text() == "");  // nothing half-written under a checkpoint's name
+    if (!last) {
+      BOOST_TEST(before == 0U);
+      continue;
+    }
+    BOOST_TEST(last->step() >= before);
+    before = last->step();
+    const auto file = last->tensors("model");
+    std::vector<std::uint32_t> values(300'000);
+    file.read(*file.find("w"), std::as_writable_bytes(std::span(values)));
+    BOOST_TEST((values == filled(static_cast<std::uint32_t>(before), 300'000).values));
+  }
+  BOOST_TEST(before > 0U);
+  BOOST_TEST(in_the_middle > 0);  // else the kills came at the wrong moments and prove nothing
+  checkpoint_manager(out, {.mode = save_mode::blocking}).save(before + 1, filled(1).parts());
+  for (const std::string& name : names_in(out)) BOOST_TEST(name.starts_with("checkpoint-"));
+}
+
+BOOST_AUTO_TEST_CASE(a_limit_reached_while_saving_leaves_the_old_checkpoint_and_nothing_else) {
+  for (const auto mode : {save_mode::blocking, save_mode::background}) {
+    const scratch_folder folder;
+    const std::string out = folder.file("out");
+    checkpoint_manager(out).probe();
+    // In a child, because the limit cannot be taken back.
+    const int code = in_child([&] {
+      std::signal(SIGXFSZ, SIG_IGN);
+      checkpoint_manager checkpoints(out, {.mode = mode});
+      checkpoints.save(1, filled(1).parts());
+      checkpoints.wait();
+      const rlimit limit{100'000, 100'000};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      try {
+        checkpoints.save(2, filled(2, 100'000).parts());
+        checkpoints.wait();
+      } catch (const error& failure) {
+        const std::string_view text = failure.what();
+        return failure.code_value() == errc::io && mentions(text, "model.safetensors") &&
+                       mentions(text, "File too large") && mentions(text, "ulimit -f") &&
+                       mentions(text, "earlier checkpoints are as they were")
+                   ? 0
+                   : 2;
+      }
+      return 1;
+    });
+    BOOST_TEST(code == 0);
+    BOOST_TEST(names_in(out) == (std::set<std::string>{"checkpoint-1"}),
+               boost::test_tools::per_element());
+    BOOST_TEST(checkpoint_manager(out).latest()->step() == 1U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_is_found_while_probing_or_saving) {
+  const scratch_folder folder;
+  const std::string disk = folder.file("disk");
+  fs::create_directory(disk);
+  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
+    fmt::print("SKIPPED: a full disk needs the right to mount a small tmpfs\n");
+    return;
+  }
+  {
+    checkpoint_manager checkpoints(disk + "/out", {.mode = save_mode::background});
+    BOOST_CHECK_EXCEPTION(checkpoints.probe(1'000'000), error, says("409600 left"));
+    checkpoints.probe(100'000);
+    checkpoints.save(1, filled(1, 50'000).parts());
+    checkpoints.save(2, filled(2, 100'000).parts());
+    BOOST_CHECK_EXCEPTION(checkpoints.save(3, filled(3).parts()), error, says("The disk is full"));
+    checkpoints.save(3, filled(3).parts());  // the failure was told; a smaller one fits
+    BOOST_TEST(checkpoints.latest()->step() == 3U);
+    BOOST_TEST(names_in(disk + "/out") ==
+                   (std::set<std::string>{"checkpoint-1", "checkpoint-3"}),
+               boost::test_tools::per_element());
+    const captured_log log;
+    {
+      checkpoint_manager other(disk + "/out");
+      other.save(4, filled(4, 100'000).parts());
+    }
+    BOOST_TEST(mentions(log.text(), "the last checkpoint was not saved"));
+  }
+  ::umount(disk.c_str());
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_written_is_found_by_probing) {
+  const scratch_folder folder;
+  const auto file = folder.write("file", "x");
+  BOOST_CHECK_EXCEPTION(checkpoint_manager(file).probe(), error, says("cannot create the folder"));
+  BOOST_CHECK_EXCEPTION(checkpoint_manager("/proc/out").probe(), error, says("/proc/out"));
+  fs::create_directory(folder.file("locked"));
+  fs::permissions(folder.file("locked"), fs::perms::owner_read | fs::perms::owner_exec);
+  // Root may write anywhere: become nobody, in a child.
+  const int code = in_child([&] {
+    if (::getuid() == 0) {
+      fs::permissions(folder.file(""), fs::perms::all);
+      fs::permissions(folder.file("locked"), fs::perms::owner_read | fs::perms::owner_exec |
+                                                 fs::perms::others_read | fs::perms::others_exec);
+      if (::setuid(65534) != 0) return 3;
+    }
+    try {
+      checkpoint_manager(folder.file("locked")).probe();
+    } catch (const error& reason) {
+      return mentions(reason.what(), "locked\": Permission denied") ? 0 : 2;
+    }
+    return 1;
+  });
+  BOOST_TEST(code == 0);
+  fs::permissions(folder.file("locked"), fs::perms::owner_all);
+}
+
+BOOST_AUTO_TEST_CASE(all_ranks_agree_on_success_and_on_failure) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  for (const auto mode : {save_mode::blocking, save_mode::background}) {
+    std::array<std::string, 3> told;
+    std::array<std::uint64_t, 3> steps{};
+    fs::remove_all(out);
+    run_threads(3, [&](process_group& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      checkpoint_manager checkpoints(world, out, {.mode = mode});
+      checkpoints.probe();
+      (void)checkpoints.latest();
+      checkpoints.save(1, filled(1).parts());
+      steps[rank] = checkpoints.latest()->step();
+      if (rank == 0) fs::rename(out, out + ".away");
+      try {
+        checkpoints.save(2, filled(2).parts());
+        checkpoints.wait();
+      } catch (const error& reason) {
+        told[rank] = reason.what();
+      }
+      if (rank == 0) fs::rename(out + ".away", out);
+      checkpoints.save(3, filled(3).parts());  // the group is as good as before
+      checkpoints.wait();
+    });
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      BOOST_TEST(steps[rank] == 1U);
+      BOOST_TEST(mentions(told[rank], "No such file"), told[rank]);
+      BOOST_TEST(mentions(told[rank], "rank 0: ") == (rank > 0));
+    }
+    BOOST_TEST(checkpoint_manager(out).latest()->step() == 3U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(names_that_cannot_be_parts_are_refused) {
+  auto model = make_model(1);
+  checkpoint_parts parts;
+  parts.add("model", model);
+  BOOST_CHECK_THROW(parts.add("model", model), usage_error);
+  BOOST_CHECK_THROW(parts.add_text("../x", ""), usage_error);
+  BOOST_CHECK_THROW(parts.add_json("manifest", nullptr), usage_error);
+}
