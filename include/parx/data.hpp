@@ -6,8 +6,13 @@
 #include <parx/data/formats/csv.hpp>   // IWYU pragma: export
 #include <parx/data/formats/gzip.hpp>  // IWYU pragma: export
 #include <parx/data/formats/idx.hpp>   // IWYU pragma: export
+#include <parx/data/formats/lines.hpp>  // IWYU pragma: export
 #include <parx/data/generated.hpp>     // IWYU pragma: export
 #include <parx/data/images.hpp>        // IWYU pragma: export
 #include <parx/data/loader.hpp>        // IWYU pragma: export
 #include <parx/data/sampler.hpp>       // IWYU pragma: export
 #include <parx/data/table.hpp>         // IWYU pragma: export
+#include <parx/data/text/encoding.hpp>    // IWYU pragma: export
+#include <parx/data/text/unicode.hpp>     // IWYU pragma: export
+#include <parx/data/text/vocabulary.hpp>  // IWYU pragma: export
+#include <parx/data/text/wordpiece.hpp>   // IWYU pragma: export

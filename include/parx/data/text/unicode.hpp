@@ -1,0 +1,158 @@
+// Characters: UTF-8 in and out, what kind a character is, and its plain lower-case form.
+//
+// The tables (text/detail/unicode_*.hpp) are Unicode 14.0's and small; every look-up is a binary
+// search, and callers keep ASCII away from it. Pure. Sources: unicode.org/reports/tr15 (NFD),
+// Unicode 14.0 section 3.9 (what a decoder makes of ill-formed UTF-8), section 3.12 (Hangul).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <parx/core/json_reader.hpp>
+#include <parx/data/text/detail/unicode_categories.hpp>
+#include <parx/data/text/detail/unicode_decompositions.hpp>
+#include <parx/data/text/detail/unicode_letters.hpp>
+#include <parx/data/text/detail/unicode_lowercase.hpp>
+
+namespace parx::data {
+
+/// What stands for bytes that are no character: U+FFFD.
+inline constexpr std::uint32_t replacement_character = 0xFFFD;
+
+/// A character and the bytes that it took. `valid` is false where the bytes are ill-formed UTF-8:
+/// the code is then U+FFFD, for the longest part that could have begun a character, as in Rust's
+/// and Python's decoders.
+struct decoded_character {
+  std::uint32_t code;
+  std::uint32_t length;
+  bool valid = true;
+};
+
+/// The character that `text` begins with; `text` is not empty.
+[[nodiscard]] inline decoded_character decode_character(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) -> std::uint32_t {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const std::uint32_t first = byte(0);
+  if (first < 0x80) return {first, 1};
+  const unsigned length = first < 0xC2 || first > 0xF4 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  std::uint32_t code = first & (0xFFU >> (length + 1));
+  for (unsigned i = 1; i < length; ++i) {
+    // The second byte is narrower after E0 and F0 (overlong), ED (surrogates) and F4 (> U+10FFFF).
+    const std::uint32_t low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    const std::uint32_t high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (byte(i) < low || byte(i) > high) return {replacement_character, i, false};
+    code = code << 6U | (byte(i) & 0x3FU);
+  }
+  if (length == 1) return {replacement_character, 1, false};
+  return {code, length};
+}
+
+/// Appends a character to `text` as UTF-8.
+inline void append_character(std::string& text, std::uint32_t code) {
+  json::detail::append_utf8(text, code);
+}
+
+/// Where the first byte of `text` is that is no UTF-8; npos where all of it is.
+[[nodiscard]] inline std::size_t find_invalid_utf8(std::string_view text) noexcept {
+  for (std::size_t at = 0; at < text.size();) {
+    const decoded_character next = decode_character(text.substr(at));
+    if (!next.valid) return at;
+    at += next.length;
+  }
+  return std::string_view::npos;
+}
+
+namespace detail {
+
+template <typename Ranges>
+[[nodiscard]] bool in_ranges(const Ranges& ranges, std::uint32_t code) noexcept {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), code,
+                                      [](std::uint32_t c, const auto& range) { return c < range.first; });
+  return after != ranges.begin() && code <= std::prev(after)->last;
+}
+
+[[nodiscard]] constexpr bool is_ascii_letter(std::uint32_t code) noexcept {
+  return (code | 0x20U) - 'a' < 26;
+}
+
+}  // namespace detail
+
+/// White_Space.
+[[nodiscard]] inline bool is_space(std::uint32_t code) noexcept {
+  if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
+  return detail::in_ranges(detail::space_ranges, code);
+}
+/// Control (Cc), format (Cf) and private-use (Co) characters that are not white space.
+[[nodiscard]] inline bool is_control(std::uint32_t code) noexcept {
+  if (code < 0x80) return code == 0x7F || (code < ' ' && !is_space(code));
+  return detail::in_ranges(detail::control_ranges, code);
+}
+/// Punctuation (P*), and all of ASCII's that is neither letter nor digit, as BERT has it.
+[[nodiscard]] inline bool is_punctuation(std::uint32_t code) noexcept {
+  if (code < 0x80)
+    return code > ' ' && code < 0x7F && !detail::is_ascii_letter(code) && code - '0' >= 10;
+  return detail::in_ranges(detail::punctuation_ranges, code);
+}
+/// Letters (L*).
+[[nodiscard]] inline bool is_letter(std::uint32_t code) noexcept {
+  return code < 0x80 ? detail::is_ascii_letter(code)
+                     : detail::in_ranges(detail::letter_ranges, code);
+}
+/// Numbers (N*).
+[[nodiscard]] inline bool is_number(std::uint32_t code) noexcept {
+  return code < 0x80 ? code - '0' < 10 : detail::in_ranges(detail::number_ranges, code);
+}
+
+/// The ideographs that BERT treats as words of one character (multilingual.md of its repository).
+[[nodiscard]] constexpr bool is_ideograph(std::uint32_t code) noexcept {
+  return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
+         (code >= 0xF900 && code <= 0xFAFF) || (code >= 0x20000 && code <= 0x2A6DF) ||
+         (code >= 0x2A700 && code <= 0x2CEAF) || (code >= 0x2F800 && code <= 0x2FA1F);
+}
+
+/// The lower case of a character where it is one character; its own code otherwise.
+[[nodiscard]] inline std::uint32_t to_lower(std::uint32_t code) noexcept {
+  if (code < 0x80) return code - 'A' < 26 ? code + 32 : code;
+  const auto& runs = detail::lowercase_runs;
+  const auto after = std::upper_bound(runs.begin(), runs.end(), code,
+                                      [](std::uint32_t c, const auto& run) { return c < run.first; });
+  if (after == runs.begin()) return code;
+  const auto& run = *std::prev(after);
+  if (code > run.last || (code - run.first) % run.step != 0) return code;
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(code) + run.difference);
+}
+
+/// Calls use(code) for each character that is left of `code` after canonical decomposition (NFD),
+/// without non-spacing marks: "e" for "é", nothing for an accent of its own, the Jamo of a Hangul
+/// syllable.
+template <typename Use>
+void strip_accents(std::uint32_t code, Use&& use) {
+  if (code < 0x80) return use(code);
+  if (code - 0xAC00 < 11172) {
+    const std::uint32_t index = code - 0xAC00;
+    use(0x1100 + index / 588);
+    use(0x1161 + index % 588 / 28);
+    if (index % 28 != 0) use(0x11A7 + index % 28);
+    return;
+  }
+  const auto find = [code](const auto& table) {
+    const auto found = std::lower_bound(table.begin(), table.end(), code,
+                                        [](const auto& row, std::uint32_t c) { return row.code < c; });
+    return found != table.end() && found->code == code ? &*found : nullptr;
+  };
+  if (const auto* one = find(detail::base_characters)) return use(one->base);
+  if (detail::in_ranges(detail::mark_ranges, code)) return;
+  if (const auto* more = find(detail::long_decompositions)) {
+    use(more->first);
+    use(more->second);
+    if (more->third != 0) use(more->third);
+    return;
+  }
+  use(code);
+}
+
+}  // namespace parx::data
