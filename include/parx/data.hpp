@@ -12,7 +12,11 @@
 #include <parx/data/loader.hpp>        // IWYU pragma: export
 #include <parx/data/sampler.hpp>       // IWYU pragma: export
 #include <parx/data/table.hpp>         // IWYU pragma: export
-#include <parx/data/text/encoding.hpp>    // IWYU pragma: export
-#include <parx/data/text/unicode.hpp>     // IWYU pragma: export
-#include <parx/data/text/vocabulary.hpp>  // IWYU pragma: export
-#include <parx/data/text/wordpiece.hpp>   // IWYU pragma: export
+#include <parx/data/text/byte_bpe.hpp>             // IWYU pragma: export
+#include <parx/data/text/character_tokenizer.hpp>  // IWYU pragma: export
+#include <parx/data/text/encoding.hpp>             // IWYU pragma: export
+#include <parx/data/text/llama_tokenizer.hpp>      // IWYU pragma: export
+#include <parx/data/text/unicode.hpp>              // IWYU pragma: export
+#include <parx/data/text/vocabulary.hpp>           // IWYU pragma: export
+#include <parx/data/text/vocabulary_builder.hpp>   // IWYU pragma: export
+#include <parx/data/text/wordpiece.hpp>            // IWYU pragma: export

@@ -1,0 +1,198 @@
+// llama_tokenizer: SentencePiece's byte-pair encoding as llama2.c keeps it in tokenizer.bin.
+//
+// A text gets a space in front and begins as characters, those without a token as bytes; then the
+// pair whose token has the highest score is joined, the leftmost of equals. Token 0 is <unk>, 1 <s>,
+// 2 </s>, 3 to 258 the bytes. The file: int32 longest token, then for each token float32 score,
+// int32 length, bytes, little-endian. Immutable; any thread. Source: karpathy/llama2.c run.c.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/data/formats/lines.hpp>
+#include <parx/data/text/unicode.hpp>
+#include <parx/data/text/vocabulary.hpp>
+
+namespace parx::data {
+
+class llama_tokenizer {
+ public:
+  static constexpr token_id begin_id = 1;  ///< <s>
+  static constexpr token_id end_id = 2;    ///< </s>
+
+  /// Reads a tokenizer.bin. Throws errc::io, or errc::bad_data with the token that is wrong.
+  [[nodiscard]] static llama_tokenizer read(const std::string& path) {
+    const std::string bytes = read_text(path, std::uint64_t{1} << 28U);
+    llama_tokenizer result;
+    std::size_t at = 0;
+    const auto take = [&](auto& value) {
+      if (bytes.size() - at < sizeof(value))
+        throw_error(errc::bad_data, "\"{}\" ends inside token {}, at byte {}. Is this a tokenizer.bin of llama2.c?",
+                    path, result.size(), at);
+      std::memcpy(&value, bytes.data() + at, sizeof(value));
+      at += sizeof(value);
+    };
+    std::int32_t longest = 0;
+    take(longest);
+    while (at < bytes.size()) {
+      float score = 0;
+      std::int32_t length = 0;
+      take(score);
+      take(length);
+      if (length < 0 || static_cast<std::size_t>(length) > bytes.size() - at || !std::isfinite(score))
+        throw_error(errc::bad_data, "\"{}\": token {} at byte {} has {} bytes and the score {}, but {} "
+                    "bytes are left. Is this a tokenizer.bin of llama2.c?",
+                    path, result.size(), at, length, score, bytes.size() - at);
+      result.tokens_.push_back(bytes.substr(at, static_cast<std::size_t>(length)));
+      result.scores_.push_back(score);
+      at += static_cast<std::size_t>(length);
+    }
+    if (result.size() < first_byte + 256)
+      throw_error(errc::bad_data, "\"{}\" has {} tokens; <unk>, <s>, </s> and 256 bytes are the least.",
+                  path, result.size());
+    // Of equal tokens the first counts; the tokens that stand for bytes are never looked up.
+    for (std::size_t id = 0; id < result.size(); ++id) {
+      if (id < first_byte || id >= first_byte + 256)
+        result.ids_.emplace(result.tokens_[id], static_cast<token_id>(id));
+    }
+    return result;
+  }
+
+  /// Appends the ids of `text`, without <s> and </s>.
+  void encode(std::string_view text, std::vector<token_id>& ids) const {
+    if (text.empty()) return;
+    std::vector<symbol> symbols;
+    const auto add = [&](token_id id) {
+      const auto last = static_cast<std::int32_t>(symbols.size()) - 1;
+      if (last >= 0) symbols.back().next = last + 1;
+      symbols.push_back({id, last, -1});
+    };
+    if (const auto space = ids_.find(" "); space != ids_.end()) add(space->second);
+    while (!text.empty()) {
+      const std::size_t length = decode_character(text).length;
+      const std::string_view character = text.substr(0, length);
+      if (const auto found = ids_.find(character); found != ids_.end()) {
+        add(found->second);
+      } else {
+        for (const char c : character)
+          add(static_cast<token_id>(first_byte) + static_cast<unsigned char>(c));
+      }
+      text.remove_prefix(length);
+    }
+    join(symbols);
+    for (std::int32_t i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
+      ids.push_back(symbols[static_cast<std::size_t>(i)].id);
+  }
+  [[nodiscard]] std::vector<token_id> encode(std::string_view text) const {
+    std::vector<token_id> ids;
+    encode(text, ids);
+    return ids;
+  }
+
+  /// The text of `ids`; <s> and </s> are left out, and so is the space that encode() put in front.
+  /// Throws usage_error for an id that is no token.
+  [[nodiscard]] std::string decode(std::span<const token_id> ids) const {
+    std::string text;
+    bool at_start = true;
+    for (const token_id id : ids) {
+      require(id >= 0 && static_cast<std::size_t>(id) < size(),
+              "token id {} is outside a vocabulary of {}", id, size());
+      if (id == begin_id || id == end_id) {
+        at_start = true;
+        continue;
+      }
+      const auto number = static_cast<std::size_t>(id);
+      if (number >= first_byte && number < first_byte + 256) {
+        text.push_back(static_cast<char>(number - first_byte));
+      } else {
+        const std::string_view piece = tokens_[number];
+        text += at_start && piece.starts_with(' ') ? piece.substr(1) : piece;
+      }
+      at_start = false;
+    }
+    return text;
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
+  [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  /// Differs where the same text may get other ids.
+  [[nodiscard]] std::uint64_t fingerprint() const {
+    std::uint64_t result = stable_hash("llama");
+    for (std::size_t id = 0; id < size(); ++id) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &scores_[id], sizeof(bits));
+      result = (result ^ stable_hash(tokens_[id]) ^ bits) * 0x9E3779B97F4A7C15;
+    }
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t first_byte = 3;
+
+  struct symbol {
+    token_id id;
+    std::int32_t previous;
+    std::int32_t next;
+  };
+  struct candidate {
+    float score;
+    std::int32_t at;
+    token_id left, right, joined;
+    bool operator<(const candidate& other) const noexcept {
+      return score != other.score ? score < other.score : at > other.at;
+    }
+  };
+  struct text_hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+
+  llama_tokenizer() = default;
+
+  void join(std::vector<symbol>& symbols) const {
+    std::vector<candidate> heap;
+    std::string both;
+    const auto at = [&](std::int32_t i) -> symbol& { return symbols[static_cast<std::size_t>(i)]; };
+    const auto offer = [&](std::int32_t left) {
+      if (left < 0 || at(left).next < 0) return;
+      const token_id a = at(left).id;
+      const token_id b = at(at(left).next).id;
+      both = tokens_[static_cast<std::size_t>(a)];
+      both += tokens_[static_cast<std::size_t>(b)];
+      const auto found = ids_.find(both);
+      if (found == ids_.end()) return;
+      heap.push_back({scores_[static_cast<std::size_t>(found->second)], left, a, b, found->second});
+      std::push_heap(heap.begin(), heap.end());
+    };
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) offer(static_cast<std::int32_t>(i));
+    while (!heap.empty()) {
+      const candidate best = heap.front();
+      std::pop_heap(heap.begin(), heap.end());
+      heap.pop_back();
+      symbol& left = at(best.at);
+      if (left.next < 0 || left.id != best.left || at(left.next).id != best.right) continue;
+      symbol& right = at(left.next);
+      left.id = best.joined;
+      left.next = right.next;
+      if (right.next >= 0) at(right.next).previous = best.at;
+      right = {-1, -1, -1};
+      offer(left.previous);
+      offer(best.at);
+    }
+  }
+
+  std::vector<std::string> tokens_;
+  std::vector<float> scores_;
+  std::unordered_map<std::string, token_id, text_hash, std::equal_to<>> ids_;
+};
+
+}  // namespace parx::data
