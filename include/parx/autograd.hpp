@@ -3,6 +3,7 @@
 
 #include <parx/autograd/deferred.hpp>
 #include <parx/autograd/autocast.hpp>
+#include <parx/autograd/checkpoint.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/loss.hpp>

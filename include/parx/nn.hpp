@@ -3,6 +3,7 @@
 
 #include <parx/autograd/ops.hpp>   // IWYU pragma: export
 #include <parx/nn/activation.hpp>  // IWYU pragma: export
+#include <parx/nn/checkpointed.hpp>  // IWYU pragma: export
 #include <parx/nn/conv.hpp>        // IWYU pragma: export
 #include <parx/nn/dropout.hpp>     // IWYU pragma: export
 #include <parx/nn/embedding.hpp>   // IWYU pragma: export

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/variable.hpp>
 #include <parx/tensor/pointwise.hpp>
 #include <parx/tensor/reduction.hpp>
@@ -96,8 +97,12 @@ class grad_sink {
 /// Whether an operation on these inputs has to be recorded: recording is on and one wants a
 /// gradient.
 template <typename... Inputs>
-[[nodiscard]] bool records(const variable<Inputs>&... inputs) noexcept {
-  return detail::recording() && (inputs.requires_grad() || ...);
+[[nodiscard]] bool records(const variable<Inputs>&... inputs) {
+  if (detail::recording()) return (inputs.requires_grad() || ...);
+  if (detail::used_nodes* const report = detail::uses_reported_to()) {
+    ((inputs.requires_grad() ? report->note(inputs.node().get()) : void()), ...);
+  }
+  return false;
 }
 
 namespace detail {
@@ -184,7 +189,7 @@ template <typename T, typename Backward>
 [[nodiscard]] variable<T> differentiable_list(tensor<T> value, Backward backward,
                                               std::span<const variable<T>> inputs) {
   bool any = false;
-  for (const variable<T>& input : inputs) any = any || records(input);
+  for (const variable<T>& input : inputs) any = records(input) || any;
   if (!any) return variable<T>(std::move(value));
   using function = detail::list_function_node<T, Backward>;
   detail::counted<detail::node<T>> node(new function(value.shape(), std::move(backward), inputs));

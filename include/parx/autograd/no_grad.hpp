@@ -12,18 +12,43 @@ inline bool& recording() noexcept {
   thread_local bool on = true;
   return on;
 }
-}  // namespace detail
 
-/// A scope of this thread. Scopes nest.
-class no_grad {
+/// Where operations that record nothing report which variables they use, for recomputation; null:
+/// nowhere. See recompute.hpp.
+struct used_nodes;
+inline used_nodes*& uses_reported_to() noexcept {
+  thread_local used_nodes* to = nullptr;
+  return to;
+}
+
+class recording_scope {
  public:
-  no_grad() noexcept : outer_(std::exchange(detail::recording(), false)) {}
-  ~no_grad() { detail::recording() = outer_; }
-  no_grad(const no_grad&) = delete;
-  no_grad& operator=(const no_grad&) = delete;
+  recording_scope(bool on, used_nodes* report_to) noexcept
+      : outer_(std::exchange(recording(), on)),
+        outer_report_(std::exchange(uses_reported_to(), report_to)) {}
+  ~recording_scope() {
+    recording() = outer_;
+    uses_reported_to() = outer_report_;
+  }
+  recording_scope(const recording_scope&) = delete;
+  recording_scope& operator=(const recording_scope&) = delete;
 
  private:
   bool outer_;
+  used_nodes* outer_report_;
+};
+}  // namespace detail
+
+/// A scope of this thread. Scopes nest.
+class no_grad : detail::recording_scope {
+ public:
+  no_grad() noexcept : recording_scope(false, nullptr) {}
+};
+
+/// Within no_grad: operations record again. A scope of this thread.
+class enable_grad : detail::recording_scope {
+ public:
+  enable_grad() noexcept : recording_scope(true, nullptr) {}
 };
 
 }  // namespace parx

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/ops/dropout.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/module.hpp>
@@ -23,7 +24,8 @@ class dropout : public module<dropout> {
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
     if (!is_training()) return x;
-    return parx::dropout(x, probability_, stream_.substream(calls_++));
+    const std::uint64_t call = parx::detail::once([&] { return calls_++; });
+    return parx::dropout(x, probability_, stream_.substream(call));
   }
 
   /// Called by initialize() and reseed() of the model.

@@ -2,8 +2,8 @@
 // sequence.
 //
 // Knows nodes, not values, so one pass may cross element types. Runs on the calling thread; scratch
-// memory is kept per thread. A node may start another backward, over leaves that this one does not
-// reach.
+// memory is kept per thread. A node may start another backward: over leaves that this one does not
+// reach, or over a graph that it made itself and that ends at older nodes (recomputation).
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,11 @@ namespace detail {
 
 class backward_pass {
  public:
-  explicit backward_pass(graph_after after) : after_(after) { std::swap(scratch_, idle_scratch()); }
+  /// Nodes that are older than sequence number `oldest` get contributions and nothing else.
+  explicit backward_pass(graph_after after, std::uint64_t oldest = 0)
+      : after_(after), oldest_(oldest) {
+    std::swap(scratch_, idle_scratch());
+  }
   backward_pass(const backward_pass&) = delete;
   backward_pass& operator=(const backward_pass&) = delete;
   ~backward_pass() {
@@ -49,7 +53,7 @@ class backward_pass {
       scratch_.stack.pop_back();
       for (std::size_t i = 0; i < here->inputs(); ++i) {
         node_base* const input = here->input(i);
-        if (input == nullptr) continue;
+        if (input == nullptr || input->sequence < oldest_) continue;
         visit(*input, pass);
         if (input->is_leaf) ++input->pending;
       }
@@ -95,7 +99,9 @@ class backward_pass {
       here->drop_gradient();
       for (std::size_t i = here->inputs(); i-- > 0;) {
         node_base* const input = here->input(i);
-        if (input != nullptr && input->is_leaf) contribution_arrived(*input);
+        if (input != nullptr && input->is_leaf && input->sequence >= oldest_) {
+          contribution_arrived(*input);
+        }
       }
       if (after_ == graph_after::freed) {
         here->release();
@@ -165,6 +171,7 @@ class backward_pass {
   }
 
   graph_after after_;
+  std::uint64_t oldest_;
   scratch scratch_;
 };
 
@@ -176,6 +183,20 @@ void run_backward(node_base& root, const backward_options& options, Start&& star
   try {
     pass.collect(root);
     start(options.seed * pass.begin(options.count));
+    pass.run(root);
+  } catch (...) {
+    pass.abandon();
+    throw;
+  }
+}
+
+/// The backward of a graph that a node of a running backward has made, all of it younger than
+/// `oldest`; `root` has its gradient. What is older belongs to the outer pass: it counts and runs
+/// those nodes, and talks to observers.
+inline void run_inner_backward(node_base& root, std::uint64_t oldest) {
+  backward_pass pass(graph_after::freed, oldest);
+  try {
+    pass.collect(root);
     pass.run(root);
   } catch (...) {
     pass.abandon();

@@ -51,6 +51,12 @@ class node_base {
   /// A leaf that backward has reached: makes its gradient zero if nothing was contributed.
   virtual void complete() {}
 
+  /// Larger than the numbers of all nodes before, on any thread.
+  [[nodiscard]] static std::uint64_t next_sequence() noexcept {
+    static std::atomic<std::uint64_t> counter{1};
+    return counter.fetch_add(1, std::memory_order_relaxed);
+  }
+
   const std::uint64_t sequence;
   const bool is_leaf;
   bool requires_grad = true;
@@ -68,10 +74,6 @@ class node_base {
 
  private:
   friend void destroy_node(node_base* dead) noexcept;
-  [[nodiscard]] static std::uint64_t next_sequence() noexcept {
-    static std::atomic<std::uint64_t> counter{1};
-    return counter.fetch_add(1, std::memory_order_relaxed);
-  }
   std::atomic<std::uint32_t> holders_{0};
   node_base* next_dead_ = nullptr;
 };

@@ -1,0 +1,118 @@
+// checkpoint: activation checkpointing. A part of the forward pass keeps its inputs only, and runs
+// again when backward needs what is in between: one more forward pass for much less memory.
+//
+//   auto y = parx::checkpoint(block, x);                       // a module or a function
+//   auto y = parx::checkpoint([&](const auto& v) { return block(v) + v; }, x);
+//
+// Not to be confused with saved states of training, which are the checkpoint chapter. Gradients are
+// those of the plain pass, bit by bit: operations run in the same order, the precision of autocast is
+// restored, random layers of parx::nn draw the same numbers and collectives of parx layers are not
+// repeated (detail/recompute.hpp). Parameters and variables that the part uses without being handed
+// them get their gradients too, and DDP hears of each parameter once, when it is final.
+// Chen, Xu, Zhang, Guestrin: Training Deep Nets with Sublinear Memory Cost (arXiv 1604.06174).
+// Source: PyTorch's torch.utils.checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/autocast.hpp>
+#include <parx/autograd/detail/recompute.hpp>
+#include <parx/autograd/variable.hpp>
+
+namespace parx {
+
+namespace detail {
+
+template <typename T, typename Part>
+class checkpoint_node final : public node<T> {
+ public:
+  checkpoint_node(const parx::shape& s, Part part, std::vector<counted<node_base>> used,
+                  once_results results)
+      : node<T>(false, s),
+        part_(std::move(part)),
+        used_(std::move(used)),
+        results_(std::move(results)),
+        precision_(autocast_type()) {}
+
+  [[nodiscard]] std::size_t inputs() const noexcept override { return used_.size(); }
+  [[nodiscard]] node_base* input(std::size_t i) const noexcept override { return used_[i].get(); }
+  void run() override {
+    if (!this->gradient.defined()) return;
+    const std::uint64_t oldest = node_base::next_sequence();
+    const variable<T> again = recompute();
+    require(again.shape() == this->shape(),
+            "the recomputation of a checkpointed part gave shape {}, its first run {}: it must take "
+            "the same way both times",
+            to_string(again.shape()), to_string(this->shape()));
+    if (!again.requires_grad()) return;
+    again.node()->accept(this->gradient);
+    // A part that returns what it was given has no graph of its own.
+    if (again.node()->sequence >= oldest) run_inner_backward(*again.node(), oldest);
+  }
+  void release() noexcept override {
+    this->released = true;
+    part_.reset();
+    used_.clear();
+    results_.clear();
+  }
+
+ private:
+  [[nodiscard]] variable<T> recompute() {
+    const enable_grad tape;
+    const autocast_scope precision(precision_);
+    const part_run run(part_run::purpose::recomputation, results_);
+    return (*part_)();
+  }
+
+  std::optional<Part> part_;
+  std::vector<counted<node_base>> used_;
+  once_results results_;
+  dtype precision_;
+};
+
+/// A function is copied, so that it may be a temporary; a module, which cannot be, is borrowed.
+template <typename Function>
+using part_function =
+    std::conditional_t<std::is_lvalue_reference_v<Function> &&
+                           !std::is_copy_constructible_v<std::remove_reference_t<Function>>,
+                       Function, std::remove_cvref_t<Function>>;
+
+}  // namespace detail
+
+/// f(inputs...), which returns a variable, without a tape until backward. `f` must compute the same
+/// when it is called again during backward. A module given as an lvalue is borrowed until then, what
+/// a lambda refers to also; inputs are kept. Layers of your own that draw random numbers, count calls
+/// or talk to other ranks wrap that in detail::once(). Local; under no_grad it is a plain call.
+template <typename Function, typename... Inputs>
+[[nodiscard]] auto checkpoint(Function&& f, const Inputs&... inputs) {
+  using result = std::remove_cvref_t<std::invoke_result_t<Function&, const Inputs&...>>;
+  using value = typename result::value_type;
+  static_assert(std::is_same_v<result, variable<value>>, "the part must return one variable");
+  if (!detail::recording()) return f(inputs...);
+  std::tuple<detail::part_function<Function>, Inputs...> kept(std::forward<Function>(f), inputs...);
+  auto part = [kept = std::move(kept)]() mutable -> result {
+    return std::apply([](auto& call, const auto&... input) -> result { return call(input...); },
+                      kept);
+  };
+  detail::used_nodes used;
+  detail::once_results results;
+  result y;
+  {
+    const detail::recording_scope no_tape(false, &used);
+    const detail::part_run run(detail::part_run::purpose::first, results);
+    y = part();
+  }
+  if (y.requires_grad()) used.note(y.node().get());
+  if (used.nodes.empty()) return y;
+  using recomputed = detail::checkpoint_node<value, decltype(part)>;
+  detail::counted<detail::node<value>> node(new recomputed(
+      y.shape(), std::move(part), std::move(used.nodes), std::move(results)));
+  return result(y.value(), std::move(node));
+}
+
+}  // namespace parx
