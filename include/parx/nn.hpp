@@ -1,15 +1,18 @@
 // L4: modules, layers, initialisation and losses, after PyTorch's names and defaults.
 #pragma once
 
-#include <parx/autograd/ops.hpp>   // IWYU pragma: export
-#include <parx/nn/activation.hpp>  // IWYU pragma: export
+#include <parx/autograd/ops.hpp>     // IWYU pragma: export
+#include <parx/nn/activation.hpp>    // IWYU pragma: export
+#include <parx/nn/attention.hpp>     // IWYU pragma: export
 #include <parx/nn/checkpointed.hpp>  // IWYU pragma: export
-#include <parx/nn/conv.hpp>        // IWYU pragma: export
-#include <parx/nn/dropout.hpp>     // IWYU pragma: export
-#include <parx/nn/embedding.hpp>   // IWYU pragma: export
-#include <parx/nn/init.hpp>        // IWYU pragma: export
-#include <parx/nn/linear.hpp>      // IWYU pragma: export
-#include <parx/nn/loss.hpp>        // IWYU pragma: export
-#include <parx/nn/module.hpp>      // IWYU pragma: export
-#include <parx/nn/norm.hpp>        // IWYU pragma: export
-#include <parx/nn/sequential.hpp>  // IWYU pragma: export
+#include <parx/nn/conv.hpp>          // IWYU pragma: export
+#include <parx/nn/dropout.hpp>       // IWYU pragma: export
+#include <parx/nn/embedding.hpp>     // IWYU pragma: export
+#include <parx/nn/init.hpp>          // IWYU pragma: export
+#include <parx/nn/linear.hpp>        // IWYU pragma: export
+#include <parx/nn/loss.hpp>          // IWYU pragma: export
+#include <parx/nn/module.hpp>        // IWYU pragma: export
+#include <parx/nn/norm.hpp>          // IWYU pragma: export
+#include <parx/nn/position.hpp>      // IWYU pragma: export
+#include <parx/nn/sequential.hpp>    // IWYU pragma: export
+#include <parx/nn/transformer.hpp>   // IWYU pragma: export

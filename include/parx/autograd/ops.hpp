@@ -8,10 +8,13 @@
 #include <parx/autograd/ops/conv2d.hpp>
 #include <parx/autograd/ops/dropout.hpp>
 #include <parx/autograd/ops/embedding.hpp>
+#include <parx/autograd/ops/gated.hpp>
 #include <parx/autograd/ops/layer_norm.hpp>
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/autograd/ops/matmul.hpp>
 #include <parx/autograd/ops/pool.hpp>
 #include <parx/autograd/ops/reduce.hpp>
+#include <parx/autograd/ops/rms_norm.hpp>
+#include <parx/autograd/ops/rotary.hpp>
 #include <parx/autograd/ops/softmax.hpp>
 #include <parx/autograd/ops/view.hpp>

@@ -24,8 +24,13 @@ class dropout : public module<dropout> {
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
     if (!is_training()) return x;
-    const std::uint64_t call = parx::detail::once([&] { return calls_++; });
-    return parx::dropout(x, probability_, stream_.substream(call));
+    return parx::dropout(x, probability_, draw());
+  }
+
+  [[nodiscard]] double probability() const noexcept { return probability_; }
+  /// The random numbers of the next call, for operations that drop by themselves (attention).
+  [[nodiscard]] random_stream draw() {
+    return stream_.substream(parx::detail::once([&] { return calls_++; }));
   }
 
   /// Called by initialize() and reseed() of the model.

@@ -9,14 +9,18 @@
 
 namespace parx::nn {
 
+struct embedding_options {
+  initializer start = init::normal(0, 1);  ///< PyTorch's
+};
+
 template <typename T = float>
 class embedding : public module<embedding<T>> {
  public:
   using value_type = T;
 
-  /// `rows` vectors of `width`. weight is (rows, width) and starts from N(0, 1), as in PyTorch.
-  embedding(std::size_t rows, std::size_t width)
-      : weight_("weight", tensor<T>::zeros({rows, width})) {
+  /// `rows` vectors of `width`. weight is (rows, width).
+  embedding(std::size_t rows, std::size_t width, embedding_options options = {})
+      : start_(options.start), weight_("weight", tensor<T>::zeros({rows, width})) {
     weight_.expect_row_grad();
   }
 
@@ -28,7 +32,7 @@ class embedding : public module<embedding<T>> {
 
   template <typename Visit>
   void members(Visit& visit) {
-    visit("weight", weight_, init::normal(0, 1));
+    visit("weight", weight_, start_);
   }
 
   [[nodiscard]] const parameter<T>& weight() const {
@@ -37,6 +41,7 @@ class embedding : public module<embedding<T>> {
   }
 
  private:
+  initializer start_;
   parameter<T> weight_;
 };
 

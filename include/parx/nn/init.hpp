@@ -60,6 +60,15 @@ namespace init {
   return uniform(-bound, bound);
 }
 
+/// Uniform in +-sqrt(6 / (fan_in + fan_out)), as PyTorch starts the projections of attention.
+/// Glorot, Bengio: Understanding the Difficulty of Training Deep Feedforward Neural Networks
+/// (2010).
+[[nodiscard]] inline initializer xavier_uniform(std::size_t fan_in, std::size_t fan_out) {
+  const double bound =
+      std::sqrt(6 / static_cast<double>(std::max<std::size_t>(fan_in + fan_out, 1)));
+  return uniform(-bound, bound);
+}
+
 }  // namespace init
 
 }  // namespace parx::nn

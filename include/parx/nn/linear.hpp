@@ -12,6 +12,7 @@ enum class bias { learned, none };
 
 struct linear_options {
   nn::bias bias = nn::bias::learned;
+  initializer start = {};  ///< of the weight, the bias then starts from 0; keep: PyTorch's of both
 };
 
 template <typename T = float>
@@ -21,7 +22,11 @@ class linear : public module<linear<T>> {
 
   /// From `in` to `out` features. weight is (out, in), bias (out), as in PyTorch.
   linear(std::size_t in, std::size_t out, linear_options options = {})
-      : in_(in), weight_("weight", tensor<T>::zeros({out, in})) {
+      : start_(options.start.kind == initializer::distribution::keep ? init::fan_in_uniform(in)
+                                                                     : options.start),
+        bias_start_(options.start.kind == initializer::distribution::keep ? start_
+                                                                          : init::constant(0)),
+        weight_("weight", tensor<T>::zeros({out, in})) {
     if (options.bias == bias::learned) bias_ = parameter<T>("bias", tensor<T>::zeros({out}));
   }
 
@@ -32,8 +37,8 @@ class linear : public module<linear<T>> {
 
   template <typename Visit>
   void members(Visit& visit) {
-    visit("weight", weight_, init::fan_in_uniform(in_));
-    visit("bias", bias_, init::fan_in_uniform(in_));
+    visit("weight", weight_, start_);
+    visit("bias", bias_, bias_start_);
   }
 
   [[nodiscard]] const parameter<T>& weight() const {
@@ -47,7 +52,7 @@ class linear : public module<linear<T>> {
   }
 
  private:
-  std::size_t in_;
+  initializer start_, bias_start_;
   parameter<T> weight_;
   parameter<T> bias_;
 };

@@ -1,9 +1,11 @@
-// layer_norm: each row brought to mean 0 and variance 1, then scaled and shifted by learned values.
+// layer_norm and rms_norm: each row brought to one size, then scaled (and shifted) by learned
+// values.
 #pragma once
 
 #include <cstddef>
 
 #include <parx/autograd/ops/layer_norm.hpp>
+#include <parx/autograd/ops/rms_norm.hpp>
 #include <parx/nn/module.hpp>
 
 namespace parx::nn {
@@ -33,6 +35,29 @@ class layer_norm : public module<layer_norm<T>> {
   layer_norm_options options_;
   parameter<T> weight_;
   parameter<T> bias_;
+};
+
+template <typename T = float>
+class rms_norm : public module<rms_norm<T>> {
+ public:
+  using value_type = T;
+
+  /// Over a last axis of extent `width`. weight starts from 1.
+  explicit rms_norm(std::size_t width, rms_norm_options options = {})
+      : options_(options), weight_("weight", tensor<T>::ones({width})) {}
+
+  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
+    return parx::rms_norm<T>(x, weight_, options_);
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, init::constant(1));
+  }
+
+ private:
+  rms_norm_options options_;
+  parameter<T> weight_;
 };
 
 }  // namespace parx::nn

@@ -155,4 +155,42 @@ template <typename T>
       q, k, v);
 }
 
+/// Self-attention over a projection that leaves queries, keys and values side by side: qkv is
+/// (batch, positions, 3 * heads * width), the result (batch, positions, heads * width). Needs
+/// options.heads; else as scaled_dot_product_attention.
+template <typename T>
+[[nodiscard]] variable<T> self_attention(
+    const variable<T>& qkv, const std::type_identity_t<attention_options<T>>& options) {
+  const std::size_t heads = options.heads;
+  require(
+      qkv.rank() == 3 && heads > 0 && qkv.extent(-1) % (3 * heads) == 0,
+      "self_attention: an input of shape {} is not cut into queries, keys and values of {} heads",
+      to_string(qkv.shape()), heads);
+  const std::size_t whole = qkv.extent(-1) / 3;
+  const shape one{qkv.extent(0), qkv.extent(1), whole};
+  const auto problem = detail::describe_attention(one, one, one, options);
+  const tensor<T> packed = detail::dense_rows(qkv.value());
+  const tensor<T> result = tensor<T>::empty(one);
+  const tensor<T> log_sum = tensor<T>::empty({problem.batches, heads, problem.queries});
+  using input = detail::heads_view<const T>;
+  using target = detail::heads_view<T>;
+  const auto part = [=](const auto& tensor_of_three, std::size_t i) {
+    return tensor_of_three.slice(-1, i * whole, (i + 1) * whole);
+  };
+  detail::attention_forward<T>(problem, input::of(part(packed, 0), heads),
+                               input::of(part(packed, 1), heads), input::of(part(packed, 2), heads),
+                               target::of(result, heads), log_sum.data());
+  return differentiable(
+      result,
+      [=](const tensor<T>& upstream, grad_sink<T> dqkv) {
+        const tensor<T> sum = dqkv.zeroed();
+        detail::attention_backward<T>(
+            problem, input::of(part(packed, 0), heads), input::of(part(packed, 1), heads),
+            input::of(part(packed, 2), heads), input::of(result, heads), input::of(upstream, heads),
+            log_sum.data(), target::of(part(sum, 0), heads), T(1), target::of(part(sum, 1), heads),
+            target::of(part(sum, 2), heads));
+      },
+      qkv);
+}
+
 }  // namespace parx

@@ -16,12 +16,14 @@ namespace parx {
 struct cross_entropy_options {
   std::int64_t ignore_index = -100;         ///< rows with this label count 0
   std::span<const float> row_weights = {};  ///< one per row; empty: all 1. 0 for padding.
+  double label_smoothing = 0;               ///< share of each label that goes to all classes alike
 };
 
 /// -log softmax(logits)[label], summed over the rows with their weights; the count is the sum of
 /// the weights of the rows that are not ignored. logits is (..., classes), labels (...). Rows of
-/// weight 0 add exactly nothing, whatever their logits. Throws usage_error for a label outside the
-/// classes.
+/// weight 0 add exactly nothing, whatever their logits. With label smoothing a row's loss is (1 -
+/// smoothing) * -log softmax(logits)[label] + smoothing * the mean of -log softmax(logits); mean()
+/// is PyTorch's cross_entropy. Throws usage_error for a label outside the classes.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits, const tensor<Label>& labels,
                                              const cross_entropy_options& options = {}) {
@@ -33,6 +35,10 @@ template <typename T, std::integral Label>
   const std::size_t classes = logits.extent(-1), rows = labels.size();
   require(options.row_weights.empty() || options.row_weights.size() == rows,
           "cross_entropy: {} row weights for {} rows", options.row_weights.size(), rows);
+  const auto smoothing = static_cast<T>(options.label_smoothing);
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+          "cross_entropy: a label smoothing of {} is not in [0, 1]", options.label_smoothing);
+  const T everywhere = classes == 0 ? T(0) : smoothing / static_cast<T>(classes);
   const tensor<T> input = logits.value().contiguous();
   const tensor<Label> label = labels.contiguous();
   // The gradient is a by-product of the exponentials: it is finished here, and backward only scales
@@ -58,12 +64,21 @@ template <typename T, std::integral Label>
     const T highest = detail::row_max(x, classes);
     const T sum = detail::row_exp(x, highest, classes, e);
     const auto hit = static_cast<std::size_t>(index);
-    total += static_cast<double>(weight) * static_cast<double>(highest + std::log(sum) - x[hit]);
+    // Differences to the highest, so that large logits cost no digits.
+    const T log_sum = std::log(sum);
+    T loss = log_sum - (x[hit] - highest);
+    if (smoothing != T(0)) {
+      const T below = detail::reduce_lanes(0, classes, T(0), detail::add_op{},
+                                           [=](std::size_t i) { return highest - x[i]; });
+      loss = (T(1) - smoothing) * loss + smoothing * log_sum + everywhere * below;
+    }
+    total += static_cast<double>(weight) * static_cast<double>(loss);
     count += static_cast<double>(weight);
     if (!record) continue;
     const T scale = weight / sum;
-    for (std::size_t i = 0; i < classes; ++i) e[i] *= scale;
-    e[hit] -= weight;
+    const T shift = weight * everywhere;
+    for (std::size_t i = 0; i < classes; ++i) e[i] = e[i] * scale - shift;
+    e[hit] -= weight * (T(1) - smoothing);
   }
   variable<T> sum = differentiable(
       tensor<T>::scalar(static_cast<T>(total)),

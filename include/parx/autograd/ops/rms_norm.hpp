@@ -1,0 +1,70 @@
+// rms_norm: each row divided by the root of its mean square, then scaled.
+//
+// Zhang, Sennrich: Root Mean Square Layer Normalization (arXiv 1910.07467); as in Llama.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/rows.hpp>
+
+namespace parx {
+
+struct rms_norm_options {
+  double epsilon = 1e-6;  ///< added to the mean square
+};
+
+/// y = x / sqrt(mean(x^2) + epsilon) * scale over the last axis; scale has its extent.
+template <typename T>
+[[nodiscard]] variable<T> rms_norm(const variable<T>& x, const variable<T>& scale,
+                                   const rms_norm_options& options = {}) {
+  require(x.rank() >= 1 && scale.shape() == shape{x.extent(-1)},
+          "rms_norm: an input of shape {} needs a scale of its last extent, not {}",
+          to_string(x.shape()), to_string(scale.shape()));
+  const tensor<T> input = x.value().contiguous(), gain = scale.value().contiguous();
+  const std::size_t width = x.shape().back();
+  const std::size_t rows = width == 0 ? 0 : x.size() / width;
+  const T share = T(1) / static_cast<T>(width);
+  tensor<T> y = tensor<T>::empty(x.shape());
+  const tensor<T> inverse = tensor<T>::empty({rows});
+  const T* const g = gain.data();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const T* const in = input.data() + row * width;
+    T* const out = y.data() + row * width;
+    const T r =
+        T(1) / std::sqrt(detail::row_dot(in, in, width) * share + static_cast<T>(options.epsilon));
+    for (std::size_t i = 0; i < width; ++i) out[i] = in[i] * r * g[i];
+    inverse.data()[row] = r;
+  }
+  return differentiable(
+      std::move(y),
+      [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
+        T* const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
+        const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
+        const T* const weight = gain.data();
+        for (std::size_t row = 0; row < rows; ++row) {
+          const T* const in = input.data() + row * width;
+          const T* const u = upstream.data() + row * width;
+          const T r = inverse.data()[row];
+          if (dg != nullptr) {
+            for (std::size_t i = 0; i < width; ++i) dg[i] += u[i] * in[i] * r;
+          }
+          if (!dx.needed()) continue;
+          const T along =
+              share * r * r *
+              detail::reduce_lanes(0, width, T(0), detail::add_op{},
+                                   [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
+          T* const d = target.values.data() + row * width;
+          const auto value = [=](std::size_t i) { return r * (u[i] * weight[i] - in[i] * along); };
+          if (target.add) {
+            for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
+          } else {
+            for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
+          }
+        }
+      },
+      x, scale);
+}
+
+}  // namespace parx

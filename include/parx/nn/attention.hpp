@@ -1,0 +1,159 @@
+// dot_product_attention and multi_head_attention as modules, and the cache of keys and values with
+// which a text is made token by token.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <parx/autograd/ops/attention.hpp>
+#include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/view.hpp>
+#include <parx/nn/dropout.hpp>
+#include <parx/nn/linear.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::nn {
+
+/// Keys and values of the positions that one layer has seen; for inference, without gradients.
+template <typename T = float>
+class kv_cache {
+ public:
+  /// For up to `capacity` positions of `width` elements each, in `batch` texts.
+  kv_cache(std::size_t batch, std::size_t capacity, std::size_t width)
+      : keys_(tensor<T>::empty({batch, capacity, width})),
+        values_(tensor<T>::empty({batch, capacity, width})) {}
+
+  /// The number of positions so far.
+  [[nodiscard]] std::size_t length() const noexcept { return length_; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return keys_.shape()[1]; }
+  /// Forgets everything behind the first `length` positions.
+  void truncate(std::size_t length) noexcept { length_ = std::min(length_, length); }
+
+  /// Adds (batch, positions, width); returns views of all keys and values so far. Throws
+  /// usage_error when they do not fit.
+  std::pair<tensor<T>, tensor<T>> append(const tensor<T>& keys, const tensor<T>& values) {
+    const std::size_t end = length_ + keys.extent(1);
+    require(end <= capacity(), "kv_cache: {} positions do not fit into a capacity of {}", end,
+            capacity());
+    keys_.slice(1, length_, end).copy_from(keys);
+    values_.slice(1, length_, end).copy_from(values);
+    length_ = end;
+    return {keys_.slice(1, 0, end), values_.slice(1, 0, end)};
+  }
+
+ private:
+  tensor<T> keys_, values_;
+  std::size_t length_ = 0;
+};
+
+struct dot_product_attention_options {
+  double dropout = 0;  ///< of the probabilities, in training
+};
+
+/// scaled_dot_product_attention with heads side by side, and dropout in training. Its path seeds
+/// the dropout.
+class dot_product_attention : public module<dot_product_attention> {
+ public:
+  explicit dot_product_attention(std::size_t heads, dot_product_attention_options options = {})
+      : heads_(heads), dropout_(options.dropout) {}
+
+  /// (batch, positions, heads * width) each; masks as in attention_options, whose heads, dropout
+  /// and stream are set here.
+  template <typename T>
+  [[nodiscard]] variable<T> forward(const variable<T>& q, const variable<T>& k,
+                                    const variable<T>& v, const attention_options<T>& masks = {}) {
+    return scaled_dot_product_attention(q, k, v, complete(masks));
+  }
+  /// Queries, keys and values side by side: see parx::self_attention.
+  template <typename T>
+  [[nodiscard]] variable<T> forward(const variable<T>& qkv, const attention_options<T>& masks) {
+    return self_attention(qkv, complete(masks));
+  }
+  /// The same with the keys and values of earlier positions, to which it adds its own. Causal.
+  template <typename T>
+  [[nodiscard]] variable<T> forward(const variable<T>& q, const variable<T>& k,
+                                    const variable<T>& v, kv_cache<T>* cache) {
+    attention_options<T> masks{.causal = true, .query_offset = cache->length()};
+    const auto [keys, values] = cache->append(k.value(), v.value());
+    return scaled_dot_product_attention<T>(q, keys, values, complete(masks));
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("dropout", dropout_);
+  }
+
+ private:
+  template <typename T>
+  [[nodiscard]] attention_options<T> complete(attention_options<T> options) {
+    options.heads = heads_;
+    if (is_training() && dropout_.probability() > 0) {
+      options.dropout = dropout_.probability();
+      options.stream = dropout_.draw();
+    }
+    return options;
+  }
+
+  std::size_t heads_;
+  nn::dropout dropout_;
+};
+
+struct multi_head_attention_options {
+  nn::bias bias = nn::bias::learned;
+  double dropout = 0;
+};
+
+/// PyTorch's nn.MultiheadAttention with batch_first = True, and its parameters: in_proj_weight (3
+/// width, width), in_proj_bias, out_proj.weight, out_proj.bias.
+template <typename T = float>
+class multi_head_attention : public module<multi_head_attention<T>> {
+ public:
+  using value_type = T;
+
+  /// Throws usage_error unless `heads` divides `width`.
+  multi_head_attention(std::size_t width, std::size_t heads,
+                       multi_head_attention_options options = {})
+      : width_(width),
+        in_weight_("in_proj_weight", tensor<T>::zeros({3 * width, width})),
+        out_(width, width, {.bias = options.bias}),
+        core_(heads, {.dropout = options.dropout}) {
+    require(heads > 0 && width % heads == 0, "multi_head_attention: {} elements for {} heads",
+            width, heads);
+    if (options.bias == bias::learned)
+      in_bias_ = parameter<T>("in_proj_bias", tensor<T>::zeros({3 * width}));
+  }
+
+  /// x (batch, positions, width) attends to itself.
+  [[nodiscard]] variable<T> forward(const variable<T>& x, const attention_options<T>& masks = {}) {
+    return out_(core_(parx::linear<T>(x, in_weight_, in_bias_), masks));
+  }
+  /// query (batch, queries, width) attends to key and value (batch, keys, width).
+  [[nodiscard]] variable<T> forward(const variable<T>& query, const variable<T>& key,
+                                    const variable<T>& value,
+                                    const attention_options<T>& masks = {}) {
+    return out_(core_(project(query, 0), project(key, 1), project(value, 2), masks));
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("in_proj_weight", in_weight_, init::xavier_uniform(width_, 3 * width_));
+    visit("in_proj_bias", in_bias_, init::constant(0));
+    visit("out_proj", out_);
+    visit("core", core_);
+  }
+
+ private:
+  [[nodiscard]] variable<T> project(const variable<T>& x, std::size_t part) const {
+    const std::size_t begin = part * width_, end = begin + width_;
+    return parx::linear<T>(x, slice<T>(in_weight_, 0, begin, end),
+                           in_bias_.defined() ? slice<T>(in_bias_, 0, begin, end) : variable<T>());
+  }
+
+  std::size_t width_;
+  parameter<T> in_weight_;
+  parameter<T> in_bias_;
+  linear<T> out_;
+  dot_product_attention core_;
+};
+
+}  // namespace parx::nn

@@ -1,0 +1,48 @@
+// sinusoidal_position: where a token stands, as sines and cosines of falling frequency.
+//
+// Learned positions are an embedding whose rows are positions; rotary ones are parx::rotary.
+// Vaswani et al.: Attention Is All You Need (arXiv 1706.03762), section 3.5.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include <parx/autograd/ops/arithmetic.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::nn {
+
+/// (positions, width): sin(t / 10000^(2 i / width)) at 2 i, the cosine of it at 2 i + 1.
+template <typename T = float>
+[[nodiscard]] tensor<T> sinusoids(std::size_t positions, std::size_t width) {
+  const tensor<T> table = tensor<T>::empty({positions, width});
+  for (std::size_t t = 0; t < positions; ++t) {
+    for (std::size_t j = 0; j < width; ++j) {
+      const double angle =
+          static_cast<double>(t) *
+          std::pow(10000.0, -static_cast<double>(j - j % 2) / static_cast<double>(width));
+      table.at(t, j) = static_cast<T>(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
+    }
+  }
+  return table;
+}
+
+/// Adds the sinusoids of positions 0, 1, ... to x (..., positions, width). No parameters.
+template <typename T = float>
+class sinusoidal_position : public module<sinusoidal_position<T>> {
+ public:
+  using value_type = T;
+
+  sinusoidal_position(std::size_t positions, std::size_t width)
+      : table_(sinusoids<T>(positions, width)) {}
+
+  /// Throws usage_error when x has more positions than the table.
+  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
+    return x + variable<T>(table_.slice(0, 0, x.extent(-2)));
+  }
+
+ private:
+  tensor<T> table_;
+};
+
+}  // namespace parx::nn
