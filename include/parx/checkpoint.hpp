@@ -3,6 +3,7 @@
 
 #include <parx/checkpoint/manager.hpp>           // IWYU pragma: export
 #include <parx/checkpoint/manifest.hpp>          // IWYU pragma: export
+#include <parx/checkpoint/mapped.hpp>            // IWYU pragma: export
 #include <parx/checkpoint/parts.hpp>             // IWYU pragma: export
 #include <parx/checkpoint/safetensors.hpp>       // IWYU pragma: export
 #include <parx/checkpoint/saved_checkpoint.hpp>  // IWYU pragma: export

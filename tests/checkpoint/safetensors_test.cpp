@@ -3,9 +3,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <random>
+
+#include <parx/checkpoint/mapped.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -54,7 +58,8 @@ BOOST_AUTO_TEST_CASE(a_file_is_byte_for_byte_what_the_format_says) {
   const std::string header =
       R"({"__metadata__":{"epoch":"3"},"a":{"dtype":"I16","shape":[2],"data_offsets":[0,4]},)"
       R"("b.\"c\"":{"dtype":"U8","shape":[1,3],"data_offsets":[4,7]}})";
-  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  // Padded with spaces until the data begin at byte 192.
+  const std::string padded = header + std::string(192 - 8 - header.size(), ' ');
   BOOST_TEST(read_file(folder.file("f")) == file_bytes(padded, "\x01\x02\x03\x04xyz"));
 }
 
@@ -141,7 +146,8 @@ BOOST_AUTO_TEST_CASE(every_damaged_header_is_refused_with_the_reason) {
       {tensor(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8])"),
        "whole number"},
       {tensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), "need 12 bytes"},
-      {tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"), "2^64"},
+      {tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"), "2^64 bits"},
+      {tensor(R"("dtype":"F4","shape":[15],"data_offsets":[0,8])"), "a whole byte"},
       {tensor(R"("dtype":"U8","shape":[8],"data_offsets":[8,0])"), "offsets 8 to 0"},
       {tensor(R"("dtype":"U8","shape":[7],"data_offsets":[1,8])"),
        "begins at byte 1 of the data, expected 0"},
@@ -179,6 +185,96 @@ BOOST_AUTO_TEST_CASE(every_cut_and_every_flipped_bit_of_the_header_is_an_error_o
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
     (void)load_failure(folder, damaged);  // must return, whatever it returns
   }
+}
+
+BOOST_AUTO_TEST_CASE(random_damage_is_an_error_or_another_valid_file) {
+  const scratch_folder folder;
+  std::string many = R"({"__metadata__":{"format":"pt"})";
+  for (int i = 0; i < 40; ++i)
+    many += fmt::format(R"(,"layer.{}.w":{{"dtype":"F32","shape":[2,1],"data_offsets":[{},{}]}})", i,
+                        8 * i, 8 * i + 8);
+  const std::string good = file_bytes(many + "}", std::string(320, 'd'));
+  BOOST_TEST(load_failure(folder, good) == "no error");
+  const std::vector<std::string> words{"{", "}", "[", "]", "\"", ",", ":", "-1", "9", "1e9", "null",
+                                       "18446744073709551615", "\\u0000", "\xFF", "\"shape\":[0],"};
+  std::minstd_rand random(1);
+  int valid = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged = good;
+    for (auto edits = 1 + random() % 3; edits > 0; --edits) {
+      const std::size_t at = 8 + random() % many.size();
+      switch (random() % 4) {
+        case 0: damaged[at] = static_cast<char>(random()); break;
+        case 1: damaged.erase(at, 1 + random() % 20); break;
+        case 2: damaged.insert(at, words[random() % words.size()]); break;
+        default: damaged.insert(at, damaged.substr(8 + random() % many.size(), 30)); break;
+      }
+    }
+    if (random() % 8 != 0) {  // else the length does not fit, which is found at once
+      const std::uint64_t length = damaged.size() - 320 - 8;
+      std::memcpy(damaged.data(), &length, sizeof length);
+    }
+    const auto path = folder.write("fuzzed", damaged);
+    try {
+      const mapped_safetensors file(path);
+      for (const stored_tensor& tensor : file.file().tensors()) {
+        for (const std::byte one : file.bytes(tensor)) BOOST_REQUIRE((one == std::byte{'d'}));
+      }
+      ++valid;
+    } catch (const error& failure) {
+      BOOST_TEST((failure.code_value() == errc::bad_data), failure.what());
+    }
+  }
+  BOOST_TEST(valid < 1000);
+  BOOST_TEST(valid > 10);  // some only change a name
+}
+
+BOOST_AUTO_TEST_CASE(types_that_parx_has_not_are_readable_as_bytes) {
+  const scratch_folder folder;
+  const auto path = folder.write(
+      "f", file_bytes(R"({"a":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},)"
+                      R"("b":{"dtype":"BOOL","shape":[2],"data_offsets":[3,5]},)"
+                      R"("c":{"dtype":"F4","shape":[6],"data_offsets":[5,8]},)"
+                      R"("d":{"dtype":"C64","shape":[],"data_offsets":[8,16]}})",
+                      "abcdefgh12345678"));
+  const mapped_safetensors file(path);
+  const auto text = [&](std::string_view name) {
+    const auto bytes = file.bytes(*file.file().find(name));
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  BOOST_TEST(text("a") + "|" + text("b") + "|" + text("c") + "|" + text("d") ==
+             "abc|de|fgh|12345678");
+  BOOST_CHECK_THROW((void)file.view<std::uint8_t>("b"), error);
+}
+
+BOOST_AUTO_TEST_CASE(a_view_is_the_file_itself_and_keeps_it_alive) {
+  const scratch_folder folder;
+  const std::array<float, 6> weights{1, 2, 3, 4, 5, 6};
+  write_safetensors(folder.file("f"),
+                    std::vector<tensor_to_store>{
+                        {"flags", dtype::uint8, {3}, bytes_of("xyz")},
+                        {"w", dtype::float32, {2, 3}, std::as_bytes(std::span(weights))},
+                        {"none", dtype::float32, {0, 3}, {}}});
+  tensor<float> view;
+  {
+    const mapped_safetensors file(folder.file("f"));
+    view = file.view<float>("w");
+    BOOST_TEST(static_cast<void*>(view.data()) ==
+               static_cast<void*>(file.bytes(*file.file().find("w")).data()));
+    BOOST_TEST(reinterpret_cast<std::uintptr_t>(view.data()) % 64 == 0U);  // wide types come first
+    BOOST_TEST(file.view<float>("none").size() == 0U);
+    BOOST_CHECK_THROW((void)file.view<double>("w"), error);
+    BOOST_CHECK_THROW((void)file.view<float>("other"), error);
+  }
+  BOOST_TEST((view.shape() == shape{2, 3}));
+  BOOST_TEST(view.span() == weights, boost::test_tools::per_element());
+  view.data()[0] = 9;  // ours alone
+  BOOST_TEST(mapped_safetensors(folder.file("f")).view<float>("w").data()[0] == 1.0F);
+  // Another writer need not have aligned anything: then it is a copy.
+  const auto path = folder.write(
+      "odd", file_bytes(R"({"w":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})",
+                        std::string_view("\x01\0\0\0", 4)));
+  BOOST_TEST(mapped_safetensors(path).view<std::int32_t>("w").data()[0] == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_file_and_a_folder_are_named) {

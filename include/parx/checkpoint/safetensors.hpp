@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -106,6 +107,11 @@ class safetensors_file {
     } catch (const json::error& failure) {
       reject(fmt::format("its header is damaged: {}", failure.what()));
     }
+    by_name_.resize(header_.tensors.size());
+    std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
+    std::sort(by_name_.begin(), by_name_.end(), [&](std::size_t a, std::size_t b) {
+      return tensors()[a].name < tensors()[b].name;
+    });
   }
 
   /// All tensors, in the order of their data.
@@ -117,17 +123,32 @@ class safetensors_file {
 
   /// The tensor of this name, or nullptr.
   [[nodiscard]] const stored_tensor* find(std::string_view name) const noexcept {
-    const auto found =
-        std::find_if(tensors().begin(), tensors().end(),
-                     [&](const stored_tensor& tensor) { return tensor.name == name; });
-    return found == tensors().end() ? nullptr : &*found;
+    const auto found = std::lower_bound(
+        by_name_.begin(), by_name_.end(), name,
+        [&](std::size_t i, std::string_view wanted) { return tensors()[i].name < wanted; });
+    const bool there = found != by_name_.end() && tensors()[*found].name == name;
+    return there ? &tensors()[*found] : nullptr;
   }
 
-  /// The bytes of `tensor` as they are in the file; `target` must have exactly their number.
+  /// The byte of the file at which those of `tensor` begin.
+  [[nodiscard]] std::uint64_t offset(const stored_tensor& tensor) const noexcept {
+    return data_ + tensor.begin;
+  }
+  [[nodiscard]] const detail::input_file& input() const noexcept { return file_; }
+
+  /// The bytes of `tensor` from its byte number `first` on, as they are in the file. Throws errc::io
+  /// when the disk fails.
+  void read(const stored_tensor& tensor, std::span<std::byte> target, std::uint64_t first) const {
+    const std::uint64_t bytes = tensor.end - tensor.begin;
+    require(first <= bytes && target.size() <= bytes - first,
+            "the tensor \"{}\" has {} bytes, not {}", tensor.name, bytes, first + target.size());
+    file_.read(offset(tensor) + first, target);
+  }
+  /// All bytes of `tensor`; `target` must have exactly their number.
   void read(const stored_tensor& tensor, std::span<std::byte> target) const {
     require(target.size() == tensor.end - tensor.begin, "the tensor \"{}\" has {} bytes, not {}",
             tensor.name, tensor.end - tensor.begin, target.size());
-    file_.read(data_ + tensor.begin, target);
+    file_.read(offset(tensor), target);
   }
 
  private:
@@ -143,6 +164,7 @@ class safetensors_file {
 
   detail::input_file file_;
   detail::safetensors_header header_;
+  std::vector<std::size_t> by_name_;  // indices of tensors(), in the order of their names
   std::uint64_t data_ = 0;
 };
 

@@ -2,8 +2,8 @@
 // safetensors file.
 //
 // Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have, or
-// with for_each_state(visitor(name, tensor or std::uint64_t)), as optimizers have. Loading changes
-// everything or, when it throws, nothing. Local: under data parallelism one rank saves, every rank
+// with for_each_state(visitor(name, tensor or number)), as optimizers have. A file that does not
+// fit changes nothing. Values go straight between the file and the model's memory. Local: under data parallelism one rank saves, every rank
 // loads.
 #pragma once
 
@@ -78,7 +78,7 @@ template <typename Source>
   };
   if constexpr (requires { source.for_each_state([](const std::string&, auto&) {}); }) {
     source.for_each_state([&](const std::string& name, auto& value) {
-      if constexpr (std::integral<std::remove_cvref_t<decltype(value)>>) {
+      if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) {
         add(name, &value, 1, std::vector<std::uint64_t>{});
       } else {
         add_tensor(name, value, value.shape());
@@ -96,23 +96,24 @@ template <typename Source>
   return from.type == to || (from.type && is_floating(*from.type) && is_floating(to));
 }
 
-/// Reads `from` into memory of `type`, converting between floating-point types.
+/// Reads `from` into memory of `type`, converting between floating-point types piece by piece.
 inline void read_converted(const safetensors_file& file, const stored_tensor& from, dtype type,
                            std::span<std::byte> memory) {
   if (from.type == type) {
     file.read(from, memory);
     return;
   }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(from.end - from.begin));
-  file.read(from, bytes);
   visit_dtype(*from.type, [&]<typename From>(std::type_identity<From>) {
     visit_dtype(type, [&]<typename To>(std::type_identity<To>) {
       if constexpr (is_floating(dtype_of<From>) && is_floating(dtype_of<To>)) {
-        for (std::size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
-          From value{};
-          std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
-          const To converted = static_cast<To>(value);
-          std::memcpy(memory.data() + i * sizeof(To), &converted, sizeof(To));
+        std::vector<From> piece(std::min<std::size_t>(memory.size() / sizeof(To), 1U << 16U));
+        for (std::size_t at = 0; at < memory.size() / sizeof(To); at += piece.size()) {
+          piece.resize(std::min(piece.size(), memory.size() / sizeof(To) - at));
+          file.read(from, std::as_writable_bytes(std::span(piece)), at * sizeof(From));
+          for (std::size_t i = 0; i < piece.size(); ++i) {
+            const To converted = static_cast<To>(piece[i]);
+            std::memcpy(memory.data() + (at + i) * sizeof(To), &converted, sizeof(To));
+          }
         }
       }
     });
@@ -133,8 +134,8 @@ void save_state(Source& source, const std::string& path, const checkpoint_metada
 }
 
 /// Reads the parameters of `target` from an open file; floating-point types are converted. Throws
-/// errc::bad_data with all differences when there are any and `match` is strict, errc::io when
-/// reading fails.
+/// errc::bad_data with all differences when there are any and `match` is strict: nothing is changed
+/// then. Throws errc::io when the disk fails while it is read; what was read before has been loaded.
 template <typename Target>
 state_report load_state(Target& target, const safetensors_file& file,
                         state_match match = state_match::strict) {
@@ -166,15 +167,12 @@ state_report load_state(Target& target, const safetensors_file& file,
                 "saved, or load with state_match::partial.",
                 file.path(), report.text());
   }
-  // First everything into memory of our own: a read that fails half-way must not leave a mixed
-  // model.
-  std::vector<std::vector<std::byte>> loaded;
-  for (const auto& [entry, stored] : fitting) {
-    loaded.emplace_back(entry.memory.size());
-    detail::read_converted(file, *stored, entry.type, loaded.back());
-  }
-  for (std::size_t i = 0; i < fitting.size(); ++i) {
-    std::copy(loaded[i].begin(), loaded[i].end(), fitting[i].first.memory.begin());
+  try {
+    for (const auto& [entry, stored] : fitting)
+      detail::read_converted(file, *stored, entry.type, entry.memory);
+  } catch (const error& reason) {
+    throw_error(reason.code_value(), "{} The model is partly overwritten: load it again.",
+                reason.what());
   }
   return report;
 }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -28,12 +29,15 @@ class storage {
     made->pool_bytes = sizeof(block) + bytes;
     return storage(made);
   }
-  /// A reference to memory that the caller owns; it must outlive every copy of the storage.
-  [[nodiscard]] static storage wrap(void* data, std::size_t bytes) {
+  /// A reference to memory that `owner` keeps alive (a file's mapping); without one the caller does,
+  /// longer than every copy of the storage.
+  [[nodiscard]] static storage wrap(void* data, std::size_t bytes,
+                                    std::shared_ptr<const void> owner = nullptr) {
     auto* made = ::new (memory_pool::instance().allocate(sizeof(block))) block;
     made->data = data;
     made->bytes = bytes;
     made->pool_bytes = sizeof(block);
+    made->owner = std::move(owner);
     return storage(made);
   }
 
@@ -47,7 +51,9 @@ class storage {
   }
   ~storage() {
     if (block_ == nullptr || block_->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    memory_pool::instance().deallocate(block_, block_->pool_bytes);
+    const std::size_t bytes = block_->pool_bytes;
+    block_->~block();
+    memory_pool::instance().deallocate(block_, bytes);
   }
 
   [[nodiscard]] void* data() const noexcept { return block_ == nullptr ? nullptr : block_->data; }
@@ -75,6 +81,7 @@ class storage {
     std::size_t bytes = 0;
     std::size_t pool_bytes = 0;
     std::atomic<std::uint64_t> id{0};  // given when somebody asks
+    std::shared_ptr<const void> owner = nullptr;
   };
   explicit storage(block* made) noexcept : block_(made) {}
   block* block_ = nullptr;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -69,12 +70,14 @@ class tensor {
     }
     return result;
   }
-  /// A view of memory that the caller owns and keeps alive longer than every copy of the tensor.
-  [[nodiscard]] static tensor wrap(std::span<T> memory, const parx::shape& s) {
+  /// A view of memory that `owner` keeps alive; without one the caller does, longer than every copy of
+  /// the tensor.
+  [[nodiscard]] static tensor wrap(std::span<T> memory, const parx::shape& s,
+                                   std::shared_ptr<const void> owner = nullptr) {
     require(memory.size() == s.size(), "a span of {} elements is not a tensor of shape {}",
             memory.size(), to_string(s));
     tensor result;
-    result.storage_ = storage::wrap(memory.data(), memory.size_bytes());
+    result.storage_ = storage::wrap(memory.data(), memory.size_bytes(), std::move(owner));
     result.data_ = memory.data();
     result.shape_ = s;
     result.strides_ = contiguous_strides(s);

@@ -38,26 +38,24 @@ namespace detail {
 
 struct safetensors_type {
   std::string_view name;
-  std::uint64_t bytes;
+  std::uint64_t bits;
   std::optional<dtype> type;
 };
 
-inline constexpr std::array<safetensors_type, 15> safetensors_types{{
-    {"F32", 4, dtype::float32},
-    {"F64", 8, dtype::float64},
-    {"F16", 2, dtype::float16},
-    {"BF16", 2, dtype::bfloat16},
-    {"I8", 1, dtype::int8},
-    {"I16", 2, dtype::int16},
-    {"I32", 4, dtype::int32},
-    {"I64", 8, dtype::int64},
-    {"U8", 1, dtype::uint8},
-    {"U16", 2, dtype::uint16},
-    {"U32", 4, dtype::uint32},
-    {"U64", 8, dtype::uint64},
-    {"BOOL", 1, std::nullopt},
-    {"F8_E4M3", 1, std::nullopt},
-    {"F8_E5M2", 1, std::nullopt},
+// As of version 0.7 of the reference implementation.
+inline constexpr std::array<safetensors_type, 24> safetensors_types{{
+    {"F32", 32, dtype::float32},     {"F64", 64, dtype::float64},
+    {"F16", 16, dtype::float16},     {"BF16", 16, dtype::bfloat16},
+    {"I8", 8, dtype::int8},          {"I16", 16, dtype::int16},
+    {"I32", 32, dtype::int32},       {"I64", 64, dtype::int64},
+    {"U8", 8, dtype::uint8},         {"U16", 16, dtype::uint16},
+    {"U32", 32, dtype::uint32},      {"U64", 64, dtype::uint64},
+    {"BOOL", 8, std::nullopt},       {"C64", 64, std::nullopt},
+    {"F8_E4M3", 8, std::nullopt},    {"F8_E5M2", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt},    {"F8_E4M3FN", 8, std::nullopt},
+    {"F8_E4M3FNUZ", 8, std::nullopt}, {"F8_E5M2FNUZ", 8, std::nullopt},
+    {"F6_E2M3", 6, std::nullopt},    {"F6_E3M2", 6, std::nullopt},
+    {"F4", 4, std::nullopt},         {"F4_E2M1", 4, std::nullopt},
 }};
 
 [[nodiscard]] inline std::string_view safetensors_name(dtype type) {
@@ -71,7 +69,8 @@ struct safetensors_header {
   checkpoint_metadata metadata;
 };
 
-/// The JSON text, padded with spaces so that the data begin at a multiple of 8 bytes.
+/// The JSON text, padded with spaces so that the data, which come after it and its length, begin at a
+/// multiple of 64 bytes: of whatever a type or a vector register wants. The format asks for 8.
 [[nodiscard]] inline std::string encode_header(const safetensors_header& header) {
   std::string text = "{";
   if (!header.metadata.empty()) {
@@ -89,7 +88,9 @@ struct safetensors_header {
                         tensor.begin, tensor.end);
   }
   text += "}";
-  text.resize((text.size() + 7) / 8 * 8, ' ');
+  constexpr std::size_t alignment = 64;
+  constexpr std::size_t length = sizeof(std::uint64_t);
+  text.resize((text.size() + length + alignment - 1) / alignment * alignment - length, ' ');
   return text;
 }
 
@@ -100,10 +101,12 @@ struct safetensors_header {
                    [&](const safetensors_type& type) { return type.name == tensor.dtype_name; });
   if (known == safetensors_types.end())
     return fmt::format("has the unknown type \"{}\"", tensor.dtype_name);
-  std::uint64_t bytes = known->bytes;
+  std::uint64_t bits = known->bits;
   for (const std::uint64_t extent : tensor.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return "has a shape of more than 2^64 bytes";
+    if (__builtin_mul_overflow(bits, extent, &bits)) return "has a shape of more than 2^64 bits";
   }
+  if (bits % 8 != 0) return "does not end with a whole byte";
+  const std::uint64_t bytes = bits / 8;
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
     return fmt::format("has the offsets {} to {}, but its type {} and shape [{}] need {} bytes",
                        tensor.begin, tensor.end, tensor.dtype_name, fmt::join(tensor.shape, ", "),

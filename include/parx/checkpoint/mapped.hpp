@@ -1,0 +1,85 @@
+// mapped_safetensors: the tensors of a file as they lie in the page cache, without a copy.
+//
+//   mapped_safetensors file("model.safetensors");
+//   tensor<float> weight = file.view<float>("fc.weight");   // keeps the mapping alive
+//
+// Opening costs the same for a megabyte and for a terabyte: pages are read when they are touched,
+// and shared by all processes of a host that only read. Writing to a view changes memory of this
+// process alone. A file that becomes shorter while it is mapped kills its readers (SIGBUS), as with
+// every mapping: replace files by rename, as write_safetensors does. Any number of threads.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <parx/checkpoint/safetensors.hpp>
+#include <parx/core/error.hpp>
+#include <parx/tensor/tensor.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+class mapped_safetensors {
+ public:
+  /// Throws what safetensors_file throws, and errc::io where the file system has no mappings.
+  explicit mapped_safetensors(std::string path)
+      : file_(std::make_shared<const safetensors_file>(std::move(path))) {
+    const auto size = static_cast<std::size_t>(file_->input().size());
+    void* const begin = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                               file_->input().number(), 0);
+    if (begin == MAP_FAILED) {
+      throw_error(errc::io, "cannot map \"{}\": {}. Read it with safetensors_file instead.",
+                  file_->path(), errno_text(errno));
+    }
+    memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(begin),
+                                         [size](std::byte* mapped) { ::munmap(mapped, size); });
+  }
+
+  [[nodiscard]] const safetensors_file& file() const noexcept { return *file_; }
+
+  /// The bytes of a tensor of file(), of any type; valid while this object or a view lives.
+  [[nodiscard]] std::span<std::byte> bytes(const stored_tensor& tensor) const noexcept {
+    return {memory_.get() + file_->offset(tensor),
+            static_cast<std::size_t>(tensor.end - tensor.begin)};
+  }
+
+  /// The tensor `name`; a copy where its file did not align it for T. Throws errc::bad_data when
+  /// there is none of this name, or it has another type or more than max_rank axes.
+  template <element T>
+  [[nodiscard]] tensor<T> view(std::string_view name) const {
+    const stored_tensor* const stored = file_->find(name);
+    if (stored == nullptr)
+      throw_error(errc::bad_data, "\"{}\" has no tensor \"{}\".", file_->path(), name);
+    if (stored->type != dtype_of<T> || stored->shape.size() > max_rank) {
+      throw_error(errc::bad_data, "\"{}\" in \"{}\" is [{}] {}, not a tensor of {}.", name,
+                  file_->path(), fmt::join(stored->shape, ", "), stored->dtype_name,
+                  name_of(dtype_of<T>));
+    }
+    shape extents;
+    for (const std::uint64_t extent : stored->shape)
+      extents.push_back(static_cast<std::size_t>(extent));
+    const std::span<std::byte> memory = bytes(*stored);
+    if (reinterpret_cast<std::uintptr_t>(memory.data()) % alignof(T) != 0) {
+      tensor<T> copy = tensor<T>::empty(extents);
+      std::memcpy(copy.data(), memory.data(), memory.size());
+      return copy;
+    }
+    auto* const elements = reinterpret_cast<T*>(memory.data());
+    return tensor<T>::wrap({elements, memory.size() / sizeof(T)}, extents, memory_);
+  }
+
+ private:
+  std::shared_ptr<const safetensors_file> file_;
+  std::shared_ptr<std::byte> memory_;
+};
+
+}  // namespace parx
