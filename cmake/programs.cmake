@@ -21,11 +21,7 @@ endif()
 
 # Without the processor's vector instructions a matrix product is about eight times slower.
 if(PARX_NATIVE)
-  include(CheckCXXCompilerFlag)
-  check_cxx_compiler_flag(-march=native PARX_HAS_MARCH_NATIVE)
-  if(PARX_HAS_MARCH_NATIVE)
-    target_compile_options(parx_program INTERFACE -march=native)
-  endif()
+  target_link_libraries(parx_program INTERFACE parx::native)
 elseif(PROJECT_IS_TOP_LEVEL)
   message(WARNING "PARX_NATIVE=OFF: matrix products use baseline instructions only, "
                   "several times slower than this machine can do.")

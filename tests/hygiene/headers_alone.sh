@@ -3,7 +3,14 @@
 set -u
 include=$1; shift
 cd "$include" || exit 1
-failed=$(find . -name '*.hpp' -printf '%P\n' | sort |
+# Headers over a library that parx does without: not tried where it is not installed.
+optional='parx/tensor/detail/gemm_blas.hpp cblas.h
+parx/tensor/detail/gemm_onednn.hpp oneapi/dnnl/dnnl.h'
+missing=$(echo "$optional" | while read -r header needs; do
+  echo "#include <$needs>" | "$@" -fsyntax-only -x c++ - 2>/dev/null || echo "$header"
+done)
+for header in $missing; do echo "NOT TRIED: $header, whose library is not installed"; done
+failed=$(find . -name '*.hpp' -printf '%P\n' | sort | grep -vxF -e "${missing:-none}" |
   xargs -P "$(nproc)" -I{} sh -c '"$@" -std=c++20 -O0 -I. -fsyntax-only -x c++ -include {} /dev/null >&2 || echo {}' sh "$@")
 count=$(find . -name '*.hpp' | wc -l)
 [ -z "$failed" ] || { printf 'does not compile alone: %s\n' $failed; exit 1; }

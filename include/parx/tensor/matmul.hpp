@@ -1,33 +1,58 @@
 // Matrix products: gemm, through which every product of parx goes, and matmul for tensors.
 //
-// The inline namespace names the backend, so that programs built with different ones do not mix.
+// gemm is Eigen's, the site's BLAS's or oneDNN's, as PARX_GEMM says where parx is configured with
+// CMake (or the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN without it). The inline namespace
+// names the backend, so that objects built with different ones do not take each other's gemm.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
+
+#if defined(PARX_GEMM_ONEDNN)
+#include <parx/tensor/detail/gemm_onednn.hpp>
+#elif defined(PARX_GEMM_BLAS)
+#include <parx/tensor/detail/gemm_blas.hpp>
+#else
+#include <parx/tensor/detail/gemm_eigen.hpp>
+#include <parx/tensor/detail/instructions.hpp>
+#endif
 
 #include <parx/core/check.hpp>
-#include <parx/tensor/detail/gemm_eigen.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx {
 
 enum class op { plain, transposed };
 
+#if defined(PARX_GEMM_ONEDNN)
+inline namespace gemm_by_onednn {
+namespace gemm_backend = detail::onednn;
+#elif defined(PARX_GEMM_BLAS)
+inline namespace gemm_by_blas {
+namespace gemm_backend = detail::blas;
+#else
 inline namespace gemm_by_eigen {
+namespace gemm_backend = detail::eigen;
+#endif
 
 /// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
 /// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
-/// matter (not even NaN). c must not overlap a or b.
+/// matter (not even NaN). c must not overlap a or b. One thread, unless OMP_NUM_THREADS says more
+/// and the backend has more.
 template <typename T>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
   if (m == 0 || n == 0) return;
-  detail::eigen::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b,
-                      ldb, beta, c, ldc);
+#if !defined(PARX_GEMM_ONEDNN) && !defined(PARX_GEMM_BLAS)
+  if (m * n * k >= 1'000'000) detail::warn_of_unused_instructions();
+#endif
+  gemm_backend::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
+                     beta, c, ldc);
 }
 
-}  // namespace gemm_by_eigen
+}  // the backend's namespace
 
 namespace detail {
 

@@ -1,0 +1,30 @@
+# The site's BLAS with its C interface: CBLAS::CBLAS. BLA_VENDOR chooses among several, as for FindBLAS.
+include(FindPackageHandleStandardArgs)
+include(CheckCXXSymbolExists)
+include(CMakePushCheckState)
+
+find_package(BLAS QUIET)
+find_path(CBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES openblas cblas)
+mark_as_advanced(CBLAS_INCLUDE_DIR CBLAS_LIBRARY)
+
+# The reference BLAS keeps the C interface in a library of its own.
+set(CBLAS_LIBRARIES ${BLAS_LIBRARIES})
+if(BLAS_FOUND AND CBLAS_INCLUDE_DIR)
+  cmake_push_check_state(RESET)
+  set(CMAKE_REQUIRED_INCLUDES ${CBLAS_INCLUDE_DIR})
+  set(CMAKE_REQUIRED_LIBRARIES ${BLAS_LIBRARIES})
+  set(CMAKE_REQUIRED_QUIET ON)
+  check_cxx_symbol_exists(cblas_sgemm cblas.h CBLAS_IN_BLAS)
+  cmake_pop_check_state()
+  if(NOT CBLAS_IN_BLAS)
+    find_library(CBLAS_LIBRARY cblas)
+    list(PREPEND CBLAS_LIBRARIES ${CBLAS_LIBRARY})
+  endif()
+endif()
+
+find_package_handle_standard_args(CBLAS REQUIRED_VARS CBLAS_LIBRARIES CBLAS_INCLUDE_DIR)
+if(CBLAS_FOUND AND NOT TARGET CBLAS::CBLAS)
+  add_library(CBLAS::CBLAS INTERFACE IMPORTED)
+  target_link_libraries(CBLAS::CBLAS INTERFACE ${CBLAS_LIBRARIES})
+  target_include_directories(CBLAS::CBLAS INTERFACE ${CBLAS_INCLUDE_DIR})
+endif()

@@ -1,0 +1,54 @@
+// The matrix product by the site's BLAS (OpenBLAS, MKL, BLIS, ...), through its C interface.
+//
+// Products of other types than float and double, and those too small to be worth the call, are
+// Eigen's. One thread unless the user asked for more: see one_thread.hpp.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+
+#include <cblas.h>
+
+#include <parx/tensor/detail/gemm_eigen.hpp>
+#include <parx/tensor/detail/one_thread.hpp>
+
+namespace parx::detail::blas {
+
+inline void call(CBLAS_TRANSPOSE a_as, CBLAS_TRANSPOSE b_as, int m, int n, int k, float alpha,
+                 const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc) {
+  cblas_sgemm(CblasRowMajor, a_as, b_as, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+inline void call(CBLAS_TRANSPOSE a_as, CBLAS_TRANSPOSE b_as, int m, int n, int k, double alpha,
+                 const double* a, int lda, const double* b, int ldb, double beta, double* c,
+                 int ldc) {
+  cblas_dgemm(CblasRowMajor, a_as, b_as, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+/// Multiplications from which on the library is asked; below, its fixed costs are what counts.
+/// OpenBLAS against Eigen in GFLOP/s, AVX-512: 85 and 45 for 16x16x16, 144 and 93 for 32x32x32.
+inline constexpr std::size_t worth_a_call = 16 * 16 * 16;
+
+template <typename T>
+void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
+          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
+  if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
+    // Many libraries count in 32 bits.
+    constexpr std::size_t limit = std::numeric_limits<int>::max();
+    const bool countable =
+        m <= limit && n <= limit && k <= limit && lda <= limit && ldb <= limit && ldc <= limit;
+    if (countable && m * n * k >= worth_a_call) {
+      hold_openblas_to_one_thread();
+      const one_openmp_thread held;
+      const auto as = [](bool transposed) { return transposed ? CblasTrans : CblasNoTrans; };
+      const auto number = [](std::size_t value) { return static_cast<int>(value); };
+      call(as(transpose_a), as(transpose_b), number(m), number(n), number(k), alpha, a, number(lda),
+           b, number(ldb), beta, c, number(ldc));
+      return;
+    }
+  }
+  eigen::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+}  // namespace parx::detail::blas

@@ -1,0 +1,66 @@
+// Whether this program was compiled for the vector instructions that the processor has.
+//
+// Eigen and parx's own loops use what the compiler was told to use: without -march=native (or a
+// -m flag that says as much) products of matrices are up to eight times slower, and nothing else
+// would tell.
+#pragma once
+
+#include <string_view>
+
+#include <parx/core/log.hpp>
+
+namespace parx::detail {
+
+enum class vector_level { baseline, avx2, avx512 };
+
+inline constexpr vector_level compiled_level =
+#if defined(__AVX512F__)
+    vector_level::avx512;
+#elif defined(__AVX2__) && defined(__FMA__)
+    vector_level::avx2;
+#else
+    vector_level::baseline;
+#endif
+
+/// Of this processor; the level of the compilation on those without such levels.
+[[nodiscard]] inline vector_level processor_level() noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return vector_level::avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return vector_level::avx2;
+  return vector_level::baseline;
+#else
+  return compiled_level;
+#endif
+}
+
+[[nodiscard]] constexpr std::string_view name_of(vector_level level) noexcept {
+  switch (level) {
+    case vector_level::avx512: return "AVX-512";
+    case vector_level::avx2: return "AVX2";
+    case vector_level::baseline: break;
+  }
+  return "no AVX2";
+}
+
+/// How many times fewer products and sums an instruction makes.
+[[nodiscard]] constexpr int times_slower(vector_level compiled, vector_level processor) noexcept {
+  constexpr int speed[] = {1, 4, 8};  // multiply-adds of 4, 8 and 16 floats, the first in two steps
+  return speed[static_cast<int>(processor)] / speed[static_cast<int>(compiled)];
+}
+
+/// Says so once, on rank 0, when `compiled` is less than the processor has. Cheap to call.
+inline void warn_of_unused_instructions() {
+  [[maybe_unused]] static const bool said = [] {
+    const vector_level processor = processor_level();
+    if (compiled_level >= processor || logger::instance().rank() > 0) return false;
+    log(log_level::warn,
+        "this program was compiled with {}, but the processor has {}: products of matrices by "
+        "Eigen take about {} times longer than they have to. Compile with -march=native (CMake: "
+        "link parx::native), or configure parx with PARX_GEMM=onednn or blas. "
+        "(PARX_LOG_LEVEL=error hides this.)",
+        name_of(compiled_level), name_of(processor), times_slower(compiled_level, processor));
+    return true;
+  }();
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,42 @@
+#include <parx/tensor/matmul.hpp>
+
+#include <parx/core/log.hpp>
+#include <parx/tensor/detail/instructions.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+using parx::detail::vector_level;
+
+BOOST_AUTO_TEST_CASE(the_loss_of_unused_vector_instructions_is_named_in_times) {
+  using parx::detail::times_slower;
+  BOOST_TEST(times_slower(vector_level::baseline, vector_level::avx512) == 8);
+  BOOST_TEST(times_slower(vector_level::baseline, vector_level::avx2) == 4);
+  BOOST_TEST(times_slower(vector_level::avx2, vector_level::avx512) == 2);
+  BOOST_TEST(times_slower(vector_level::avx512, vector_level::avx512) == 1);
+}
+
+// As compiled: with -march=native there is nothing to say, without there is on any machine with AVX2.
+BOOST_AUTO_TEST_CASE(a_big_product_says_once_that_the_processor_could_do_more) {
+  std::vector<std::string> lines;
+  parx::logger::instance().set_level(parx::log_level::warn);
+  parx::logger::instance().set_sink(
+      [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  const auto small = parx::tensor<float>::ones({8, 8});
+  (void)matmul(small, small);
+  BOOST_TEST(lines.empty());
+  const auto big = parx::tensor<float>::ones({128, 128});
+  for (int i = 0; i < 3; ++i) (void)matmul(big, big);
+  const bool unused = parx::detail::compiled_level < parx::detail::processor_level();
+#if defined(PARX_GEMM_BLAS) || defined(PARX_GEMM_ONEDNN)
+  BOOST_TEST(lines.empty());  // those choose at run time
+#else
+  BOOST_TEST(lines.size() == (unused ? 1U : 0U));
+#endif
+  for (const std::string& line : lines) {
+    BOOST_TEST(line.find("-march=native") != std::string::npos, line);
+  }
+  parx::logger::instance().set_sink({});
+}
