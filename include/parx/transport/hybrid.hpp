@@ -41,13 +41,20 @@ class hybrid_transport final : public transport {
     // Another group's thread may accept a connection meant for this one, so look again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};
     polled_.clear();
+    sleepers_.clear();
     polled_.push_back({wake_.get(), POLLIN, 0});
     polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
     bool opening = false;
     for (const link_interest& each : interests) {
-      const auto plan = as_process_link(each).before_sleep(each.readable, each.writable);
+      detail::process_link& stream = as_process_link(each);
+      const auto plan = stream.before_sleep(each.readable, each.writable);
+      if (plan.descriptor < 0) {
+        // Left out: poll refuses more entries than a process may have descriptors, -1 or not.
+        opening = true;
+        continue;
+      }
       polled_.push_back({plan.descriptor, plan.events, 0});
-      opening |= plan.descriptor < 0;
+      sleepers_.push_back(&stream);
       if (plan.ready) limit = std::chrono::milliseconds(0);
     }
     if (opening) {
@@ -60,9 +67,7 @@ class hybrid_transport final : public transport {
     if (::poll(polled_.data(), polled_.size(), timeout) < 0) {
       for (pollfd& each : polled_) each.revents = 0;
     }
-    for (std::size_t i = 0; i < interests.size(); ++i) {
-      as_process_link(interests[i]).after_sleep(polled_[i + 2].revents);
-    }
+    for (std::size_t i = 0; i < sleepers_.size(); ++i) sleepers_[i]->after_sleep(polled_[i + 2].revents);
     if (polled_[0].revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
@@ -83,6 +88,7 @@ class hybrid_transport final : public transport {
         if (each != nullptr) each->close();
       }
     }
+    shared_->incoming().forget(group_);
   }
   std::optional<std::string> abort_reason() override {
     // Asking the store's connection costs a system call, which each sleep would pay; poll has told.
@@ -278,6 +284,7 @@ class hybrid_transport final : public transport {
   std::uint64_t group_;
   descriptor wake_;
   std::vector<pollfd> polled_;
+  std::vector<detail::process_link*> sleepers_;  ///< in the order of polled_, from its third entry on
   bool abort_signalled_ = false;
   std::optional<bool> shares_memory_;
 };

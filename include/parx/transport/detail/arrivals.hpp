@@ -2,11 +2,16 @@
 //
 // Listens for TCP and, where memory is shared, at an abstract Unix socket; there a connection brings the
 // memory of the link with it. A connection counts only after its hello with the job's token; at most
-// `most_strangers` others may be half open, for five seconds each.
+// `most_strangers` others may be half open, for five seconds each. What a group has not claimed when it
+// closes is closed with it, and so is what comes for it later.
 // Threads: safe from any thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -77,6 +82,14 @@ class arrivals {
     return taken;
   }
 
+  /// Closes what nobody has claimed of a group that has ended here, now and when it comes later.
+  void forget(std::uint64_t group) {
+    const std::lock_guard lock(mutex_);
+    if (ended(group)) return;
+    ended_[ended_count_++ % ended_.size()] = group;
+    std::erase_if(arrived_, [group](const auto& each) { return each.first.group == group; });
+  }
+
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t most_strangers = 256;
@@ -140,8 +153,14 @@ class arrivals {
       log(log_level::debug, "closed a connection that did not show this job's token");
       return;
     }
+    if (ended(greeting->group)) return;
     arrived_.insert_or_assign({greeting->group, greeting->from, static_cast<channel>(greeting->channel)},
                               std::move(each.came));
+  }
+
+  [[nodiscard]] bool ended(std::uint64_t group) const noexcept {
+    const auto known = ended_.begin() + static_cast<std::ptrdiff_t>(std::min(ended_count_, ended_.size()));
+    return std::find(ended_.begin(), known, group) != known;
   }
 
   socket_address address_;
@@ -151,6 +170,9 @@ class arrivals {
   std::string token_;
   std::vector<stranger> strangers_;
   std::map<link_key, arrival> arrived_;
+  // The latest groups that have ended: a peer is late by a few of them, not by hundreds.
+  std::array<std::uint64_t, 512> ended_{};
+  std::size_t ended_count_ = 0;
 };
 
 }  // namespace parx::detail
