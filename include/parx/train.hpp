@@ -1,4 +1,15 @@
 // L6: the training loop with everything around it, and what a run leaves behind.
 #pragma once
 
+#include <parx/train/callbacks.hpp>    // IWYU pragma: export
+#include <parx/train/evaluation.hpp>   // IWYU pragma: export
+#include <parx/train/meter.hpp>        // IWYU pragma: export
+#include <parx/train/metrics.hpp>      // IWYU pragma: export
+#include <parx/train/options.hpp>      // IWYU pragma: export
+#include <parx/train/plan.hpp>         // IWYU pragma: export
+#include <parx/train/record.hpp>       // IWYU pragma: export
+#include <parx/train/run_log.hpp>      // IWYU pragma: export
+#include <parx/train/state.hpp>        // IWYU pragma: export
 #include <parx/train/tensorboard.hpp>  // IWYU pragma: export
+#include <parx/train/trainer.hpp>      // IWYU pragma: export
+#include <parx/train/usage.hpp>        // IWYU pragma: export

@@ -15,7 +15,8 @@
 namespace {
 
 struct temporary_folder {
-  std::string path = std::filesystem::temp_directory_path() / fmt::format("parx_events_{}", ::getpid());
+  std::string path =
+      std::filesystem::temp_directory_path() / fmt::format("parx_events_{}", ::getpid());
   ~temporary_folder() { std::filesystem::remove_all(path); }
 };
 
@@ -60,7 +61,8 @@ std::vector<std::string> records_of(const std::string& bytes) {
     if (read_as<std::uint32_t>(bytes, at + 8) != masked_checksum(bytes.substr(at, 8))) return {};
     if (at + 16 + length > bytes.size()) return {};
     payloads.push_back(bytes.substr(at + 12, length));
-    if (read_as<std::uint32_t>(bytes, at + 12 + length) != masked_checksum(payloads.back())) return {};
+    if (read_as<std::uint32_t>(bytes, at + 12 + length) != masked_checksum(payloads.back()))
+      return {};
     at += 16 + length;
   }
   return payloads;
@@ -82,9 +84,17 @@ std::map<unsigned, std::string> fields_of(const std::string& message) {
     const std::uint64_t key = varint();
     const auto number = static_cast<unsigned>(key >> 3);
     switch (key & 7) {
-      case 0: fields[number] = std::to_string(varint()); break;
-      case 1: fields[number] = message.substr(at, 8); at += 8; break;
-      case 5: fields[number] = message.substr(at, 4); at += 4; break;
+      case 0:
+        fields[number] = std::to_string(varint());
+        break;
+      case 1:
+        fields[number] = message.substr(at, 8);
+        at += 8;
+        break;
+      case 5:
+        fields[number] = message.substr(at, 4);
+        at += 4;
+        break;
       default: {
         const std::size_t size = varint();
         fields[number] = message.substr(at, size);
@@ -140,14 +150,16 @@ BOOST_AUTO_TEST_CASE(two_writers_in_one_folder_use_two_files) {
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_made_is_an_error_that_names_it) {
-  BOOST_CHECK_EXCEPTION(parx::train::event_writer("/dev/null/runs"), parx::error, [](const auto& refused) {
-    return std::string(refused.what()).find("/dev/null/runs") != std::string::npos;
-  });
+  BOOST_CHECK_EXCEPTION(
+      parx::train::event_writer("/dev/null/runs"), parx::error, [](const auto& refused) {
+        return std::string(refused.what()).find("/dev/null/runs") != std::string::npos;
+      });
 }
 
 BOOST_AUTO_TEST_CASE(tensorboard_itself_reads_the_curve) {
   if (std::system("python3 -c 'import tensorboard' 2>/dev/null") != 0) {
-    std::cout << "SKIPPED: tensorboard is not installed, so only this test's own reader has read event files\n";
+    std::cout << "SKIPPED: tensorboard is not installed, so only this test's own reader has read "
+                 "event files\n";
     return;
   }
   const temporary_folder folder;
@@ -155,7 +167,9 @@ BOOST_AUTO_TEST_CASE(tensorboard_itself_reads_the_curve) {
   events.scalar("train/loss", 1.25, 10);
   const std::string program =
       "from tensorboard.backend.event_processing.event_accumulator import EventAccumulator as E; "
-      "e = E('" + folder.path + "'); e.Reload(); s = e.Scalars('train/loss'); "
+      "e = E('" +
+      folder.path +
+      "'); e.Reload(); s = e.Scalars('train/loss'); "
       "assert [(p.step, p.value) for p in s] == [(10, 1.25)], s";
   BOOST_TEST(std::system(("python3 -c \"" + program + "\"").c_str()) == 0);
 }

@@ -149,6 +149,8 @@ class loader {
 
   /// Batches in an epoch, the same on all ranks.
   [[nodiscard]] std::size_t batches() const noexcept { return count_batches(sampler_.per_rank()); }
+  /// Samples of one rank in one batch.
+  [[nodiscard]] std::size_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] const distributed_sampler& sampler() const noexcept { return sampler_; }
   [[nodiscard]] const Dataset& source() const noexcept { return *source_; }
 

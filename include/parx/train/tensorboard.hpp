@@ -3,10 +3,10 @@
 //   parx::train::event_writer events("runs/first");
 //   events.scalar("train/loss", 1.25, step);
 //
-// The file is a sequence of TFRecords, length (8 bytes), masked CRC of the length, payload, masked CRC
-// of the payload, all little-endian; each payload is a tensorflow.Event in Protocol Buffers. Events
-// are on their way to the disk when a call returns, so a TensorBoard that runs sees them. One
-// thread. Source: TensorFlow, tsl/lib/io/record_writer.cc and core/util/event.proto.
+// The file is a sequence of TFRecords, length (8 bytes), masked CRC of the length, payload, masked
+// CRC of the payload, all little-endian; each payload is a tensorflow.Event in Protocol Buffers.
+// Events are on their way to the disk when a call returns, so a TensorBoard that runs sees them.
+// One thread. Source: TensorFlow, tsl/lib/io/record_writer.cc and core/util/event.proto.
 #pragma once
 
 #include <unistd.h>
@@ -31,7 +31,8 @@ namespace detail {
 [[nodiscard]] inline std::string tf_record(std::string_view payload) {
   const auto little_endian = [](std::uint64_t value, int bytes) {
     std::string text;
-    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
+    for (int i = 0; i < bytes; ++i)
+      text += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
     return text;
   };
   const std::string length = little_endian(payload.size(), 8);
@@ -82,7 +83,8 @@ class event_writer {
 
  private:
   [[nodiscard]] static double now() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
   }
   [[nodiscard]] static detail::protobuf_message event(std::uint64_t step) {
     detail::protobuf_message made;

@@ -48,7 +48,8 @@ class protobuf_message {
     text_ += static_cast<char>(value);
   }
   void little_endian(std::uint64_t value, int count) {
-    for (int i = 0; i < count; ++i) text_ += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
+    for (int i = 0; i < count; ++i)
+      text_ += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
   }
 
   std::string text_;

@@ -1,0 +1,67 @@
+// metrics: what an evaluation measures: named figures as (sum, count), added up over batches and
+// ranks and divided once.
+//
+//   [&](auto& model, auto& batch) -> parx::train::metrics {
+//     const auto logits = model(batch.x);
+//     return {{"loss", parx::nn::cross_entropy(logits, batch.y, {.row_weights = batch.weights})},
+//             {"accuracy", parx::nn::accuracy(logits, batch.y, {.row_weights = batch.weights})}};
+//   }
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/loss.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/nn/loss.hpp>
+
+namespace parx::train {
+
+struct metric {
+  metric(std::string its_name, nn::tally its_value) : name(std::move(its_name)), value(its_value) {}
+  template <typename T>
+  metric(std::string its_name, const weighted_loss<T>& loss)
+      : metric(std::move(its_name), nn::tally{static_cast<double>(loss.sum.item()), loss.count}) {}
+
+  std::string name;
+  nn::tally value;
+};
+
+using metrics = std::vector<metric>;
+
+/// Adds another batch's. Throws usage_error unless it measured the same things in the same order.
+inline void add(metrics& total, const metrics& more) {
+  if (total.empty()) {
+    total = more;
+    return;
+  }
+  require(total.size() == more.size(),
+          "an evaluation measured {} figures of one batch and {} of another", total.size(),
+          more.size());
+  for (std::size_t i = 0; i < total.size(); ++i) {
+    require(total[i].name == more[i].name,
+            "an evaluation measured \"{}\" of one batch and \"{}\" of another in its place",
+            total[i].name, more[i].name);
+    total[i].value += more[i].value;
+  }
+}
+
+/// Collective. The same over all ranks, in bits that are equal on all of them: what is decided by
+/// them needs no further agreement.
+inline void all_reduce(process_group& group, metrics& figures,
+                       call_site site = call_site::current()) {
+  std::vector<double> numbers;
+  for (const metric& each : figures) {
+    numbers.push_back(each.value.sum);
+    numbers.push_back(each.value.count);
+  }
+  parx::all_reduce(group, numbers, {}, site);
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    figures[i].value = {.sum = numbers[2 * i], .count = numbers[2 * i + 1]};
+  }
+}
+
+}  // namespace parx::train

@@ -1,0 +1,99 @@
+// trainer_options: what a training run does, in the words of Hugging Face's TrainingArguments.
+//
+// per_device_train_batch_size is the loader's batch_size, weight_decay the optimizer's; everything
+// else that the labs set has its name and its meaning here. Numbers of steps are optimizer steps,
+// as there. Checked as a whole before anything runs (validate), so that a wrong combination is an
+// error of the first second.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <parx/core/check.hpp>
+#include <parx/optim/schedule.hpp>
+
+namespace parx::train {
+
+/// When something happens: never, every so many steps, or at the end of each epoch.
+enum class strategy { no, steps, epoch };
+
+/// Where a run goes on from.
+enum class resume {
+  no,      ///< from the start; an output_dir that holds checkpoints is refused
+  latest,  ///< from the newest whole checkpoint in output_dir, from the start where there is none
+  overwrite,  ///< from the start; checkpoints that are there are deleted
+};
+
+struct trainer_options {
+  /// Checkpoints, trainer_state.json, logs and metrics. Empty: nothing is written.
+  std::string output_dir = {};
+  double num_train_epochs = 3;
+  std::uint64_t max_steps = 0;  ///< when above 0, ends training instead of num_train_epochs
+  std::size_t gradient_accumulation_steps = 1;
+
+  /// The highest rate; without one that of the optimizer's options. It rises linearly over the
+  /// warm-up, then follows lr_scheduler_type to 0 at the end.
+  std::optional<double> learning_rate = std::nullopt;
+  optim::decay lr_scheduler_type = optim::decay::linear;
+  std::uint64_t warmup_steps = 0;
+  double warmup_ratio = 0;  ///< of all steps; used where warmup_steps is 0
+  /// The rate of each step, counted from 0, instead of all the above.
+  std::function<double(std::uint64_t)> lr_schedule = {};
+  double max_grad_norm = 1;  ///< gradients are scaled down to this norm; 0: left as they are
+
+  std::uint64_t logging_steps = 500;  ///< between two lines; 0: none
+  strategy eval_strategy = strategy::no;
+  std::uint64_t eval_steps = 0;  ///< 0: as logging_steps
+  strategy save_strategy = strategy::steps;
+  std::uint64_t save_steps = 500;
+  std::size_t save_total_limit = 0;  ///< checkpoints kept, the best one among them; 0: all
+  bool load_best_model_at_end = false;
+  /// "loss", "accuracy", ...: what evaluations are compared by; "eval_" in front may be left out.
+  std::string metric_for_best_model = "loss";
+  /// Unless said, true for every metric whose name does not end in "loss".
+  std::optional<bool> greater_is_better = std::nullopt;
+  /// Evaluations in a row without a gain of early_stopping_threshold that end training; 0: never.
+  std::size_t early_stopping_patience = 0;
+  double early_stopping_threshold = 0;
+
+  std::uint64_t seed =
+      42;  ///< of dropout, at every step anew; the sampler and the model have theirs
+  train::resume resume_from_checkpoint = train::resume::no;
+
+  bool disable_progress = false;  ///< no bar
+  bool explain = false;           ///< print what will be done before it is done
+  bool stop_at_nan = true;        ///< a loss that is not a number ends training on all ranks
+  bool tensorboard = true;        ///< event files in output_dir/runs
+  bool log_to_console = true;     ///< the lines that Hugging Face's Trainer prints
+};
+
+/// Throws usage_error for values and combinations that cannot be meant.
+inline void validate(const trainer_options& o) {
+  require(o.max_steps > 0 || o.num_train_epochs > 0,
+          "trainer: num_train_epochs is {}; give more than 0, or max_steps", o.num_train_epochs);
+  require(o.gradient_accumulation_steps > 0,
+          "trainer: gradient_accumulation_steps must be at least 1");
+  require(!o.learning_rate || *o.learning_rate >= 0, "trainer: learning_rate {} is negative",
+          o.learning_rate.value_or(0));
+  require(o.warmup_ratio >= 0 && o.warmup_ratio <= 1, "trainer: warmup_ratio {} is not in [0, 1]",
+          o.warmup_ratio);
+  require(o.max_grad_norm >= 0, "trainer: max_grad_norm {} is negative; 0 means no clipping",
+          o.max_grad_norm);
+  require(o.eval_strategy != strategy::steps || o.eval_steps > 0 || o.logging_steps > 0,
+          "trainer: eval_strategy steps needs eval_steps or logging_steps above 0");
+  require(o.output_dir.empty() || o.save_strategy != strategy::steps || o.save_steps > 0,
+          "trainer: save_strategy steps needs save_steps above 0");
+  require(o.early_stopping_patience == 0 || o.eval_strategy != strategy::no,
+          "trainer: early_stopping_patience counts evaluations; set eval_strategy");
+  require(!o.load_best_model_at_end || (o.eval_strategy != strategy::no &&
+                                        o.save_strategy != strategy::no && !o.output_dir.empty()),
+          "trainer: load_best_model_at_end needs evaluations and checkpoints: set eval_strategy, "
+          "save_strategy and output_dir");
+  require(o.resume_from_checkpoint != resume::latest || !o.output_dir.empty(),
+          "trainer: resume_from_checkpoint looks into output_dir, which is not set");
+}
+
+}  // namespace parx::train

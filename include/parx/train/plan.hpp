@@ -1,0 +1,94 @@
+// plan: the arithmetic of a run, as a pure function: how many batches make a step, how many steps
+// an epoch, how many steps the run, and what learning rate each has.
+//
+// One optimizer step takes accumulation x world x batch_size samples, the last step of an epoch
+// what is left. Steps and epochs are counted as Hugging Face's Trainer counts them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <parx/optim/schedule.hpp>
+#include <parx/train/options.hpp>
+
+namespace parx::train {
+
+struct run_plan {
+  std::size_t samples = 0;     ///< in an epoch, over all ranks
+  std::size_t batch_size = 0;  ///< samples of one rank in one batch
+  std::size_t world = 1;
+  std::size_t accumulation = 1;
+  std::uint64_t batches_per_epoch = 0;  ///< of one rank
+  std::uint64_t steps_per_epoch = 0;
+  std::uint64_t steps = 0;   ///< of the whole run
+  std::uint64_t epochs = 0;  ///< of which the last may be cut short
+  std::uint64_t warmup_steps = 0;
+
+  /// Samples of one step, over all ranks and micro-batches.
+  [[nodiscard]] std::size_t global_batch() const noexcept {
+    return batch_size * world * accumulation;
+  }
+};
+
+/// Throws usage_error where an epoch has no batch.
+[[nodiscard]] inline run_plan make_plan(const trainer_options& options, std::size_t samples,
+                                        std::size_t batch_size, std::size_t world,
+                                        std::uint64_t batches_per_epoch) {
+  require(batches_per_epoch > 0,
+          "trainer: an epoch of {} samples has no batch of {} samples for each of {} ranks; take a "
+          "smaller batch_size, fewer ranks or last_batch::keep",
+          samples, batch_size, world);
+  run_plan plan{.samples = samples,
+                .batch_size = batch_size,
+                .world = world,
+                .accumulation = options.gradient_accumulation_steps,
+                .batches_per_epoch = batches_per_epoch};
+  plan.steps_per_epoch = (batches_per_epoch + plan.accumulation - 1) / plan.accumulation;
+  const auto per_epoch = static_cast<double>(plan.steps_per_epoch);
+  plan.steps =
+      options.max_steps > 0
+          ? options.max_steps
+          : std::max<std::uint64_t>(
+                1, static_cast<std::uint64_t>(std::ceil(options.num_train_epochs * per_epoch)));
+  plan.epochs = (plan.steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch;
+  plan.warmup_steps = options.warmup_steps > 0
+                          ? options.warmup_steps
+                          : static_cast<std::uint64_t>(
+                                std::ceil(options.warmup_ratio * static_cast<double>(plan.steps)));
+  return plan;
+}
+
+/// The rate of step number `step`, counted from 0. `lr` is the highest one.
+[[nodiscard]] inline double learning_rate_at(const trainer_options& options, const run_plan& plan,
+                                             double lr, std::uint64_t step) {
+  if (options.lr_schedule) return options.lr_schedule(step);
+  const optim::schedule rates{.lr = lr,
+                              .warmup = plan.warmup_steps,
+                              .steps = std::max(plan.steps, plan.warmup_steps + 1),
+                              .decay = options.lr_scheduler_type};
+  return rates.at(step);
+}
+
+/// The seed of dropout in one step of one rank: different for every triple.
+[[nodiscard]] constexpr std::uint64_t step_seed(std::uint64_t seed, std::uint64_t step,
+                                                int rank) noexcept {
+  // The steps of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), which are bijections.
+  const auto mix = [](std::uint64_t z) {
+    z = (z ^ z >> 30U) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27U) * 0x94D049BB133111EBU;
+    return z ^ z >> 31U;
+  };
+  return mix(mix(mix(seed + 0x9E3779B97F4A7C15U) + step) + static_cast<std::uint64_t>(rank));
+}
+
+/// Whether something with this rhythm happens after `step` steps, of which the last of an epoch is
+/// marked. A rhythm of 0 steps never comes.
+[[nodiscard]] constexpr bool is_due(strategy when, std::uint64_t rhythm, std::uint64_t step,
+                                    bool epoch_ends) noexcept {
+  if (when == strategy::epoch) return epoch_ends;
+  return when == strategy::steps && rhythm > 0 && step % rhythm == 0;
+}
+
+}  // namespace parx::train

@@ -1,0 +1,100 @@
+// record: one line of the log: names and values in the order in which they were added.
+//
+//   {'loss': 1.2164, 'grad_norm': 2.4071, 'learning_rate': 4.5e-05, 'epoch': 0.21}
+//
+// The same record goes to the console in that form, to files as JSON and CSV, to event files as
+// scalars. Names are those of Hugging Face's Trainer. A value.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/json.hpp>
+
+namespace parx::train {
+
+/// `value` to so many significant digits; what is not finite stays as it is.
+[[nodiscard]] inline double rounded(double value, int digits) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10.0, digits - 1 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(scale) ? std::round(value * scale) / scale : value;
+}
+
+class record {
+ public:
+  using entry = std::pair<std::string, double>;
+
+  record() = default;
+  record(std::initializer_list<entry> entries) : entries_(entries) {}
+
+  /// Replaces the value of a name that is there.
+  void set(std::string_view name, double value) {
+    for (entry& each : entries_) {
+      if (each.first == name) {
+        each.second = value;
+        return;
+      }
+    }
+    entries_.emplace_back(name, value);
+  }
+  [[nodiscard]] std::optional<double> find(std::string_view name) const {
+    for (const entry& each : entries_) {
+      if (each.first == name) return each.second;
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] double at(std::string_view name, double otherwise = 0) const {
+    return find(name).value_or(otherwise);
+  }
+  [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
+  [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
+  friend bool operator==(const record&, const record&) = default;
+
+ private:
+  std::vector<entry> entries_;
+};
+
+/// A number for JSON, whole where it is: "step": 10, not 10.0.
+[[nodiscard]] inline json::value json_number(double value) {
+  constexpr double exact = 9007199254740992;  // 2^53
+  if (value == std::floor(value) && std::abs(value) < exact)
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+
+/// Python's way, which the labs' users know; figures to five significant digits.
+[[nodiscard]] inline std::string dict_text(const record& line) {
+  std::string text = "{";
+  for (const auto& [name, value] : line.entries()) {
+    text += fmt::format("{}'{}': {}", text.size() > 1 ? ", " : "", name,
+                        fmt::format("{}", rounded(value, 5)));
+  }
+  return text + "}";
+}
+
+/// A JSON object in one line; what is not a finite number becomes null.
+[[nodiscard]] inline json::value to_json(const record& line) {
+  json::object members;
+  for (const auto& [name, value] : line.entries()) members[name] = json_number(value);
+  return members;
+}
+
+/// The inverse. Throws json::error for anything but an object of numbers; null is not a number.
+[[nodiscard]] inline record record_from(const json::value& object) {
+  record line;
+  for (const auto& [name, value] : object.members()) {
+    line.set(name, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.as<double>());
+  }
+  return line;
+}
+
+}  // namespace parx::train

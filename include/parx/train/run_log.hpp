@@ -1,0 +1,176 @@
+// run_log: where the lines of a run go, on rank 0.
+//
+//   the console       {'loss': 1.2164, 'learning_rate': 4.5e-05, 'epoch': 0.21}, above the bar
+//   train.jsonl       every line with its step and time, exact
+//   train.csv         the training lines as a table; eval.csv the evaluations
+//   ranks.jsonl       what each rank did, for the report
+//   runs/<time>/      event files for TensorBoard
+//
+// All append, so a run that is resumed goes on in the same files. An inactive log does nothing. One
+// thread.
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/core/json.hpp>
+#include <parx/trace/progress.hpp>
+#include <parx/train/detail/append_file.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/record.hpp>
+#include <parx/train/tensorboard.hpp>
+
+namespace parx::train {
+
+namespace detail {
+
+/// A table whose columns are those of its first line; what later lines have beside them is left
+/// out.
+class csv_table {
+ public:
+  csv_table() = default;
+  /// Goes on with the columns of a table that is there.
+  explicit csv_table(const std::string& path) : file_(path) {
+    std::ifstream present(path);
+    std::string names;
+    if (!std::getline(present, names)) return;
+    std::stringstream cells(names);
+    for (std::string name; std::getline(cells, name, ',');) columns_.push_back(name);
+  }
+
+  void append(const record& line) {
+    std::string text;
+    if (columns_.empty()) {
+      for (const auto& [name, value] : line.entries()) columns_.push_back(name);
+      text = fmt::format("{}\n", fmt::join(columns_, ","));
+    }
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const auto value = line.find(columns_[i]);
+      text += fmt::format("{}{}", i > 0 ? "," : "", value ? fmt::format("{}", *value) : "");
+    }
+    file_.append(text + "\n");
+  }
+
+ private:
+  append_file file_;
+  std::vector<std::string> columns_;
+};
+
+/// Drops the lines that belong to steps after `step`: a run which resumes there writes them again.
+inline void forget_after(const std::string& path, std::uint64_t step) {
+  std::ifstream file(path);
+  if (!file.is_open()) return;
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    // {"step": 10, ... or 10,...; the head of a table has no number in front.
+    constexpr std::string_view key = "{\"step\": ";
+    const char* const begin = line.data() + (line.starts_with(key) ? key.size() : 0);
+    std::uint64_t number = 0;
+    const bool counted =
+        std::from_chars(begin, line.data() + line.size(), number).ec == std::errc{};
+    if (step > 0 && (!counted || number <= step)) kept += line + "\n";
+  }
+  parx::detail::atomic_file changed(path);
+  changed.write(std::as_bytes(std::span(kept)));
+  changed.commit();
+}
+
+/// "20261121_143210", local time.
+[[nodiscard]] inline std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y%m%d_%H%M%S", &local)};
+}
+
+}  // namespace detail
+
+class run_log {
+ public:
+  run_log() = default;
+  /// Opens the files in options.output_dir, where one is given, and goes on after `step`. A bar, if
+  /// there is one, must outlive it. Throws errc::io.
+  run_log(const trainer_options& options, progress* bar, std::uint64_t step)
+      : console_(options.log_to_console), bar_(bar) {
+    if (options.output_dir.empty()) return;
+    for (const char* name : {"train.jsonl", "ranks.jsonl", "train.csv", "eval.csv"}) {
+      detail::forget_after(options.output_dir + "/" + name, step);
+    }
+    lines_ = detail::append_file(options.output_dir + "/train.jsonl");
+    ranks_ = detail::append_file(options.output_dir + "/ranks.jsonl");
+    train_table_ = detail::csv_table(options.output_dir + "/train.csv");
+    eval_table_ = detail::csv_table(options.output_dir + "/eval.csv");
+    if (options.tensorboard) {
+      events_ =
+          std::make_unique<event_writer>(options.output_dir + "/runs/" + detail::time_stamp());
+    }
+  }
+
+  enum class kind { train, eval };
+
+  /// A line of figures after `step` steps, `seconds` after the start. The console gets those that
+  /// people read line by line; the files get all.
+  void write(const record& line, kind what, std::uint64_t step, double seconds) {
+    record spoken;
+    for (const auto& [name, value] : line.entries()) {
+      if (name != "step_ms" && name != "eta_seconds" && !name.ends_with("_wait_percent"))
+        spoken.set(name, value);
+    }
+    print(dict_text(spoken));
+    record whole{{"step", static_cast<double>(step)}, {"seconds", rounded(seconds, 6)}};
+    for (const auto& [name, value] : line.entries()) whole.set(name, value);
+    lines_.append(json::dump(to_json(whole)) + "\n");
+    (what == kind::train ? train_table_ : eval_table_).append(whole);
+    if (events_ == nullptr) return;
+    const std::string_view group = what == kind::train ? "train" : "eval";
+    for (const auto& [name, value] : line.entries()) {
+      const bool repeats = name.rfind("eval_", 0) == 0;
+      events_->scalar(fmt::format("{}/{}", group, repeats ? name.substr(5) : name), value, step);
+    }
+  }
+
+  /// What each rank did up to `step`.
+  void write_ranks(const json::value& table, std::uint64_t step, double seconds) {
+    if (!ranks_.is_open()) return;
+    json::object line{{"step", step}, {"seconds", rounded(seconds, 6)}};
+    for (const json::member& column : table.members()) line[column.key] = column.held;
+    ranks_.append(json::dump(line) + "\n");
+  }
+
+  /// A line for people alone.
+  void print(std::string_view text) {
+    if (!console_) return;
+    if (bar_ != nullptr) return bar_->print(text);
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
+  }
+  /// For TensorBoard's page "Text".
+  void text(std::string_view tag, std::string_view markdown, std::uint64_t step) {
+    if (events_ != nullptr) events_->text(tag, markdown, step);
+  }
+
+ private:
+  bool console_ = false;
+  progress* bar_ = nullptr;
+  detail::append_file lines_;
+  detail::append_file ranks_;
+  detail::csv_table train_table_;
+  detail::csv_table eval_table_;
+  std::unique_ptr<event_writer> events_;
+};
+
+}  // namespace parx::train

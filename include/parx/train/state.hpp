@@ -1,0 +1,117 @@
+// trainer_state: how far a run is: what trainer_state.json keeps beside a checkpoint's tensors.
+//
+// The members that Hugging Face's trainer_state.json has carry its names there. `samples_seen` is
+// the one number that places a run in its data, at any world size
+// (data::distributed_sampler::state). A value; equal on all ranks at all times, because everything
+// in it comes from sums over all ranks.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <parx/core/error.hpp>
+#include <parx/core/json.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/record.hpp>
+
+namespace parx::train {
+
+struct trainer_state {
+  std::uint64_t global_step = 0;   ///< optimizer steps done
+  std::uint64_t samples_seen = 0;  ///< of all ranks and epochs
+  double epoch = 0;                ///< passes over the data, with the part of the present one
+  std::uint64_t max_steps = 0;     ///< that the run wants to make
+  std::size_t num_samples = 0;     ///< in an epoch
+  std::size_t global_batch = 0;    ///< samples of one step, over all ranks
+  std::size_t world_size = 1;      ///< of the run that wrote this
+  std::uint64_t seed = 0;
+
+  std::optional<double> best_metric = std::nullopt;
+  std::uint64_t best_global_step = 0;
+  std::string best_model_checkpoint = {};
+  std::size_t evaluations_without_gain = 0;  ///< in a row; ends training at early_stopping_patience
+
+  nn::tally loss_since_log = {};  ///< of all ranks; what the next line adds to
+  nn::tally loss_of_run = {};
+  std::vector<record> log_history = {};  ///< every line, each with its "step"
+};
+
+/// Takes an evaluation's figure into account; true where it is the best so far. Equality is no
+/// gain. Source: EarlyStoppingCallback and Trainer._determine_best_metric of Hugging Face's
+/// transformers.
+[[nodiscard]] inline bool note_metric(trainer_state& state, double value, bool greater_is_better,
+                                      double threshold) {
+  const bool better = std::isfinite(value) &&
+                      (!state.best_metric || (greater_is_better ? value > *state.best_metric
+                                                                : value < *state.best_metric));
+  const bool gained =
+      better && (!state.best_metric || std::abs(value - *state.best_metric) > threshold);
+  state.evaluations_without_gain = gained ? 0 : state.evaluations_without_gain + 1;
+  if (better) {
+    state.best_metric = value;
+    state.best_global_step = state.global_step;
+  }
+  return better;
+}
+
+[[nodiscard]] inline json::value to_json(const trainer_state& s) {
+  const auto pair_of = [](const nn::tally& t) { return json::array{t.sum, t.count}; };
+  json::array history;
+  for (const record& line : s.log_history) history.push_back(to_json(line));
+  json::object object;
+  object["best_global_step"] = s.best_global_step;
+  object["best_metric"] = s.best_metric ? json::value(*s.best_metric) : json::value();
+  object["best_model_checkpoint"] = s.best_model_checkpoint;
+  object["epoch"] = s.epoch;
+  object["global_step"] = s.global_step;
+  object["max_steps"] = s.max_steps;
+  object["samples_seen"] = s.samples_seen;
+  object["num_train_samples"] = s.num_samples;
+  object["total_train_batch_size"] = s.global_batch;
+  object["world_size"] = s.world_size;
+  object["seed"] = s.seed;
+  object["early_stopping_patience_counter"] = s.evaluations_without_gain;
+  object["loss_since_log"] = pair_of(s.loss_since_log);
+  object["loss_of_run"] = pair_of(s.loss_of_run);
+  object["log_history"] = std::move(history);
+  return object;
+}
+
+/// The inverse, to the last bit. Throws json::error where something is missing or of another kind.
+[[nodiscard]] inline trainer_state state_from(const json::value& object) {
+  const auto tally_of = [&](const char* name) {
+    const json::array& pair = object.at(name).elements();
+    if (pair.size() != 2) throw json::error(fmt::format("\"{}\" is not [sum, count]", name));
+    // JSON has no word for the sum of a run that went on after a loss that was not a number.
+    const double sum =
+        pair[0].is_null() ? std::numeric_limits<double>::quiet_NaN() : pair[0].as<double>();
+    return nn::tally{.sum = sum, .count = pair[1].as<double>()};
+  };
+  trainer_state s;
+  s.best_global_step = object.at("best_global_step").as<std::uint64_t>();
+  if (!object.at("best_metric").is_null()) s.best_metric = object.at("best_metric").as<double>();
+  s.best_model_checkpoint = object.at("best_model_checkpoint").text();
+  s.epoch = object.at("epoch").as<double>();
+  s.global_step = object.at("global_step").as<std::uint64_t>();
+  s.max_steps = object.at("max_steps").as<std::uint64_t>();
+  s.samples_seen = object.at("samples_seen").as<std::uint64_t>();
+  s.num_samples = object.at("num_train_samples").as<std::size_t>();
+  s.global_batch = object.at("total_train_batch_size").as<std::size_t>();
+  s.world_size = object.at("world_size").as<std::size_t>();
+  s.seed = object.at("seed").as<std::uint64_t>();
+  s.evaluations_without_gain = object.at("early_stopping_patience_counter").as<std::size_t>();
+  s.loss_since_log = tally_of("loss_since_log");
+  s.loss_of_run = tally_of("loss_of_run");
+  for (const json::value& line : object.at("log_history").elements()) {
+    s.log_history.push_back(record_from(line));
+  }
+  return s;
+}
+
+}  // namespace parx::train

@@ -1,0 +1,521 @@
+// trainer: the training loop of Hugging Face's Trainer, for data parallel models.
+//
+//   parx::ddp ddp{model, world};
+//   parx::optim::adamw opt{ddp.parameters()};
+//   parx::train::trainer trainer{ddp, opt, loader,
+//       [](auto& model, auto& batch) {
+//         return parx::nn::cross_entropy(model(batch.x), batch.y, {.row_weights = batch.weights});
+//       },
+//       {.output_dir = "out", .num_train_epochs = 3, .learning_rate = 1e-3, .logging_steps = 10}};
+//   trainer.train();
+//
+// Losses are (sum, count): accumulation, uneven batches and padding weigh as in one big batch.
+// Ranks communicate for gradients, log lines, evaluations and nothing else; what ends training
+// (steps, early stopping, request_stop) is decided by figures that are equal bit by bit on all
+// ranks. Rank 0 alone writes. A run that is resumed ends in the bits of one that never stopped,
+// because whatever a step depends on (order of the data, rate, dropout) is a function of its number
+// and of the seeds; with another number of ranks it goes on with the same global batches, and
+// differs by rounding and masks.
+//
+// All members are called on every rank, from one thread, unless they say otherwise.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint.hpp>
+#include <parx/comm/abort_reason.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/core/source.hpp>
+#include <parx/data/sampler.hpp>
+#include <parx/ddp.hpp>
+#include <parx/optim/clip.hpp>
+#include <parx/trace/progress.hpp>
+#include <parx/train/callbacks.hpp>
+#include <parx/train/evaluation.hpp>
+#include <parx/train/meter.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/plan.hpp>
+#include <parx/train/run_log.hpp>
+#include <parx/train/state.hpp>
+
+namespace parx::train {
+
+/// Wrapper: parx::ddp. Loader: data::loader, or what has its epoch(), batches(), batch_size() and
+/// sampler(). Loss: called with (wrapper, batch), returns a weighted_loss, or, having run backward
+/// itself as a raw_module does, an nn::tally.
+template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
+class trainer {
+ public:
+  /// Local. Model, optimizer and loader are borrowed. Throws usage_error for options that cannot be
+  /// meant.
+  trainer(Wrapper& model, Optimizer& optimizer, const Loader& loader, Loss loss,
+          trainer_options options = {}, call_site site = call_site::current())
+      : model_(model),
+        optimizer_(optimizer),
+        loader_(loader),
+        loss_(std::move(loss)),
+        options_(std::move(options)),
+        site_(site) {
+    validate(options_);
+    lr_ = options_.learning_rate.value_or(static_cast<double>(optimizer.options().lr));
+    plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
+                      loader.batches());
+    state_.max_steps = plan_.steps;
+    state_.num_samples = plan_.samples;
+    state_.global_batch = plan_.global_batch();
+    state_.world_size = world();
+    state_.seed = options_.seed;
+  }
+
+  /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
+  /// with (wrapper, batch) and returns metrics. The loader is borrowed.
+  template <typename EvalLoader, typename Measure>
+  void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
+    evaluations_.emplace_back(std::move(prefix),
+                              make_evaluation(model_, loader, std::move(measure)));
+  }
+  /// Local. Called at the turning points of training, after those that were added before.
+  void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
+
+  /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... Where
+  /// a rank fails (a loss that is not a number, a full disk), every rank throws, and the group is
+  /// closed.
+  record train() {
+    const auto start = clock::now();
+    begin();
+    try {
+      start_ = start;
+      progress bar{{.total = plan_.steps,
+                    .enabled = is_rank0() && !options_.disable_progress,
+                    .initial = state_.global_step}};
+      parx::detail::agree_on_rank0(&group(), site_, [&] {
+        log_ = run_log(options_, options_.disable_progress ? nullptr : &bar, state_.global_step);
+      });
+      bar_ = &bar;
+      announce();
+      call(&callbacks::on_train_begin);
+      meter_ = meter();
+      times_before_ = model_.times();
+      while (!done()) run_epoch();
+      const record line = finish();
+      bar.finish();
+      say_metrics(line);
+      close_log();
+      return line;
+    } catch (...) {
+      close_log();
+      if (!group().closed()) group().abort(abort_reason(group().rank()));
+      throw;
+    }
+  }
+
+  /// Collective. All evaluations that were added; the figures of all ranks, on all ranks.
+  record evaluate() {
+    meter_.pause();
+    record line;
+    for (const auto& [prefix, run] : evaluations_) {
+      stopping_ |= evaluate_into(line, group(), prefix, run, stop_requested_);
+    }
+    line.set("epoch", state_.epoch);
+    keep(line);
+    log_.write(line, run_log::kind::eval, state_.global_step, seconds());
+    for (const callbacks& each : callbacks_) {
+      if (each.on_evaluate) each.on_evaluate(state_, line);
+    }
+    meter_.go_on();
+    return line;
+  }
+
+  /// Collective. Rank 0 writes the model's parameters to `path`, a safetensors file.
+  void save_model(const std::string& path) { save0(group(), model_.module(), path, site_); }
+
+  /// From any thread, on any rank: training ends on all ranks, after the next log line, evaluation
+  /// or end of an epoch.
+  void request_stop() noexcept { stop_requested_ = true; }
+
+  [[nodiscard]] const trainer_state& state() const noexcept { return state_; }
+  [[nodiscard]] const run_plan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const trainer_options& options() const noexcept { return options_; }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  [[nodiscard]] process_group& group() noexcept { return model_.group(); }
+  [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(group().size()); }
+  [[nodiscard]] bool is_rank0() noexcept { return group().rank() == 0; }
+  [[nodiscard]] bool saves() const noexcept { return !options_.output_dir.empty(); }
+  [[nodiscard]] bool done() const noexcept {
+    return stopping_ || state_.global_step >= plan_.steps;
+  }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(clock::now() - start_).count();
+  }
+
+  template <typename Call, typename... Arguments>
+  void call(Call callbacks::*which, const Arguments&... arguments) {
+    for (const callbacks& each : callbacks_) {
+      if (each.*which) (each.*which)(state_, arguments...);
+    }
+  }
+
+  /// Looks at output_dir and goes back to where an earlier run stood.
+  void begin() {
+    stopping_ = false;
+    stop_requested_ = false;
+    samples_ = 0;
+    merged_.assign(world(), {});
+    targets_ = optimizer_.targets();
+    if (!saves()) return;
+    checkpoint_manager& folder = checkpoints();
+    folder.probe(parts().bytes(), site_);
+    if (options_.resume_from_checkpoint == resume::overwrite) {
+      parx::detail::agree_on_rank0(&group(), site_, [&] {
+        checkpoint_manager present(options_.output_dir);
+        while (const auto each = present.latest()) std::filesystem::remove_all(each->path());
+      });
+    }
+    const auto last = folder.latest(site_);
+    require(!last || options_.resume_from_checkpoint == resume::latest,
+            "trainer: output_dir \"{}\" holds the checkpoint of step {} of an earlier run; set "
+            "resume_from_checkpoint to resume::latest to go on from it or to resume::overwrite, or "
+            "give another "
+            "folder",
+            options_.output_dir, last ? last->step() : 0);
+    if (last) go_back_to(*last);
+    first_step_ = state_.global_step;
+  }
+
+  [[nodiscard]] checkpoint_manager& checkpoints() {
+    if (!checkpoints_) {
+      checkpoints_.emplace(group(), options_.output_dir,
+                           checkpoint_options{.save_total_limit = options_.save_total_limit,
+                                              .goal = greater_is_better() ? metric_goal::maximize
+                                                                          : metric_goal::minimize});
+    }
+    return *checkpoints_;
+  }
+  [[nodiscard]] checkpoint_parts parts() {
+    checkpoint_parts made;
+    made.add("model", model_.module()).add("optimizer", optimizer_);
+    made.add_json("trainer_state", to_json(state_));
+    return made;
+  }
+
+  void go_back_to(const saved_checkpoint& saved) {
+    const trainer_state fresh = state_;
+    try {
+      state_ = state_from(saved.json("trainer_state"));
+    } catch (const json::error& wrong) {
+      throw_error(errc::bad_data, "\"{}\" has a trainer_state.json that no trainer wrote: {}",
+                  saved.path(), wrong.what());
+    }
+    require(state_.num_samples == fresh.num_samples,
+            "trainer: \"{}\" was made with a data set of {} samples, this one has {}; a run "
+            "resumes on its "
+            "own data",
+            saved.path(), state_.num_samples, fresh.num_samples);
+    if (is_rank0() && (state_.global_batch != fresh.global_batch || state_.seed != fresh.seed)) {
+      log(log_level::warn,
+          "\"{}\" was made with a global batch of {} and seed {}, this run has {} and {}: it goes "
+          "on from "
+          "there, but not as that run would have",
+          saved.path(), state_.global_batch, state_.seed, fresh.global_batch, fresh.seed);
+    }
+    saved.load("model", model_.module());
+    saved.load("optimizer", optimizer_);
+    state_.max_steps = fresh.max_steps;
+    state_.global_batch = fresh.global_batch;
+    state_.world_size = fresh.world_size;
+    state_.seed = fresh.seed;
+  }
+
+  void announce() {
+    if (state_.global_step > 0) {
+      log_.print(fmt::format("  Continuing training from global step {}", state_.global_step));
+    }
+    log_.print("***** Running training *****");
+    const auto line = [&](const char* name, auto value) {
+      log_.print(fmt::format("  {} = {:L}", name, value));
+    };
+    line("Num examples", plan_.samples);
+    line("Num Epochs", plan_.epochs);
+    line("Instantaneous batch size per rank", plan_.batch_size);
+    line("Total train batch size (w. parallel, distributed & accumulation)", plan_.global_batch());
+    line("Gradient Accumulation steps", plan_.accumulation);
+    line("Total optimization steps", plan_.steps);
+    std::size_t values = 0;
+    model_.module().for_each_parameter(
+        [&](const std::string&, auto& p) { values += p.value().size(); });
+    line("Number of trainable parameters", values);
+  }
+
+  void run_epoch() {
+    const auto from = loader_.sampler().position(state_.samples_seen);
+    auto batches = loader_.epoch(from);
+    std::size_t taken = 0, micro_batch = 0;
+    auto next = batches.begin();
+    while (next != batches.end()) {
+      const bool epoch_ends = ++taken == batches.size();
+      const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
+      if (micro_batch == 0) reseed();
+      if (step_ends) {
+        pass(*next);
+      } else {
+        const auto guard = model_.no_sync();
+        pass(*next);
+      }
+      micro_batch = step_ends ? 0 : micro_batch + 1;
+      if (step_ends) {
+        const auto at = epoch_ends ? data::sample_position{from.epoch + 1, 0} : batches.position();
+        state_.samples_seen = loader_.sampler().state(at);
+        state_.epoch = static_cast<double>(at.epoch) +
+                       static_cast<double>(at.consumed) / static_cast<double>(plan_.samples);
+        end_step(epoch_ends);
+        if (done()) return;
+      }
+      meter_.waiting_for_data([&] { ++next; });
+    }
+    // Too little was left for a batch, after a resume with larger batches that drop the last.
+    if (taken == 0) state_.samples_seen = loader_.sampler().state({from.epoch + 1, 0});
+  }
+
+  /// Dropout as a function of step and rank: what came before does not matter, so a run can resume.
+  void reseed() {
+    if constexpr (requires { model_.module().reseed(std::uint64_t{}); }) {
+      model_.module().reseed(step_seed(options_.seed, state_.global_step, group().rank()));
+    }
+  }
+
+  /// Forward and backward of one batch.
+  template <typename Batch>
+  void pass(Batch& batch) {
+    auto loss = loss_(model_, batch);
+    nn::tally figure;
+    if constexpr (requires { loss.backward(); }) {
+      figure = {.sum = static_cast<double>(loss.sum.item()),
+                .count = static_cast<double>(loss.count)};
+      check_loss(figure);
+      loss.backward();
+    } else {
+      figure = {.sum = static_cast<double>(loss.sum), .count = static_cast<double>(loss.count)};
+      check_loss(figure);
+    }
+    meter_.counts.loss_sum += figure.sum;
+    meter_.counts.loss_count += figure.count;
+    meter_.counts.samples += samples_in(batch);
+    meter_.counts.tokens += tokens_in(batch);
+  }
+
+  void check_loss(const nn::tally& loss) {
+    if (std::isfinite(loss.sum) || !options_.stop_at_nan) return;
+    throw_error(errc::bad_data,
+                "the loss of rank {} is {} in step {} (epoch {:.2f}); checkpoints before it are as "
+                "they were. "
+                "Lower the learning rate ({:.3g}) or max_grad_norm, or look at that batch",
+                group().rank(), loss.sum, state_.global_step + 1, state_.epoch, rate());
+  }
+
+  [[nodiscard]] double rate() const {
+    return learning_rate_at(options_, plan_, lr_, state_.global_step);
+  }
+
+  void end_step(bool epoch_ends) {
+    const double lr = rate();
+    const std::uint64_t step = state_.global_step + 1;
+    const bool last = step >= plan_.steps;
+    const bool logs = options_.logging_steps > 0 && (step % options_.logging_steps == 0 || last);
+    double norm = 0;
+    if (options_.max_grad_norm > 0) {
+      norm = optim::clip_grad_norm(targets_, options_.max_grad_norm);
+    } else if (logs) {
+      norm = optim::grad_norm(targets_);
+    }
+    optimizer_.set_lr(lr);
+    optimizer_.step();
+    state_.global_step = step;
+    ++meter_.counts.steps;
+    call(&callbacks::on_step_end);
+    bar_->update(step);
+    if (logs) write_line(norm, lr);
+
+    const std::uint64_t rhythm =
+        options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
+    std::optional<double> metric;
+    bool best = false;
+    if (!evaluations_.empty() && is_due(options_.eval_strategy, rhythm, step, epoch_ends)) {
+      metric = judged_metric(evaluate());
+      best = metric && judge(*metric);
+    } else if (epoch_ends && options_.logging_steps == 0) {
+      fold();  // or nobody would hear of request_stop()
+    }
+    if (saves() && (is_due(options_.save_strategy, options_.save_steps, step, epoch_ends) ||
+                    (options_.save_strategy != strategy::no && done()) ||
+                    (best && options_.load_best_model_at_end))) {
+      save(metric, best);
+    }
+    if (epoch_ends) call(&callbacks::on_epoch_end);
+  }
+
+  /// Brings all ranks' counts together.
+  void fold() {
+    meter_.pause();
+    rank_counts mine = meter_.take();
+    const auto times = model_.times();
+    mine.wait = (times - times_before_).waited;
+    mine.communication = (times - times_before_).communication;
+    times_before_ = times;
+    mine.wants_stop = stop_requested_ ? 1 : 0;
+    std::vector<rank_counts> all(world());
+    all_gather(group(), std::span<const rank_counts>(&mine, 1), all, {}, site_);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      merged_[rank] += all[rank];
+      const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
+      state_.loss_since_log += loss;
+      state_.loss_of_run += loss;
+      samples_ += all[rank].samples;
+      stopping_ |= all[rank].wants_stop > 0;
+    }
+    meter_.go_on();
+  }
+
+  void write_line(double norm, double lr) {
+    fold();
+    meter_.pause();
+    const record figures = summarise(merged_);
+    record line{{"loss", std::exchange(state_.loss_since_log, {}).mean()},
+                {"grad_norm", norm},
+                {"learning_rate", lr},
+                {"epoch", state_.epoch}};
+    for (const auto& [name, value] : figures.entries()) {
+      if (name != "loss") line.set(name, value);
+    }
+    line.set("eta_seconds",
+             figures.at("step_ms") * 1e-3 * static_cast<double>(plan_.steps - state_.global_step));
+    keep(line);
+    log_.write(line, run_log::kind::train, state_.global_step, seconds());
+    log_.write_ranks(rank_table(merged_), state_.global_step, seconds());
+    merged_.assign(world(), {});
+    call(&callbacks::on_log, line);
+    meter_.go_on();
+  }
+
+  void keep(record line) {
+    line.set("step", static_cast<double>(state_.global_step));
+    state_.log_history.push_back(std::move(line));
+  }
+
+  /// What evaluations are compared by, where they are.
+  [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
+    if (!options_.load_best_model_at_end && options_.early_stopping_patience == 0)
+      return std::nullopt;
+    const std::string& name = options_.metric_for_best_model;
+    const auto value = line.find(name) ? line.find(name) : line.find("eval_" + name);
+    std::string present;
+    for (const auto& each : line.entries()) present += (present.empty() ? "" : ", ") + each.first;
+    require(value.has_value(),
+            "trainer: metric_for_best_model is \"{}\", but the evaluation gave {}", name, present);
+    return value;
+  }
+  [[nodiscard]] bool greater_is_better() const {
+    return options_.greater_is_better.value_or(!options_.metric_for_best_model.ends_with("loss"));
+  }
+
+  /// Whether this is the best so far; ends training when there was no gain for long enough.
+  [[nodiscard]] bool judge(double metric) {
+    const bool best =
+        note_metric(state_, metric, greater_is_better(), options_.early_stopping_threshold);
+    const std::size_t patience = options_.early_stopping_patience;
+    if (patience > 0 && state_.evaluations_without_gain >= patience) {
+      stopping_ = true;
+      log_.print(fmt::format(
+          "  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}", patience,
+          options_.metric_for_best_model, state_.best_metric.value_or(0), state_.best_global_step));
+    }
+    return best;
+  }
+
+  void save(std::optional<double> metric, bool best) {
+    fold();
+    meter_.pause();
+    if (best) {
+      state_.best_model_checkpoint =
+          parx::detail::checkpoint_path(options_.output_dir, state_.global_step).string();
+    }
+    checkpoints().save(state_.global_step, parts(), metric, site_);
+    call(&callbacks::on_save);
+    meter_.go_on();
+  }
+
+  record finish() {
+    fold();
+    if (checkpoints_) checkpoints_->wait(site_);
+    if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
+        state_.best_global_step != state_.global_step) {
+      log_.print(fmt::format("  Loading best model from {} (score: {})",
+                             state_.best_model_checkpoint, state_.best_metric.value_or(0)));
+      saved_checkpoint::open(state_.best_model_checkpoint).load("model", model_.module());
+    }
+    const double runtime = seconds();
+    record line{
+        {"train_runtime", runtime},
+        {"train_samples_per_second", samples_ / runtime},
+        {"train_steps_per_second", static_cast<double>(state_.global_step - first_step_) / runtime},
+        {"train_loss", state_.loss_of_run.mean()},
+        {"epoch", state_.epoch}};
+    keep(line);
+    log_.write(line, run_log::kind::train, state_.global_step, runtime);
+    call(&callbacks::on_train_end);
+    return line;
+  }
+
+  /// The block that Hugging Face's scripts end with.
+  void say_metrics(const record& line) {
+    log_.print("***** train metrics *****");
+    for (const auto& [name, value] : line.entries()) {
+      log_.print(fmt::format("  {:<24} = {:>10}", name, fmt::format("{}", rounded(value, 5))));
+    }
+  }
+
+  void close_log() noexcept {
+    log_ = run_log();
+    bar_ = nullptr;
+  }
+
+  Wrapper& model_;
+  Optimizer& optimizer_;
+  const Loader& loader_;
+  Loss loss_;
+  const trainer_options options_;
+  const call_site site_;
+  double lr_ = 0;
+  run_plan plan_;
+  trainer_state state_;
+  std::vector<std::pair<std::string, evaluate_function>> evaluations_;
+  std::vector<callbacks> callbacks_;
+  std::atomic<bool> stop_requested_{false};
+  bool stopping_ = false;
+
+  std::optional<checkpoint_manager> checkpoints_;
+  decltype(std::declval<Optimizer&>().targets()) targets_;
+  run_log log_;
+  progress* bar_ = nullptr;
+  clock::time_point start_ = clock::now();
+  meter meter_;
+  ddp_times times_before_;
+  std::vector<rank_counts> merged_;  // since the last line, by rank
+  double samples_ = 0;               // of this process's run, over all ranks
+  std::uint64_t first_step_ = 0;
+};
+
+}  // namespace parx::train

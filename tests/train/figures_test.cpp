@@ -1,0 +1,139 @@
+#include <parx/train/plan.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <parx/train/meter.hpp>
+#include <parx/train/state.hpp>
+
+namespace train = parx::train;
+
+BOOST_AUTO_TEST_CASE(steps_and_epochs_are_counted_as_hugging_faces_trainer_counts_them) {
+  // The labs' run: 10 000 rows, 2 ranks of 16 a batch, 3 epochs.
+  const auto lab =
+      train::make_plan({.num_train_epochs = 3, .warmup_ratio = 0.1}, 10'000, 16, 2, 313);
+  BOOST_TEST(lab.steps == 939u);
+  BOOST_TEST(lab.warmup_steps == 94u);
+  BOOST_TEST(lab.global_batch() == 32u);
+  // What is left of an epoch makes a step of its own.
+  const auto uneven =
+      train::make_plan({.num_train_epochs = 2, .gradient_accumulation_steps = 4}, 100, 10, 1, 10);
+  BOOST_TEST(uneven.steps_per_epoch == 3u);
+  BOOST_TEST(uneven.steps == 6u);
+  const auto part = train::make_plan({.num_train_epochs = 0.5}, 100, 10, 1, 10);
+  BOOST_TEST(part.steps == 5u);
+  const auto counted = train::make_plan({.num_train_epochs = 3, .max_steps = 25}, 100, 10, 1, 10);
+  BOOST_TEST(counted.steps == 25u);
+  BOOST_TEST(counted.epochs == 3u);
+  BOOST_CHECK_THROW((void)train::make_plan({}, 3, 10, 4, 0), parx::usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(the_rate_rises_and_falls_as_the_options_say) {
+  const train::trainer_options options{.max_steps = 10, .warmup_steps = 2};
+  const auto plan = train::make_plan(options, 100, 10, 1, 10);
+  const std::vector<double> expected{0.5, 1, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125};
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    BOOST_TEST(train::learning_rate_at(options, plan, 1, step) == expected[step], "step " << step);
+  }
+  const train::trainer_options own{.max_steps = 10, .lr_schedule = [](std::uint64_t step) {
+                                     return 0.1 * static_cast<double>(step);
+                                   }};
+  BOOST_TEST(train::learning_rate_at(own, plan, 1, 3) == 0.1 * 3);
+  BOOST_TEST((train::is_due(train::strategy::steps, 5, 10, false) &&
+              !train::is_due(train::strategy::steps, 5, 11, true)));
+  BOOST_TEST((train::is_due(train::strategy::epoch, 5, 11, true) &&
+              !train::is_due(train::strategy::no, 1, 1, true)));
+}
+
+BOOST_AUTO_TEST_CASE(no_two_steps_and_ranks_share_a_dropout_seed) {
+  std::set<std::uint64_t> seeds;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    for (std::uint64_t step = 0; step < 100; ++step) {
+      for (int rank = 0; rank < 8; ++rank) seeds.insert(train::step_seed(seed, step, rank));
+    }
+  }
+  BOOST_TEST(seeds.size() == 2400u);
+}
+
+BOOST_AUTO_TEST_CASE(a_line_adds_ranks_up_before_it_divides) {
+  const std::vector<train::rank_counts> ranks{{.loss_sum = 30,
+                                               .loss_count = 10,
+                                               .samples = 10,
+                                               .tokens = 100,
+                                               .steps = 5,
+                                               .seconds = 2,
+                                               .data = 0.5,
+                                               .wait = 0.25,
+                                               .communication = 1},
+                                              {.loss_sum = 2,
+                                               .loss_count = 2,
+                                               .samples = 2,
+                                               .tokens = 20,
+                                               .steps = 5,
+                                               .seconds = 2,
+                                               .data = 0.1,
+                                               .wait = 0.75,
+                                               .communication = 1}};
+  const auto line = train::summarise(ranks);
+  BOOST_TEST(line.at("loss") == 32.0 / 12);
+  BOOST_TEST(line.at("samples_per_second") == 6.0);
+  BOOST_TEST(line.at("tokens_per_second") == 60.0);
+  BOOST_TEST(line.at("step_ms") == 400.0);
+  BOOST_TEST(line.at("data_wait_percent") == 15.0);
+  BOOST_TEST(line.at("communication_wait_percent") == 25.0);
+  BOOST_TEST(line.at("communication_hidden_percent") == 50.0);
+  BOOST_TEST(ranks[0].compute() == 1.25);
+  const auto table = train::rank_table(ranks);
+  BOOST_TEST(table.at("compute_percent").elements()[0].as<double>() == 62.5);
+  BOOST_TEST(table.at("samples_per_second").elements()[1].as<double>() == 1.0);
+}
+
+BOOST_AUTO_TEST_CASE(lines_look_as_the_labs_know_them) {
+  const train::record line{{"loss", 1.216437}, {"learning_rate", 4.5e-5}, {"epoch", 0.21}};
+  BOOST_TEST(train::dict_text(line) == "{'loss': 1.2164, 'learning_rate': 4.5e-05, 'epoch': 0.21}");
+  BOOST_TEST(parx::json::dump(train::to_json({{"step", 10}, {"loss", 0.1}, {"bad", NAN}})) ==
+             R"({"step": 10, "loss": 0.1, "bad": null})");
+}
+
+BOOST_AUTO_TEST_CASE(patience_counts_evaluations_without_a_gain_above_the_threshold) {
+  train::trainer_state state;
+  const std::vector<double> losses{1.0, 0.5, 0.49, 0.6, 0.48, 0.2};
+  const std::vector<std::size_t> counters{0, 0, 1, 2, 3, 0};
+  const std::vector<bool> best{true, true, true, false, true, true};
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    state.global_step = i;
+    BOOST_TEST(train::note_metric(state, losses[i], false, 0.1) == best[i], "evaluation " << i);
+    BOOST_TEST(state.evaluations_without_gain == counters[i], "evaluation " << i);
+  }
+  BOOST_TEST(!train::note_metric(state, NAN, false, 0));
+  BOOST_TEST(state.best_global_step == 5u);
+}
+
+BOOST_AUTO_TEST_CASE(a_state_comes_back_from_its_file_to_the_last_bit) {
+  train::trainer_state state{.global_step = 17,
+                             .samples_seen = 1ULL << 60,
+                             .epoch = 1.0 / 3,
+                             .max_steps = 99,
+                             .num_samples = 50,
+                             .global_batch = 16,
+                             .world_size = 4,
+                             .seed = std::numeric_limits<std::uint64_t>::max()};
+  state.best_metric = 0.1 + 0.2;
+  state.best_model_checkpoint = "out/\"quoted\"/checkpoint-5";
+  state.loss_since_log = {.sum = 1e-300, .count = 3};
+  state.loss_of_run = {.sum = std::numeric_limits<double>::quiet_NaN(), .count = 4};
+  state.log_history.push_back({{"loss", 2.0 / 3}, {"step", 10}});
+  const auto text = parx::json::dump(train::to_json(state), 2);
+  const auto back = train::state_from(parx::json::parse(text));
+  BOOST_TEST(parx::json::dump(train::to_json(back), 2) == text);
+  BOOST_TEST(back.samples_seen == 1ULL << 60);
+  BOOST_TEST(back.epoch == 1.0 / 3);
+  BOOST_TEST(back.best_metric.value() == 0.1 + 0.2);
+  BOOST_TEST((back.log_history == state.log_history));
+  BOOST_CHECK_THROW((void)train::state_from(parx::json::parse("{}")), parx::json::error);
+}
