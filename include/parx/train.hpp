@@ -1,6 +1,7 @@
 // L6: the training loop with everything around it, and what a run leaves behind.
 #pragma once
 
+#include <parx/train/announce.hpp>     // IWYU pragma: export
 #include <parx/train/callbacks.hpp>    // IWYU pragma: export
 #include <parx/train/evaluation.hpp>   // IWYU pragma: export
 #include <parx/train/meter.hpp>        // IWYU pragma: export

@@ -12,10 +12,13 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/log.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -58,6 +61,40 @@ struct trainer_state {
     state.best_global_step = state.global_step;
   }
   return better;
+}
+
+/// The figure of an evaluation that `name` means, with or without "eval_" in front. Throws
+/// usage_error with those that there are.
+[[nodiscard]] inline double metric_of(const record& line, const std::string& name) {
+  if (const auto value = line.find(name)) return *value;
+  if (const auto value = line.find("eval_" + name)) return *value;
+  std::string present;
+  for (const auto& each : line.entries()) present += (present.empty() ? "" : ", ") + each.first;
+  throw_usage("trainer: metric_for_best_model is \"{}\", but the evaluation gave {}", name,
+              present);
+}
+
+/// The state that a run `fresh` goes on with after it has found `saved` at `path`. Throws
+/// usage_error where the data are others; warns where the run will differ from the one that saved.
+[[nodiscard]] inline trainer_state resumed(trainer_state saved, const trainer_state& fresh,
+                                           const std::string& path) {
+  require(saved.num_samples == fresh.num_samples,
+          "trainer: \"{}\" was made with a data set of {} samples, this one has {}; a run resumes "
+          "on its "
+          "own data",
+          path, saved.num_samples, fresh.num_samples);
+  if (saved.global_batch != fresh.global_batch || saved.seed != fresh.seed) {
+    log(log_level::warn,
+        "\"{}\" was made with a global batch of {} and seed {}, this run has {} and {}: it goes on "
+        "from "
+        "there, but not as that run would have",
+        path, saved.global_batch, saved.seed, fresh.global_batch, fresh.seed);
+  }
+  saved.max_steps = fresh.max_steps;
+  saved.global_batch = fresh.global_batch;
+  saved.world_size = fresh.world_size;
+  saved.seed = fresh.seed;
+  return saved;
 }
 
 [[nodiscard]] inline json::value to_json(const trainer_state& s) {

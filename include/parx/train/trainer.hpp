@@ -41,6 +41,7 @@
 #include <parx/ddp.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/trace/progress.hpp>
+#include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/meter.hpp>
@@ -103,14 +104,14 @@ class trainer {
         log_ = run_log(options_, options_.disable_progress ? nullptr : &bar, state_.global_step);
       });
       bar_ = &bar;
-      announce();
+      announce(log_, plan_, parameter_count(), state_.global_step);
       call(&callbacks::on_train_begin);
       meter_ = meter();
       times_before_ = model_.times();
       while (!done()) run_epoch();
       const record line = finish();
       bar.finish();
-      say_metrics(line);
+      say_metrics(log_, line);
       close_log();
       return line;
     } catch (...) {
@@ -213,51 +214,21 @@ class trainer {
   }
 
   void go_back_to(const saved_checkpoint& saved) {
-    const trainer_state fresh = state_;
     try {
-      state_ = state_from(saved.json("trainer_state"));
+      state_ = resumed(state_from(saved.json("trainer_state")), state_, saved.path());
     } catch (const json::error& wrong) {
       throw_error(errc::bad_data, "\"{}\" has a trainer_state.json that no trainer wrote: {}",
                   saved.path(), wrong.what());
     }
-    require(state_.num_samples == fresh.num_samples,
-            "trainer: \"{}\" was made with a data set of {} samples, this one has {}; a run "
-            "resumes on its "
-            "own data",
-            saved.path(), state_.num_samples, fresh.num_samples);
-    if (is_rank0() && (state_.global_batch != fresh.global_batch || state_.seed != fresh.seed)) {
-      log(log_level::warn,
-          "\"{}\" was made with a global batch of {} and seed {}, this run has {} and {}: it goes "
-          "on from "
-          "there, but not as that run would have",
-          saved.path(), state_.global_batch, state_.seed, fresh.global_batch, fresh.seed);
-    }
     saved.load("model", model_.module());
     saved.load("optimizer", optimizer_);
-    state_.max_steps = fresh.max_steps;
-    state_.global_batch = fresh.global_batch;
-    state_.world_size = fresh.world_size;
-    state_.seed = fresh.seed;
   }
 
-  void announce() {
-    if (state_.global_step > 0) {
-      log_.print(fmt::format("  Continuing training from global step {}", state_.global_step));
-    }
-    log_.print("***** Running training *****");
-    const auto line = [&](const char* name, auto value) {
-      log_.print(fmt::format("  {} = {:L}", name, value));
-    };
-    line("Num examples", plan_.samples);
-    line("Num Epochs", plan_.epochs);
-    line("Instantaneous batch size per rank", plan_.batch_size);
-    line("Total train batch size (w. parallel, distributed & accumulation)", plan_.global_batch());
-    line("Gradient Accumulation steps", plan_.accumulation);
-    line("Total optimization steps", plan_.steps);
-    std::size_t values = 0;
+  [[nodiscard]] std::size_t parameter_count() {
+    std::size_t count = 0;
     model_.module().for_each_parameter(
-        [&](const std::string&, auto& p) { values += p.value().size(); });
-    line("Number of trainable parameters", values);
+        [&](const std::string&, auto& p) { count += p.value().size(); });
+    return count;
   }
 
   void run_epoch() {
@@ -419,13 +390,7 @@ class trainer {
   [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
     if (!options_.load_best_model_at_end && options_.early_stopping_patience == 0)
       return std::nullopt;
-    const std::string& name = options_.metric_for_best_model;
-    const auto value = line.find(name) ? line.find(name) : line.find("eval_" + name);
-    std::string present;
-    for (const auto& each : line.entries()) present += (present.empty() ? "" : ", ") + each.first;
-    require(value.has_value(),
-            "trainer: metric_for_best_model is \"{}\", but the evaluation gave {}", name, present);
-    return value;
+    return metric_of(line, options_.metric_for_best_model);
   }
   [[nodiscard]] bool greater_is_better() const {
     return options_.greater_is_better.value_or(!options_.metric_for_best_model.ends_with("loss"));
@@ -477,14 +442,6 @@ class trainer {
     log_.write(line, run_log::kind::train, state_.global_step, runtime);
     call(&callbacks::on_train_end);
     return line;
-  }
-
-  /// The block that Hugging Face's scripts end with.
-  void say_metrics(const record& line) {
-    log_.print("***** train metrics *****");
-    for (const auto& [name, value] : line.entries()) {
-      log_.print(fmt::format("  {:<24} = {:>10}", name, fmt::format("{}", rounded(value, 5))));
-    }
   }
 
   void close_log() noexcept {

@@ -1,0 +1,48 @@
+// announce: the blocks of text that Hugging Face's Trainer and its scripts print around a run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/train/plan.hpp>
+#include <parx/train/record.hpp>
+#include <parx/train/run_log.hpp>
+
+namespace parx::train {
+
+/// 1234567 as "1,234,567", whatever the locale.
+[[nodiscard]] inline std::string with_commas(std::uint64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
+  return digits;
+}
+
+/// Before the first step; `step` steps were done by an earlier run.
+inline void announce(run_log& out, const run_plan& plan, std::uint64_t parameters,
+                     std::uint64_t step) {
+  out.print("***** Running training *****");
+  const auto line = [&](std::string_view name, std::uint64_t value) {
+    out.print(fmt::format("  {} = {}", name, with_commas(value)));
+  };
+  line("Num examples", plan.samples);
+  line("Num Epochs", plan.epochs);
+  line("Instantaneous batch size per device", plan.batch_size);
+  line("Total train batch size (w. parallel, distributed & accumulation)", plan.global_batch());
+  line("Gradient Accumulation steps", plan.accumulation);
+  line("Total optimization steps", plan.steps);
+  line("Number of trainable parameters", parameters);
+  if (step > 0) line("Continuing training from global step", step);
+}
+
+/// After the last step.
+inline void say_metrics(run_log& out, const record& figures) {
+  out.print("***** train metrics *****");
+  for (const auto& [name, value] : figures.entries()) {
+    out.print(fmt::format("  {:<24} = {:>10}", name, fmt::format("{}", rounded(value, 5))));
+  }
+}
+
+}  // namespace parx::train
