@@ -1,9 +1,9 @@
 // The autograd chapter: variables, parameters, backward and the differentiable operations.
 #pragma once
 
-#include <parx/autograd/deferred.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/checkpoint.hpp>
+#include <parx/autograd/deferred.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/loss.hpp>
