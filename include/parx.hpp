@@ -13,6 +13,7 @@
 #include <parx/autograd.hpp>
 #include <parx/data.hpp>
 #include <parx/nn.hpp>
+#include <parx/models.hpp>
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/ddp.hpp>

@@ -21,6 +21,7 @@ autograd        4 tensor
 data            4 tensor
 nn              5 tensor
 optim           5 tensor
+models          6 tensor
 checkpoint      7 both
 ddp             8 both
 fsdp            8 both

@@ -1,0 +1,10 @@
+// L5: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder;
+// and how texts are made with them.
+#pragma once
+
+#include <parx/models/bert.hpp>             // IWYU pragma: export
+#include <parx/models/decoding_cache.hpp>   // IWYU pragma: export
+#include <parx/models/encoder_decoder.hpp>  // IWYU pragma: export
+#include <parx/models/generate.hpp>         // IWYU pragma: export
+#include <parx/models/gpt.hpp>              // IWYU pragma: export
+#include <parx/models/llama.hpp>            // IWYU pragma: export

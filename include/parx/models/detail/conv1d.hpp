@@ -1,0 +1,38 @@
+// conv1d: what Hugging Face's GPT-2 calls Conv1D: a linear layer whose weight is stored (in, out).
+#pragma once
+
+#include <cstddef>
+
+#include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/view.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::models::detail {
+
+template <typename T>
+class conv1d : public nn::module<conv1d<T>> {
+ public:
+  using value_type = T;
+
+  conv1d(std::size_t in, std::size_t out, nn::initializer start)
+      : start_(start),
+        weight_("weight", tensor<T>::zeros({in, out})),
+        bias_("bias", tensor<T>::zeros({out})) {}
+
+  /// x is (..., in), the result (..., out).
+  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
+    return linear<T>(x, transpose<T>(weight_), bias_);
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, start_);
+    visit("bias", bias_, nn::init::constant(0));
+  }
+
+ private:
+  nn::initializer start_;
+  parameter<T> weight_, bias_;
+};
+
+}  // namespace parx::models::detail

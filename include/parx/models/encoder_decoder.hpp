@@ -1,0 +1,116 @@
+// encoder_decoder: the transformer of the paper, for summaries and translations: one embedding
+// shared by both sides and the output, sinusoidal positions, PyTorch's layers.
+//
+// Parameters: shared.weight, encoder.layers.0. ..., decoder.layers.0. ..., named within the layers
+// as in PyTorch's nn.Transformer. Vaswani et al.: Attention Is All You Need (arXiv 1706.03762); the
+// shared matrix: Press, Wolf (arXiv 1608.05859).
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <parx/autograd/ops/arithmetic.hpp>
+#include <parx/autograd/ops/matmul.hpp>
+#include <parx/nn/dropout.hpp>
+#include <parx/nn/embedding.hpp>
+#include <parx/nn/position.hpp>
+#include <parx/nn/transformer.hpp>
+
+namespace parx::models {
+
+/// The names of Hugging Face's config.json where there is one.
+struct encoder_decoder_config {
+  std::size_t vocab_size = 8000;
+  std::size_t d_model = 128;
+  std::size_t encoder_layers = 2;
+  std::size_t decoder_layers = 2;
+  std::size_t attention_heads = 4;
+  std::size_t ffn_dim = 512;
+  std::size_t max_position_embeddings = 512;
+  double dropout = 0.1;
+  nn::feed_forward_activation activation = nn::feed_forward_activation::relu;
+  nn::norm_order order = nn::norm_order::pre;
+};
+
+template <typename T = float>
+class encoder_decoder : public nn::module<encoder_decoder<T>> {
+ public:
+  using value_type = T;
+
+  explicit encoder_decoder(encoder_decoder_config config = {})
+      : config_(config),
+        shared_(config.vocab_size, config.d_model,
+                {.start = nn::init::normal(0, 1 / std::sqrt(static_cast<double>(config.d_model)))}),
+        positions_(config.max_position_embeddings, config.d_model),
+        encoder_(config.encoder_layers, config.d_model, config.attention_heads, layer(config)),
+        decoder_(config.decoder_layers, config.d_model, config.attention_heads, layer(config)),
+        dropout_(config.dropout) {}
+
+  [[nodiscard]] const encoder_decoder_config& config() const noexcept { return config_; }
+  [[nodiscard]] std::size_t max_positions() const noexcept {
+    return config_.max_position_embeddings;
+  }
+
+  /// The logits (batch, positions, vocab_size) of the token after each of target (batch,
+  /// positions), given source (batch, keys), which is padding where source_mask is 0. In training,
+  /// target is what the loss compares with, moved by one and begun with a start token.
+  template <std::integral Id, std::integral Mask>
+  [[nodiscard]] variable<T> forward(const tensor<Id>& source, const tensor<Mask>& source_mask,
+                                    const tensor<Id>& target) {
+    return decode(target, encode(source, source_mask), source_mask);
+  }
+
+  /// The two halves of forward, for generating: memory is (batch, keys, d_model). They throw
+  /// usage_error before the parameters have values.
+  template <std::integral Id, std::integral Mask>
+  [[nodiscard]] variable<T> encode(const tensor<Id>& source, const tensor<Mask>& source_mask) {
+    return encoder_(embed(source), masks(source_mask));
+  }
+  template <std::integral Id, std::integral Mask>
+  [[nodiscard]] variable<T> decode(const tensor<Id>& target, const variable<T>& memory,
+                                   const tensor<Mask>& source_mask) {
+    const attention_options<T> causal{.causal = true};
+    return linear<T>(decoder_(embed(target), memory, causal, masks(source_mask)), shared_.weight());
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("shared", shared_);
+    visit("encoder", encoder_);
+    visit("decoder", decoder_);
+    visit("dropout", dropout_);
+  }
+
+ private:
+  [[nodiscard]] static nn::transformer_layer_options layer(const encoder_decoder_config& c) {
+    return {.feed_forward = c.ffn_dim,
+            .dropout = c.dropout,
+            .activation = c.activation,
+            .order = c.order};
+  }
+  template <std::integral Mask>
+  [[nodiscard]] static attention_options<T> masks(const tensor<Mask>& mask) {
+    return {.key_mask = mask.template cast<std::uint8_t>()};
+  }
+  template <std::integral Id>
+  [[nodiscard]] variable<T> embed(const tensor<Id>& ids) {
+    this->require_ready();
+    require(ids.rank() == 2 && ids.extent(1) <= config_.max_position_embeddings && ids.size() > 0,
+            "encoder_decoder: token ids of shape {} are not (batch, positions) with 1 to {} "
+            "positions",
+            to_string(ids.shape()), config_.max_position_embeddings);
+    const T scale = std::sqrt(static_cast<T>(config_.d_model));
+    return dropout_(positions_(shared_(ids) * scale));
+  }
+
+  encoder_decoder_config config_;
+  nn::embedding<T> shared_;
+  nn::sinusoidal_position<T> positions_;
+  nn::transformer_encoder<T> encoder_;
+  nn::transformer_decoder<T> decoder_;
+  nn::dropout dropout_;
+};
+
+}  // namespace parx::models

@@ -1,0 +1,132 @@
+// generate: a text token by token, from a language model with a cache (gpt, llama): the likeliest
+// token each time, or one drawn at random.
+//
+// Without tape, in evaluation mode (the model's own mode is restored). Token n is drawn with number
+// n of the stream of the seed, so a text is a function of weights, prompt and options. Holtzman et
+// al.: The Curious Case of Neural Text Degeneration (arXiv 1904.09751) for top_p.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/no_grad.hpp>
+#include <parx/core/check.hpp>
+#include <parx/models/decoding_cache.hpp>
+#include <parx/tensor/random.hpp>
+
+namespace parx::models {
+
+struct sampling_options {
+  std::size_t max_new_tokens = 100;
+  double temperature = 0;  ///< divides the logits; 0: always the likeliest token
+  std::size_t top_k = 0;   ///< draws among so many likeliest tokens; 0: among all
+  double top_p = 1;        ///< draws among the fewest tokens that have this probability together
+  std::uint64_t seed = 0;  ///< of what is drawn
+  std::int64_t end_token = -1;  ///< ends the text, and is its last token; -1: none
+};
+
+/// The token that `logits` and number n of `stream` choose: temperature, then top_k, then top_p, as
+/// in Hugging Face's generate. Pure. Throws usage_error when there are no logits or an option is
+/// outside its range.
+template <typename T>
+[[nodiscard]] std::int64_t choose_token(std::span<const T> logits, const sampling_options& options,
+                                        const random_stream& stream, std::uint64_t n) {
+  require(!logits.empty(), "choose_token needs at least one logit");
+  require(options.temperature >= 0 && options.top_p > 0 && options.top_p <= 1,
+          "sampling: a temperature of {} is negative, or a top_p of {} not in (0, 1]",
+          options.temperature, options.top_p);
+  const auto highest = std::max_element(logits.begin(), logits.end());
+  if (options.temperature == 0) return highest - logits.begin();
+  std::vector<std::pair<double, std::int64_t>> candidates(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double above = static_cast<double>(logits[i]) - static_cast<double>(*highest);
+    candidates[i] = {std::exp(above / options.temperature), static_cast<std::int64_t>(i)};
+  }
+  const auto likelier = [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
+  std::sort(candidates.begin(), candidates.end(), likelier);
+  if (options.top_k > 0 && options.top_k < candidates.size()) candidates.resize(options.top_k);
+  double total = 0;
+  for (const auto& candidate : candidates) total += candidate.first;
+  double kept = 0;
+  std::size_t count = 0;
+  while (count < candidates.size() && (count == 0 || kept < options.top_p * total)) {
+    kept += candidates[count++].first;
+  }
+  double left = 0;
+  stream.words(n, 1, [&](const std::uint32_t* word, std::uint64_t, std::size_t) {
+    left = kept * (word[0] * 0x1p-32);
+  });
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    left -= candidates[i].first;
+    if (left < 0) return candidates[i].second;
+  }
+  return candidates[count - 1].second;
+}
+
+namespace detail {
+
+/// Evaluation mode for a scope.
+template <typename Model>
+class evaluating {
+ public:
+  explicit evaluating(Model& model) : model_(model), was_training_(model.is_training()) {
+    if (was_training_) model_.eval();
+  }
+  ~evaluating() {
+    if (was_training_) model_.train();
+  }
+  evaluating(const evaluating&) = delete;
+  evaluating& operator=(const evaluating&) = delete;
+
+ private:
+  Model& model_;
+  bool was_training_;
+};
+
+}  // namespace detail
+
+/// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called as
+/// soon as one is there. Where the text grows longer than model.max_positions(), the model goes on
+/// from its latter half. Throws usage_error for an empty prompt.
+template <typename Model, typename Each>
+std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> prompt,
+                                   const sampling_options& options, Each&& each) {
+  require(!prompt.empty(), "generate needs a prompt of at least one token");
+  const no_grad guard;
+  const detail::evaluating<Model> mode(model);
+  const random_stream stream(options.seed, "generate");
+  const std::size_t window =
+      std::min(model.max_positions(), prompt.size() + options.max_new_tokens);
+  auto cache = model.make_cache(1, window);
+  std::vector<std::int64_t> text(prompt.begin(), prompt.end());
+  std::size_t seen = text.size() > window ? text.size() - window : 0;
+  for (std::size_t n = 0; n < options.max_new_tokens; ++n) {
+    if (cache.length() == window) {
+      seen = text.size() - std::max<std::size_t>(window / 2, 1);
+      cache = model.make_cache(1, window);
+    }
+    const std::span<std::int64_t> fresh = std::span(text).subspan(seen);
+    const auto logits = model(tensor<std::int64_t>::wrap(fresh, {1, fresh.size()}), &cache);
+    seen = text.size();
+    const auto last = logits.value().select(1, fresh.size() - 1).contiguous();
+    text.push_back(choose_token<typename Model::value_type>(last.span(), options, stream, n));
+    each(text.back());
+    if (text.back() == options.end_token) break;
+  }
+  text.erase(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+  return text;
+}
+template <typename Model>
+std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> prompt,
+                                   const sampling_options& options = {}) {
+  return generate(model, prompt, options, [](std::int64_t) {});
+}
+
+}  // namespace parx::models

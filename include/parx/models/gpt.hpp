@@ -1,0 +1,160 @@
+// gpt: GPT-2: learned positions, pre-norm layers, and an output that shares the embedding's matrix.
+//
+// The parameters are called and shaped as in the state_dict of Hugging Face's GPT2LMHeadModel,
+// whose Conv1D stores weights as (in, out). lm_head.weight is transformer.wte.weight and is not
+// listed twice. Radford et al.: Language Models are Unsupervised Multitask Learners (2019).
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <vector>
+
+#include <parx/autograd/ops/activation.hpp>
+#include <parx/autograd/ops/arithmetic.hpp>
+#include <parx/models/decoding_cache.hpp>
+#include <parx/models/detail/conv1d.hpp>
+#include <parx/nn/attention.hpp>
+#include <parx/nn/dropout.hpp>
+#include <parx/nn/embedding.hpp>
+#include <parx/nn/norm.hpp>
+
+namespace parx::models {
+
+/// The names of Hugging Face's config.json; the sizes are those of a small model.
+struct gpt_config {
+  std::size_t vocab_size = 50257;
+  std::size_t n_positions = 128;
+  std::size_t n_embd = 128;
+  std::size_t n_layer = 4;
+  std::size_t n_head = 4;
+  std::size_t n_inner = 0;  ///< 0: 4 n_embd
+  double embd_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  double resid_pdrop = 0.1;
+  double layer_norm_epsilon = 1e-5;
+  double initializer_range = 0.02;
+};
+
+template <typename T = float>
+class gpt_block : public nn::module<gpt_block<T>> {
+ public:
+  using value_type = T;
+
+  explicit gpt_block(const gpt_config& c)
+      : width_(c.n_embd),
+        qkv_(c.n_embd, 3 * c.n_embd, nn::init::normal(0, c.initializer_range)),
+        attended_(c.n_embd, c.n_embd, residual_start(c)),
+        wide_(c.n_embd, inner(c), nn::init::normal(0, c.initializer_range)),
+        narrow_(inner(c), c.n_embd, residual_start(c)),
+        norm1_(c.n_embd, {.epsilon = c.layer_norm_epsilon}),
+        norm2_(c.n_embd, {.epsilon = c.layer_norm_epsilon}),
+        attention_(c.n_head, {.dropout = c.attn_pdrop}),
+        attended_dropout_(c.resid_pdrop),
+        dropout_(c.resid_pdrop) {
+    require(c.n_head > 0 && c.n_embd % c.n_head == 0,
+            "gpt: n_embd {} is not a multiple of n_head {}", c.n_embd, c.n_head);
+  }
+
+  /// x is (batch, positions, n_embd); the positions before are in the cache, if there is one.
+  [[nodiscard]] variable<T> forward(const variable<T>& x, nn::kv_cache<T>* cache) {
+    const variable<T> y = x + attended_dropout_(attended_(attend(qkv_(norm1_(x)), cache)));
+    return y + dropout_(narrow_(gelu(wide_(norm2_(y)), gelu_form::tanh)));
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("ln_1", norm1_);
+    visit("attn.c_attn", qkv_);
+    visit("attn.c_proj", attended_);
+    visit("attn", attention_);
+    visit("attn.resid_dropout", attended_dropout_);
+    visit("ln_2", norm2_);
+    visit("mlp.c_fc", wide_);
+    visit("mlp.c_proj", narrow_);
+    visit("mlp.dropout", dropout_);
+  }
+
+ private:
+  [[nodiscard]] static std::size_t inner(const gpt_config& c) {
+    return c.n_inner > 0 ? c.n_inner : 4 * c.n_embd;
+  }
+  /// What is added to the residual stream starts smaller the more layers add to it.
+  [[nodiscard]] static nn::initializer residual_start(const gpt_config& c) {
+    return nn::init::normal(0, c.initializer_range / std::sqrt(2 * static_cast<double>(c.n_layer)));
+  }
+  [[nodiscard]] variable<T> attend(const variable<T>& qkv, nn::kv_cache<T>* cache) {
+    if (cache == nullptr) return attention_(qkv, attention_options<T>{.causal = true});
+    const auto part = [&](std::size_t i) { return slice(qkv, -1, i * width_, (i + 1) * width_); };
+    return attention_(part(0), part(1), part(2), cache);
+  }
+
+  std::size_t width_;
+  detail::conv1d<T> qkv_, attended_, wide_, narrow_;
+  nn::layer_norm<T> norm1_, norm2_;
+  nn::dot_product_attention attention_;
+  nn::dropout attended_dropout_, dropout_;
+};
+
+template <typename T = float>
+class gpt : public nn::module<gpt<T>> {
+ public:
+  using value_type = T;
+
+  /// Throws usage_error for numbers that do not fit together.
+  explicit gpt(gpt_config config = {})
+      : config_(config),
+        words_(config.vocab_size, config.n_embd, starts()),
+        positions_(config.n_positions, config.n_embd, starts()),
+        dropout_(config.embd_pdrop),
+        norm_(config.n_embd, {.epsilon = config.layer_norm_epsilon}) {
+    layers_.reserve(config.n_layer);
+    for (std::size_t i = 0; i < config.n_layer; ++i) layers_.emplace_back(config);
+  }
+
+  [[nodiscard]] const gpt_config& config() const noexcept { return config_; }
+  [[nodiscard]] std::size_t max_positions() const noexcept { return config_.n_positions; }
+  [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {
+    return {config_.n_layer, batch, capacity, config_.n_embd};
+  }
+
+  /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).
+  /// With a cache, ids are the positions behind those it holds, and it holds them afterwards; call
+  /// that within no_grad. Throws usage_error when there are more positions than n_positions.
+  template <std::integral Id>
+  [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
+    const std::size_t first = cache == nullptr ? 0 : cache->length();
+    require(ids.rank() == 2 && first + ids.extent(1) <= config_.n_positions && ids.size() > 0,
+            "gpt: token ids of shape {} behind {} others are not (batch, positions) with 1 to {} "
+            "positions",
+            to_string(ids.shape()), first, config_.n_positions);
+    variable<T> x =
+        dropout_(words_(ids) + slice<T>(positions_.weight(), 0, first, first + ids.extent(1)));
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      x = layers_[i](x, cache == nullptr ? nullptr : &cache->layer(i));
+    }
+    return linear<T>(norm_(x), words_.weight());
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("transformer.wte", words_);
+    visit("transformer.wpe", positions_);
+    visit("transformer.drop", dropout_);
+    visit("transformer.h", layers_);
+    visit("transformer.ln_f", norm_);
+  }
+
+ private:
+  [[nodiscard]] nn::embedding_options starts() const {
+    return {.start = nn::init::normal(0, config_.initializer_range)};
+  }
+
+  gpt_config config_;
+  nn::embedding<T> words_, positions_;
+  nn::dropout dropout_;
+  std::vector<gpt_block<T>> layers_;
+  nn::layer_norm<T> norm_;
+};
+
+}  // namespace parx::models

@@ -1,0 +1,176 @@
+// llama: RMS norm, rotary positions, SwiGLU and grouped heads of keys and values.
+//
+// The parameters are called and shaped as in the state_dict of Hugging Face's LlamaForCausalLM. The
+// weights of llama2.c are the same with the rotary pairs interleaved.
+// Touvron et al.: LLaMA (arXiv 2302.13971), Llama 2 (arXiv 2307.09288).
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <parx/autograd/ops/arithmetic.hpp>
+#include <parx/autograd/ops/gated.hpp>
+#include <parx/autograd/ops/rotary.hpp>
+#include <parx/models/decoding_cache.hpp>
+#include <parx/nn/attention.hpp>
+#include <parx/nn/embedding.hpp>
+#include <parx/nn/linear.hpp>
+#include <parx/nn/norm.hpp>
+
+namespace parx::models {
+
+enum class word_embeddings {
+  tied,   ///< the output uses the embedding's matrix
+  apart,  ///< lm_head.weight
+};
+
+/// The names of Hugging Face's config.json; the sizes are those of a small model.
+struct llama_config {
+  std::size_t vocab_size = 32000;
+  std::size_t hidden_size = 128;
+  std::size_t intermediate_size = 352;
+  std::size_t num_hidden_layers = 4;
+  std::size_t num_attention_heads = 4;
+  std::size_t num_key_value_heads = 4;
+  std::size_t max_position_embeddings = 256;
+  double rms_norm_eps = 1e-5;
+  double rope_theta = 10000;
+  double initializer_range = 0.02;
+  word_embeddings embeddings = word_embeddings::apart;
+  rotary_layout layout = rotary_layout::halves;
+};
+
+template <typename T = float>
+class llama_layer : public nn::module<llama_layer<T>> {
+ public:
+  using value_type = T;
+
+  llama_layer(const llama_config& c, const rotary_table<T>& table)
+      : layout_(c.layout),
+        table_(table),
+        query_(c.hidden_size, c.hidden_size, starts(c)),
+        key_(c.hidden_size, table.width() * c.num_key_value_heads, starts(c)),
+        value_(c.hidden_size, table.width() * c.num_key_value_heads, starts(c)),
+        out_(c.hidden_size, c.hidden_size, starts(c)),
+        gate_(c.hidden_size, c.intermediate_size, starts(c)),
+        up_(c.hidden_size, c.intermediate_size, starts(c)),
+        down_(c.intermediate_size, c.hidden_size, starts(c)),
+        norm1_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
+        norm2_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
+        attention_(c.num_attention_heads) {}
+
+  /// x is (batch, positions, hidden_size); the positions before are in the cache, if there is one.
+  [[nodiscard]] variable<T> forward(const variable<T>& x, nn::kv_cache<T>* cache) {
+    const variable<T> y = norm1_(x);
+    const rotary_options turn{.layout = layout_,
+                              .first_position = cache == nullptr ? 0 : cache->length()};
+    const variable<T> q = rotary(query_(y), table_, turn), k = rotary(key_(y), table_, turn);
+    const variable<T> attended =
+        cache == nullptr ? attention_(q, k, value_(y), attention_options<T>{.causal = true})
+                         : attention_(q, k, value_(y), cache);
+    const variable<T> z = x + out_(attended);
+    const variable<T> w = norm2_(z);
+    return z + down_(swiglu(gate_(w), up_(w)));
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("self_attn.q_proj", query_);
+    visit("self_attn.k_proj", key_);
+    visit("self_attn.v_proj", value_);
+    visit("self_attn.o_proj", out_);
+    visit("self_attn", attention_);
+    visit("mlp.gate_proj", gate_);
+    visit("mlp.up_proj", up_);
+    visit("mlp.down_proj", down_);
+    visit("input_layernorm", norm1_);
+    visit("post_attention_layernorm", norm2_);
+  }
+
+ private:
+  [[nodiscard]] static nn::linear_options starts(const llama_config& c) {
+    return {.bias = nn::bias::none, .start = nn::init::normal(0, c.initializer_range)};
+  }
+
+  rotary_layout layout_;
+  rotary_table<T> table_;
+  nn::linear<T> query_, key_, value_, out_, gate_, up_, down_;
+  nn::rms_norm<T> norm1_, norm2_;
+  nn::dot_product_attention attention_;
+};
+
+template <typename T = float>
+class llama : public nn::module<llama<T>> {
+ public:
+  using value_type = T;
+
+  /// Throws usage_error for numbers that do not fit together.
+  explicit llama(llama_config config = {})
+      : config_(checked(config)),
+        words_(config.vocab_size, config.hidden_size,
+               {.start = nn::init::normal(0, config.initializer_range)}),
+        norm_(config.hidden_size, {.epsilon = config.rms_norm_eps}) {
+    const rotary_table<T> table(config.max_position_embeddings, head_width(), config.rope_theta);
+    layers_.reserve(config.num_hidden_layers);
+    for (std::size_t i = 0; i < config.num_hidden_layers; ++i) layers_.emplace_back(config, table);
+    if (config.embeddings == word_embeddings::apart) {
+      head_.emplace(config.hidden_size, config.vocab_size,
+                    nn::linear_options{.bias = nn::bias::none,
+                                       .start = nn::init::normal(0, config.initializer_range)});
+    }
+  }
+
+  [[nodiscard]] const llama_config& config() const noexcept { return config_; }
+  [[nodiscard]] std::size_t max_positions() const noexcept {
+    return config_.max_position_embeddings;
+  }
+  [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {
+    return {config_.num_hidden_layers, batch, capacity, head_width() * config_.num_key_value_heads};
+  }
+
+  /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).
+  /// With a cache, ids are the positions behind those it holds, and it holds them afterwards; call
+  /// that within no_grad. Throws usage_error beyond max_position_embeddings.
+  template <std::integral Id>
+  [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
+    require(ids.rank() == 2 && ids.size() > 0,
+            "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
+    variable<T> x = words_(ids);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      x = layers_[i](x, cache == nullptr ? nullptr : &cache->layer(i));
+    }
+    const variable<T> y = norm_(x);
+    return head_ ? (*head_)(y) : linear<T>(y, words_.weight());
+  }
+
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("model.embed_tokens", words_);
+    visit("model.layers", layers_);
+    visit("model.norm", norm_);
+    if (head_) visit("lm_head", *head_);
+  }
+
+ private:
+  [[nodiscard]] static const llama_config& checked(const llama_config& c) {
+    require(c.num_attention_heads > 0 && c.hidden_size % c.num_attention_heads == 0 &&
+                c.num_key_value_heads > 0 && c.num_attention_heads % c.num_key_value_heads == 0,
+            "llama: hidden_size {} must be a multiple of num_attention_heads {}, and that of "
+            "num_key_value_heads {}",
+            c.hidden_size, c.num_attention_heads, c.num_key_value_heads);
+    return c;
+  }
+  [[nodiscard]] std::size_t head_width() const {
+    return config_.hidden_size / config_.num_attention_heads;
+  }
+
+  llama_config config_;
+  nn::embedding<T> words_;
+  std::vector<llama_layer<T>> layers_;
+  nn::rms_norm<T> norm_;
+  std::optional<nn::linear<T>> head_;
+};
+
+}  // namespace parx::models

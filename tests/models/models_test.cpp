@@ -1,0 +1,187 @@
+#include <parx/models.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nn/torch_oracle.hpp>
+
+#include <parx/autograd/ops/loss.hpp>
+#include <parx/optim/adamw.hpp>
+
+using namespace parx;
+
+namespace {
+
+/// The same numbers as in torch_models.py.
+template <typename Model>
+void set_weights(Model& model) {
+  model.initialize(0);
+  model.for_each_parameter([](const std::string& path, auto& p) {
+    std::size_t k = 0;
+    for (std::size_t j = 0; j < path.size(); ++j) {
+      k = (k + (j + 1) * static_cast<unsigned char>(path[j])) % 1000;
+    }
+    const bool flat = p.rank() == 1;
+    const double shift = flat && path.ends_with("weight") ? 1.0 : 0.0;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const double value = static_cast<double>((i * 7919 + k * 104729) % 1009) / 1009 - 0.5;
+      p.value().data()[i] = static_cast<float>(value * (flat ? 0.1 : 0.2) + shift);
+    }
+  });
+}
+tensor<std::int64_t> tokens(std::size_t step, std::size_t batch, std::size_t length,
+                            std::size_t vocabulary) {
+  auto ids = tensor<std::int64_t>::empty({batch, length});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids.data()[i] = static_cast<std::int64_t>((i * i * 13 + i * 7 + step % 4 * 101) % vocabulary);
+  }
+  return ids;
+}
+tensor<std::uint8_t> padding(const std::vector<std::size_t>& lengths, std::size_t keys) {
+  return key_mask_of(lengths, keys);
+}
+
+/// 20 steps of AdamW give torch's losses. `loss_of(model, step)` is a weighted loss.
+template <typename Model, typename Loss>
+void train_like_torch(const std::string& name, Model model, Loss loss_of) {
+  static const auto torch_numbers = parx_test::ask_torch(__FILE__, "torch_models.py");
+  if (!torch_numbers) return;
+  set_weights(model);
+  BOOST_TEST(static_cast<double>(model.parameter_count()) ==
+             torch_numbers->at(name + ".parameters").at(0));
+  optim::adamw<float> optimizer(model.parameters(), {.lr = 1e-3});
+  const std::vector<double>& expected = torch_numbers->at(name + ".loss");
+  BOOST_REQUIRE(expected.size() == 20);
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    model.zero_grad();
+    const auto loss = loss_of(model, step);
+    loss.backward();
+    optimizer.step();
+    const double found = static_cast<double>(loss.mean());
+    BOOST_TEST(std::abs(found - expected[step]) <= 1e-4 * expected[step],
+               name << ", step " << step << ": " << found << " and torch's " << expected[step]);
+  }
+}
+
+template <typename Model>
+std::vector<std::string> names_of(Model model) {
+  std::vector<std::string> names;
+  model.for_each_parameter([&](const std::string& path, auto&) { names.push_back(path); });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_bert_trains_as_in_pytorch) {
+  train_like_torch("bert",
+                   models::bert_classifier<float>({.vocab_size = 100,
+                                                   .hidden_size = 16,
+                                                   .intermediate_size = 32,
+                                                   .max_position_embeddings = 20,
+                                                   .hidden_dropout_prob = 0,
+                                                   .attention_probs_dropout_prob = 0}),
+                   [](auto& model, std::size_t step) {
+                     return cross_entropy(
+                         model(tokens(step, 4, 12, 100), padding({12, 5, 1, 9}, 12)),
+                         tensor<std::int64_t>::from({0, 3, 1, 2}, {4}));
+                   });
+}
+
+BOOST_AUTO_TEST_CASE(a_gpt_trains_as_in_pytorch) {
+  train_like_torch("gpt",
+                   models::gpt<float>({.vocab_size = 50,
+                                       .n_positions = 20,
+                                       .n_embd = 16,
+                                       .n_layer = 2,
+                                       .n_head = 2,
+                                       .embd_pdrop = 0,
+                                       .attn_pdrop = 0,
+                                       .resid_pdrop = 0}),
+                   [](auto& model, std::size_t step) {
+                     const auto ids = tokens(step, 3, 13, 50);
+                     return cross_entropy(model(ids.slice(1, 0, 12)), ids.slice(1, 1, 13));
+                   });
+}
+
+BOOST_AUTO_TEST_CASE(a_llama_trains_as_in_pytorch) {
+  train_like_torch("llama",
+                   models::llama<float>({.vocab_size = 50,
+                                         .hidden_size = 16,
+                                         .intermediate_size = 24,
+                                         .num_hidden_layers = 2,
+                                         .num_attention_heads = 4,
+                                         .num_key_value_heads = 2,
+                                         .max_position_embeddings = 20}),
+                   [](auto& model, std::size_t step) {
+                     const auto ids = tokens(step, 3, 13, 50);
+                     return cross_entropy(model(ids.slice(1, 0, 12)), ids.slice(1, 1, 13));
+                   });
+}
+
+BOOST_AUTO_TEST_CASE(an_encoder_decoder_trains_as_in_pytorch) {
+  train_like_torch("encoder_decoder",
+                   models::encoder_decoder<float>({.vocab_size = 40,
+                                                   .d_model = 16,
+                                                   .attention_heads = 2,
+                                                   .ffn_dim = 32,
+                                                   .max_position_embeddings = 20,
+                                                   .dropout = 0}),
+                   [](auto& model, std::size_t step) {
+                     const auto target = tokens(step + 1, 3, 8, 40);
+                     return cross_entropy(model(tokens(step, 3, 10, 40), padding({10, 4, 7}, 10),
+                                                target.slice(1, 0, 7)),
+                                          target.slice(1, 1, 8), {.label_smoothing = 0.1});
+                   });
+}
+
+BOOST_AUTO_TEST_CASE(parameters_are_called_as_in_hugging_faces_models) {
+  const std::vector<std::string> bert{"bert.embeddings.LayerNorm.bias",
+                                      "bert.embeddings.LayerNorm.weight",
+                                      "bert.embeddings.position_embeddings.weight",
+                                      "bert.embeddings.token_type_embeddings.weight",
+                                      "bert.embeddings.word_embeddings.weight",
+                                      "bert.encoder.layer.0.attention.output.LayerNorm.bias",
+                                      "bert.encoder.layer.0.attention.output.LayerNorm.weight",
+                                      "bert.encoder.layer.0.attention.output.dense.bias",
+                                      "bert.encoder.layer.0.attention.output.dense.weight",
+                                      "bert.encoder.layer.0.attention.self.key.bias",
+                                      "bert.encoder.layer.0.attention.self.key.weight",
+                                      "bert.encoder.layer.0.attention.self.query.bias",
+                                      "bert.encoder.layer.0.attention.self.query.weight",
+                                      "bert.encoder.layer.0.attention.self.value.bias",
+                                      "bert.encoder.layer.0.attention.self.value.weight",
+                                      "bert.encoder.layer.0.intermediate.dense.bias",
+                                      "bert.encoder.layer.0.intermediate.dense.weight",
+                                      "bert.encoder.layer.0.output.LayerNorm.bias",
+                                      "bert.encoder.layer.0.output.LayerNorm.weight",
+                                      "bert.encoder.layer.0.output.dense.bias",
+                                      "bert.encoder.layer.0.output.dense.weight",
+                                      "bert.pooler.dense.bias",
+                                      "bert.pooler.dense.weight",
+                                      "classifier.bias",
+                                      "classifier.weight"};
+  BOOST_TEST(names_of(models::bert_classifier<float>({.num_hidden_layers = 1})) == bert,
+             boost::test_tools::per_element());
+  // The labs' model: 30522 words, 256 positions and 2 types of 64, two layers, pooler, classifier.
+  BOOST_TEST(models::bert_classifier<float>().parameter_count() ==
+             (30522U + 256 + 2 + 2) * 64 +
+                 2 * (4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 256) + 64 * 64 + 64 + 4 * 64 +
+                 4);
+}
+
+BOOST_AUTO_TEST_CASE(dropout_changes_a_bert_in_training_alone) {
+  models::bert_classifier<float> model({.vocab_size = 100, .hidden_size = 16});
+  model.initialize(3);
+  const auto ids = tokens(0, 2, 5, 100);
+  const auto first = model(ids).value(), second = model(ids).value();
+  BOOST_TEST(!std::equal(first.begin(), first.end(), second.begin()));
+  model.eval();
+  const auto third = model(ids).value(), fourth = model(ids).value();
+  BOOST_TEST(std::equal(third.begin(), third.end(), fourth.begin()));
+}
