@@ -68,7 +68,7 @@ class staged_folder {
     xxh64 checksum;
     std::forward<Produce>(produce)([&](std::span<const std::byte> bytes) {
       // In pieces that are still in the cache when the kernel copies them.
-      constexpr std::size_t piece = 256 * 1024;
+      constexpr std::size_t piece = 1024 * 1024;
       while (!bytes.empty()) {
         const auto next = bytes.first(std::min(piece, bytes.size()));
         checksum.update(next);
