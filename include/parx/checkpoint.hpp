@@ -5,6 +5,8 @@
 #include <parx/checkpoint/manifest.hpp>          // IWYU pragma: export
 #include <parx/checkpoint/mapped.hpp>            // IWYU pragma: export
 #include <parx/checkpoint/parts.hpp>             // IWYU pragma: export
+#include <parx/checkpoint/pretrained.hpp>        // IWYU pragma: export
 #include <parx/checkpoint/safetensors.hpp>       // IWYU pragma: export
 #include <parx/checkpoint/saved_checkpoint.hpp>  // IWYU pragma: export
+#include <parx/checkpoint/shards.hpp>            // IWYU pragma: export
 #include <parx/checkpoint/state.hpp>             // IWYU pragma: export

@@ -97,7 +97,8 @@ template <typename Source>
 }
 
 /// Reads `from` into memory of `type`, converting between floating-point types piece by piece.
-inline void read_converted(const safetensors_file& file, const stored_tensor& from, dtype type,
+template <typename File>
+void read_converted(const File& file, const stored_tensor& from, dtype type,
                            std::span<std::byte> memory) {
   if (from.type == type) {
     file.read(from, memory);
@@ -133,33 +134,56 @@ void save_state(Source& source, const std::string& path, const checkpoint_metada
   write_safetensors(path, tensors, metadata);
 }
 
-/// Reads the parameters of `target` from an open file; floating-point types are converted. Throws
-/// errc::bad_data with all differences when there are any and `match` is strict: nothing is changed
-/// then. Throws errc::io when the disk fails while it is read; what was read before has been loaded.
-template <typename Target>
-state_report load_state(Target& target, const safetensors_file& file,
-                        state_match match = state_match::strict) {
+namespace detail {
+
+/// What of a model is in a file, and how they differ. `File` is a safetensors_file or _shards.
+struct state_fit {
   state_report report;
-  std::vector<std::pair<detail::state_entry, const stored_tensor*>> fitting;
+  std::vector<std::pair<state_entry, const stored_tensor*>> fitting;
+};
+
+template <typename Target, typename File>
+[[nodiscard]] state_fit fit_state(Target& target, const File& file) {
+  state_fit result;
   std::set<std::string_view> unexpected;
   for (const stored_tensor& stored : file.tensors()) unexpected.insert(stored.name);
-  for (detail::state_entry& entry : detail::state_entries(target)) {
+  for (state_entry& entry : state_entries(target)) {
     const stored_tensor* const stored = file.find(entry.name);
     if (stored == nullptr) {
-      report.missing.push_back(entry.name);
+      result.report.missing.push_back(entry.name);
       continue;
     }
     unexpected.erase(stored->name);
-    if (stored->shape != entry.shape || !detail::loadable(*stored, entry.type)) {
-      report.mismatched.push_back(fmt::format("{}: [{}] {} in the file, [{}] {} in the model",
-                                              entry.name, fmt::join(stored->shape, ", "),
-                                              stored->dtype_name, fmt::join(entry.shape, ", "),
-                                              detail::safetensors_name(entry.type)));
+    if (stored->shape != entry.shape || !loadable(*stored, entry.type)) {
+      result.report.mismatched.push_back(fmt::format(
+          "{}: [{}] {} in the file, [{}] {} in the model", entry.name,
+          fmt::join(stored->shape, ", "), stored->dtype_name, fmt::join(entry.shape, ", "),
+          safetensors_name(entry.type)));
       continue;
     }
-    fitting.emplace_back(std::move(entry), stored);
+    result.fitting.emplace_back(std::move(entry), stored);
   }
-  report.unexpected.assign(unexpected.begin(), unexpected.end());
+  result.report.unexpected.assign(unexpected.begin(), unexpected.end());
+  return result;
+}
+
+}  // namespace detail
+
+/// How `target` and an open file differ; changes nothing.
+template <typename Target, typename File>
+[[nodiscard]] state_report compare_state(Target& target, const File& file) {
+  return detail::fit_state(target, file).report;
+}
+
+/// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
+/// floating-point types are converted. Throws errc::bad_data with all differences when there are any
+/// and `match` is strict: nothing is changed then. Throws errc::io when the disk fails while it is
+/// read; what was read before has been loaded.
+template <typename Target, typename File>
+  requires requires(const File& file) { file.tensors(); }
+state_report load_state(Target& target, const File& file,
+                        state_match match = state_match::strict) {
+  auto [report, fitting] = detail::fit_state(target, file);
   if (match == state_match::strict && !report.empty()) {
     throw_error(errc::bad_data,
                 "\"{}\" does not fit this model, so nothing was loaded:{}\nBuild the model as it "

@@ -1,0 +1,104 @@
+// save_pretrained and load_pretrained: a model as a directory in Hugging Face's layout.
+//
+//   config.json  model.safetensors  vocab.txt  tokenizer_config.json  special_tokens_map.json
+//
+// so that transformers' from_pretrained() finds what it looks for where the tensors' names are those
+// of its architecture. The configuration is a JSON value here; what it means is the model's to know.
+// Local. Source: huggingface/transformers, modeling_utils.py and configuration_utils.py.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/detail/input_file.hpp>
+#include <parx/checkpoint/shards.hpp>
+#include <parx/checkpoint/state.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/json.hpp>
+
+namespace parx {
+
+/// Names of files and their contents.
+using text_files = std::map<std::string, std::string>;
+
+enum class letter_case { lower, kept };
+
+/// The files with which transformers makes a BertTokenizer. `vocabulary` has one token a line.
+[[nodiscard]] inline text_files bert_tokenizer_files(std::string vocabulary,
+                                                     letter_case letters = letter_case::lower) {
+  json::value special = json::object{{"cls_token", "[CLS]"},
+                                     {"mask_token", "[MASK]"},
+                                     {"pad_token", "[PAD]"},
+                                     {"sep_token", "[SEP]"},
+                                     {"unk_token", "[UNK]"}};
+  json::value config = special;
+  config["do_lower_case"] = letters == letter_case::lower;
+  config["tokenizer_class"] = "BertTokenizer";
+  return {{"vocab.txt", std::move(vocabulary)},
+          {"special_tokens_map.json", json::dump(special, 2) + "\n"},
+          {"tokenizer_config.json", json::dump(config, 2) + "\n"}};
+}
+
+/// Writes the model, its configuration and `files` (a tokenizer's) into `folder`, which is created.
+/// Each file appears whole or not at all, the model last. Throws errc::io.
+template <typename Model>
+void save_pretrained(Model& model, const json::value& config, const std::filesystem::path& folder,
+                     const text_files& files = {}) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) {
+    throw_error(errc::io, "cannot create the folder \"{}\": {}. {}", folder.string(),
+                errno_text(failure.value()), detail::advice_for(failure.value()));
+  }
+  for (const auto& [name, text] : files) detail::write_atomically((folder / name).string(), text);
+  detail::write_atomically((folder / "config.json").string(), json::dump(config, 2) + "\n");
+  save_state(model, (folder / "model.safetensors").string(), {{"format", "pt"}});
+}
+
+/// The config.json of a model directory. Throws errc::io, errc::bad_data.
+[[nodiscard]] inline json::value load_config(const std::filesystem::path& folder) {
+  const detail::input_file file((folder / "config.json").string());
+  try {
+    return json::parse(file.whole_text());
+  } catch (const json::error& reason) {
+    throw_error(errc::bad_data, "\"{}\" is not JSON: {}.", file.path(), reason.what());
+  }
+}
+
+/// Lines that name each member of `expected` that `config` has not, or has with another value.
+[[nodiscard]] inline std::string config_differences(const json::value& config,
+                                                    const json::value& expected) {
+  std::string lines;
+  for (const auto& [key, wanted] : expected.members()) {
+    const json::value* const found = config.find(key);
+    if (found != nullptr && *found == wanted) continue;
+    lines += fmt::format("\n  {}: {} in config.json, {} in the model", key,
+                         found == nullptr ? "nothing" : json::dump(*found), json::dump(wanted));
+  }
+  return lines;
+}
+
+/// Fills `model` from one file or many. `expected` are the members of config.json that this model
+/// depends on (hidden_size, num_hidden_layers, ...). Throws errc::bad_data with the differences of
+/// the configuration first, then those of the tensors; nothing is changed then. With
+/// state_match::partial differences of the tensors are only reported, as for a new head.
+template <typename Model>
+state_report load_pretrained(Model& model, const json::value& expected,
+                             const std::filesystem::path& folder,
+                             state_match match = state_match::strict) {
+  const safetensors_shards file(folder);
+  const std::string other = config_differences(load_config(folder), expected);
+  if (!other.empty()) {
+    throw_error(errc::bad_data,
+                "\"{}\" holds a model of another configuration, so nothing was loaded:{}{}\nBuild "
+                "the model with load_config().",
+                folder.string(), other, compare_state(model, file).text());
+  }
+  return load_state(model, file, match);
+}
+
+}  // namespace parx
