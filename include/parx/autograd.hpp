@@ -1,6 +1,7 @@
 // The autograd chapter: variables, parameters, backward and the differentiable operations.
 #pragma once
 
+#include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/checkpoint.hpp>
 #include <parx/autograd/deferred.hpp>

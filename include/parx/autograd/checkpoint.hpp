@@ -15,11 +15,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/variable.hpp>
@@ -37,7 +39,9 @@ class checkpoint_node final : public node<T> {
         part_(std::move(part)),
         used_(std::move(used)),
         results_(std::move(results)),
-        precision_(autocast_type()) {}
+        precision_(autocast_type()) {
+    if (const anomaly_watch* const watch = anomaly_watch::current()) module_ = watch->module();
+  }
 
   [[nodiscard]] std::size_t inputs() const noexcept override { return used_.size(); }
   [[nodiscard]] node_base* input(std::size_t i) const noexcept override { return used_[i].get(); }
@@ -66,6 +70,8 @@ class checkpoint_node final : public node<T> {
     const enable_grad tape;
     const autocast_scope precision(precision_);
     const part_run run(part_run::purpose::recomputation, results_);
+    std::optional<watched_module> within;
+    if (anomaly_watch* const watch = anomaly_watch::current()) within.emplace(*watch, module_);
     return (*part_)();
   }
 
@@ -73,6 +79,7 @@ class checkpoint_node final : public node<T> {
   std::vector<counted<node_base>> used_;
   once_results results_;
   dtype precision_;
+  std::string module_;  // that the part is in, under detect_anomaly
 };
 
 /// A function is copied, so that it may be a temporary; a module, which cannot be, is borrowed.

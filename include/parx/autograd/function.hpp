@@ -15,15 +15,18 @@
 // have sinks that are not needed(). It is destroyed once backward has used it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/variable.hpp>
 #include <parx/tensor/pointwise.hpp>
@@ -176,10 +179,16 @@ class list_function_node final : public node<T> {
 template <typename T, typename Backward, typename... Inputs>
 [[nodiscard]] variable<T> differentiable(tensor<T> value, Backward backward,
                                          const variable<Inputs>&... inputs) {
+  detail::anomaly_watch* const watch = detail::anomaly_watch::current();
+  if (watch != nullptr) {
+    watch->computed(typeid(Backward), value,
+                    ((!inputs.defined() || detail::all_finite(inputs.value())) && ...));
+  }
   if (!records(inputs...)) return variable<T>(std::move(value));
   using function = detail::function_node<T, Backward, Inputs...>;
   detail::counted<detail::node<T>> node(
       new function(value.shape(), std::move(backward), inputs...));
+  if (watch != nullptr) watch->recorded(typeid(Backward), *node);
   return variable<T>(std::move(value), std::move(node));
 }
 
@@ -190,9 +199,17 @@ template <typename T, typename Backward>
                                               std::span<const variable<T>> inputs) {
   bool any = false;
   for (const variable<T>& input : inputs) any = records(input) || any;
+  detail::anomaly_watch* const watch = detail::anomaly_watch::current();
+  if (watch != nullptr) {
+    watch->computed(typeid(Backward), value,
+                    std::all_of(inputs.begin(), inputs.end(), [](const variable<T>& input) {
+                      return detail::all_finite(input.value());
+                    }));
+  }
   if (!any) return variable<T>(std::move(value));
   using function = detail::list_function_node<T, Backward>;
   detail::counted<detail::node<T>> node(new function(value.shape(), std::move(backward), inputs));
+  if (watch != nullptr) watch->recorded(typeid(Backward), *node);
   return variable<T>(std::move(value), std::move(node));
 }
 

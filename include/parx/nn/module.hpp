@@ -25,11 +25,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/detail/walk.hpp>
@@ -98,6 +100,11 @@ class module : public detail::module_state {
   template <typename... Inputs>
   auto operator()(const Inputs&... inputs) {
     make_ready();
+    std::optional<parx::detail::watched_module> named;
+    if (auto* const watch = parx::detail::anomaly_watch::current()) {
+      if (!watch->in_module()) name_modules(*watch);
+      named.emplace(*watch, static_cast<detail::module_state*>(this));
+    }
     return self().forward(detail::as_input(inputs)...);
   }
 
@@ -149,6 +156,15 @@ class module : public detail::module_state {
   void train() { set_training(true); }
   void eval() { set_training(false); }
 
+  /// Its parameters are constants to the next forward pass, or get gradients again: PyTorch's
+  /// requires_grad_. Freeze before making a ddp, or on all ranks.
+  void freeze() {
+    for_each_parameter([](const std::string&, auto& p) { p.freeze(); });
+  }
+  void unfreeze() {
+    for_each_parameter([](const std::string&, auto& p) { p.unfreeze(); });
+  }
+
   /// The next backward overwrites the gradients.
   void zero_grad() {
     for_each_parameter([](const std::string&, auto& p) { p.zero_grad(); });
@@ -173,6 +189,13 @@ class module : public detail::module_state {
   void walk(OnModule on_module, OnParameter on_parameter) {
     detail::walker<OnModule, OnParameter>(std::move(on_module), std::move(on_parameter))
         .start(self());
+  }
+
+  /// For detect_anomaly, from the outermost module that is called.
+  void name_modules(parx::detail::anomaly_watch& watch) {
+    walk([&](const std::string& path,
+             auto& part) { watch.name_module(static_cast<detail::module_state*>(&part), path); },
+         [](auto&, const std::string&, auto&, const initializer&) {});
   }
 
   /// Names all parameters by their path from here; modules that are not ready get their first

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/detail/node.hpp>
 #include <parx/core/check.hpp>
 
@@ -96,6 +97,7 @@ class backward_pass {
     for (counted<node_base>& here : scratch_.order) {
       if (here->is_leaf) continue;
       here->run();
+      if (anomaly_watch* const watch = anomaly_watch::current()) watch->ran(*here);
       here->drop_gradient();
       for (std::size_t i = here->inputs(); i-- > 0;) {
         node_base* const input = here->input(i);

@@ -92,6 +92,9 @@ class leaf final : public node<T> {
     if (!written_) (void)row_memory({});
   }
   void drop_gradient() noexcept override {}
+  [[nodiscard]] bool gradient_is_finite() const override {
+    return !written_ || node<T>::gradient_is_finite();
+  }
 
   std::string name;
   bool expects_rows = false;  // embeddings are its users

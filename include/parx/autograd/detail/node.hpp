@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -46,6 +47,8 @@ class node_base {
   /// Adds this node's share to the gradients of its inputs, if it has a gradient itself.
   virtual void run() {}
   virtual void drop_gradient() noexcept = 0;
+  /// Whether there is no Inf or NaN in what was contributed so far; looks at every value.
+  [[nodiscard]] virtual bool gradient_is_finite() const = 0;
   /// Drops what was saved for backward and the inputs.
   virtual void release() noexcept {}
   /// A leaf that backward has reached: makes its gradient zero if nothing was contributed.
@@ -167,6 +170,12 @@ class node : public node_base {
     return target.values;
   }
   void drop_gradient() noexcept override { gradient = tensor<T>(); }
+  [[nodiscard]] bool gradient_is_finite() const override {
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      if (!std::isfinite(static_cast<double>(gradient.data()[i]))) return false;
+    }
+    return true;
+  }
 
   tensor<T> gradient;
 

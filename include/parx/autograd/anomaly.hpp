@@ -1,0 +1,195 @@
+// detect_anomaly: while one lives, the first operation of this thread that makes an Inf or NaN out of
+// finite numbers throws, and says which operation of which module it was.
+//
+//   const parx::detect_anomaly scope("step 12, rank 3");
+//   criterion(model(x), y).backward();
+//
+// Both passes are watched: results in the forward pass, contributions to gradients in backward, which
+// names the module of the forward pass. Every value is looked at, so it is for finding errors; no
+// scope, no cost. With float16 and a grad_scaler the steps that the scaler would skip throw. Source:
+// PyTorch's torch.autograd.detect_anomaly, which looks at NaN in backward.
+#pragma once
+
+#include <cxxabi.h>
+
+#include <cctype>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/autograd/detail/node.hpp>
+
+namespace parx {
+
+/// What detect_anomaly throws.
+class anomaly_error : public std::runtime_error {
+ public:
+  anomaly_error(const std::string& what, std::string operation, std::string module)
+      : runtime_error(what), operation_(std::move(operation)), module_(std::move(module)) {}
+  /// "linear"
+  [[nodiscard]] const std::string& operation() const noexcept { return operation_; }
+  /// "encoder.layer.1.attention"; empty outside of modules and in the outermost one.
+  [[nodiscard]] const std::string& module() const noexcept { return module_; }
+
+ private:
+  std::string operation_;
+  std::string module_;
+};
+
+namespace detail {
+
+/// "linear" out of "parx::linear<float>(parx::variable<float> const&, ...)::{lambda(...)#1}": the
+/// first function of parx whose template arguments, if any, are plain types.
+[[nodiscard]] inline std::string operation_name(const char* mangled) {
+  const std::unique_ptr<char, void (*)(void*)> memory(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), std::free);
+  static constexpr std::string_view ours = "parx::", inner = "detail::";
+  static constexpr std::string_view unnamed = "(anonymous namespace)::";
+  std::string demangled = memory ? memory.get() : mangled;
+  for (std::size_t at = 0; (at = demangled.find(unnamed)) != std::string::npos;) {
+    demangled.erase(at, unnamed.size());
+  }
+  const std::string_view text = demangled;
+  for (std::size_t at = text.find(ours); at < text.size(); at = text.find(ours, at + 1)) {
+    std::string_view rest = text.substr(at + ours.size());
+    if (rest.substr(0, inner.size()) == inner) rest.remove_prefix(inner.size());
+    const std::string_view name = rest.substr(0, rest.find_first_of("<(: "));
+    rest.remove_prefix(name.size());
+    if (rest.substr(0, 1) == "<") {
+      std::size_t end = 1;
+      while (end < rest.size() && (std::isalnum(static_cast<unsigned char>(rest[end])) != 0 ||
+                                   rest[end] == '_' || rest[end] == ' ' || rest[end] == ',')) {
+        ++end;
+      }
+      if (end >= rest.size() || rest[end] != '>') continue;
+      rest.remove_prefix(end + 1);
+    }
+    if (rest.substr(0, 1) == "(" && !name.empty()) return std::string(name);
+  }
+  return std::string(text.substr(0, text.find('(')));
+}
+
+template <typename T>
+[[nodiscard]] bool all_finite(const tensor<T>& values) {
+  if (!values.defined()) return true;
+  const tensor<T> source = values.contiguous();
+  for (const T value : source.span()) {
+    if (!std::isfinite(static_cast<double>(value))) return false;
+  }
+  return true;
+}
+
+/// The scope's memory: which modules are running, and what made each node.
+class anomaly_watch {
+ public:
+  explicit anomaly_watch(std::string where) : where_(std::move(where)) {}
+
+  /// The innermost scope's of this thread, null without one.
+  [[nodiscard]] static anomaly_watch*& current() noexcept {
+    thread_local anomaly_watch* watch = nullptr;
+    return watch;
+  }
+
+  /// After an operation with this result; throws anomaly_error.
+  template <typename T>
+  void computed(const std::type_info& backward, const tensor<T>& result, bool inputs_are_finite) {
+    if (!inputs_are_finite || all_finite(result)) return;
+    report("result", operation_name(backward.name()), module());
+  }
+  void recorded(const std::type_info& backward, const node_base& made) {
+    origins_[made.sequence] = {&backward, module()};
+  }
+  /// After a node has added to the gradients of its inputs; throws anomaly_error.
+  void ran(const node_base& node) {
+    if (!node.gradient_is_finite()) return;
+    for (std::size_t i = 0; i < node.inputs(); ++i) {
+      if (node.input(i) == nullptr || node.input(i)->gradient_is_finite()) continue;
+      const auto origin = origins_.find(node.sequence);
+      const bool known = origin != origins_.end();
+      report(fmt::format("gradient for its input {}", i),
+             known ? operation_name(origin->second.backward->name()) : "an operation",
+             known ? origin->second.module : std::string());
+    }
+    origins_.erase(node.sequence);
+  }
+
+  /// The path of the module that is running.
+  [[nodiscard]] std::string module() const { return running_.empty() ? "" : running_.back(); }
+  [[nodiscard]] bool in_module() const noexcept { return !running_.empty(); }
+  void name_module(const void* address, const std::string& path) { paths_[address] = path; }
+  /// A module begins to run, known by its address; one that members() hides goes by its parent's.
+  void enter(const void* address) {
+    const auto known = paths_.find(address);
+    running_.push_back(known != paths_.end() ? known->second : module());
+  }
+  void enter_path(std::string path) { running_.push_back(std::move(path)); }
+  void leave() noexcept { running_.pop_back(); }
+
+ private:
+  struct maker {
+    const std::type_info* backward = nullptr;
+    std::string module = {};
+  };
+
+  [[noreturn]] void report(const std::string& what, std::string operation,
+                           std::string module) const {
+    const std::string text = fmt::format(
+        "detect_anomaly: {}{} has made Inf or NaN out of finite numbers: its {}{}", operation,
+        module.empty() ? "" : fmt::format(" of module \"{}\"", module), what,
+        where_.empty() ? "" : fmt::format(" ({})", where_));
+    throw anomaly_error(text, std::move(operation), std::move(module));
+  }
+
+  std::string where_;
+  std::vector<std::string> running_;
+  std::unordered_map<const void*, std::string> paths_;
+  std::unordered_map<std::uint64_t, maker> origins_;  // by a node's sequence number
+};
+
+/// A module's run under a watch.
+class watched_module {
+ public:
+  watched_module(anomaly_watch& watch, const void* address) : watch_(watch) {
+    watch.enter(address);
+  }
+  watched_module(anomaly_watch& watch, std::string path) : watch_(watch) {
+    watch.enter_path(std::move(path));
+  }
+  ~watched_module() { watch_.leave(); }
+  watched_module(const watched_module&) = delete;
+  watched_module& operator=(const watched_module&) = delete;
+
+ private:
+  anomaly_watch& watch_;
+};
+
+}  // namespace detail
+
+class detect_anomaly {
+ public:
+  /// `where` ends up in the message: the step, the rank.
+  explicit detect_anomaly(std::string where = {})
+      : watch_(std::move(where)),
+        outer_(std::exchange(detail::anomaly_watch::current(), &watch_)) {}
+  ~detect_anomaly() { detail::anomaly_watch::current() = outer_; }
+  detect_anomaly(const detect_anomaly&) = delete;
+  detect_anomaly& operator=(const detect_anomaly&) = delete;
+
+ private:
+  detail::anomaly_watch watch_;
+  detail::anomaly_watch* outer_;
+};
+
+}  // namespace parx
