@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_training_step_of_a_transformer_block_allocates_nothing_af
         reshape(permute(matmul(dropout(attention, 0.1, stream), head(2)), {0, 2, 1, 3}),
                 {batch, length, width});
     const auto y = x + linear<float>(mixed, out);
-    const auto z = y + linear<float>(gelu(linear<float>(y, up)), down);
+    const auto z = y + linear<float>(linear<float>(y, up, {}, activation::gelu), down);
     cross_entropy(linear<float>(concat({z, z}, 0), table), tensor<int>::zeros({2 * batch, length}))
         .backward();
   });

@@ -76,6 +76,7 @@ BOOST_AUTO_TEST_CASE(activations_have_exact_gradients) {
   check([](const auto& v) { return relu(v[0]); }, {x});
   check([](const auto& v) { return gelu(v[0]); }, {x});
   check([](const auto& v) { return gelu(v[0], gelu_form::tanh); }, {x});
+  check([](const auto& v) { return silu(v[0]); }, {x});
   check([](const auto& v) { return tanh(v[0]); }, {x});
   check([](const auto& v) { return sigmoid(v[0]); }, {x});
   check([](const auto& v) { return gelu(transpose(v[0])); }, {normal({3, 4}, "x")});
@@ -99,6 +100,12 @@ BOOST_AUTO_TEST_CASE(linear_has_exact_gradients_with_and_without_bias) {
         {normal({2, 3, 4}, "x"), normal({5, 4}, "w"), normal({5}, "b")});
   check([](const auto& x) { return linear(x[0], x[1]); },
         {normal({3, 4}, "x"), normal({5, 4}, "w")});
+  for (const auto f : {activation::relu, activation::gelu, activation::gelu_tanh, activation::silu}) {
+    check([=](const auto& x) { return linear(x[0], x[1], x[2], f); },
+          {normal({70, 4}, "x"), normal({5, 4}, "w"), normal({5}, "b")});
+    check([=](const auto& x) { return linear(x[0], x[1], {}, f); },
+          {normal({3, 4}, "x"), normal({5, 4}, "w")});
+  }
   check([](const auto& x) { return linear(x[0], x[1]); }, {normal({4}, "x"), normal({5, 4}, "w")});
 }
 

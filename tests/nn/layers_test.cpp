@@ -68,6 +68,14 @@ BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
   compare_with_torch("relu", nn::relu{}, {3, 4});
   compare_with_torch("gelu", nn::gelu{}, {3, 4});
   compare_with_torch("gelu_tanh", nn::gelu{gelu_form::tanh}, {3, 4});
+  compare_with_torch("silu", nn::silu{}, {3, 4});
+  const auto fused = [](activation f) {
+    return nn::sequential{nn::linear{5, 3, {.activation = f}}};
+  };
+  compare_with_torch("linear_relu", fused(activation::relu), {4, 5});
+  compare_with_torch("linear_gelu", fused(activation::gelu), {4, 5});
+  compare_with_torch("linear_gelu_tanh", fused(activation::gelu_tanh), {4, 5});
+  compare_with_torch("linear_silu", fused(activation::silu), {4, 5});
   compare_with_torch("tanh", nn::tanh{}, {3, 4});
   compare_with_torch("sigmoid", nn::sigmoid{}, {3, 4});
   compare_with_torch("sequential",

@@ -40,6 +40,9 @@ report("max_pool2d", nn.MaxPool2d(2), grid(0, 1, 2, 4, 6))
 report("relu", nn.ReLU(), grid(0, 3, 4))
 report("gelu", nn.GELU(), grid(0, 3, 4))
 report("gelu_tanh", nn.GELU(approximate="tanh"), grid(0, 3, 4))
+report("silu", nn.SiLU(), grid(0, 3, 4))
+for name, f in ("relu", nn.ReLU()), ("gelu", nn.GELU()), ("gelu_tanh", nn.GELU(approximate="tanh")), ("silu", nn.SiLU()):
+    report("linear_" + name, nn.Sequential(nn.Linear(5, 3), f), grid(0, 4, 5))
 report("tanh", nn.Tanh(), grid(0, 3, 4))
 report("sigmoid", nn.Sigmoid(), grid(0, 3, 4))
 report("sequential", nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3)),

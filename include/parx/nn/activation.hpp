@@ -1,4 +1,4 @@
-// relu, gelu, tanh, sigmoid and flatten as modules, for sequential.
+// relu, gelu, silu, tanh, sigmoid and flatten as modules, for sequential.
 #pragma once
 
 #include <parx/autograd/ops/activation.hpp>
@@ -25,6 +25,14 @@ class gelu : public module<gelu> {
 
  private:
   gelu_form form_;
+};
+
+class silu : public module<silu> {
+ public:
+  template <typename T>
+  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
+    return parx::silu(x);
+  }
 };
 
 class tanh : public module<tanh> {

@@ -1,9 +1,9 @@
-// linear: y = x W^T + b over the last axis.
+// linear: y = f(x W^T + b) over the last axis, f being an activation function or nothing.
 #pragma once
 
 #include <cstddef>
 
-#include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/linear.hpp>
 #include <parx/nn/module.hpp>
 
 namespace parx::nn {
@@ -13,6 +13,7 @@ enum class bias { learned, none };
 struct linear_options {
   nn::bias bias = nn::bias::learned;
   initializer start = {};  ///< of the weight, the bias then starts from 0; keep: PyTorch's of both
+  parx::activation activation = parx::activation::none;  ///< applied on the way: see parx::linear
 };
 
 template <typename T = float>
@@ -22,7 +23,8 @@ class linear : public module<linear<T>> {
 
   /// From `in` to `out` features. weight is (out, in), bias (out), as in PyTorch.
   linear(std::size_t in, std::size_t out, linear_options options = {})
-      : start_(options.start.kind == initializer::distribution::keep ? init::fan_in_uniform(in)
+      : activation_(options.activation),
+        start_(options.start.kind == initializer::distribution::keep ? init::fan_in_uniform(in)
                                                                      : options.start),
         bias_start_(options.start.kind == initializer::distribution::keep ? start_
                                                                           : init::constant(0)),
@@ -32,7 +34,7 @@ class linear : public module<linear<T>> {
 
   /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return parx::linear<T>(x, weight_, bias_);
+    return parx::linear<T>(x, weight_, bias_, activation_);
   }
 
   template <typename Visit>
@@ -52,6 +54,7 @@ class linear : public module<linear<T>> {
   }
 
  private:
+  parx::activation activation_;
   initializer start_, bias_start_;
   parameter<T> weight_;
   parameter<T> bias_;

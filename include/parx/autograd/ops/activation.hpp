@@ -1,11 +1,9 @@
-// relu, gelu, tanh, sigmoid: element by element.
+// relu, gelu, silu, tanh, sigmoid: element by element. linear can apply some of them on the way.
 #pragma once
-
-#include <numbers>
 
 #include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
-#include <parx/tensor/detail/math.hpp>
+#include <parx/autograd/ops/detail/activations.hpp>
 
 namespace parx {
 
@@ -15,8 +13,8 @@ namespace detail {
 enum class saved_value { input, output };
 
 template <typename T, typename Function, typename Derivative>
-[[nodiscard]] variable<T> activation(const variable<T>& x, saved_value what, Function f,
-                                     Derivative derivative) {
+[[nodiscard]] variable<T> element_wise(const variable<T>& x, saved_value what, Function f,
+                                       Derivative derivative) {
   tensor<T> y = map(f, x.value());
   const saved<T> kept(what == saved_value::input ? x.value() : y);
   return differentiable(
@@ -27,19 +25,23 @@ template <typename T, typename Function, typename Derivative>
       x);
 }
 
+template <typename Function, typename T>
+[[nodiscard]] variable<T> activate(const variable<T>& x, saved_value what) {
+  return element_wise(
+      x, what, [](T v) { return Function::value(v); }, [](T v) { return Function::slope(v); });
+}
+
 }  // namespace detail
 
 /// max(x, 0); the derivative at 0 is 0.
 template <typename T>
 [[nodiscard]] variable<T> relu(const variable<T>& x) {
-  return detail::activation(
-      x, detail::saved_value::output, [](T v) { return v < T(0) ? T(0) : v; },
-      [](T y) { return y > T(0) ? T(1) : T(0); });
+  return detail::activate<detail::relu_function<T>>(x, detail::saved_value::output);
 }
 
 template <typename T>
 [[nodiscard]] variable<T> tanh(const variable<T>& x) {
-  return detail::activation(
+  return detail::element_wise(
       x, detail::saved_value::output, [](T v) { return detail::vector_tanh(v); },
       [](T y) { return T(1) - y * y; });
 }
@@ -47,9 +49,15 @@ template <typename T>
 /// 1 / (1 + exp(-x))
 template <typename T>
 [[nodiscard]] variable<T> sigmoid(const variable<T>& x) {
-  return detail::activation(
+  return detail::element_wise(
       x, detail::saved_value::output, [](T v) { return detail::vector_sigmoid(v); },
       [](T y) { return y * (T(1) - y); });
+}
+
+/// x sigmoid(x), also called swish. Elfwing, Uchibe, Doya (arXiv 1702.03118).
+template <typename T>
+[[nodiscard]] variable<T> silu(const variable<T>& x) {
+  return detail::activate<detail::silu_function<T>>(x, detail::saved_value::input);
 }
 
 enum class gelu_form {
@@ -61,28 +69,9 @@ enum class gelu_form {
 template <typename T>
 [[nodiscard]] variable<T> gelu(const variable<T>& x, gelu_form form = gelu_form::erf) {
   if (form == gelu_form::tanh) {
-    constexpr T scale = T(0.7978845608028654);  // sqrt(2 / pi)
-    constexpr T cubic = T(0.044715);
-    return detail::activation(
-        x, detail::saved_value::input,
-        [](T v) {
-          return T(0.5) * v * (T(1) + detail::vector_tanh(scale * (v + cubic * v * v * v)));
-        },
-        [](T v) {
-          const T t = detail::vector_tanh(scale * (v + cubic * v * v * v));
-          const T slope = scale * (T(1) + T(3) * cubic * v * v);
-          return T(0.5) * (T(1) + t) + T(0.5) * v * (T(1) - t * t) * slope;
-        });
+    return detail::activate<detail::gelu_tanh_function<T>>(x, detail::saved_value::input);
   }
-  constexpr T root_half = T(1) / std::numbers::sqrt2_v<T>;
-  constexpr T density = T(0.3989422804014327);  // 1 / sqrt(2 pi)
-  return detail::activation(
-      x, detail::saved_value::input,
-      [](T v) { return T(0.5) * v * (T(1) + detail::vector_erf(v * root_half)); },
-      [](T v) {
-        return T(0.5) * (T(1) + detail::vector_erf(v * root_half)) +
-               v * density * detail::vector_exp(T(-0.5) * v * v);
-      });
+  return detail::activate<detail::gelu_function<T>>(x, detail::saved_value::input);
 }
 
 }  // namespace parx

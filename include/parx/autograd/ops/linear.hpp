@@ -1,0 +1,138 @@
+// linear: y = f(x W^T + b), the product, the bias and an activation function as one operation.
+//
+// Bias and activation are applied to a block of rows while the product has left it in the cache.
+// Backward needs one tensor besides the inputs (relu: the result, else what f was applied to); it
+// computes f' anew, and sums the bias's gradient while it does so.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include <parx/autograd/detail/saved.hpp>
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/activations.hpp>
+#include <parx/tensor/matmul.hpp>
+
+namespace parx {
+
+namespace detail {
+
+/// z += bias (may be null), y = f(z), for rows of `width`. y may be z.
+template <typename Function, typename T>
+[[gnu::flatten]] void add_bias_and_activate(std::size_t rows, std::size_t width, const T* bias,
+                                            T* z, T* y) {
+  for (std::size_t row = 0; row < rows; ++row, z += width, y += width) {
+    if (bias != nullptr) {
+      for (std::size_t i = 0; i < width; ++i) z[i] += bias[i];
+    }
+    for (std::size_t i = 0; i < width; ++i) y[i] = Function::value(z[i]);
+  }
+}
+
+/// dz = upstream f'(saved), and the sum of its rows into bias_sum (may be null), by blocks so that
+/// the rounding errors of many rows do not add up.
+template <typename Function, typename T>
+[[gnu::flatten]] void activation_backward(std::size_t rows, std::size_t width, const T* upstream,
+                                          const T* saved, T* dz, T* bias_sum) {
+  constexpr std::size_t block = 64;
+  const tensor<T> partial = bias_sum != nullptr ? tensor<T>::empty({width}) : tensor<T>();
+  T* const sum = partial.data();
+  for (std::size_t first = 0; first < rows; first += block) {
+    if (sum != nullptr) std::fill_n(sum, width, T(0));
+    for (std::size_t row = first; row < std::min(rows, first + block); ++row) {
+      const T* const u = upstream + row * width;
+      const T* const v = saved + row * width;
+      T* __restrict const to = dz + row * width;
+      for (std::size_t i = 0; i < width; ++i) to[i] = u[i] * Function::slope(v[i]);
+      if (sum == nullptr) continue;
+      for (std::size_t i = 0; i < width; ++i) sum[i] += to[i];
+    }
+    for (std::size_t i = 0; sum != nullptr && i < width; ++i) bias_sum[i] += sum[i];
+  }
+}
+
+}  // namespace detail
+
+/// y = f(x W^T + b): x is (..., in), the weight (out, in) as in PyTorch, the bias (out) or not
+/// defined(), f element by element. Throws usage_error naming the shapes that do not fit.
+template <typename T>
+[[nodiscard]] variable<T> linear(const variable<T>& x, const variable<T>& weight,
+                                 const variable<T>& bias = {}, activation f = activation::none) {
+  require(
+      weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(1),
+      "linear: input of shape {} and weight of shape {} do not fit: the last axes must be equal",
+      to_string(x.shape()), to_string(weight.shape()));
+  const std::size_t out = weight.extent(0), in = weight.extent(1);
+  require(!bias.defined() || bias.shape() == shape{out},
+          "linear: a bias of shape {} does not fit a weight of shape {}",
+          bias.defined() ? to_string(bias.shape()) : "", to_string(weight.shape()));
+  const detail::product_operand<T> left(x), right(weight);
+  const tensor<T> input = left.values().contiguous();
+  const tensor<T> w = right.values().contiguous();
+  const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
+  const std::size_t rows = input.size() / std::max<std::size_t>(in, 1);
+  shape s = x.shape();
+  s[s.rank() - 1] = out;
+  tensor<T> y = tensor<T>::empty(s);
+  // Autocast rounds what the activation gets.
+  const bool rounds = detail::autocasting<T>();
+  const activation on_the_way = rounds ? activation::none : f;
+  const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
+  const tensor<T> z = in_place ? y : tensor<T>::empty(s);
+  // Not fewer: every product packs the weight anew.
+  const std::size_t block = std::max<std::size_t>(256, 65536 / std::max<std::size_t>(out, 1));
+  for (std::size_t first = 0; first < rows; first += block) {
+    const std::size_t count = std::min(block, rows - first);
+    T* const target = z.data() + first * out;
+    gemm(op::plain, op::transposed, count, out, in, T(1), input.data() + first * in, in, w.data(),
+         in, T(0), target, out);
+    if (on_the_way == activation::none && !b.defined()) continue;
+    detail::with_activation<T>(on_the_way, [&]<typename Function>(Function) {
+      detail::add_bias_and_activate<Function>(
+          count, out, b.data(), target, rounds ? target : y.data() + first * out);
+    });
+  }
+  if (rounds) {
+    detail::round_result(z);
+    detail::with_activation<T>(f, [&]<typename Function>(Function) {
+      detail::add_bias_and_activate<Function, T>(rows, out, nullptr, z.data(), y.data());
+    });
+  }
+  const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
+  return differentiable(
+      std::move(y),
+      [=, left = left.kept(), right = right.kept(), type = detail::autocast_type()](
+          const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw, grad_sink<T> db) {
+        tensor<T> dz = upstream;
+        if (f != activation::none) {
+          const tensor<T> kept = before.values();
+          dz = tensor<T>::empty(upstream.shape());
+          T* const bias_sum = db.needed() ? db.zeroed().data() : nullptr;
+          detail::with_activation<T>(f, [&]<typename Function>(Function) {
+            detail::activation_backward<Function>(rows, out, upstream.data(), kept.data(), dz.data(),
+                                                  bias_sum);
+          });
+        } else if (db.needed()) {
+          const auto target = db.memory();
+          sum_into(upstream.reshape({rows, out}), target.values,
+                   target.add ? accumulate::add : accumulate::overwrite);
+        }
+        dz = detail::rounded(dz, type);
+        const T* const u = dz.data();
+        if (dw.needed()) {
+          const auto target = dw.memory();
+          const tensor<T> kept = left.values().contiguous();
+          gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, kept.data(), in,
+               target.beta(), target.values.data(), in);
+        }
+        if (dx.needed()) {
+          const auto target = dx.memory();
+          const tensor<T> kept = right.values().contiguous();
+          gemm(op::plain, op::plain, rows, in, out, T(1), u, out, kept.data(), in, target.beta(),
+               target.values.data(), in);
+        }
+      },
+      x, weight, bias);
+}
+
+}  // namespace parx
