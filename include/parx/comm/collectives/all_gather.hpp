@@ -18,17 +18,12 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                         Out& output, const collective_options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_gather, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   given.count = check.for_all_ranks(given.input.count);
   check.require(given.output.count == given.count,
                 "the output must have room for {} ranks x {} elements = {}, not {}", group.size(),
                 given.input.count, given.count, given.output.count);
   given.own_begin = given.input.count * check.own_rank();
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
@@ -38,10 +33,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                           const collective_options& options,
                                                           call_site site) {
   const call_check check(group, operation::all_gather, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   given.count = check.sum(counts, "counts");
   check.require(given.output.count == given.count,
                 "the output must have room for the sum of all counts, {} elements, not {}", given.count,
@@ -51,8 +43,6 @@ template <movable_buffer In, mutable_movable_buffer Out>
                 counts[check.own_rank()]);
   given.counts = counts;
   given.own_begin = check.begin_of_own(counts);
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 

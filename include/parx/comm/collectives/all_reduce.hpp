@@ -15,15 +15,10 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments all_reduce_arguments(const process_group& group, const In& input,
                                                         Out& output, const Options& options, call_site site) {
   const call_check check(group, operation::all_reduce, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
   given.combine = arithmetic_of<In>(options);
-  given.use = plain_options(options).use;
-  given.timeout = plain_options(options).timeout;
   return given;
 }
 

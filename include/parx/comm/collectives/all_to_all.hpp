@@ -30,18 +30,13 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                         const collective_options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_to_all, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
   check.require(given.count % static_cast<std::size_t>(group.size()) == 0,
                 "{} elements cannot be cut into {} blocks of one size; use all_to_all_v",
                 given.count, group.size());
   set_aside_if_in_place(given);
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
@@ -51,10 +46,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
     Out& output, std::span<const std::size_t> receive_counts, const collective_options& options,
     call_site site) {
   const call_check check(group, operation::all_to_all, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   given.count = check.sum(send_counts, "send_counts");
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all send_counts, {} elements, not {}", given.count,
@@ -70,8 +62,6 @@ template <movable_buffer In, mutable_movable_buffer Out>
   given.counts = send_counts;
   given.incoming = receive_counts;
   set_aside_if_in_place(given);
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 

@@ -14,12 +14,9 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments reduce_arguments(const process_group& group, const In& input,
                                                     Out& output, const Options& options, call_site site) {
   const call_check check(group, operation::reduce, site);
-  collective_arguments given = check.arguments();
+  collective_arguments given = check.arguments(input, output, options);
   given.root = plain_options(options).root;
   check.is_rank(given.root, "root");
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
   if (group.rank() == given.root) {
     check.same_count(given.input, given.output);
   } else {
@@ -27,8 +24,6 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
   }
   given.count = given.input.count;
   given.combine = arithmetic_of<In>(options);
-  given.use = plain_options(options).use;
-  given.timeout = plain_options(options).timeout;
   return given;
 }
 

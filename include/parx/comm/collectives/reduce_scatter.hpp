@@ -18,18 +18,13 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                                                             const In& input, Out& output,
                                                             const Options& options, call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   given.count = check.for_all_ranks(given.output.count);
   check.require(given.input.count == given.count,
                 "the input must hold {} ranks x {} output elements = {}, not {}", group.size(),
                 given.output.count, given.count, given.input.count);
   given.own_begin = given.output.count * check.own_rank();
   given.combine = arithmetic_of<In>(options);
-  given.use = plain_options(options).use;
-  given.timeout = plain_options(options).timeout;
   return given;
 }
 
@@ -39,10 +34,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                                                               std::span<const std::size_t> counts,
                                                               const Options& options, call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   given.count = check.sum(counts, "counts");
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all counts, {} elements, not {}", given.count,
@@ -53,8 +45,6 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
   given.counts = counts;
   given.own_begin = check.begin_of_own(counts);
   given.combine = arithmetic_of<In>(options);
-  given.use = plain_options(options).use;
-  given.timeout = plain_options(options).timeout;
   return given;
 }
 

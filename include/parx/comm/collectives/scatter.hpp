@@ -19,12 +19,9 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                      Out& output, const rooted_options& options,
                                                      call_site site) {
   const call_check check(group, operation::scatter, site);
-  collective_arguments given = check.arguments();
+  collective_arguments given = check.arguments(input, output, options);
   given.root = options.root;
   check.is_rank(given.root, "root");
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
   given.count = check.for_all_ranks(given.output.count);
   if (group.rank() == given.root) {
     check.require(given.input.count == given.count,
@@ -34,8 +31,6 @@ template <movable_buffer In, mutable_movable_buffer Out>
   } else {
     given.input.data = nullptr;
   }
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
@@ -46,12 +41,9 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                        const rooted_options& options,
                                                        call_site site) {
   const call_check check(group, operation::scatter, site);
-  collective_arguments given = check.arguments();
+  collective_arguments given = check.arguments(input, output, options);
   given.root = options.root;
   check.is_rank(given.root, "root");
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
   given.count = check.sum(counts, "counts");
   check.require(given.output.count == counts[check.own_rank()],
                 "the output holds {} elements, but counts[{}] is {}", given.output.count,
@@ -65,8 +57,6 @@ template <movable_buffer In, mutable_movable_buffer Out>
     given.input.data = nullptr;
   }
   given.counts = counts;
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 

@@ -68,6 +68,16 @@ struct collective_arguments {
   bool names_late = false;
 };
 
+/// The members that all options have.
+template <typename Options>
+[[nodiscard]] const auto& plain_options(const Options& options) noexcept {
+  if constexpr (is_user_operation<Options>) {
+    return options.options;
+  } else {
+    return options;
+  }
+}
+
 /// The call that is being checked: says where it was made.
 class call_check {
  public:
@@ -154,6 +164,18 @@ class call_check {
     collective_arguments given;
     given.what = what_;
     given.site = site_;
+    return given;
+  }
+  /// Of an operation whose input and output hold one type.
+  template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+  [[nodiscard]] collective_arguments arguments(const In& input, Out& output,
+                                               const Options& options) const {
+    collective_arguments given = arguments();
+    given.input = view(input);
+    given.output = view(output);
+    same_type(given.input, given.output);
+    given.use = plain_options(options).use;
+    given.timeout = plain_options(options).timeout;
     return given;
   }
 

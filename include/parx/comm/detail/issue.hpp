@@ -150,15 +150,6 @@ template <typename B, typename Options>
     return how;
   }
 }
-/// The members that all options have.
-template <typename Options>
-[[nodiscard]] const auto& plain_options(const Options& options) noexcept {
-  if constexpr (is_user_operation<Options>) {
-    return options.options;
-  } else {
-    return options;
-  }
-}
 
 /// What stands for the options of a reduction: `Plain`, or a user's operation on B's elements.
 template <typename Options, typename Plain, typename B>

@@ -10,10 +10,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                                                   const In& input, Out& output,
                                                   const Options& options, call_site site) {
   const call_check check(group, what, site);
-  collective_arguments given = check.arguments();
-  given.input = check.view(input);
-  given.output = check.view(output);
-  check.same_type(given.input, given.output);
+  collective_arguments given = check.arguments(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
   given.combine = arithmetic_of<In>(options);
@@ -21,8 +18,6 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
       given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
       "{} is not defined for it: what one rank gets the next ones build on; scale the result",
       name_of(given.combine.op));
-  given.use = plain_options(options).use;
-  given.timeout = plain_options(options).timeout;
   return given;
 }
 

@@ -1,0 +1,121 @@
+// kill -9 in the middle of every algorithm, between processes that share memory.
+#include <parx/launch.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/comm.hpp>
+
+#include "comm/matrix.hpp"
+#include "launch/processes.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using processes::contains;
+using processes::job;
+
+std::size_t files_in(const char* folder) {
+  const std::filesystem::directory_iterator files(folder);
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+/// Repeats a call that is long enough to be killed in, until something happens.
+void repeat(parx::world& world, matrix::trial t, int ready) {
+  t.count = matrix::has_blocks(t.what) ? 40'000 : 150'000;
+  const std::size_t shared_bytes = t.use == parx::algorithm::shared ? std::size_t{8} << 20 : 0;
+  auto area = parx::allocate_shared<std::byte>(world, shared_bytes);
+  parx::barrier(world);
+  const char go = 1;
+  if (::write(ready, &go, 1) != 1) throw std::runtime_error("the test has gone");
+  for (;;) {
+    matrix::run(world, t, std::span(area.data(), area.size()));
+    if (shared_bytes > 0) parx::barrier(world);  // the next call writes where others still look
+  }
+}
+
+/// Where a call can be: one host, or two for the algorithms that want several.
+parx::environment place(parx::algorithm use, int rank) {
+  if (use != parx::algorithm::hierarchical) return {};
+  return {{"PARX_HOST_ID", rank % 2 == 0 ? "even" : "odd"}};
+}
+
+void kill_in(const parx::catalog_entry& entry, int world, int victim, std::chrono::milliseconds when) {
+  int ready[2];
+  BOOST_REQUIRE(::pipe(ready) == 0);
+  job all;
+  for (int rank = 0; rank < world; ++rank) {
+    const int end = ready[1];
+    all.start(rank, world, [&entry, end](parx::world& group) {
+      repeat(group, {.what = entry.what, .use = entry.name}, end);
+    }, place(entry.name, rank));
+  }
+  ::close(ready[1]);
+  char go[8];
+  for (ssize_t heard = 0, got = 1; heard < world && got > 0; heard += got) got = ::read(ready[0], go, sizeof go);
+  ::close(ready[0]);
+  std::this_thread::sleep_for(when);
+  ::kill(all.pid(static_cast<std::size_t>(victim)), SIGKILL);
+  const auto results = all.wait();
+  for (int rank = 0; rank < world; ++rank) {
+    const auto& each = results[static_cast<std::size_t>(rank)];
+    const std::string what = fmt::format("{} by {}, rank {} of {}: {}", name_of(entry.what), name_of(entry.name),
+                                         rank, world, each.text);
+    if (rank == victim) {
+      BOOST_TEST(each.exit_code == 128 + SIGKILL, what);
+      continue;
+    }
+    BOOST_TEST(each.exit_code == 1, what);
+    BOOST_TEST(contains(each.text, "rank " + std::to_string(victim)), what);
+    BOOST_TEST(each.seconds < 4.0, what << " after " << each.seconds << " s");
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_process_killed_in_the_middle_of_any_algorithm_is_named_by_all_the_others) {
+  const std::size_t memory_before = files_in("/dev/shm");
+  const std::size_t descriptors_before = files_in("/proc/self/fd");
+  static constexpr int worlds[] = {2, 4, 3, 8, 5};
+  std::size_t round = 0;
+  for (const parx::catalog_entry& entry : parx::catalog()) {
+    int world = worlds[round % std::size(worlds)];
+    if (entry.name == parx::algorithm::hierarchical) world = 4;
+    if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) world = 8;
+    // Never rank 0, whose end takes the job's store along: launch/processes has that.
+    const int victim = 1 + static_cast<int>(round) % (world - 1);
+    kill_in(entry, world, victim, std::chrono::milliseconds(5 + 7 * (round % 6)));
+    ++round;
+  }
+  BOOST_TEST(files_in("/dev/shm") == memory_before);
+  BOOST_TEST(files_in("/proc/self/fd") == descriptors_before);
+}
+
+BOOST_AUTO_TEST_CASE(without_single_copies_a_killed_process_is_named_as_well) {
+  for (const int world : {2, 8}) {
+    job all;
+    for (int rank = 0; rank < world; ++rank) {
+      all.start(rank, world, [](parx::world& group) {
+        std::vector<float> x(1'000'000);
+        for (;;) parx::all_reduce(group, x);
+      }, {{"PARX_SINGLE_COPY", "0"}});
+    }
+    std::this_thread::sleep_for(600ms);
+    ::kill(all.pid(1), SIGKILL);
+    const auto results = all.wait();
+    for (std::size_t rank = 0; rank < results.size(); ++rank) {
+      if (rank == 1) continue;
+      BOOST_TEST(results[rank].exit_code == 1, results[rank].text);
+      BOOST_TEST(contains(results[rank].text, "rank 1"), results[rank].text);
+    }
+  }
+}
