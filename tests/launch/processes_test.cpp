@@ -5,10 +5,15 @@
 
 #include <arpa/inet.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -264,4 +269,60 @@ BOOST_AUTO_TEST_CASE(a_stopped_rank_is_named_when_the_deadline_passes) {
   for (const auto& each : results) BOOST_TEST(each.exit_code == 1, each.text);
   BOOST_TEST(contains(results[2].text, "rank 1"), results[2].text);
   BOOST_TEST(contains(results[0].text, "timed out"), results[0].text);
+}
+
+BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank) {
+  for (const std::string transport : {"tcp", "auto"}) {
+    for (const int poor : {0, 1}) {  // the rank that accepts connections, the one that opens them
+      job all;
+      for (int rank = 0; rank < 2; ++rank) {
+        all.start(rank, 2, [poor](parx::world& world) {
+          parx::barrier(world);
+          if (world.rank() == poor) {
+            rlimit limit{};
+            ::getrlimit(RLIMIT_NOFILE, &limit);
+            limit.rlim_cur = 40;
+            ::setrlimit(RLIMIT_NOFILE, &limit);
+          }
+          std::vector<parx::process_group> groups;
+          for (int i = 0; i < 60; ++i) {
+            groups.push_back(world.subgroup(std::vector<int>{0, 1}));
+            parx::barrier(groups.back());
+          }
+        }, {{"PARX_TRANSPORT", transport}});
+      }
+      for (const auto& each : all.wait()) {
+        BOOST_TEST(each.exit_code == 1, transport << ", poor rank " << poor << ": " << each.text);
+        BOOST_TEST(contains(each.text, "open files"), transport << ", poor rank " << poor << ": " << each.text);
+        BOOST_TEST(each.seconds < 5.0, each.text);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_same) {
+  static constexpr int world_size = 3;
+  job all;
+  for (int rank = 0; rank < world_size; ++rank) {
+    all.start(rank, world_size, [](parx::world& world) {
+      static std::vector<float> x(1'000'000, 1.0F);
+      // Only root may look into a process that says no.
+      if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) throw std::runtime_error("setuid");
+      ::prctl(PR_SET_DUMPABLE, 0);
+      const auto pid = std::to_string(::getpid()) + " " + std::to_string(reinterpret_cast<std::uintptr_t>(x.data()));
+      world.job_store()->set("mind/" + std::to_string(world.rank()), pid);
+      std::stringstream next(world.job_store()->get("mind/" + std::to_string((world.rank() + 1) % world.size())));
+      long other = 0;
+      std::uintptr_t address = 0;
+      next >> other >> address;
+      float stolen = 0;
+      iovec here{&stolen, sizeof stolen};
+      iovec there{reinterpret_cast<void*>(address), sizeof stolen};
+      parx::require(::process_vm_readv(static_cast<pid_t>(other), &here, 1, &there, 1, 0) < 0, "the kernel permits it");
+      for (int each = 0; each < world.size(); ++each) (void)world.job_store()->get("mind/" + std::to_string(each));
+      parx::all_reduce(world, x);
+      for (const float each : x) parx::require(each == 3.0F, "wrong sum");
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
