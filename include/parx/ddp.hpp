@@ -4,6 +4,7 @@
 #include <parx/comm.hpp>         // IWYU pragma: export
 #include <parx/ddp/bucket.hpp>   // IWYU pragma: export
 #include <parx/ddp/ddp.hpp>      // IWYU pragma: export
+#include <parx/ddp/hook.hpp>     // IWYU pragma: export
 #include <parx/ddp/module.hpp>   // IWYU pragma: export
 #include <parx/ddp/raw.hpp>      // IWYU pragma: export
 #include <parx/ddp/save.hpp>     // IWYU pragma: export

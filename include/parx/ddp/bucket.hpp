@@ -33,6 +33,7 @@ struct bucket_layout {
 struct bucket_parameter {
   dtype type;
   std::size_t bytes;
+  bool travels_alone = false;  ///< has a bucket of its own
 };
 
 /// Gradients start at cache lines, so that kernels on them run at full speed.
@@ -46,6 +47,11 @@ inline constexpr std::size_t bucket_alignment = 64;
   std::map<dtype, std::size_t> open;  // dtype -> index of its unfinished bucket
   for (std::size_t i = parameters.size(); i-- > 0;) {
     const bucket_parameter& next = parameters[i];
+    const std::size_t room = (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+    if (next.travels_alone) {
+      buckets.push_back({next.type, room, {{i, 0}}});
+      continue;
+    }
     auto found = open.find(next.type);
     if (found == open.end()) {
       buckets.push_back({next.type, 0, {}});
@@ -53,7 +59,7 @@ inline constexpr std::size_t bucket_alignment = 64;
     }
     bucket_layout& bucket = buckets[found->second];
     bucket.items.push_back({i, bucket.bytes});
-    bucket.bytes += (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+    bucket.bytes += room;
     const std::size_t limit = found->second == 0 ? limits.first_bytes : limits.bytes;
     if (bucket.bytes >= limit) open.erase(found);
   }

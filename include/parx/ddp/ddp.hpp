@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/ddp/hook.hpp>
 #include <parx/ddp/layout.hpp>
 #include <parx/ddp/module.hpp>
 #include <parx/ddp/reducer.hpp>
@@ -23,7 +24,8 @@
 namespace parx {
 
 struct ddp_options {
-  bucket_limits buckets;
+  bucket_limits buckets{};
+  comm_hook hook{};  ///< what is sent instead of the gradients as they are; equal on all ranks
 };
 
 /// While it lives, backward adds gradients up on this rank only; the first backward after it sums them
@@ -64,7 +66,8 @@ class ddp {
               site.file_name(), site.line, each.name);
     }
     detail::check_layout(group, slots, site);
-    reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets, site);
+    reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets,
+                                                  std::move(options.hook), site);
     if (group.size() > 1) reducer_->broadcast_values();
     // Different samples want different dropout masks.
     if constexpr (requires { model.reseed(std::uint64_t{}); }) {

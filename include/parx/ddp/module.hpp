@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,10 +47,16 @@ struct parameter_slot {
   std::string layout;  ///< "fc1.weight [128, 784] float32": what must be equal on all ranks
   dtype type = dtype::float32;
   std::size_t count = 0;
+  std::size_t rows = 1;       ///< the extent of axis 0 where there are several axes
+  bool expects_rows = false;  ///< its gradients are likely to be row-sparse
   std::function<void*()> value;
   std::function<void(void*)> bind_grad;
   std::function<bool()> has_grad;
   std::function<void()> assume_grad;
+  /// The rows that have contributions when the rest is zero, and the gradient's memory with more rows
+  /// among them: parameter::touched_rows and add_rows. Without row-sparsity nullopt and not callable.
+  std::function<std::optional<std::span<const std::size_t>>()> touched_rows;
+  std::function<void*(std::span<const std::size_t>)> add_rows;
   std::function<void()> end_step;  ///< the gradient is the mean over ranks now
   std::function<bool()> is_observed;
   std::function<void(backward_observer*, std::size_t)> attach;
@@ -66,7 +73,12 @@ template <distributed_parameter P>
   slot.type = dtype_of<T>;
   slot.count = static_cast<std::size_t>(p.value().size());
   std::string extents;
-  for (const auto extent : p.shape()) extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
+  std::size_t axes = 0;
+  for (const auto extent : p.shape()) {
+    if (axes++ == 0) slot.rows = static_cast<std::size_t>(extent);
+    extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
+  }
+  if (axes < 2 || slot.rows == 0) slot.rows = 1;
   slot.layout = fmt::format("{} [{}] {}", path, extents, name_of(slot.type));
   slot.value = [p]() -> void* { return const_cast<T*>(static_cast<const T*>(p.value().data())); };
   slot.bind_grad = [p, count = slot.count](void* memory) {
@@ -74,6 +86,16 @@ template <distributed_parameter P>
   };
   slot.has_grad = [p] { return p.has_grad(); };
   slot.assume_grad = [p] { p.assume_grad(); };
+  slot.touched_rows = [] { return std::nullopt; };
+  if constexpr (requires { p.touched_rows(); p.expects_row_grad(); }) {
+    slot.expects_rows = p.expects_row_grad();
+    slot.touched_rows = [p] { return p.touched_rows(); };
+    slot.add_rows = [p](std::span<const std::size_t> rows) -> void* {
+      return p.add_rows(rows).data();
+    };
+  }
+  // Ranks that treat it differently would wait for each other.
+  if (slot.expects_rows) slot.layout += " by rows";
   slot.end_step = [p] {
     if constexpr (requires { p.end_step(); }) p.end_step();
   };

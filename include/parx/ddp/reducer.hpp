@@ -3,6 +3,8 @@
 // Invariants. Buckets are launched strictly by index, whatever order gradients become ready in, so that
 // every rank issues the same collectives. Gradients are sums over samples and the count of samples
 // travels ahead of them: the engine divides each element once, when its last contribution arrives.
+// Embeddings' gradients travel apart, by rows (row_exchange); what else a bucket's gradients are sent
+// as, a hook can tell. Either ends after backward, in the order of the buckets.
 // A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
 // everywhere, those who did not use it counting as zero.
 // A backward pass that fails closes the group only when its sums are under way: until then the
@@ -12,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -26,7 +29,9 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/bucket.hpp>
+#include <parx/ddp/hook.hpp>
 #include <parx/ddp/module.hpp>
+#include <parx/ddp/row_exchange.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx {
@@ -53,19 +58,27 @@ class reducer final : public backward_observer {
  public:
   /// `site` is the ddp's place in the user's program: the sums that it starts are named by it.
   reducer(process_group& group, std::vector<parameter_slot> parameters, const bucket_limits& limits,
-          call_site site)
-      : group_(group), site_(site), parameters_(std::move(parameters)), places_(parameters_.size()) {
+          comm_hook hook, call_site site)
+      : group_(group), site_(site), parameters_(std::move(parameters)), places_(parameters_.size()),
+        hook_(std::move(hook)) {
     std::vector<bucket_parameter> sizes;
-    for (const auto& each : parameters_) sizes.push_back({each.type, each.bytes()});
+    for (const auto& each : parameters_) {
+      sizes.push_back({each.type, each.bytes(), row_exchange::suits(each)});
+    }
     for (bucket_layout& layout : assign_buckets(sizes, limits)) {
-      buckets_.push_back({std::move(layout), nullptr, 0, {}});
-      bucket& made = buckets_.back();
+      bucket& made = buckets_.emplace_back();
+      made.layout = std::move(layout);
       made.memory.reset(static_cast<std::byte*>(
           ::operator new(made.layout.bytes, std::align_val_t{bucket_alignment})));
       std::memset(made.memory.get(), 0, made.layout.bytes);
       for (const bucket_item& item : made.layout.items) {
         places_[item.parameter] = {buckets_.size() - 1, made.memory.get() + item.offset};
-        parameters_[item.parameter].bind_grad(places_[item.parameter].memory);
+        const parameter_slot& each = parameters_[item.parameter];
+        each.bind_grad(places_[item.parameter].memory);
+        if (sizes[item.parameter].travels_alone) {
+          made.rows = std::make_unique<row_exchange>(group_, each, site_);
+        }
+        made.tensors.push_back({item.offset / size_of(each.type), each.rows, each.count / each.rows});
       }
     }
     // [0] is the count of samples, [1 + i] tells whether parameter i was used.
@@ -76,7 +89,11 @@ class reducer final : public backward_observer {
   ~reducer() override {
     // Their sums may still be written to the memory that the parameters are about to leave.
     control_work_ = {};
-    for (bucket& each : buckets_) each.sum = {};
+    hook_ = {};
+    for (bucket& each : buckets_) {
+      each.sum = {};
+      if (each.rows != nullptr) each.rows->settle();
+    }
     for (const auto& each : parameters_) each.detach();
   }
   reducer(const reducer&) = delete;
@@ -155,14 +172,13 @@ class reducer final : public backward_observer {
       {
         const trace::span waiting("wait for gradients", "ddp");
         const auto from = std::chrono::steady_clock::now();
-        control_work_.wait();
-        for (bucket& each : buckets_) each.sum.wait();
+        finish_sums();
         times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
         times_.communication += group_.async_seconds() - async_before_;
       }
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         // Also tells a row-sparse gradient that other rows than its own may be set now.
-        if (control_[1 + i] > 0) parameters_[i].assume_grad();
+        if (control_[1 + i] > 0 && !buckets_[places_[i].bucket].by_rows) parameters_[i].assume_grad();
       }
     }
     if (!under_way_ && !divided_) return;  // a micro-batch under no_sync()
@@ -192,7 +208,10 @@ class reducer final : public backward_observer {
   struct bucket {
     bucket_layout layout;
     std::unique_ptr<std::byte, aligned_delete> memory;
-    std::size_t pending = 0;  ///< gradients that are not ready yet
+    std::vector<hook_tensor> tensors;
+    std::unique_ptr<row_exchange> rows;  ///< of an embedding that travels alone
+    bool by_rows = false;                ///< in this step
+    std::size_t pending = 0;             ///< gradients that are not ready yet
     work sum;
 
     [[nodiscard]] buffer_view view() const noexcept {
@@ -227,20 +246,80 @@ class reducer final : public backward_observer {
     for (const std::size_t index : reached) is_reached[index] = 1;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (is_reached[i] != 0) continue;
-      if (!parameters_[i].has_grad()) std::memset(places_[i].memory, 0, parameters_[i].bytes());
-      --buckets_[places_[i].bucket].pending;
+      bucket& its = buckets_[places_[i].bucket];
+      if (its.rows == nullptr) clear_absent(i);
+      --its.pending;
     }
     launch_full_buckets();
   }
 
+  /// Others may have a gradient where this rank has none.
+  void clear_absent(std::size_t i) {
+    if (!parameters_[i].has_grad()) std::memset(places_[i].memory, 0, parameters_[i].bytes());
+  }
+
   void launch_full_buckets() {
     for (; next_ < buckets_.size() && buckets_[next_].pending == 0; ++next_) {
-      // The control sum was issued before, so its count is there when this sum starts to run.
-      buckets_[next_].sum = async_all_reduce(group_, buckets_[next_].view(),
-                                             {.op = reduce_op::sum, .divide_by = control_.data()},
-                                             site_);
+      if (buckets_[next_].rows != nullptr) {
+        buckets_[next_].rows->announce();
+      } else {
+        start_sum(next_);
+      }
     }
     group_.poll();
+  }
+
+  void start_sum(std::size_t index) {
+    bucket& leaving = buckets_[index];
+    if (hook_) {
+      if (last_count_ == 0) {
+        control_work_.wait();
+        last_count_ = control_[0];
+      }
+      hook_bucket hooked = as_hooked(index);
+      hook_.start(hooked);
+    } else {
+      // The control sum was issued before, so its count is there when this sum starts to run.
+      leaving.sum = async_all_reduce(group_, leaving.view(),
+                                     {.op = reduce_op::sum, .divide_by = control_.data()}, site_);
+    }
+  }
+
+  /// What is left to do after backward, and waiting for all of it.
+  void finish_sums() {
+    control_work_.wait();
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      bucket& each = buckets_[i];
+      if (each.rows == nullptr) continue;
+      each.by_rows = each.rows->is_cheaper();
+      if (each.by_rows) {
+        each.rows->send();
+      } else {
+        clear_absent(each.layout.items.front().parameter);
+        start_sum(i);
+      }
+    }
+    for (int round = 0; round < hook_.rounds(); ++round) {
+      for (std::size_t i = 0; i < buckets_.size(); ++i) {
+        if (buckets_[i].by_rows) continue;
+        hook_bucket hooked = as_hooked(i);
+        hooked.count = control_[0];
+        hook_.proceed(hooked, round);
+      }
+    }
+    for (bucket& each : buckets_) {
+      each.sum.wait();
+      if (!each.by_rows || control_[1 + each.layout.items.front().parameter] == 0) continue;
+      each.rows->finish(control_[0] == 0 ? 0 : 1 / control_[0]);
+    }
+    last_count_ = control_[0];
+  }
+
+  [[nodiscard]] hook_bucket as_hooked(std::size_t index) {
+    const bucket& each = buckets_[index];
+    // A power of two scales without rounding.
+    const double scale = last_count_ > 0 ? std::ldexp(1.0, -std::ilogb(last_count_)) : 1;
+    return {group_, site_, index, each.view(), each.tensors, scale, 0};
   }
 
   void start_over() noexcept {
@@ -256,10 +335,12 @@ class reducer final : public backward_observer {
   std::vector<double> control_;
   std::vector<unsigned char> used_;  ///< since the last synchronised step
   std::vector<bucket> buckets_;
+  comm_hook hook_;
   work control_work_;  // destroyed, and so waited for, before the memory it writes
   std::size_t next_ = 0;  ///< the bucket to launch next
   ddp_times times_;
   double async_before_ = 0;  ///< the group's seconds when this pass started its sums
+  double last_count_ = 0;  ///< samples of the last synchronised step on all ranks
   double count_ = 0;      ///< samples since the last synchronised step
   bool accumulating_ = false;
   bool divided_ = false;    ///< this pass makes the mean itself, without communication
