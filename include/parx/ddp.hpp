@@ -5,6 +5,8 @@
 #include <parx/ddp/bucket.hpp>   // IWYU pragma: export
 #include <parx/ddp/ddp.hpp>      // IWYU pragma: export
 #include <parx/ddp/hook.hpp>     // IWYU pragma: export
+#include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
+#include <parx/ddp/hook_powersgd.hpp>  // IWYU pragma: export
 #include <parx/ddp/module.hpp>   // IWYU pragma: export
 #include <parx/ddp/raw.hpp>      // IWYU pragma: export
 #include <parx/ddp/save.hpp>     // IWYU pragma: export

@@ -1,0 +1,238 @@
+// powersgd_hook: of each gradient matrix M (n x m), two thin matrices of r columns travel.
+//
+//   M += e                         what the last steps have left out (error feedback)
+//   P = sum over ranks of M Q;     P = orthonormal basis of its columns
+//   Q = sum over ranks of M^T P;   M' = P Q^T;   e = M - M' / ranks
+//
+// r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a power
+// method on matrices that change slowly. Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source:
+// PyTorch's powerSGD_hook.py: matrices that would not shrink by min_compression_rate are sent as
+// they are, and so is everything in the first steps, whose gradients change fast.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/ddp/hook.hpp>
+#include <parx/tensor/random.hpp>
+#include <parx/types/reduce.hpp>
+
+namespace parx {
+
+enum class error_feedback {
+  on,   ///< what a step leaves out is added to the next one's gradient
+  off,  ///< it is lost
+};
+
+struct powersgd_options {
+  int rank = 1;                     ///< r, 1 to 4 in practice
+  std::uint64_t start_step = 10;    ///< the first step, counted from 0, that is compressed
+  double min_compression_rate = 2;  ///< compress where n m is more than this times r (n + m)
+  error_feedback feedback = error_feedback::on;
+  bool warm_start_from_last_q = true;
+  std::uint64_t seed = 0;  ///< of the first Q; equal on all ranks
+};
+
+class powersgd_hook {
+ public:
+  static constexpr int rounds = 2;
+
+  /// Throws usage_error for options outside their range.
+  explicit powersgd_hook(powersgd_options options = {}) : options_(options) {
+    require(options.rank >= 1, "powersgd_hook: the rank is at least 1, not {}", options.rank);
+    require(options.min_compression_rate > 0,
+            "powersgd_hook: min_compression_rate is above 0, not {}", options.min_compression_rate);
+  }
+  /// What is remembered of earlier steps, and on its way, stays with the original.
+  powersgd_hook(const powersgd_hook& other) : options_(other.options_) {}
+  powersgd_hook(powersgd_hook&&) noexcept = default;
+  powersgd_hook& operator=(powersgd_hook other) noexcept {
+    std::swap(options_, other.options_);
+    states_.swap(other.states_);
+    return *this;
+  }
+  ~powersgd_hook() = default;
+
+  void start(hook_bucket& bucket) {
+    if (states_.size() <= bucket.index) states_.resize(bucket.index + 1);
+    state& s = states_[bucket.index];
+    s.is_plain = s.steps < options_.start_step || bucket.gradients.type != dtype::float32;
+    if (s.is_plain) {
+      s.sum = async_all_reduce(bucket.group, bucket.gradients, {}, bucket.site);
+      return;
+    }
+    if (!s.is_laid_out) lay_out(s, bucket);
+    float* const gradients = static_cast<float*>(bucket.gradients.data);
+    for (const matrix& each : s.matrices) {
+      // M, in the gradient's place. The remainder was kept at the last step's scale.
+      const auto scale = static_cast<float>(bucket.scale);
+      const auto rescale = static_cast<float>(s.scale > 0 ? bucket.scale / s.scale : 1);
+      float* const m = gradients + each.at.offset;
+      const float* const left_out = s.left_out.data() + each.at.offset;
+      for (std::size_t i = 0; i < each.at.rows * each.at.columns; ++i) {
+        m[i] = m[i] * scale + left_out[i] * rescale;
+      }
+      auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+      if (s.steps == options_.start_step || !options_.warm_start_from_last_q) {
+        random_stream(options_.seed, "powersgd")
+            .substream(bucket.index)
+            .substream(s.steps)
+            .substream(each.q_begin)
+            .normal(tensor<float>::wrap({q.data(), static_cast<std::size_t>(q.size())},
+                                        {static_cast<std::size_t>(q.size())}), 0.0F, 1.0F);
+      }
+      orthogonalize(q);
+      columns_of(s.p.data() + each.p_begin, each.at.rows).noalias() = matrix_of(m, each) * q;
+    }
+    s.scale = bucket.scale;
+    for (const plain_part& each : s.plain) {
+      std::copy_n(gradients + each.offset, each.count, s.p.data() + each.p_begin);
+    }
+    s.sum = async_all_reduce(bucket.group, s.p, {}, bucket.site);
+  }
+
+  void proceed(hook_bucket& bucket, int round) {
+    state& s = states_[bucket.index];
+    s.sum.wait();
+    if (s.is_plain) {
+      if (round == 0) {
+        scale_kernel(bucket.gradients.type)(bucket.gradients.data, bucket.gradients.count,
+                                            bucket.count == 0 ? 0 : 1 / bucket.count);
+      }
+    } else if (round == 0) {
+      project(s, bucket);
+    } else {
+      decompress(s, bucket);
+    }
+    if (round == 1) ++s.steps;
+  }
+
+  /// What of this rank's gradients has not been sent so far, where they lie in their bucket and times
+  /// hook_bucket::scale; empty before the first compressed step.
+  [[nodiscard]] std::span<const float> left_out(std::size_t bucket) const noexcept {
+    return bucket < states_.size() ? std::span<const float>(states_[bucket].left_out)
+                                   : std::span<const float>();
+  }
+
+ private:
+  using thin = Eigen::Map<Eigen::MatrixXf>;
+  using wide = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+
+  struct matrix {
+    hook_tensor at;
+    std::size_t p_begin, q_begin;
+  };
+  struct plain_part {
+    std::size_t offset, count, p_begin;
+  };
+  struct state {
+    bool is_laid_out = false;
+    bool is_plain = true;  ///< this step sends the gradients as they are
+    std::uint64_t steps = 0;
+    double scale = 0;  ///< that of left_out
+    std::vector<matrix> matrices;
+    std::vector<plain_part> plain;
+    std::vector<float> p;  ///< of all matrices, then what is not compressed
+    std::vector<float> q;
+    std::vector<float> left_out;
+    work sum;  // destroyed, and so waited for, before the memory it uses
+  };
+
+  void lay_out(state& s, const hook_bucket& bucket) const {
+    const auto r = static_cast<std::size_t>(options_.rank);
+    std::size_t p_size = 0, q_size = 0;
+    const auto shrinks = [&](const hook_tensor& t) {
+      return static_cast<double>((t.rows + t.columns) * r) * options_.min_compression_rate <
+             static_cast<double>(t.rows * t.columns);
+    };
+    for (const hook_tensor& each : bucket.tensors) {
+      if (!shrinks(each)) continue;
+      s.matrices.push_back({each, p_size, q_size});
+      p_size += each.rows * r;
+      q_size += each.columns * r;
+    }
+    for (const hook_tensor& each : bucket.tensors) {
+      if (shrinks(each)) continue;
+      s.plain.push_back({each.offset, each.rows * each.columns, p_size});
+      p_size += each.rows * each.columns;
+    }
+    s.p.resize(p_size);
+    s.q.resize(q_size);
+    s.left_out.resize(bucket.gradients.count);
+    s.is_laid_out = true;
+  }
+
+  void project(state& s, const hook_bucket& bucket) {
+    float* const gradients = static_cast<float*>(bucket.gradients.data);
+    for (const matrix& each : s.matrices) {
+      auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+      orthogonalize(p);
+      columns_of(s.q.data() + each.q_begin, each.at.columns).noalias() =
+          matrix_of(gradients + each.at.offset, each).transpose() * p;
+    }
+    const auto factor = static_cast<float>(bucket.count == 0 ? 0 : 1 / bucket.count);
+    for (const plain_part& each : s.plain) {
+      const float* const sum = s.p.data() + each.p_begin;
+      for (std::size_t i = 0; i < each.count; ++i) gradients[each.offset + i] = sum[i] * factor;
+    }
+    // A bucket of vectors alone has nothing to send, on any rank.
+    if (!s.q.empty()) s.sum = async_all_reduce(bucket.group, s.q, {}, bucket.site);
+  }
+
+  void decompress(state& s, const hook_bucket& bucket) {
+    float* const gradients = static_cast<float*>(bucket.gradients.data);
+    const auto unscale = static_cast<float>(bucket.unscale());
+    const float share = 1 / static_cast<float>(bucket.group.size());
+    for (const matrix& each : s.matrices) {
+      auto m = matrix_of(gradients + each.at.offset, each);
+      auto rest = matrix_of(s.left_out.data() + each.at.offset, each);
+      const auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+      const auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+      if (options_.feedback == error_feedback::on) rest = m;
+      m.noalias() = p * q.transpose();
+      if (options_.feedback == error_feedback::on) rest -= m * share;
+      m *= unscale;
+    }
+  }
+
+  [[nodiscard]] thin columns_of(float* data, std::size_t length) const {
+    return {data, static_cast<Eigen::Index>(length), options_.rank};
+  }
+  [[nodiscard]] static wide matrix_of(float* data, const matrix& which) {
+    return {data, static_cast<Eigen::Index>(which.at.rows),
+            static_cast<Eigen::Index>(which.at.columns)};
+  }
+
+  /// Gram-Schmidt, twice a column: once leaves rounding errors as large as what is left of a column
+  /// that nearly depends on those before. One that does depend on them becomes zero.
+  static void orthogonalize(thin columns) {
+    for (Eigen::Index k = 0; k < columns.cols(); ++k) {
+      const float before = columns.col(k).norm();
+      for (int pass = 0; pass < 2; ++pass) {
+        for (Eigen::Index i = 0; i < k; ++i) {
+          columns.col(k) -= columns.col(i).dot(columns.col(k)) * columns.col(i);
+        }
+      }
+      const float left = columns.col(k).norm();
+      if (left > 1e-5F * before) {
+        columns.col(k) /= left;
+      } else {
+        columns.col(k).setZero();
+      }
+    }
+  }
+
+  powersgd_options options_;
+  std::vector<state> states_;  // by bucket
+};
+
+}  // namespace parx
