@@ -3,6 +3,7 @@
 
 #include <parx/optim/adamw.hpp>      // IWYU pragma: export
 #include <parx/optim/clip.hpp>       // IWYU pragma: export
+#include <parx/optim/ema.hpp>        // IWYU pragma: export
 #include <parx/optim/group.hpp>      // IWYU pragma: export
 #include <parx/optim/optimizer.hpp>  // IWYU pragma: export
 #include <parx/optim/schedule.hpp>   // IWYU pragma: export

@@ -1,9 +1,11 @@
-// schedule: the learning rate as a pure function of the step: a linear warm-up, then constant,
-// linear or cosine decay.
+// schedule: the learning rate as a pure function of the step: a linear warm-up, then one of the
+// decays that Hugging Face's get_scheduler knows.
 //
-//   opt.options().lr = schedule.at(step);
+//   opt.set_lr(schedule.at(step));
+//   const auto schedule = optim::cosine_with_warmup(3e-4, 100, 5000);
 //
-// Cosine without warm-up is PyTorch's CosineAnnealingLR(T_max = steps, eta_min = floor).
+// Source: transformers/optimization.py. Cosine without warm-up is also PyTorch's
+// CosineAnnealingLR(T_max = steps, eta_min = floor), decay::step its StepLR.
 #pragma once
 
 #include <algorithm>
@@ -15,30 +17,82 @@
 
 namespace parx::optim {
 
-enum class decay { constant, linear, cosine };
+enum class decay {
+  constant,
+  linear,
+  cosine,
+  polynomial,  ///< (1 - progress)^power
+  step,        ///< times gamma after every `every` steps
+};
+
+/// Where the warm-up ends.
+enum class warmup_form {
+  last_step_full,  ///< step number warmup - 1 has the full rate; the first one is not lost
+  hugging_face,    ///< step number `warmup` has it, and step 0 a rate of 0
+};
 
 struct schedule {
   double lr = 1e-3;          ///< the highest rate
-  std::uint64_t warmup = 0;  ///< steps of a linear rise; the last of them has the full rate
-  std::uint64_t steps = 0;   ///< all steps, warm-up included; not used by decay::constant
+  std::uint64_t warmup = 0;  ///< steps of a linear rise
+  std::uint64_t steps = 0;   ///< all steps, warm-up included; not used by constant and step
   optim::decay decay = decay::constant;
-  double floor = 0;  ///< the rate at `steps` and after
+  double floor = 0;             ///< the rate at `steps` and after
+  double power = 1;             ///< of decay::polynomial
+  std::uint64_t every = 1;      ///< of decay::step
+  double gamma = 0.1;           ///< of decay::step
+  warmup_form form = warmup_form::last_step_full;
 
   /// The rate of step number `step`, counted from 0. Throws usage_error when a decay has no steps
   /// to happen in.
   [[nodiscard]] double at(std::uint64_t step) const {
-    if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+    if (step < warmup) {
+      const std::uint64_t risen = form == warmup_form::hugging_face ? step : step + 1;
+      return lr * static_cast<double>(risen) / static_cast<double>(warmup);
+    }
     if (decay == optim::decay::constant) return lr;
+    if (decay == optim::decay::step) {
+      require(every > 0, "schedule: decay::step needs `every`, a number of steps above 0");
+      return std::max(floor, lr * std::pow(gamma, static_cast<double>((step - warmup) / every)));
+    }
     require(steps > warmup,
             "schedule: a decay over {} steps after a warm-up of {}: `steps` counts both", steps,
             warmup);
     const double progress =
         std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(steps - warmup));
-    const double left = decay == optim::decay::linear
-                            ? 1 - progress
-                            : (1 + std::cos(std::numbers::pi * progress)) / 2;
-    return floor + (lr - floor) * left;
+    return floor + (lr - floor) * left_at(progress);
+  }
+
+ private:
+  [[nodiscard]] double left_at(double progress) const {
+    switch (decay) {
+      case optim::decay::linear: return 1 - progress;
+      case optim::decay::cosine: return (1 + std::cos(std::numbers::pi * progress)) / 2;
+      case optim::decay::polynomial: return std::pow(1 - progress, power);
+      default: return 1;
+    }
   }
 };
+
+/// Hugging Face's schedules by their names there; `steps` are all, warm-up included.
+[[nodiscard]] inline schedule constant_with_warmup(double lr, std::uint64_t warmup) {
+  return {.lr = lr, .warmup = warmup, .form = warmup_form::hugging_face};
+}
+[[nodiscard]] inline schedule linear_with_warmup(double lr, std::uint64_t warmup,
+                                                 std::uint64_t steps) {
+  return {.lr = lr, .warmup = warmup, .steps = steps, .decay = decay::linear,
+          .form = warmup_form::hugging_face};
+}
+[[nodiscard]] inline schedule cosine_with_warmup(double lr, std::uint64_t warmup,
+                                                 std::uint64_t steps) {
+  return {.lr = lr, .warmup = warmup, .steps = steps, .decay = decay::cosine,
+          .form = warmup_form::hugging_face};
+}
+/// Ends at `floor`, 1e-7 there.
+[[nodiscard]] inline schedule polynomial_with_warmup(double lr, std::uint64_t warmup,
+                                                     std::uint64_t steps, double power = 1,
+                                                     double floor = 1e-7) {
+  return {.lr = lr, .warmup = warmup, .steps = steps, .decay = decay::polynomial, .floor = floor,
+          .power = power, .form = warmup_form::hugging_face};
+}
 
 }  // namespace parx::optim

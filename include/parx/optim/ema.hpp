@@ -1,0 +1,109 @@
+// ema: an average of the parameters over the steps, which often evaluates better than the last of them.
+//
+//   optim::ema average{model.parameters(), {.decay = 0.999}};
+//   ... opt.step(); average.update();
+//   { const auto swapped = average.swap(); evaluate(model); }   // back to the trained values here
+//
+// shadow = d shadow + (1 - d) value with d = min(decay, (1 + t) / (10 + t)) at update t, so that the
+// first values are soon forgotten. Source: TensorFlow's ExponentialMovingAverage, timm's ModelEmaV3.
+// An update reads every parameter whole: row-sparse steps are caught up with by then.
+// Threads: that of the optimizer.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx::optim {
+
+enum class decay_warmup { on, off };
+
+struct ema_options {
+  double decay = 0.999;
+  decay_warmup warmup = decay_warmup::on;
+};
+
+template <typename T>
+class ema {
+ public:
+  using value_type = T;
+
+  /// Starts from the parameters' values, of which it keeps copies. Throws usage_error for a decay
+  /// outside [0, 1].
+  explicit ema(std::vector<parameter<T>> parameters, ema_options options = {})
+      : parameters_(std::move(parameters)), options_(options) {
+    require(options.decay >= 0 && options.decay <= 1, "ema: the decay must be in [0, 1], not {}",
+            options.decay);
+    shadows_.reserve(parameters_.size());
+    for (const parameter<T>& each : parameters_) shadows_.push_back(each.value().clone());
+  }
+
+  /// After a step of the optimizer. Local. Throws usage_error while the averages are swapped in.
+  void update() {
+    require(!is_swapped_, "ema: update() while the averages are in the model's place");
+    const auto keep = static_cast<T>(decay_at(updates_++));
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const T* const value = parameters_[i].value().data();
+      T* const shadow = shadows_[i].data();
+      // In this form equal numbers stay equal.
+      for (std::size_t k = 0; k < shadows_[i].size(); ++k) {
+        shadow[k] += (T(1) - keep) * (value[k] - shadow[k]);
+      }
+    }
+  }
+  /// The decay of update number `update`, counted from 0.
+  [[nodiscard]] double decay_at(std::uint64_t update) const noexcept {
+    if (options_.warmup == decay_warmup::off) return options_.decay;
+    const auto t = static_cast<double>(update + 1);
+    return std::min(options_.decay, (1 + t) / (10 + t));
+  }
+
+  /// While it lives, the model has the averages. It must end before its ema.
+  class [[nodiscard]] swapped {
+   public:
+    explicit swapped(ema& owner) : owner_(owner) { owner_.exchange(true); }
+    ~swapped() { owner_.exchange(false); }
+    swapped(const swapped&) = delete;
+    swapped& operator=(const swapped&) = delete;
+
+   private:
+    ema& owner_;
+  };
+  /// Throws usage_error while they are swapped in already.
+  swapped swap() {
+    require(!is_swapped_, "ema: the averages are in the model's place already");
+    return swapped(*this);
+  }
+
+  /// For save_state and load_state: "0.weight.ema" and the number of updates, "ema.updates".
+  template <typename Visitor>
+  void for_each_state(Visitor&& visitor) {
+    for (std::size_t i = 0; i < shadows_.size(); ++i) {
+      visitor(parameters_[i].name() + ".ema", shadows_[i]);
+    }
+    visitor(std::string("ema.updates"), updates_);
+  }
+
+ private:
+  void exchange(bool in) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const tensor<T>& value = parameters_[i].value();
+      std::swap_ranges(value.begin(), value.end(), shadows_[i].begin());
+    }
+    is_swapped_ = in;
+  }
+
+  std::vector<parameter<T>> parameters_;
+  ema_options options_;
+  std::vector<tensor<T>> shadows_;
+  std::uint64_t updates_ = 0;
+  bool is_swapped_ = false;
+};
+
+}  // namespace parx::optim
