@@ -1,22 +1,33 @@
 // L3: data sets, and who gets which sample when. Knows nothing of communication.
 #pragma once
 
-#include <parx/data/any_dataset.hpp>  // IWYU pragma: export
-#include <parx/data/dataset.hpp>       // IWYU pragma: export
-#include <parx/data/formats/csv.hpp>   // IWYU pragma: export
-#include <parx/data/formats/gzip.hpp>  // IWYU pragma: export
-#include <parx/data/formats/idx.hpp>   // IWYU pragma: export
-#include <parx/data/formats/lines.hpp>  // IWYU pragma: export
-#include <parx/data/generated.hpp>     // IWYU pragma: export
-#include <parx/data/images.hpp>        // IWYU pragma: export
-#include <parx/data/loader.hpp>        // IWYU pragma: export
-#include <parx/data/sampler.hpp>       // IWYU pragma: export
-#include <parx/data/table.hpp>         // IWYU pragma: export
+#include <parx/data/any_dataset.hpp>               // IWYU pragma: export
+#include <parx/data/dataset.hpp>                   // IWYU pragma: export
+#include <parx/data/formats/csv.hpp>               // IWYU pragma: export
+#include <parx/data/formats/gzip.hpp>              // IWYU pragma: export
+#include <parx/data/formats/idx.hpp>               // IWYU pragma: export
+#include <parx/data/formats/jsonl.hpp>             // IWYU pragma: export
+#include <parx/data/formats/lines.hpp>             // IWYU pragma: export
+#include <parx/data/formats/token_shards.hpp>      // IWYU pragma: export
+#include <parx/data/generated.hpp>                 // IWYU pragma: export
+#include <parx/data/group_by_length.hpp>           // IWYU pragma: export
+#include <parx/data/images.hpp>                    // IWYU pragma: export
+#include <parx/data/language_model.hpp>            // IWYU pragma: export
+#include <parx/data/loader.hpp>                    // IWYU pragma: export
+#include <parx/data/sampler.hpp>                   // IWYU pragma: export
+#include <parx/data/sequence_pairs.hpp>            // IWYU pragma: export
+#include <parx/data/table.hpp>                     // IWYU pragma: export
 #include <parx/data/text/byte_bpe.hpp>             // IWYU pragma: export
 #include <parx/data/text/character_tokenizer.hpp>  // IWYU pragma: export
 #include <parx/data/text/encoding.hpp>             // IWYU pragma: export
 #include <parx/data/text/llama_tokenizer.hpp>      // IWYU pragma: export
+#include <parx/data/text/padding.hpp>              // IWYU pragma: export
+#include <parx/data/text/records.hpp>              // IWYU pragma: export
+#include <parx/data/text/token_cache.hpp>          // IWYU pragma: export
+#include <parx/data/text/token_rows.hpp>           // IWYU pragma: export
+#include <parx/data/text/tokenizer.hpp>            // IWYU pragma: export
 #include <parx/data/text/unicode.hpp>              // IWYU pragma: export
 #include <parx/data/text/vocabulary.hpp>           // IWYU pragma: export
 #include <parx/data/text/vocabulary_builder.hpp>   // IWYU pragma: export
 #include <parx/data/text/wordpiece.hpp>            // IWYU pragma: export
+#include <parx/data/text_classification.hpp>       // IWYU pragma: export

@@ -34,7 +34,7 @@ struct batch {
 };
 
 /// A source of samples: `size()`, and `fetch(indices)`, which returns a movable batch whose
-/// `weights` the loader then fills in.
+/// `weights` the loader then fills in; where a batch has apply_weights(), it is called after that.
 template <typename D>
 concept dataset = requires(const D& source, std::span<const std::size_t> indices) {
   { source.size() } -> std::convertible_to<std::size_t>;

@@ -138,6 +138,7 @@ class loader {
               }
               batch_type made = source->fetch(indices);
               made.weights = std::move(weights);
+              if constexpr (requires { made.apply_weights(); }) made.apply_weights();
               return made;
             }};
   }

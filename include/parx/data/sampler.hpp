@@ -12,9 +12,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/data/group_by_length.hpp>
 #include <parx/tensor/random.hpp>
 
 namespace parx::data {
@@ -39,6 +42,7 @@ struct sampler_options {
   sample_order order = sample_order::shuffled;
   std::uint64_t seed = 0;
   data::remainder remainder = data::remainder::exact;
+  length_groups group_by_length = {};  ///< samples of like length into the same batch
 };
 
 /// A place in training: `consumed` samples of `epoch` are done, over all ranks.
@@ -50,11 +54,15 @@ struct sample_position {
 
 class distributed_sampler {
  public:
-  /// For rank `rank` of `world`. Throws usage_error unless 0 <= rank < world.
+  /// For rank `rank` of `world`. Throws usage_error unless 0 <= rank < world, and when there are
+  /// lengths, but not one for each sample.
   distributed_sampler(std::size_t size, int rank, int world, sampler_options options = {})
-      : size_(size), rank_(to_size(rank)), world_(to_size(world)), options_(options) {
+      : size_(size), rank_(to_size(rank)), world_(to_size(world)), options_(std::move(options)) {
     require(world > 0 && rank >= 0 && rank < world,
             "distributed_sampler: rank {} of a world of {}; need 0 <= rank < world", rank, world);
+    const auto& lengths = options_.group_by_length.lengths;
+    require(lengths == nullptr || lengths->size() == size,
+            "distributed_sampler: {} lengths for {} samples", lengths ? lengths->size() : 0, size);
   }
 
   /// For the calling rank of a group: anything that has rank() and size().
@@ -65,7 +73,7 @@ class distributed_sampler {
   }
   distributed_sampler(std::size_t size, const Group& group, sampler_options options = {})
       : distributed_sampler(size, static_cast<int>(group.rank()), static_cast<int>(group.size()),
-                            options) {}
+                            std::move(options)) {}
 
   /// This rank's entries of `epoch`, after the first `consumed` samples of the global order.
   [[nodiscard]] std::vector<sample_entry> entries(std::uint64_t epoch,
@@ -74,6 +82,14 @@ class distributed_sampler {
     std::vector<std::size_t> order;
     if (options_.order == sample_order::shuffled)
       order = random_stream(options_.seed + epoch, "distributed_sampler").permutation(size_);
+    if (options_.group_by_length.lengths != nullptr) {
+      if (order.empty()) {
+        order.resize(size_);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+      }
+      group_by_length(order, options_.group_by_length,
+                      random_stream(options_.seed + epoch, "group_by_length"));
+    }
     std::vector<sample_entry> mine(per_rank(consumed));
     for (std::size_t k = 0; k < mine.size(); ++k) {
       const std::size_t position = consumed + k * world_ + rank_;

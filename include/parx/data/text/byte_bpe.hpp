@@ -30,6 +30,7 @@
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/detail/pair_merger.hpp>
 #include <parx/data/text/detail/token_trie.hpp>
+#include <parx/data/text/encoding.hpp>
 #include <parx/data/text/gpt2_words.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
@@ -111,7 +112,11 @@ class byte_bpe_tokenizer {
     for (const std::string& token : special_tokens) bytes += token.size();
     specials_ = detail::token_trie(bytes);
     for (const std::string& token : special_tokens) {
-      if (const auto id = tokens_.find(token)) specials_.add(token, *id), starts_ += token[0];
+      const auto id = tokens_.find(token);
+      if (!id || token.empty()) continue;
+      specials_.add(token, *id);
+      starts_ += token[0];
+      if (special_.separator < 0) special_ = {.start = -1, .separator = *id, .pad = *id};
     }
   }
 
@@ -212,6 +217,8 @@ class byte_bpe_tokenizer {
   }
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }
+  /// The first special token ends every sequence, as in GPT-2; there is none before it.
+  [[nodiscard]] const special_ids& special() const noexcept { return special_; }
   [[nodiscard]] const std::vector<merge>& merges() const noexcept { return merges_; }
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
   /// Differs where the same text may get other ids.
@@ -321,6 +328,7 @@ class byte_bpe_tokenizer {
   std::vector<merge> merges_;
   std::array<token_id, 256> byte_ids_{};
   std::unordered_map<std::uint64_t, joined_pair> ranks_;
+  special_ids special_;
   detail::token_trie specials_;
   std::string starts_;  ///< the first bytes of special tokens
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/data/text/encoding.hpp>
 #include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
@@ -76,6 +77,8 @@ class character_tokenizer {
   }
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }
+  /// There are none.
+  [[nodiscard]] static special_ids special() noexcept { return {}; }
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
   /// Differs where the same text may get other ids.
   [[nodiscard]] std::uint64_t fingerprint() const {

@@ -76,11 +76,11 @@ struct encode_options {
               how == truncation::refuse ? "" : " by cutting only one of the pair");
 }
 
-/// The ids that put_together needs; `separator` and `start` only where special tokens are added.
+/// The ids of a tokenizer's special tokens; -1 where it has none.
 struct special_ids {
-  token_id start = -1;      ///< [CLS], <s>
-  token_id separator = -1;  ///< [SEP], </s>
-  token_id pad = 0;         ///< [PAD]
+  token_id start = -1;      ///< [CLS], <s>: before the first sequence
+  token_id separator = -1;  ///< [SEP], </s>: after each sequence
+  token_id pad = 0;         ///< [PAD]: masked, so any id will do
 };
 
 /// One sequence, or two where `second` has a value, as a model's input.
@@ -89,7 +89,10 @@ struct special_ids {
                                            const special_ids& special,
                                            const encode_options& options) {
   const bool add = options.special_tokens == special_tokens::add;
-  const std::size_t extra = add ? (second != nullptr ? 3 : 2) : 0;
+  const bool start = add && special.start >= 0;
+  const bool separator = add && special.separator >= 0;
+  const std::size_t extra =
+      std::size_t{start} + (separator ? (second != nullptr ? std::size_t{2} : std::size_t{1}) : 0);
   const std::size_t tokens = first.size() + (second != nullptr ? second->size() : 0);
   require(options.max_length == 0 || options.max_length >= extra,
           "max_length {} has no room for the {} special tokens", options.max_length, extra);
@@ -99,13 +102,13 @@ struct special_ids {
   encoding result;
   auto& ids = result.input_ids;
   ids.reserve(std::max(a + b + extra, options.padding == padding::none ? 0 : options.max_length));
-  if (add) ids.push_back(special.start);
+  if (start) ids.push_back(special.start);
   ids.insert(ids.end(), first.begin(), first.begin() + static_cast<std::ptrdiff_t>(a));
-  if (add) ids.push_back(special.separator);
+  if (separator) ids.push_back(special.separator);
   const std::size_t border = ids.size();
   if (second != nullptr) {
     ids.insert(ids.end(), second->begin(), second->begin() + static_cast<std::ptrdiff_t>(b));
-    if (add) ids.push_back(special.separator);
+    if (separator) ids.push_back(special.separator);
   }
   result.truncated = tokens - a - b;
   result.token_type_ids.assign(ids.size(), 1);

@@ -20,6 +20,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/data/formats/lines.hpp>
+#include <parx/data/text/encoding.hpp>
 #include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
@@ -123,6 +124,9 @@ class llama_tokenizer {
     return text;
   }
 
+  [[nodiscard]] static special_ids special() noexcept {
+    return {.start = begin_id, .separator = end_id, .pad = 0};
+  }
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   /// Differs where the same text may get other ids.

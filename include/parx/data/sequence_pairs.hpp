@@ -1,0 +1,183 @@
+// sequence_pairs: a source text and the target text to be made of it, for encoder-decoder models.
+//
+//   parx::data::sequence_pairs train("train.jsonl.gz", tokenizer,
+//                                    {.source = "document", .target = "summary"});
+//
+// The target's labels are its tokens and the end token; the decoder reads the same moved right by
+// one behind the start token (teacher forcing). Immutable; fetch() from any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/data/dataset.hpp>
+#include <parx/data/text/padding.hpp>
+#include <parx/data/text/records.hpp>
+#include <parx/data/text/token_cache.hpp>
+#include <parx/data/text/tokenizer.hpp>
+
+namespace parx::data {
+
+/// `input_ids` and `attention_mask` are [n, longest source]; `decoder_input_ids`,
+/// `decoder_attention_mask` and `labels` [n, longest target]; `weights` [n]. Labels of padding, and
+/// of samples of weight 0, are -100, which cross_entropy ignores.
+struct sequence_pair_batch {
+  tensor<token_id> input_ids;
+  tensor<std::uint8_t> attention_mask;
+  tensor<token_id> decoder_input_ids;
+  tensor<std::uint8_t> decoder_attention_mask;
+  tensor<std::int64_t> labels;
+  tensor<float> weights;
+
+  [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
+  /// Samples that count.
+  [[nodiscard]] float count() const { return std::accumulate(weights.begin(), weights.end(), 0.0F); }
+  /// Tokens of both sides that are none of the padding.
+  [[nodiscard]] std::size_t tokens() const {
+    return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0}) +
+           std::accumulate(decoder_attention_mask.begin(), decoder_attention_mask.end(), std::size_t{0});
+  }
+  /// Called by the loader.
+  void apply_weights() const {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights.data()[i] == 0) labels.select(0, i).fill(-100);
+    }
+  }
+};
+
+struct sequence_pair_options {
+  std::string source = "source";  ///< column of the text that is read
+  std::string target = "target";  ///< column of the text that is to be written
+  csv_header header = csv_header::absent;  ///< of CSV and TSV; without one, columns are "0", "1", ...
+  text_format format = text_format::by_name;
+  std::size_t max_source_length = 256;  ///< tokens, special ones included
+  std::size_t max_target_length = 64;   ///< tokens, the end token included
+  data::truncation truncation = data::truncation::longest_first;  ///< or refuse
+  padding_options padding = {};
+  std::string cache = {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
+};
+
+class sequence_pairs {
+ public:
+  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the line
+  /// for a wrong record or a text that is too long and may not be cut; usage_error for a missing
+  /// column or a tokenizer without an end token.
+  template <tokenizer Tokenizer>
+  sequence_pairs(const std::string& path, const Tokenizer& tokens, sequence_pair_options options)
+      : options_(std::move(options)), special_(tokens.special()) {
+    require(special_.separator >= 0, "sequence_pairs: the tokenizer has no token to end a target with");
+    require(options_.max_target_length > 0, "sequence_pairs: max_target_length must be at least 1");
+    const std::uint64_t key =
+        options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
+    rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
+    const text_counts& counts = rows_.counts();
+    if (counts.truncated_rows > 0)
+      log(log_level::info, "\"{}\": {} of {} texts were cut to {} and {} tokens ({} tokens in all)", path,
+          counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
+          counts.truncated_tokens);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return rows_.size() / 2; }
+  [[nodiscard]] std::span<const token_id> source(std::size_t index) const { return rows_[2 * index]; }
+  /// The target's tokens and the end token.
+  [[nodiscard]] std::span<const token_id> target(std::size_t index) const { return rows_[2 * index + 1]; }
+  [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
+  /// What a decoder begins with: the start token, or the end token where there is none.
+  [[nodiscard]] token_id start_id() const noexcept {
+    return special_.start >= 0 ? special_.start : special_.separator;
+  }
+  [[nodiscard]] token_id end_id() const noexcept { return special_.separator; }
+
+  /// Tokens of each source, for sampler_options::group_by_length.
+  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const {
+    auto result = std::make_shared<std::vector<std::uint32_t>>(size());
+    for (std::size_t i = 0; i < size(); ++i)
+      (*result)[i] = static_cast<std::uint32_t>(source(i).size());
+    return result;
+  }
+
+  [[nodiscard]] sequence_pair_batch fetch(std::span<const std::size_t> indices) const {
+    std::vector<std::span<const token_id>> sources;
+    std::vector<std::span<const token_id>> targets;
+    for (const std::size_t index : indices) {
+      require(index < size(), "sample {} does not exist in a data set of {}", index, size());
+      sources.push_back(source(index));
+      targets.push_back(target(index));
+    }
+    padded_rows source = pad_rows(sources, special_.pad, options_.padding);
+    padded_rows target =
+        pad_rows(targets, special_.pad, {.multiple_of = options_.padding.multiple_of,
+                                         .to_length = options_.padding.to_length > 0
+                                                          ? options_.max_target_length
+                                                          : std::size_t{0}});
+    auto labels = target.ids.cast<std::int64_t>();
+    const std::size_t length = target.ids.extent(1);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      std::int64_t* const row = labels.data() + i * length;
+      std::fill(row + targets[i].size(), row + length, -100);
+      token_id* const ids = target.ids.data() + i * length;
+      std::copy_backward(ids, ids + length - 1, ids + length);
+      ids[0] = start_id();
+      // Moved right, the end token stands where nothing is read any more.
+      if (targets[i].size() < length) ids[targets[i].size()] = special_.pad;
+    }
+    return {std::move(source.ids),  std::move(source.mask), std::move(target.ids),
+            std::move(target.mask), std::move(labels),      {}};
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t options_hash() const {
+    return stable_hash(fmt::format("sequence_pairs 1|{}|{}|{}|{}|{}|{}|{}", options_.source,
+                                   options_.target, static_cast<int>(options_.header),
+                                   static_cast<int>(options_.format), options_.max_source_length,
+                                   options_.max_target_length, static_cast<int>(options_.truncation)));
+  }
+
+  template <typename Tokenizer>
+  [[nodiscard]] token_rows_data build(const std::string& path, const Tokenizer& tokens) const {
+    text_records file(path, {options_.source, options_.target}, options_.format, options_.header);
+    const encode_options source_limits{.max_length = options_.max_source_length,
+                                       .truncation = options_.truncation};
+    const encode_options target_limits{.max_length = options_.max_target_length,
+                                       .truncation = options_.truncation};
+    const special_ids target_special{.start = -1, .separator = special_.separator, .pad = special_.pad};
+    token_rows_data made;
+    std::vector<token_id> ids;
+    for (std::vector<std::string> fields; file.next(fields);) {
+      const auto add = [&](const std::string& text, const special_ids& special, const encode_options& limits) {
+        ids.clear();
+        made.counts.invalid += append_ids(tokens, text, ids);
+        const encoding row = put_together(ids, nullptr, special, limits);
+        made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
+        made.counts.truncated_tokens += row.truncated;
+        made.counts.truncated_rows += row.truncated > 0 ? 1 : 0;
+        made.end_row();
+      };
+      try {
+        add(fields[0], special_, source_limits);
+        add(fields[1], target_special, target_limits);
+      } catch (const error& failure) {
+        throw_error(errc::bad_data, "{}: {}", file.place(), failure.what());
+      }
+    }
+    if (made.ids.empty()) throw_error(errc::bad_data, "\"{}\" has no records.", path);
+    made.counts.tokens = made.ids.size();
+    return made;
+  }
+
+  sequence_pair_options options_;
+  special_ids special_;
+  token_rows rows_;
+};
+
+}  // namespace parx::data

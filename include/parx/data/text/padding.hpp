@@ -1,0 +1,47 @@
+// pad_rows: rows of ids as one [batch, length] tensor, padded only as far as the longest needs.
+//
+// Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/data/text/vocabulary.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::data {
+
+struct padding_options {
+  std::size_t multiple_of = 1;  ///< lengths are rounded up to a multiple of this
+  std::size_t to_length = 0;    ///< at least this long; give max_length for batches of one shape
+};
+
+/// The ids, [rows, length], and 1 for each that is none of the padding, as attention masks are.
+struct padded_rows {
+  tensor<token_id> ids;
+  tensor<std::uint8_t> mask;
+};
+
+[[nodiscard]] inline padded_rows pad_rows(std::span<const std::span<const token_id>> rows,
+                                          token_id pad, const padding_options& options = {}) {
+  require(options.multiple_of > 0, "padding: lengths cannot be a multiple of 0");
+  std::size_t length = std::max<std::size_t>(options.to_length, 1);
+  for (const auto row : rows) length = std::max(length, row.size());
+  length = (length + options.multiple_of - 1) / options.multiple_of * options.multiple_of;
+  padded_rows result{tensor<token_id>::empty({rows.size(), length}),
+                     tensor<std::uint8_t>::empty({rows.size(), length})};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    token_id* const ids = result.ids.data() + i * length;
+    std::uint8_t* const mask = result.mask.data() + i * length;
+    std::fill(std::copy(rows[i].begin(), rows[i].end(), ids), ids + length, pad);
+    std::fill_n(mask, rows[i].size(), std::uint8_t{1});
+    std::fill(mask + rows[i].size(), mask + length, std::uint8_t{0});
+  }
+  return result;
+}
+
+}  // namespace parx::data

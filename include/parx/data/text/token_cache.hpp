@@ -1,0 +1,114 @@
+// token_cache: texts are tokenised once, by one process of a host; the others wait and map its file.
+//
+// The file's name is the key: a hash of the text file's contents, the tokenizer and the options, so
+// a changed input never meets an old cache. Whoever gets the lock (flock on NAME.lock) and finds no
+// good file makes one under a temporary name and renames it; a process that is killed meanwhile
+// loses the lock and the next one begins anew. A damaged file is made again. Where the folder cannot
+// be written, every process keeps its rows in memory, and says so. Nothing is ever downloaded.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/data/detail/mapped_file.hpp>
+#include <parx/data/text/token_rows.hpp>
+#include <parx/tensor/random.hpp>
+
+namespace parx::data {
+
+/// A number for a file's contents. Throws errc::io when it cannot be read.
+[[nodiscard]] inline std::uint64_t content_hash(const std::string& path) {
+  const detail::mapped_file file(path);
+  const auto bytes = file.bytes();
+  return stable_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+namespace detail {
+
+[[nodiscard]] inline std::optional<token_rows> open_cache(const std::string& path,
+                                                          std::uint64_t key) {
+  if (::access(path.c_str(), R_OK) != 0) return std::nullopt;
+  try {
+    if (auto rows = token_rows::decode(mapped_file(path), key)) return rows;
+  } catch (const error&) {
+    return std::nullopt;
+  }
+  log(log_level::warn, "the cache \"{}\" is damaged or incomplete; making it again", path);
+  return std::nullopt;
+}
+
+/// 0, or the errno with which it could not be written; then nothing is left behind.
+[[nodiscard]] inline int write_cache(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.valid()) return errno;
+  int failure = 0;
+  while (!bytes.empty() && failure == 0) {
+    const ssize_t count = ::write(file.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
+    if (count >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      failure = errno;
+    }
+  }
+  // Network file systems report a full disk only here.
+  if (::close(file.release()) != 0 && failure == 0) failure = errno;
+  if (failure == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) failure = errno;
+  if (failure != 0) ::unlink(temporary.c_str());
+  return failure;
+}
+
+/// Holds the lock while it lives. Without one (a file system that has no locks) two processes may
+/// do the same work, which does no harm.
+[[nodiscard]] inline descriptor lock_cache(const std::string& path) {
+  descriptor file(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!file.valid() || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  if (errno == EWOULDBLOCK) log(log_level::info, "waiting until another process has made \"{}\"", path);
+  while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return file;
+}
+
+}  // namespace detail
+
+/// The rows for `key` out of `folder`, made by `build()`, which returns token_rows_data, where they
+/// are not there. An empty folder name: no cache. Blocks while another process makes them; throws
+/// what build() throws.
+template <typename Build>
+[[nodiscard]] token_rows cached_rows(const std::string& folder, std::uint64_t key, Build&& build) {
+  if (folder.empty()) return token_rows(build());
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  const std::string path = fmt::format("{}/{:016x}.tokens", folder, key);
+  if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
+  const descriptor lock = detail::lock_cache(path);
+  if (lock.valid()) {
+    if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
+  }
+  token_rows made(build());
+  const int reason = lock.valid() ? detail::write_cache(path, made.encode(key)) : EACCES;
+  if (reason == 0) {
+    if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
+  } else {
+    log(log_level::warn, "cannot write the cache \"{}\": {}; this process keeps its tokens in memory", path,
+        errno_text(reason));
+  }
+  return made;
+}
+
+}  // namespace parx::data

@@ -1,0 +1,203 @@
+// text_classification: labelled texts, tokenised once and padded batch by batch.
+//
+//   parx::data::text_classification train("train.csv", tokenizer, parx::data::ag_news());
+//   for (auto& batch : loader.epoch(e))
+//     auto loss = parx::nn::cross_entropy(model(batch.input_ids, batch.attention_mask), batch.labels,
+//                                         {.row_weights = batch.weights});
+//
+// Immutable; fetch() from any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/data/dataset.hpp>
+#include <parx/data/text/padding.hpp>
+#include <parx/data/text/records.hpp>
+#include <parx/data/text/token_cache.hpp>
+#include <parx/data/text/tokenizer.hpp>
+
+namespace parx::data {
+
+/// `input_ids` and `attention_mask` are [n, longest], `labels` and `weights` [n].
+struct text_batch {
+  tensor<token_id> input_ids;
+  tensor<std::uint8_t> attention_mask;
+  tensor<std::int64_t> labels;
+  tensor<float> weights;
+
+  [[nodiscard]] std::size_t size() const noexcept { return labels.size(); }
+  /// Samples that count: the sum of the weights.
+  [[nodiscard]] float count() const { return std::accumulate(weights.begin(), weights.end(), 0.0F); }
+  /// Tokens that are none of the padding.
+  [[nodiscard]] std::size_t tokens() const {
+    return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0});
+  }
+};
+
+enum class empty_classes { refuse, allow };
+
+struct text_classification_options {
+  std::string label = "label";                ///< column of the class
+  std::vector<std::string> texts = {"text"};  ///< columns that are joined by a space
+  std::vector<std::string> classes = {};      ///< the label's texts, class 0 first; empty: 0, 1, 2, ...
+  std::size_t class_count = 0;                ///< where classes is empty; 0: the largest label + 1
+  data::empty_classes empty_classes = data::empty_classes::refuse;  ///< a class without a sample
+  csv_header header = csv_header::present;
+  text_format format = text_format::by_name;
+  std::size_t max_length = 128;  ///< tokens of a text, special ones included
+  data::truncation truncation = data::truncation::longest_first;  ///< or refuse
+  padding_options padding = {};
+  std::string cache = {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
+};
+
+/// AG News as it is published: "class","title","description", classes 1 to 4, no header.
+[[nodiscard]] inline text_classification_options ag_news(std::size_t max_length = 128) {
+  text_classification_options options;
+  options.label = "0";
+  options.texts = {"1", "2"};
+  options.classes = {"1", "2", "3", "4"};
+  options.header = csv_header::absent;
+  options.max_length = max_length;
+  return options;
+}
+
+class text_classification {
+ public:
+  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the line
+  /// for a wrong record, a label that is none of the classes, a text that is too long and may not be
+  /// cut; errc::bad_data for a class without samples; usage_error for a missing column.
+  template <tokenizer Tokenizer>
+  text_classification(const std::string& path, const Tokenizer& tokens,
+                      text_classification_options options)
+      : options_(std::move(options)), pad_(special_ids(tokens.special()).pad) {
+    require(!options_.texts.empty(), "text_classification: no text columns were given");
+    require(options_.max_length > 0, "text_classification: max_length must be at least 1");
+    const std::uint64_t key =
+        options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
+    rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
+    count_classes(path);
+    const text_counts& counts = rows_.counts();
+    if (counts.truncated_rows > 0)
+      log(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
+          counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
+    if (counts.invalid > 0)
+      log(log_level::warn, "\"{}\": {} pieces are no UTF-8 and were dropped", path, counts.invalid);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return rows_.size(); }
+  [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
+  [[nodiscard]] std::int64_t label(std::size_t index) const { return rows_.labels()[index]; }
+  [[nodiscard]] std::span<const token_id> tokens(std::size_t index) const { return rows_[index]; }
+  [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
+
+  /// Tokens of each sample, for sampler_options::group_by_length.
+  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const {
+    auto result = std::make_shared<std::vector<std::uint32_t>>(size());
+    for (std::size_t i = 0; i < size(); ++i)
+      (*result)[i] = static_cast<std::uint32_t>(rows_.length(i));
+    return result;
+  }
+
+  [[nodiscard]] text_batch fetch(std::span<const std::size_t> indices) const {
+    std::vector<std::span<const token_id>> rows;
+    auto labels = tensor<std::int64_t>::empty({indices.size()});
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      rows.push_back(rows_[indices[i]]);
+      labels.data()[i] = rows_.labels()[indices[i]];
+    }
+    padded_rows padded = pad_rows(rows, pad_, options_.padding);
+    return {std::move(padded.ids), std::move(padded.mask), std::move(labels), {}};
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t options_hash() const {
+    return stable_hash(fmt::format("text_classification 1|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
+                                   fmt::join(options_.texts, "\x1f"),
+                                   fmt::join(options_.classes, "\x1f"), options_.class_count,
+                                   static_cast<int>(options_.header), static_cast<int>(options_.format),
+                                   options_.max_length, static_cast<int>(options_.truncation)));
+  }
+
+  template <typename Tokenizer>
+  [[nodiscard]] token_rows_data build(const std::string& path, const Tokenizer& tokens) const {
+    std::vector<std::string> columns{options_.label};
+    columns.insert(columns.end(), options_.texts.begin(), options_.texts.end());
+    text_records file(path, std::move(columns), options_.format, options_.header);
+    const encode_options limits{.max_length = options_.max_length, .truncation = options_.truncation};
+    token_rows_data made;
+    std::vector<token_id> ids;
+    std::string text;
+    for (std::vector<std::string> fields; file.next(fields);) {
+      made.labels.push_back(read_label(file, fields[0]));
+      text = fields[1];
+      for (std::size_t i = 2; i < fields.size(); ++i) text.append(" ").append(fields[i]);
+      ids.clear();
+      made.counts.invalid += append_ids(tokens, text, ids);
+      try {
+        const encoding row = put_together(ids, nullptr, tokens.special(), limits);
+        made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
+        made.counts.truncated_tokens += row.truncated;
+        made.counts.truncated_rows += row.truncated > 0 ? 1 : 0;
+      } catch (const error& failure) {
+        throw_error(errc::bad_data, "{}: {}", file.place(), failure.what());
+      }
+      made.end_row();
+    }
+    if (made.labels.empty()) throw_error(errc::bad_data, "\"{}\" has no records.", path);
+    made.counts.tokens = made.ids.size();
+    return made;
+  }
+
+  [[nodiscard]] std::int64_t read_label(const text_records& file, const std::string& text) const {
+    const auto& names = options_.classes;
+    if (!names.empty()) {
+      const auto found = std::find(names.begin(), names.end(), text);
+      if (found != names.end()) return found - names.begin();
+      throw_error(errc::bad_data, "{}: the label \"{}\" is none of the classes {}.", file.place(), text,
+                  fmt::join(names, ", "));
+    }
+    std::int64_t number = -1;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::int64_t limit = options_.class_count > 0 ? static_cast<std::int64_t>(options_.class_count)
+                                                        : std::int64_t{1} << 20U;
+    if (code != std::errc{} || end != text.data() + text.size() || number < 0 || number >= limit)
+      throw_error(errc::bad_data, "{}: the label \"{}\" is not a class number from 0 to {}.", file.place(),
+                  text, limit - 1);
+    return number;
+  }
+
+  void count_classes(const std::string& path) {
+    classes_ = !options_.classes.empty() ? options_.classes.size() : options_.class_count;
+    if (classes_ == 0)
+      classes_ = static_cast<std::size_t>(
+                     *std::max_element(rows_.labels().begin(), rows_.labels().end())) + 1;
+    if (options_.empty_classes == empty_classes::allow) return;
+    std::vector<std::size_t> count(classes_);
+    for (const std::int64_t each : rows_.labels()) ++count[static_cast<std::size_t>(each)];
+    for (std::size_t i = 0; i < classes_; ++i) {
+      if (count[i] == 0)
+        throw_error(errc::bad_data,
+                    "\"{}\" has no sample of class {}{}. Give the right classes, or allow empty ones.",
+                    path, i, options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
+    }
+  }
+
+  text_classification_options options_;
+  token_id pad_;
+  token_rows rows_;
+  std::size_t classes_ = 0;
+};
+
+}  // namespace parx::data
