@@ -10,10 +10,12 @@
 #include <parx/data/formats/lines.hpp>             // IWYU pragma: export
 #include <parx/data/formats/token_shards.hpp>      // IWYU pragma: export
 #include <parx/data/generated.hpp>                 // IWYU pragma: export
+#include <parx/data/generated_text.hpp>            // IWYU pragma: export
 #include <parx/data/group_by_length.hpp>           // IWYU pragma: export
 #include <parx/data/images.hpp>                    // IWYU pragma: export
 #include <parx/data/language_model.hpp>            // IWYU pragma: export
 #include <parx/data/loader.hpp>                    // IWYU pragma: export
+#include <parx/data/metrics.hpp>                   // IWYU pragma: export
 #include <parx/data/sampler.hpp>                   // IWYU pragma: export
 #include <parx/data/sequence_pairs.hpp>            // IWYU pragma: export
 #include <parx/data/table.hpp>                     // IWYU pragma: export
@@ -23,6 +25,7 @@
 #include <parx/data/text/llama_tokenizer.hpp>      // IWYU pragma: export
 #include <parx/data/text/padding.hpp>              // IWYU pragma: export
 #include <parx/data/text/records.hpp>              // IWYU pragma: export
+#include <parx/data/text/rouge.hpp>                // IWYU pragma: export
 #include <parx/data/text/token_cache.hpp>          // IWYU pragma: export
 #include <parx/data/text/token_rows.hpp>           // IWYU pragma: export
 #include <parx/data/text/tokenizer.hpp>            // IWYU pragma: export
