@@ -8,6 +8,7 @@
 #include <parx/train/metrics.hpp>      // IWYU pragma: export
 #include <parx/train/options.hpp>      // IWYU pragma: export
 #include <parx/train/plan.hpp>         // IWYU pragma: export
+#include <parx/train/precision.hpp>    // IWYU pragma: export
 #include <parx/train/record.hpp>       // IWYU pragma: export
 #include <parx/train/run_log.hpp>      // IWYU pragma: export
 #include <parx/train/state.hpp>        // IWYU pragma: export

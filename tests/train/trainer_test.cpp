@@ -310,6 +310,33 @@ BOOST_AUTO_TEST_CASE(the_files_of_a_run_hold_every_line) {
   BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-6/model.safetensors"));
 }
 
+BOOST_AUTO_TEST_CASE(half_precision_trains_and_resumes_with_its_loss_scale) {
+  for (const bool fp16 : {false, true}) {
+    const folder place(fp16 ? "fp16" : "bf16");
+    setup s{.options = quiet(8)};
+    s.options.bf16 = !fp16;
+    s.options.fp16 = fp16;
+    s.options.learning_rate = 0.02;
+    const auto exact = on_ranks(2, {.options = [&] {
+                                  auto plain = s.options;
+                                  plain.bf16 = plain.fp16 = false;
+                                  return plain;
+                                }()});
+    s.options.output_dir = place.path;
+    s.options.save_steps = 4;
+    const auto whole = on_ranks(2, s);
+    const double error =
+        std::abs(curve(whole[0].state, "loss").back() - curve(exact[0].state, "loss").back());
+    BOOST_TEST(error > 0);  // it really rounds
+    BOOST_TEST(error < 0.02);
+    std::filesystem::remove_all(place.path + "/checkpoint-8");
+    s.options.resume_from_checkpoint = train::resume::latest;
+    const auto resumed = on_ranks(2, s);
+    BOOST_TEST(resumed[1].parameters == whole[0].parameters);
+    BOOST_TEST(curve(whole[0].state, "loss_scale").size() == (fp16 ? 8U : 0U));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(hand_written_gradients_train_as_well) {
   // y = 3 x, one weight, squared error: the gradient of the sum is 2 (w x - 3 x) x.
   const std::size_t count = 32;

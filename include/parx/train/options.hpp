@@ -42,6 +42,9 @@ struct trainer_options {
   double warmup_ratio = 0;  ///< of all steps; used where warmup_steps is 0
   /// The rate of each step, counted from 0, instead of all the above.
   std::function<double(std::uint64_t)> lr_schedule = {};
+  /// Matrix products in bfloat16 or float16 (parx::autocast), float16 with a loss scale.
+  bool bf16 = false;
+  bool fp16 = false;
   double max_grad_norm = 1;  ///< gradients are scaled down to this norm; 0: left as they are
 
   std::uint64_t logging_steps = 500;  ///< between two lines; 0: none
@@ -80,6 +83,7 @@ inline void validate(const trainer_options& o) {
           o.learning_rate.value_or(0));
   require(o.warmup_ratio >= 0 && o.warmup_ratio <= 1, "trainer: warmup_ratio {} is not in [0, 1]",
           o.warmup_ratio);
+  require(!o.bf16 || !o.fp16, "trainer: bf16 and fp16 exclude each other");
   require(o.max_grad_norm >= 0, "trainer: max_grad_norm {} is negative; 0 means no clipping",
           o.max_grad_norm);
   require(o.eval_strategy != strategy::steps || o.eval_steps > 0 || o.logging_steps > 0,

@@ -47,6 +47,7 @@
 #include <parx/train/meter.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/plan.hpp>
+#include <parx/train/precision.hpp>
 #include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
 
@@ -67,7 +68,8 @@ class trainer {
         loader_(loader),
         loss_(std::move(loss)),
         options_(std::move(options)),
-        site_(site) {
+        site_(site),
+        precision_(options_) {
     validate(options_);
     lr_ = options_.learning_rate.value_or(static_cast<double>(optimizer.options().lr));
     plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
@@ -209,6 +211,7 @@ class trainer {
   [[nodiscard]] checkpoint_parts parts() {
     checkpoint_parts made;
     made.add("model", model_.module()).add("optimizer", optimizer_);
+    precision_.add_to(made);
     made.add_json("trainer_state", to_json(state_));
     return made;
   }
@@ -222,6 +225,7 @@ class trainer {
     }
     saved.load("model", model_.module());
     saved.load("optimizer", optimizer_);
+    precision_.load(saved);
   }
 
   [[nodiscard]] std::size_t parameter_count() {
@@ -271,14 +275,15 @@ class trainer {
   /// Forward and backward of one batch.
   template <typename Batch>
   void pass(Batch& batch) {
-    auto loss = loss_(model_, batch);
+    auto loss = precision_.forward([&] { return loss_(model_, batch); });
     nn::tally figure;
     if constexpr (requires { loss.backward(); }) {
       figure = {.sum = static_cast<double>(loss.sum.item()),
                 .count = static_cast<double>(loss.count)};
       check_loss(figure);
-      loss.backward();
+      precision_.backward(loss);
     } else {
+      precision_.require_unscaled();
       figure = {.sum = static_cast<double>(loss.sum), .count = static_cast<double>(loss.count)};
       check_loss(figure);
     }
@@ -307,13 +312,14 @@ class trainer {
     const bool last = step >= plan_.steps;
     const bool logs = options_.logging_steps > 0 && (step % options_.logging_steps == 0 || last);
     double norm = 0;
+    precision_.unscale(optimizer_);
     if (options_.max_grad_norm > 0) {
       norm = optim::clip_grad_norm(targets_, options_.max_grad_norm);
     } else if (logs) {
       norm = optim::grad_norm(targets_);
     }
     optimizer_.set_lr(lr);
-    optimizer_.step();
+    precision_.step(optimizer_);
     state_.global_step = step;
     ++meter_.counts.steps;
     call(&callbacks::on_step_end);
@@ -371,6 +377,7 @@ class trainer {
     for (const auto& [name, value] : figures.entries()) {
       if (name != "loss") line.set(name, value);
     }
+    if (const auto scale = precision_.loss_scale()) line.set("loss_scale", *scale);
     line.set("eta_seconds",
              figures.at("step_ms") * 1e-3 * static_cast<double>(plan_.steps - state_.global_step));
     keep(line);
@@ -455,6 +462,7 @@ class trainer {
   Loss loss_;
   const trainer_options options_;
   const call_site site_;
+  precision precision_;
   double lr_ = 0;
   run_plan plan_;
   trainer_state state_;
