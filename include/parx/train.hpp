@@ -10,6 +10,7 @@
 #include <parx/train/plan.hpp>         // IWYU pragma: export
 #include <parx/train/precision.hpp>    // IWYU pragma: export
 #include <parx/train/record.hpp>       // IWYU pragma: export
+#include <parx/train/report.hpp>       // IWYU pragma: export
 #include <parx/train/run_log.hpp>      // IWYU pragma: export
 #include <parx/train/state.hpp>        // IWYU pragma: export
 #include <parx/train/tensorboard.hpp>  // IWYU pragma: export

@@ -1,0 +1,255 @@
+// chart: curves and bars as SVG text, for the report.
+//
+// Text and axes take the page's own colour (currentColor), the curves colours that stand out on
+// white and on black; so one drawing does for light and dark. Pure.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace parx::train::detail {
+
+struct curve {
+  std::string name;
+  std::vector<std::pair<double, double>> points = {};
+};
+
+struct chart_text {
+  std::string title;
+  std::string x_label;  ///< with its unit
+  std::string y_label;
+};
+
+[[nodiscard]] inline std::string xml_text(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+/// Colours of curves and bars, in turn.
+[[nodiscard]] constexpr std::string_view colour(std::size_t index) noexcept {
+  constexpr std::array<std::string_view, 8> colours{"#3b82f6", "#f97316", "#10b981", "#a855f7",
+                                                    "#ef4444", "#14b8a6", "#ca8a04", "#ec4899"};
+  return colours[index % colours.size()];
+}
+
+/// Where an axis from `low` to `high` has its marks: about `wanted` of them, at multiples of 1, 2
+/// or 5 times a power of ten, and the axis reaches from the first to the last.
+[[nodiscard]] inline std::vector<double> ticks(double low, double high, double wanted) {
+  if (!(high > low)) {
+    const double half = low == 0 ? 0.5 : std::abs(low) / 2;
+    low -= half;
+    high += half;
+  }
+  const double rough = (high - low) / wanted;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double nice : {1.0, 2.0, 5.0}) {
+    if (nice * power >= rough * 0.999) {
+      step = nice * power;
+      break;
+    }
+  }
+  std::vector<double> marks;
+  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  for (double i = first; i <= last; ++i) marks.push_back(i * step == 0 ? 0 : i * step);
+  return marks;
+}
+
+/// 1500000 as "1.5M", 0.00002 as "2e-05".
+[[nodiscard]] inline std::string tick_text(double value) {
+  const double size = std::abs(value);
+  if (size >= 1e9) return fmt::format("{:.4g}G", value / 1e9);
+  if (size >= 1e6) return fmt::format("{:.4g}M", value / 1e6);
+  if (size >= 1e4) return fmt::format("{:.4g}k", value / 1e3);
+  return fmt::format("{:.4g}", value);
+}
+
+/// The page's width is that of two charts.
+inline constexpr double chart_width = 560;
+inline constexpr double chart_height = 300;
+
+[[nodiscard]] inline std::string text_at(double x, double y, std::string_view text,
+                                         std::string_view more = "") {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, more, xml_text(text));
+}
+
+[[nodiscard]] inline std::string svg(double height, std::string_view title, std::string_view body) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\" "
+      "font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"currentColor\" role=\"img\" "
+      "aria-label=\"{2}\">\n{3}{4}</svg>\n",
+      chart_width, height, xml_text(title),
+      text_at(chart_width / 2, 18, title,
+              "text-anchor=\"middle\" font-size=\"14\" font-weight=\"600\""),
+      body);
+}
+
+/// Small squares with names, in lines of their own under a chart; `y` is moved below them.
+[[nodiscard]] inline std::string legend(const std::vector<std::string>& names, double& y) {
+  std::string body;
+  double x = 60;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double width = 24 + 7.0 * static_cast<double>(names[i].size());
+    if (x + width > chart_width - 10 && x > 60) {
+      x = 60;
+      y += 18;
+    }
+    body +=
+        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
+                    y - 9, colour(i));
+    body += text_at(x + 14, y, names[i]);
+    x += width;
+  }
+  return body;
+}
+
+/// Curves over one pair of axes. Points that are not finite break a curve; nothing is drawn of a
+/// chart without points.
+[[nodiscard]] inline std::string line_chart(const chart_text& text,
+                                            const std::vector<curve>& curves) {
+  constexpr double left = 64, right = chart_width - 16, top = 32, bottom = chart_height - 72;
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  double x_low = infinite, x_high = -infinite, y_low = infinite, y_high = -infinite;
+  for (const curve& each : curves) {
+    for (const auto& [x, y] : each.points) {
+      if (!std::isfinite(y)) continue;
+      x_low = std::min(x_low, x);
+      x_high = std::max(x_high, x);
+      y_low = std::min(y_low, y);
+      y_high = std::max(y_high, y);
+    }
+  }
+  if (x_low > x_high) return "";
+  // A curve that lies near zero anyway is seen against it.
+  if (y_low > 0 && y_low < 0.5 * y_high) y_low = 0;
+  const auto x_ticks = ticks(x_low, x_high, 7), y_ticks = ticks(y_low, y_high, 5);
+  const double y_first = y_ticks.front(), y_last = y_ticks.back();
+  if (!(x_high > x_low)) {
+    x_low = x_ticks.front();
+    x_high = x_ticks.back();
+  }
+  const auto x_of = [&](double x) {
+    return left + (x - x_low) / (x_high - x_low) * (right - left);
+  };
+  const auto y_of = [&](double y) {
+    return bottom - (y - y_first) / (y_last - y_first) * (bottom - top);
+  };
+
+  std::string body;
+  for (const double tick : y_ticks) {
+    body += fmt::format(
+        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" "
+        "stroke-opacity=\"0.15\"/>\n",
+        left, right, y_of(tick), y_of(tick));
+    body += text_at(left - 6, y_of(tick) + 4, tick_text(tick), "text-anchor=\"end\"");
+  }
+  for (const double tick : x_ticks) {
+    if (tick < x_low - 1e-9 * std::abs(x_low) || tick > x_high * (1 + 1e-9)) continue;
+    body += text_at(x_of(tick), bottom + 16, tick_text(tick), "text-anchor=\"middle\"");
+  }
+  body += fmt::format(
+      "<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\"0.6\"/>\n",
+      left, top, bottom, right);
+  body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
+  body += text_at(0, 0, text.y_label,
+                  fmt::format("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
+                              (top + bottom) / 2));
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    names.push_back(curves[i].name);
+    std::string path;
+    bool draws = false;
+    for (const auto& [x, y] : curves[i].points) {
+      if (!std::isfinite(y)) {
+        draws = false;
+        continue;
+      }
+      path += fmt::format("{}{:.1f} {:.1f}", draws ? 'L' : 'M', x_of(x), y_of(y));
+      draws = true;
+    }
+    body += fmt::format(
+        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
+        "stroke-linejoin=\"round\"/>\n",
+        path, colour(i));
+    if (curves[i].points.size() <= 12) {
+      for (const auto& [x, y] : curves[i].points) {
+        if (std::isfinite(y)) {
+          body += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n",
+                              x_of(x), y_of(y), colour(i));
+        }
+      }
+    }
+  }
+  double y = bottom + 54;
+  body += legend(names, y);
+  return svg(y + 12, text.title, body);
+}
+
+struct bar {
+  std::string name;
+  std::vector<double> parts = {};  ///< in percent of the whole bar
+};
+
+/// Horizontal bars of 100 %, one below the other, each cut into the same named parts.
+[[nodiscard]] inline std::string share_bars(std::string_view title,
+                                            const std::vector<std::string>& parts,
+                                            const std::vector<bar>& bars) {
+  if (bars.empty()) return "";
+  constexpr double left = 84, right = chart_width - 16, top = 32, height = 18;
+  std::string body;
+  double y = top;
+  for (const bar& each : bars) {
+    body += text_at(left - 6, y + 13, each.name, "text-anchor=\"end\"");
+    double x = left;
+    for (std::size_t i = 0; i < each.parts.size(); ++i) {
+      const double width = std::clamp(each.parts[i], 0.0, 100.0) / 100 * (right - left);
+      body += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
+          width, height - 4, colour(i));
+      if (width > 40) {
+        body += text_at(x + width / 2, y + 11, fmt::format("{:.0f} %", each.parts[i]),
+                        "text-anchor=\"middle\" fill=\"#fff\" font-size=\"10\"");
+      }
+      x += width;
+    }
+    y += height;
+  }
+  for (int percent = 0; percent <= 100; percent += 20) {
+    body += text_at(left + percent / 100.0 * (right - left), y + 14, fmt::format("{}", percent),
+                    "text-anchor=\"middle\"");
+  }
+  body += text_at((left + right) / 2, y + 32, "share of the time (%)", "text-anchor=\"middle\"");
+  y += 52;
+  body += legend(parts, y);
+  return svg(y + 12, title, body);
+}
+
+}  // namespace parx::train::detail

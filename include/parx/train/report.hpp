@@ -1,0 +1,318 @@
+// report: what a run leaves behind, as one HTML page with drawings in it: no scripts, no network.
+//
+//   parx::train::write_report("report.html", {"out"});
+//   parx::train::write_report("scaling.html", {"out1", "out2", "out4"});   // with the efficiency
+//
+// In the spirit of LLview's job reports: a table of the runs, what stands out in a sentence each,
+// the curves of training, processor and memory of each rank over time, and where each rank's time
+// went. From the files train.jsonl and ranks.jsonl that the trainer writes to output_dir. Local.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/json.hpp>
+#include <parx/train/detail/chart.hpp>
+#include <parx/train/record.hpp>
+
+namespace parx::train {
+
+/// What the files of one run hold.
+struct run_report {
+  std::string name;
+  std::vector<record> lines = {};       ///< train.jsonl
+  std::vector<json::value> ranks = {};  ///< ranks.jsonl
+  std::size_t world = 1;
+
+  /// The last value of a figure; `otherwise` where no line has it.
+  [[nodiscard]] double last(std::string_view figure, double otherwise = 0) const {
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+      if (const auto value = line->find(figure)) return *value;
+    }
+    return otherwise;
+  }
+  /// The mean over all lines that have it, without the first, in which caches and memory warm up.
+  [[nodiscard]] double mean(std::string_view figure) const {
+    std::vector<double> values;
+    for (const record& line : lines) {
+      if (const auto value = line.find(figure)) values.push_back(*value);
+    }
+    if (values.empty()) return 0;
+    const std::size_t first = values.size() > 2 ? 1 : 0;
+    double sum = 0;
+    for (std::size_t i = first; i < values.size(); ++i) sum += values[i];
+    return sum / static_cast<double>(values.size() - first);
+  }
+};
+
+/// Throws errc::io where `folder` has no train.jsonl, errc::bad_data where a line is damaged; a
+/// last line that was cut off, by a kill for example, is left out.
+[[nodiscard]] inline run_report read_run(const std::string& folder) {
+  run_report run{.name = std::filesystem::path(folder).lexically_normal().filename().string()};
+  if (run.name.empty())
+    run.name = std::filesystem::path(folder).lexically_normal().parent_path().filename().string();
+  const auto each_line = [&](const std::string& path, auto take) {
+    std::ifstream file(path);
+    if (!file.is_open()) {
+      throw_error(errc::io, "cannot read \"{}\". Give the output_dir of a training run.", path);
+    }
+    std::string line;
+    for (std::size_t number = 1; std::getline(file, line); ++number) {
+      if (file.eof()) return;  // no newline: it was being written
+      try {
+        take(json::parse(line));
+      } catch (const json::error& wrong) {
+        throw_error(errc::bad_data, "\"{}\" is damaged in line {}: {}", path, number, wrong.what());
+      }
+    }
+  };
+  each_line(folder + "/train.jsonl",
+            [&](const json::value& line) { run.lines.push_back(record_from(line)); });
+  each_line(folder + "/ranks.jsonl",
+            [&](json::value line) { run.ranks.push_back(std::move(line)); });
+  if (!run.ranks.empty()) run.world = run.ranks.back().at("cpu_percent").elements().size();
+  return run;
+}
+
+namespace detail {
+
+/// A figure of the log over steps, a curve a run, and one more for each of `others` ("eval_loss").
+[[nodiscard]] inline std::string chart_of(const std::vector<run_report>& runs,
+                                          const chart_text& text,
+                                          const std::vector<std::string>& figures) {
+  std::vector<curve> curves;
+  for (const run_report& run : runs) {
+    for (const std::string& figure : figures) {
+      curve made{.name = runs.size() > 1 ? fmt::format("{} {}", run.name, figure) : figure};
+      for (const record& line : run.lines) {
+        if (const auto value = line.find(figure)) made.points.emplace_back(line.at("step"), *value);
+      }
+      if (!made.points.empty()) curves.push_back(std::move(made));
+    }
+  }
+  return line_chart(text, curves);
+}
+
+/// A quantity of each rank over time; of more than eight ranks the least, the mean and the most.
+[[nodiscard]] inline std::string chart_of_ranks(const run_report& run, const chart_text& text,
+                                                std::string_view quantity) {
+  const bool each_rank = run.world <= 8;
+  std::vector<curve> curves;
+  if (each_rank) {
+    for (std::size_t rank = 0; rank < run.world; ++rank)
+      curves.push_back({.name = fmt::format("rank {}", rank)});
+  } else {
+    curves = {{.name = "least"}, {.name = "mean"}, {.name = "most"}};
+  }
+  for (const json::value& line : run.ranks) {
+    const double seconds = line.at("seconds").as<double>();
+    std::vector<double> values;
+    for (const json::value& value : line.at(quantity).elements())
+      values.push_back(value.as<double>());
+    if (values.size() != run.world) continue;  // before a resume with another number of ranks
+    if (each_rank) {
+      for (std::size_t rank = 0; rank < run.world; ++rank)
+        curves[rank].points.emplace_back(seconds, values[rank]);
+      continue;
+    }
+    double sum = 0;
+    for (const double value : values) sum += value;
+    curves[0].points.emplace_back(seconds, *std::min_element(values.begin(), values.end()));
+    curves[1].points.emplace_back(seconds, sum / static_cast<double>(values.size()));
+    curves[2].points.emplace_back(seconds, *std::max_element(values.begin(), values.end()));
+  }
+  return line_chart(text, curves);
+}
+
+/// The mean of a rank's quantity over the run.
+[[nodiscard]] inline std::vector<double> mean_by_rank(const run_report& run,
+                                                      std::string_view quantity) {
+  std::vector<double> sums(run.world, 0.0);
+  double lines = 0;
+  for (const json::value& line : run.ranks) {
+    const json::array& values = line.at(quantity).elements();
+    if (values.size() != run.world) continue;
+    for (std::size_t rank = 0; rank < run.world; ++rank) sums[rank] += values[rank].as<double>();
+    ++lines;
+  }
+  for (double& sum : sums) sum /= std::max(1.0, lines);
+  return sums;
+}
+
+[[nodiscard]] inline std::string shares_of(const run_report& run) {
+  constexpr std::size_t most_bars = 32;
+  const auto compute = mean_by_rank(run, "compute_percent");
+  const auto wait = mean_by_rank(run, "communication_wait_percent");
+  const auto data = mean_by_rank(run, "data_wait_percent");
+  std::vector<bar> bars;
+  for (std::size_t rank = 0; rank < run.world; ++rank) {
+    bars.push_back({fmt::format("rank {}", rank), {compute[rank], wait[rank], data[rank]}});
+  }
+  std::string title = "Where the time went, " + run.name;
+  if (bars.size() > most_bars) {
+    // The rank that never waits for others is the one that they all wait for.
+    std::stable_sort(bars.begin(), bars.end(),
+                     [](const bar& a, const bar& b) { return a.parts[1] < b.parts[1]; });
+    bars.resize(most_bars);
+    title += fmt::format(" (the {} of {} ranks that wait least)", most_bars, run.world);
+  }
+  return share_bars(title, {"compute", "waiting for communication", "waiting for data"}, bars);
+}
+
+/// What stands out, in a sentence each.
+[[nodiscard]] inline std::vector<std::string> verdicts_of(const run_report& run) {
+  std::vector<std::string> verdicts;
+  if (run.ranks.empty()) return verdicts;
+  const auto wait = mean_by_rank(run, "communication_wait_percent");
+  const auto data = mean_by_rank(run, "data_wait_percent");
+  const auto memory = mean_by_rank(run, "resident_mib");
+  const auto mean_of = [](const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum / static_cast<double>(values.size());
+  };
+  if (run.world > 1) {
+    verdicts.push_back(fmt::format(
+        "{:.1f} % of the time went into waiting for communication, {:.0f} % of which was "
+        "hidden behind computation.",
+        mean_of(wait), run.mean("communication_hidden_percent")));
+    const auto slowest = std::min_element(wait.begin(), wait.end());
+    const auto most = std::max_element(wait.begin(), wait.end());
+    if (*most - *slowest > 10) {
+      verdicts.push_back(fmt::format(
+          "Rank {} is slower than the others: it waits {:.0f} % of its time, rank {} {:.0f} %.",
+          slowest - wait.begin(), *slowest, most - wait.begin(), *most));
+    }
+  }
+  if (mean_of(data) > 5) {
+    verdicts.push_back(fmt::format(
+        "The loader is late: {:.0f} % of the time went into waiting for data. More workers "
+        "or a larger prefetch may help.",
+        mean_of(data)));
+  }
+  verdicts.push_back(fmt::format("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
+                                 mean_of(memory), *std::max_element(memory.begin(), memory.end())));
+  return verdicts;
+}
+
+/// Throughput against the number of ranks, and how much of the smallest run's rate each rank keeps.
+[[nodiscard]] inline std::string scaling_of(std::vector<run_report> runs) {
+  std::sort(runs.begin(), runs.end(),
+            [](const auto& a, const auto& b) { return a.world < b.world; });
+  if (runs.size() < 2 || runs.front().world == runs.back().world) return "";
+  const double base =
+      runs.front().mean("samples_per_second") / static_cast<double>(runs.front().world);
+  if (!(base > 0)) return "";
+  curve rate{.name = "measured"}, ideal{.name = "ideal"}, efficiency{.name = "parallel efficiency"};
+  std::string rows;
+  for (const run_report& run : runs) {
+    const auto ranks = static_cast<double>(run.world);
+    const double measured = run.mean("samples_per_second");
+    rate.points.emplace_back(ranks, measured);
+    ideal.points.emplace_back(ranks, base * ranks);
+    efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
+    rows += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
+        xml_text(run.name), run.world, measured,
+        measured / (base * static_cast<double>(runs.front().world)),
+        efficiency.points.back().second);
+  }
+  return fmt::format(
+      "<h2>Scaling</h2>\n<table><tr><th>run</th><th>ranks</th><th>samples/s</th><th>speed-up</th>"
+      "<th>efficiency</th></tr>\n{}</table>\n<div class=\"charts\">\n{}{}</div>\n",
+      rows, line_chart({"Throughput", "ranks", "samples/s"}, {rate, ideal}),
+      line_chart({"Parallel efficiency", "ranks", "% of the smallest run's rate per rank"},
+                 {efficiency}));
+}
+
+}  // namespace detail
+
+/// The page for one or several runs.
+[[nodiscard]] inline std::string report_html(const std::vector<run_report>& runs) {
+  using namespace detail;
+  require(!runs.empty(), "a report needs at least one run");
+  std::string body =
+      "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
+      "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th></tr>\n";
+  for (const run_report& run : runs) {
+    body += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{:.1f}</td>"
+        "<td>{:.2f}</td><td>{:.4f}</td><td>{:.0f} %</td></tr>\n",
+        xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
+        run.mean("samples_per_second"), run.mean("step_ms"), run.last("loss"),
+        run.mean("communication_hidden_percent"));
+  }
+  body += "</table>\n<ul>\n";
+  for (const run_report& run : runs) {
+    for (const std::string& verdict : verdicts_of(run)) {
+      body += fmt::format("<li>{}{}</li>\n", runs.size() > 1 ? xml_text(run.name) + ": " : "",
+                          xml_text(verdict));
+    }
+  }
+  body += "</ul>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
+  body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
+  std::vector<std::string> measured;
+  for (const run_report& run : runs) {
+    for (const record& line : run.lines) {
+      for (const auto& [name, value] : line.entries()) {
+        const bool timing =
+            name == "eval_loss" || name.ends_with("_runtime") || name.ends_with("_per_second");
+        if (!name.starts_with("eval_") || timing) continue;
+        if (std::find(measured.begin(), measured.end(), name) == measured.end())
+          measured.push_back(name);
+      }
+    }
+  }
+  body += chart_of(runs, {"Evaluations", "step", "value"}, measured);
+  body += chart_of(runs, {"Learning rate", "step", "learning rate"}, {"learning_rate"});
+  body += chart_of(runs, {"Gradient norm", "step", "norm"}, {"grad_norm"});
+  body += chart_of(runs, {"Throughput", "step", "samples/s"}, {"samples_per_second"});
+  body += chart_of(runs, {"Tokens", "step", "tokens/s"}, {"tokens_per_second"});
+  body += "</div>\n<h2>Ranks</h2>\n<div class=\"charts\">\n";
+  for (const run_report& run : runs) {
+    const std::string which = runs.size() > 1 ? ", " + run.name : "";
+    body += shares_of(run);
+    body += chart_of_ranks(run, {"Processor" + which, "time (s)", "CPU (%)"}, "cpu_percent");
+    body += chart_of_ranks(run, {"Memory" + which, "time (s)", "resident (MiB)"}, "resident_mib");
+    body += chart_of_ranks(run, {"Throughput of each rank" + which, "time (s)", "samples/s"},
+                           "samples_per_second");
+  }
+  body += "</div>\n";
+  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>parx training "
+         "report</title>\n"
+         "<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
+         ":root { color-scheme: light dark; }\n"
+         "body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; "
+         "padding: 0 1em; }\n"
+         "table { border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
+         "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #8886; }\n"
+         "th:first-child, td:first-child { text-align: left; }\n"
+         ".charts { display: flex; flex-wrap: wrap; gap: 1em; }\nsvg { max-width: 100%; height: "
+         "auto; }\n"
+         "</style></head><body>\n<h1>Training report</h1>\n" +
+         body + "</body></html>\n";
+}
+
+/// Reads the runs whose output_dirs are given and writes the page. Throws errc::io, errc::bad_data.
+inline void write_report(const std::string& path, const std::vector<std::string>& output_dirs) {
+  std::vector<run_report> runs;
+  for (const std::string& folder : output_dirs) runs.push_back(read_run(folder));
+  const std::string page = report_html(runs);
+  parx::detail::atomic_file file(path);
+  file.write(std::as_bytes(std::span(page)));
+  file.commit();
+}
+
+}  // namespace parx::train

@@ -1,0 +1,126 @@
+#include <parx/train/report.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace train = parx::train;
+
+namespace {
+
+// A run of `world` ranks: losses fall, rank 1 waits least.
+train::run_report made_up(const std::string& name, std::size_t world, double rate) {
+  train::run_report run{.name = name, .world = world};
+  for (int step = 10; step <= 100; step += 10) {
+    const double s = step;
+    run.lines.push_back({{"step", s},
+                         {"seconds", s / 4},
+                         {"loss", 1.4 * std::exp(-s / 40) + 0.3},
+                         {"grad_norm", 1 + std::sin(s)},
+                         {"learning_rate", 5e-5 * (1 - s / 100)},
+                         {"epoch", s / 50},
+                         {"samples_per_second", step == 10 ? rate / 4 : rate},
+                         {"step_ms", 79},
+                         {"communication_hidden_percent", 80}});
+    if (step % 50 == 0)
+      run.lines.push_back(
+          {{"step", s}, {"seconds", s / 4}, {"eval_loss", 0.5}, {"eval_accuracy", 0.8}});
+    parx::json::value line;
+    line["step"] = step;
+    line["seconds"] = s / 4;
+    for (const char* column :
+         {"cpu_percent", "resident_mib", "compute_percent", "communication_wait_percent",
+          "data_wait_percent", "samples_per_second"}) {
+      parx::json::array values;
+      for (std::size_t rank = 0; rank < world; ++rank) {
+        const bool waits = std::string_view(column) == "communication_wait_percent";
+        values.push_back(waits ? (rank == 1 ? 2.0 : 22.0)
+                               : 70.0 + static_cast<double>(rank) + s / 20);
+      }
+      line[column] = std::move(values);
+    }
+    run.ranks.push_back(std::move(line));
+  }
+  return run;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(axes_have_round_marks_that_span_the_data) {
+  using train::detail::ticks;
+  BOOST_TEST((ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10}));
+  BOOST_TEST((ticks(3, 97, 5) == std::vector<double>{0, 20, 40, 60, 80, 100}));
+  BOOST_TEST(ticks(5, 5, 5).size() >= 2u);
+  BOOST_TEST(ticks(0, 0, 5).size() >= 2u);
+  for (const double high : {1e-7, 0.3, 7.0, 12345.0, 1e12}) {
+    const auto marks = ticks(0, high, 5);
+    BOOST_TEST(marks.front() <= 0);
+    BOOST_TEST(marks.back() >= high * 0.999999);
+    BOOST_TEST(marks.size() <= 8u);
+  }
+  BOOST_TEST(train::detail::tick_text(1'500'000) == "1.5M");
+  BOOST_TEST(train::detail::tick_text(2e-5) == "2e-05");
+}
+
+BOOST_AUTO_TEST_CASE(a_point_lies_where_the_axes_say) {
+  // Both axes from 0 to 10, so the middle of the curve is the middle of the frame.
+  const auto drawing = train::detail::line_chart(
+      {"t", "x (s)", "y (MiB)"}, {{.name = "c", .points = {{0, 0}, {5, 5}, {10, 10}}}});
+  BOOST_TEST(drawing.find("M64.0 228.0L304.0 130.0L544.0 32.0") != std::string::npos, drawing);
+  BOOST_TEST(drawing.find("x (s)") != std::string::npos);
+  BOOST_TEST(drawing.find("y (MiB)") != std::string::npos);
+  BOOST_TEST(train::detail::line_chart({"t", "x", "y"}, {}).empty());
+  const auto broken = train::detail::line_chart(
+      {"t", "x", "y"}, {{.name = "c", .points = {{0, 0}, {1, NAN}, {2, 1}}}});
+  BOOST_TEST(broken.find("nan") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
+  const std::string page =
+      train::report_html({made_up("one", 1, 100), made_up("two", 2, 180), made_up("four", 4, 300)});
+  for (const char* text :
+       {"Rank 1 is slower than the others: it waits 2 %",
+        "<td>two</td><td>2</td><td>180.0</td><td>1.80</td><td>90 %</td>",
+        "<td>four</td><td>4</td><td>300.0</td><td>3.00</td><td>75 %</td>", "eval_accuracy",
+        "CPU (%)", "resident (MiB)", "time (s)", "80 % of which was"}) {
+    BOOST_TEST(page.find(text) != std::string::npos, text);
+  }
+  // Self-contained: nothing is fetched, nothing runs.
+  BOOST_TEST(page.find("<script") == std::string::npos);
+  BOOST_TEST(page.find("src=") == std::string::npos);
+  BOOST_TEST(page.find("href=") == std::string::npos);
+  BOOST_TEST(train::report_html({made_up("<b>&", 2, 1)}).find("<b>&") == std::string::npos);
+  BOOST_TEST(train::report_html({made_up("big", 64, 1)}).find("the 32 of 64 ranks") !=
+             std::string::npos);
+  if (const char* keep = std::getenv("PARX_KEEP_REPORT")) std::ofstream(keep) << page;
+}
+
+BOOST_AUTO_TEST_CASE(a_page_is_made_from_the_files_of_a_run_even_of_one_that_was_killed) {
+  const std::string folder =
+      std::filesystem::temp_directory_path() / fmt::format("parx_report_{}", ::getpid());
+  std::filesystem::create_directories(folder + "/run7");
+  const train::run_report run = made_up("run7", 2, 50);
+  {
+    std::ofstream lines(folder + "/run7/train.jsonl"), ranks(folder + "/run7/ranks.jsonl");
+    for (const auto& line : run.lines) lines << parx::json::dump(train::to_json(line)) << "\n";
+    for (const auto& line : run.ranks) ranks << parx::json::dump(line) << "\n";
+    lines << "{\"step\": 110, \"lo";
+  }
+  train::write_report(folder + "/report.html", {folder + "/run7/"});
+  std::ifstream file(folder + "/report.html");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  BOOST_TEST(page == train::report_html({run}));
+  BOOST_CHECK_EXCEPTION(
+      train::write_report(folder + "/x.html", {folder}), parx::error, [](const auto& refused) {
+        return std::string(refused.what()).find("output_dir") != std::string::npos;
+      });
+  std::filesystem::remove_all(folder);
+}
