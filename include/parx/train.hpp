@@ -4,6 +4,7 @@
 #include <parx/train/announce.hpp>     // IWYU pragma: export
 #include <parx/train/callbacks.hpp>    // IWYU pragma: export
 #include <parx/train/evaluation.hpp>   // IWYU pragma: export
+#include <parx/train/explain.hpp>      // IWYU pragma: export
 #include <parx/train/meter.hpp>        // IWYU pragma: export
 #include <parx/train/metrics.hpp>      // IWYU pragma: export
 #include <parx/train/options.hpp>      // IWYU pragma: export

@@ -337,6 +337,32 @@ BOOST_AUTO_TEST_CASE(half_precision_trains_and_resumes_with_its_loss_scale) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(explain_does_the_arithmetic_before_the_run) {
+  setup s{.samples = 1000, .options = quiet(1)};
+  s.options.gradient_accumulation_steps = 2;
+  s.options.num_train_epochs = 3;
+  s.options.max_steps = 0;
+  s.options.logging_steps = 10;
+  std::string text;
+  parx::run_threads(4, [&](parx::process_group& group) {
+    auto own = s;
+    own.options.max_steps = 0;
+    (void)run(group, own, [&](auto& trainer) {
+      const std::string said = trainer.explain();
+      if (group.rank() == 0) text = said;
+      trainer.add_callbacks(
+          {.on_step_end = [&](const train::trainer_state&) { trainer.request_stop(); }});
+    });
+  });
+  // 2 x 16 + 16 + 16 x 4 + 4 = 116 values; AdamW keeps two more of each.
+  for (const char* expected :
+       {"4 on one host", "8 samples a rank x 2 accumulated x 4 ranks = 64 samples a step",
+        "16 an epoch of 1,000 samples, 48 in all", "116 in 4 tensors", "0.9 KiB optimizer",
+        "all_reduce of", "predicted", "every 10 steps", "no output_dir"}) {
+    BOOST_TEST(text.find(expected) != std::string::npos, expected << " is not in\n" << text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(hand_written_gradients_train_as_well) {
   // y = 3 x, one weight, squared error: the gradient of the sum is 2 (w x - 3 x) x.
   const std::size_t count = 32;

@@ -88,14 +88,15 @@ struct run_report {
 
 namespace detail {
 
-/// A figure of the log over steps, a curve a run, and one more for each of `others` ("eval_loss").
+/// Figures of the log over steps: a curve for each run and figure.
 [[nodiscard]] inline std::string chart_of(const std::vector<run_report>& runs,
                                           const chart_text& text,
                                           const std::vector<std::string>& figures) {
   std::vector<curve> curves;
   for (const run_report& run : runs) {
     for (const std::string& figure : figures) {
-      curve made{.name = runs.size() > 1 ? fmt::format("{} {}", run.name, figure) : figure};
+      const std::string both = figures.size() > 1 ? run.name + " " + figure : run.name;
+      curve made{.name = runs.size() > 1 ? both : figure};
       for (const record& line : run.lines) {
         if (const auto value = line.find(figure)) made.points.emplace_back(line.at("step"), *value);
       }

@@ -44,6 +44,7 @@
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/evaluation.hpp>
+#include <parx/train/explain.hpp>
 #include <parx/train/meter.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/plan.hpp>
@@ -106,6 +107,7 @@ class trainer {
         log_ = run_log(options_, options_.disable_progress ? nullptr : &bar, state_.global_step);
       });
       bar_ = &bar;
+      if (options_.explain) log_.print("***** What this run will do *****\n" + explain());
       announce(log_, plan_, parameter_count(), state_.global_step);
       call(&callbacks::on_train_begin);
       meter_ = meter();
@@ -121,6 +123,11 @@ class trainer {
       if (!group().closed()) group().abort(abort_reason(group().rank()));
       throw;
     }
+  }
+
+  /// Collective. What train() will do: ranks, batch arithmetic, memory, how gradients are summed.
+  [[nodiscard]] std::string explain() {
+    return explain_run(model_, optimizer_, plan_, options_, lr_, site_);
   }
 
   /// Collective. All evaluations that were added; the figures of all ranks, on all ranks.

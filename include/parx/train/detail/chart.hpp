@@ -230,7 +230,7 @@ struct bar {
     body += text_at(left - 6, y + 13, each.name, "text-anchor=\"end\"");
     double x = left;
     for (std::size_t i = 0; i < each.parts.size(); ++i) {
-      const double width = std::clamp(each.parts[i], 0.0, 100.0) / 100 * (right - left);
+      const double width = std::clamp(each.parts[i] / 100 * (right - left), 0.0, right - x);
       body += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
           width, height - 4, colour(i));

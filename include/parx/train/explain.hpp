@@ -1,0 +1,129 @@
+// explain_run: what a run will do, in words and numbers, before it does it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <parx/comm/explain.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/source.hpp>
+#include <parx/train/announce.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/plan.hpp>
+
+namespace parx::train {
+
+namespace detail {
+
+[[nodiscard]] inline std::string size_text(double bytes) {
+  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
+  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  return fmt::format("{:.1f} KiB", bytes / 1024);
+}
+
+[[nodiscard]] inline std::string rhythm_text(strategy when, std::uint64_t steps) {
+  if (when == strategy::epoch) return "after each epoch";
+  return when == strategy::no || steps == 0 ? "never" : fmt::format("every {} steps", steps);
+}
+
+/// "4 on 2 hosts (2 + 2)".
+[[nodiscard]] inline std::string ranks_text(const std::vector<int>& host_of_rank) {
+  std::vector<int> ranks;
+  for (const int host : host_of_rank) {
+    const auto index = static_cast<std::size_t>(host);
+    if (ranks.size() <= index) ranks.resize(index + 1);
+    ++ranks[index];
+  }
+  if (ranks.size() < 2) return fmt::format("{} on one host", host_of_rank.size());
+  return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(),
+                     fmt::join(ranks, " + "));
+}
+
+}  // namespace detail
+
+/// Collective where it is the group's first operation. Ranks and hosts, the arithmetic of the
+/// batch, memory of a rank without activations, and how the gradients of a step will be summed.
+template <typename Wrapper, typename Optimizer>
+[[nodiscard]] std::string explain_run(Wrapper& model, const Optimizer& /*optimizer*/,
+                                      const run_plan& plan, const trainer_options& options,
+                                      double lr, call_site site = call_site::current()) {
+  std::size_t tensors = 0, values = 0, bytes = 0, gradient_bytes = 0;
+  model.module().for_each_parameter([&](const std::string&, auto& p) {
+    ++tensors;
+    values += p.value().size();
+    bytes += p.value().size() * sizeof(*p.value().data());
+  });
+  for (std::size_t i = 0; i < model.bucket_count(); ++i) gradient_bytes += model.bucket_bytes(i);
+  std::size_t state_bytes = 0;
+  if constexpr (requires { Optimizer::state_names.size(); })
+    state_bytes = Optimizer::state_names.size() * bytes;
+  const auto size = [](std::size_t count) { return detail::size_text(static_cast<double>(count)); };
+
+  process_group& group = model.group();
+  std::vector<int> hosts(static_cast<std::size_t>(group.size()), 0);
+  std::string sums = "none: there is one rank";
+  if (group.size() > 1) {
+    std::vector<std::string> buckets;
+    double seconds = 0;
+    for (std::size_t i = 0; i < model.bucket_count(); ++i) {
+      for (const explanation& each :
+           parx::explain(group, operation::all_reduce, model.bucket_bytes(i), site)) {
+        if (!each.chosen) continue;
+        seconds += each.seconds;
+        buckets.push_back(fmt::format("{} by {}", size(model.bucket_bytes(i)), name_of(each.name)));
+      }
+    }
+    const auto places = group.core()->choice().hosts();
+    if (!places.empty()) hosts.assign(places.begin(), places.end());
+    sums = fmt::format("all_reduce of {}: {:.2f} ms predicted, behind backward",
+                       fmt::join(buckets, ", "), 1e3 * seconds);
+  }
+
+  std::string text;
+  const auto line = [&](std::string_view name, const std::string& what) {
+    text += fmt::format("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
+  };
+  line("ranks", detail::ranks_text(hosts));
+  line("batch", fmt::format("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
+                            plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
+  line("steps", fmt::format("{} an epoch of {} samples, {} in all, about {} epochs",
+                            with_commas(plan.steps_per_epoch), with_commas(plan.samples),
+                            with_commas(plan.steps), plan.epochs));
+  line("learning rate",
+       options.lr_schedule
+           ? std::string("by lr_schedule")
+           : fmt::format("{:.3g} after {} steps of warm-up, then {}", lr, plan.warmup_steps,
+                         options.lr_scheduler_type == optim::decay::constant ? "constant"
+                         : options.lr_scheduler_type == optim::decay::linear ? "linear to 0"
+                                                                             : "cosine to 0"));
+  line("products", options.bf16   ? "bfloat16"
+                   : options.fp16 ? "float16 with a loss scale"
+                                  : "as the parameters");
+  line("parameters", fmt::format("{} in {} tensors", with_commas(values), tensors));
+  line("memory",
+       fmt::format("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
+                   size(bytes), size(gradient_bytes), size(state_bytes),
+                   size(bytes + gradient_bytes + state_bytes)));
+  line("communication", sums);
+  line("log", detail::rhythm_text(strategy::steps, options.logging_steps));
+  line("evaluate",
+       detail::rhythm_text(options.eval_strategy,
+                           options.eval_steps > 0 ? options.eval_steps : options.logging_steps));
+  line("save", options.output_dir.empty()
+                   ? std::string("never: no output_dir")
+                   : fmt::format("{} {} into \"{}\"{}",
+                                 detail::rhythm_text(options.save_strategy, options.save_steps),
+                                 size(bytes + state_bytes), options.output_dir,
+                                 options.save_total_limit > 0
+                                     ? fmt::format(", {} kept", options.save_total_limit)
+                                     : ""));
+  return text;
+}
+
+}  // namespace parx::train
