@@ -1,7 +1,7 @@
-// checkpoint-bench: how fast safetensors files are saved and loaded, against a plain write and read
+// parx-bench-checkpoint: how fast safetensors files are saved and loaded, against a plain write and read
 // of as many bytes of the same disk or page cache, in alternation.
 //
-//   checkpoint-bench [--gigabytes 1] [--rounds 7] [--folder /tmp]
+//   parx-bench-checkpoint [--gigabytes 1] [--rounds 7] [--folder /tmp]
 //
 // Times are medians; a ratio of 1.00 is the speed of write() + fsync(), or of read(). Files of the
 // round before are removed first and off the clock: else the page cache would hold old and new file,
@@ -101,7 +101,7 @@ void run(const cxxopts::ParseResult& given) {
   const int rounds = given["rounds"].as<int>();
   const auto bytes = static_cast<std::size_t>(gigabytes * 1e9) / 262144 * 262144;
   const fs::path folder = fs::path(given["folder"].as<std::string>()) /
-                          fmt::format("checkpoint-bench.{}", ::getpid());
+                          fmt::format("parx-bench-checkpoint.{}", ::getpid());
   fs::create_directory(folder);
   const auto path = [&](const char* name) { return (folder / name).string(); };
   model saved(bytes);
@@ -127,7 +127,7 @@ void run(const cxxopts::ParseResult& given) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cxxopts::Options options("checkpoint-bench", "Saving and loading against plain writing and reading");
+  cxxopts::Options options("parx-bench-checkpoint", "Saving and loading against plain writing and reading");
   options.add_options()("gigabytes", "size of the model", cxxopts::value<double>()->default_value("1"))(
       "rounds", "timed rounds", cxxopts::value<int>()->default_value("7"))(
       "folder", "where to write", cxxopts::value<std::string>()->default_value("/tmp"))("help", "");

@@ -14,70 +14,16 @@
 #     DELAY    added to each direction in ms (0); needs a kernel with netem
 #     BUILD    folder with bin/parx-bench (build/release of the repository)
 #
-# The hosts are two network namespaces joined by a veth pair, shaped on both ends by tbf. Everything is taken
-# down at the end. Where namespaces or tbf are not to be had nothing is measured, and the exit code is 77.
+# two_hosts.sh makes the hosts. Where they are not to be had nothing is measured, and the exit code is 77.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin
 rate=${RATE:-200}
 delay=${DELAY:-0}
-limit=180
-prefix=parx$$
-port=29517
-
-not_measured() {
-  echo "throttled.sh: NOT MEASURED: $1" >&2
-  exit 77
-}
 [[ -x $bin/parx-bench ]] || { echo "throttled.sh: build $bin/parx-bench first" >&2; exit 2; }
-[[ $(id -u) -eq 0 ]] || not_measured "network namespaces need root"
-for tool in ip tc; do
-  command -v $tool >/dev/null || not_measured "$tool is missing (package iproute2)"
-done
-
-work=$(mktemp -d)
-started=()
-take_down() {
-  local pid host
-  for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
-  wait
-  # A namespace takes its end of the veth pair with it.
-  for host in 0 1; do ip netns del "$prefix-$host" 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap take_down EXIT
-trap 'exit 130' INT TERM
-
-in_host() {
-  local host=$1; shift
-  ip netns exec "$prefix-$host" "$@"
-}
-for host in 0 1; do
-  ip netns add "$prefix-$host" 2>"$work/why" || not_measured "no network namespace: $(<"$work/why")"
-done
-ip link add eth0 netns "$prefix-0" type veth peer name eth0 netns "$prefix-1" 2>"$work/why" ||
-  not_measured "no veth pair: $(<"$work/why")"
-for host in 0 1; do
-  in_host $host ip link set lo up
-  in_host $host ip addr add "10.213.77.$((host + 1))/30" dev eth0
-  in_host $host ip link set eth0 up
-  in_host $host tc qdisc add dev eth0 root handle 1: tbf rate "${rate}mbit" burst 32kb latency 50ms 2>"$work/why" ||
-    not_measured "no tbf in this kernel: $(<"$work/why")"
-  [[ $delay == 0 ]] ||
-    in_host $host tc qdisc add dev eth0 parent 1:1 netem delay "${delay}ms" limit 20000 2>"$work/why" ||
-    not_measured "no netem in this kernel, so DELAY must be 0: $(<"$work/why")"
-done
-
-for host in 0 1; do
-  RANK=$host WORLD_SIZE=2 MASTER_ADDR=10.213.77.1 MASTER_PORT=$port PARX_TRANSPORT=tcp PARX_SOCKET_IFNAME=eth0 \
-    in_host $host timeout "$limit" "$bin/parx-bench" -b 4 -e 1M -f 16 --budget 0.1 "$@" \
-    --op all_reduce --algo doubling,ring --format json > "$work/$host.json" &
-  started+=($!)
-done
-for pid in "${started[@]}"; do
-  wait "$pid" || { echo "throttled.sh: a rank failed, see above" >&2; exit 1; }
-done
-started=()
+. "$here/two_hosts.sh"
+two_hosts "$rate" "$delay"
+on_both "$bin/parx-bench" -b 4 -e 1M -f 16 --budget 0.1 "$@" --op all_reduce --algo doubling,ring --format json
 
 awk -v rate="$rate" -v delay="$delay" '
   function number_of(text, key) {
@@ -107,4 +53,4 @@ awk -v rate="$rate" -v delay="$delay" '
   END {
     printf "# wrong elements: %d\n", wrong
     exit wrong > 0 || NR == 0
-  }' "$work/0.json"
+  }' "$two_hosts_work/0.out"

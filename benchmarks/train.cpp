@@ -1,0 +1,265 @@
+// parx-bench-train: samples a second of data-parallel training, on the models and with the arithmetic of
+// peers/torch_train.py. One JSON line from rank 0.
+//
+//   parx-bench-train --model bert
+//   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --seconds 8
+//   parx-bench-train --model mlp --bare           the loop without the ddp wrapper
+//
+// GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has one of its own. Synthetic batches with a fixed seed, eight of them in turn; a step is forward, backward (with the
+// gradients' all-reduce) and the optimizer. Phases are medians on rank 0; "hidden" is the share of the
+// communication during which backward was computing.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <options.hpp>
+#include <parx/ddp.hpp>
+#include <parx/launch.hpp>
+#include <parx/models.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+namespace nn = parx::nn;
+using seconds = std::chrono::duration<double>;
+using ids = parx::tensor<std::int64_t>;
+
+namespace {
+
+constexpr std::size_t batches = 8;
+
+enum class wrapper { ddp, bare };
+
+struct settings {
+  std::string model;
+  std::size_t batch, length;
+  double dropout, seconds;
+  std::size_t warm_up, bucket;
+  wrapper wrapped;
+};
+
+ids random_ids(const parx::random_stream& stream, parx::shape shape, std::uint32_t limit) {
+  ids values = ids::empty(shape);
+  stream.words(0, values.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) values.data()[at + i] = word[i] % limit;
+  });
+  return values;
+}
+
+parx::random_stream stream_of(const parx::world& world, std::size_t batch, const char* what) {
+  return parx::random_stream(1000 + static_cast<std::uint64_t>(world.rank()), what).substream(batch);
+}
+
+struct phases {
+  double forward, backward, optimizer;
+  [[nodiscard]] double step() const noexcept { return forward + backward + optimizer; }
+};
+
+/// One step: forward(number) is the loss of batch `number`.
+template <typename Forward, typename Optimizer>
+phases take_step(std::size_t number, Forward& forward, Optimizer& optimizer, double& loss_value) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto loss = forward(number % batches);
+  const auto forwarded = std::chrono::steady_clock::now();
+  loss.backward();
+  const auto differentiated = std::chrono::steady_clock::now();
+  optimizer.step();
+  const auto end = std::chrono::steady_clock::now();
+  loss_value = loss.mean();
+  return {seconds(forwarded - start).count(), seconds(differentiated - forwarded).count(),
+          seconds(end - differentiated).count()};
+}
+
+template <typename Field>
+double median_ms(std::vector<phases>& taken, Field field) {
+  const auto middle = taken.begin() + static_cast<std::ptrdiff_t>(taken.size() / 2);
+  std::nth_element(taken.begin(), middle, taken.end(),
+                   [&](const phases& a, const phases& b) { return field(a) < field(b); });
+  return 1e3 * field(*middle);
+}
+
+double peak_mib() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_maxrss) / 1024;
+}
+
+/// What only the wrapper knows: the size of the gradients, and how much of their way was hidden.
+struct communication {
+  double gradient_mib = 0;
+  std::function<double()> hidden = [] { return 1.0; };
+};
+
+template <typename Forward, typename Optimizer>
+void measure(parx::world& world, const settings& s, Forward forward, Optimizer& optimizer,
+             const communication& figures = {}) {
+  double first_loss = 0;
+  double loss = 0;
+  take_step(0, forward, optimizer, first_loss);
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 1; i < s.warm_up; ++i) take_step(i, forward, optimizer, loss);
+  std::vector<double> pace{seconds(std::chrono::steady_clock::now() - begin).count() /
+                           static_cast<double>(s.warm_up - 1)};
+  parx::all_reduce(world, pace, {.op = parx::reduce_op::max});
+  const std::size_t steps = std::max<std::size_t>(10, static_cast<std::size_t>(s.seconds / pace[0]));
+
+  std::vector<phases> taken(steps);
+  parx::barrier(world);
+  const auto start = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < steps; ++i) taken[i] = take_step(s.warm_up + i, forward, optimizer, loss);
+  parx::barrier(world);
+  const double wall = seconds(std::chrono::steady_clock::now() - start).count();
+
+  std::vector<double> peak{peak_mib()};
+  parx::all_reduce(world, peak, {.op = parx::reduce_op::max});
+  parx::print0(
+      world,
+      R"({{"framework": "parx-{}", "model": "{}", "world": {}, "batch": {}, "dropout": {}, )"
+      R"("samples_per_s": {:.1f}, "step_ms": {:.3f}, "forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
+      R"("optimizer_ms": {:.3f}, "steps": {}, "peak_mib": {:.1f}, "first_loss": {:.4f}, "last_loss": {:.4f})"
+      R"(, "gradient_mib": {:.2f}, "hidden": {:.3f}}})"
+      "\n",
+      s.wrapped == wrapper::bare ? "bare" : "ddp", s.model, world.size(), s.batch, s.dropout,
+      static_cast<double>(s.batch * static_cast<std::size_t>(world.size()) * steps) / wall,
+      median_ms(taken, [](const phases& p) { return p.step(); }),
+      median_ms(taken, [](const phases& p) { return p.forward; }),
+      median_ms(taken, [](const phases& p) { return p.backward; }),
+      median_ms(taken, [](const phases& p) { return p.optimizer; }), steps, peak[0], first_loss, loss,
+      figures.gradient_mib, figures.hidden());
+}
+
+/// Trains `model`, wrapped or bare; loss_of(net, number) is the loss of batch `number`.
+template <typename Model, typename LossOf, typename MakeOptimizer>
+void train(parx::world& world, const settings& s, Model& model, LossOf loss_of, MakeOptimizer make) {
+  model.initialize(0);
+  if (s.wrapped == wrapper::bare) {
+    auto optimizer = make(model.parameters());
+    measure(world, s, [&](std::size_t number) { return loss_of(model, number); }, optimizer);
+  } else {
+    parx::ddp net{model, world, {.buckets = {.bytes = s.bucket}}};
+    auto optimizer = make(net.parameters());
+    double bytes = 0;
+    for (std::size_t i = 0; i < net.bucket_count(); ++i) bytes += static_cast<double>(net.bucket_bytes(i));
+    measure(world, s, [&](std::size_t number) { return loss_of(net, number); }, optimizer,
+            {bytes / 0x1p20, [&] { return net.times().hidden(); }});
+  }
+}
+
+const auto make_adamw = [](auto parameters) {
+  return parx::optim::adamw<>{std::move(parameters), {.lr = 5e-4}};
+};
+const auto make_sgd = [](auto parameters) {
+  return parx::optim::sgd<>{std::move(parameters), {.lr = 0.05, .momentum = 0.9}};
+};
+
+template <typename Model>
+void train_images(parx::world& world, const settings& s, Model model, parx::shape image) {
+  std::vector<parx::tensor<float>> x;
+  std::vector<ids> y;
+  image.insert(0, s.batch);
+  for (std::size_t i = 0; i < batches; ++i) {
+    x.push_back(parx::tensor<float>::empty(image));
+    stream_of(world, i, "images").normal(x.back(), 0.0F, 1.0F);
+    y.push_back(random_ids(stream_of(world, i, "labels"), {s.batch}, 10));
+  }
+  train(
+      world, s, model, [&](auto& net, std::size_t i) { return nn::cross_entropy(net(x[i]), y[i]); },
+      make_sgd);
+}
+
+void train_bert(parx::world& world, const settings& s) {
+  std::vector<ids> x;
+  std::vector<ids> y;
+  for (std::size_t i = 0; i < batches; ++i) {
+    x.push_back(random_ids(stream_of(world, i, "words"), {s.batch, s.length}, 30522));
+    y.push_back(random_ids(stream_of(world, i, "labels"), {s.batch}, 4));
+  }
+  const auto mask = parx::tensor<std::uint8_t>::ones({s.batch, s.length});
+  parx::models::bert_classifier<> model{
+      {.hidden_dropout_prob = s.dropout, .attention_probs_dropout_prob = s.dropout}};
+  train(
+      world, s, model,
+      [&](auto& net, std::size_t i) { return nn::cross_entropy(net(x[i], mask), y[i]); }, make_adamw);
+}
+
+void train_gpt(parx::world& world, const settings& s) {
+  std::vector<ids> text;
+  for (std::size_t i = 0; i < batches; ++i) {
+    text.push_back(random_ids(stream_of(world, i, "text"), {s.batch, s.length + 1}, 256));
+  }
+  parx::models::gpt<> model{{.vocab_size = 256, .n_positions = s.length, .embd_pdrop = s.dropout,
+                             .attn_pdrop = s.dropout, .resid_pdrop = s.dropout}};
+  train(
+      world, s, model,
+      [&](auto& net, std::size_t i) {
+        return nn::cross_entropy(net(text[i].slice(1, 0, s.length)), text[i].slice(1, 1, s.length + 1));
+      },
+      make_adamw);
+}
+
+template <std::size_t... Layer>
+auto deep_model(std::index_sequence<Layer...> /*pairs*/) {
+  const auto layer = [](std::size_t) { return nn::sequential{nn::linear{512, 512}, nn::relu{}}; };
+  return nn::sequential{layer(Layer)..., nn::linear{512, 10}};
+}
+
+void train_model(parx::world& world, const settings& s) {
+  if (s.model == "bert") {
+    train_bert(world, s);
+  } else if (s.model == "gpt") {
+    train_gpt(world, s);
+  } else if (s.model == "mlp") {
+    train_images(world, s,
+                 nn::sequential{nn::linear{784, 1024}, nn::relu{}, nn::linear{1024, 1024}, nn::relu{},
+                                nn::linear{1024, 10}},
+                 {784});
+  } else if (s.model == "cnn") {
+    train_images(world, s,
+                 nn::sequential{nn::conv2d{1, 32, 3, {.padding = 1}}, nn::relu{}, nn::max_pool2d{2},
+                                nn::conv2d{32, 64, 3, {.padding = 1}}, nn::relu{}, nn::max_pool2d{2},
+                                nn::flatten{}, nn::linear{64 * 7 * 7, 10}},
+                 {1, 28, 28});
+  } else if (s.model == "deep") {
+    train_images(world, s, deep_model(std::make_index_sequence<12>()), {512});
+  }
+}
+
+std::size_t usual_batch(const std::string& model) {
+  return model == "bert" ? 16 : model == "mlp" ? 128 : model == "cnn" ? 64 : model == "gpt" ? 8 : 256;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
+  cxxopts::Options options("parx-bench-train", "Samples a second of data-parallel training");
+  options.add_options()
+      ("model", "bert, mlp, cnn or gpt; deep: twelve equal layers, for overlap", text("bert"))
+      ("batch", "samples of one rank in one step; 0: the model's usual", text("0"))
+      ("seq", "tokens of a sample", text("128"))
+      ("dropout", "probability, for bert and gpt", text("0"))
+      ("seconds", "length of the measurement", text("4"))
+      ("warm-up", "steps before it", text("8"))
+      ("bucket-mib", "size of a gradient bucket", text("25"))
+      ("bare", "without the ddp wrapper: each rank for itself")
+      ("h,help", "print this");
+  return parx::run([&](parx::world& world) {
+    const auto given = examples::parse(options, argc, argv);
+    if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
+    settings s{.model = examples::choice(given, "model", {"bert", "mlp", "cnn", "gpt", "deep"}),
+               .batch = examples::number<std::size_t>(given, "batch", 0, 1'000'000),
+               .length = examples::number<std::size_t>(given, "seq", 1, 1'000'000),
+               .dropout = examples::number(given, "dropout", 0.0, 0.99),
+               .seconds = examples::number(given, "seconds", 0.0, 1e6),
+               .warm_up = examples::number<std::size_t>(given, "warm-up", 2, 1'000'000),
+               .bucket = examples::number<std::size_t>(given, "bucket-mib", 1, 1 << 20) << 20,
+               .wrapped = given.count("bare") != 0 ? wrapper::bare : wrapper::ddp};
+    if (s.batch == 0) s.batch = usual_batch(s.model);
+    train_model(world, s);
+  });
+}
