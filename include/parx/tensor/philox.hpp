@@ -16,29 +16,30 @@ using philox_key = std::array<std::uint32_t, 2>;
 
 namespace detail {
 
-/// The blocks of `Lanes` counters that differ in the low 64 bits by 0, 1, 2, ...; in `word`, block
-/// b's word w is word[w][b], so that the rounds vectorise over the blocks.
-template <std::size_t Lanes>
-void philox_lanes(philox_counter first, philox_key key,
-                  std::array<std::array<std::uint32_t, Lanes>, 4>& word) noexcept {
+/// The blocks of `Blocks` counters that differ in the low 64 bits by 0, 1, 2, ..., one behind the
+/// other. All rounds of a block stand in one iteration, so that a compiler keeps several blocks in
+/// vector registers from the first round to the last.
+template <std::size_t Blocks>
+void philox_blocks(philox_counter first, philox_key key, std::uint32_t* words) noexcept {
   const std::uint64_t low = (std::uint64_t{first[1]} << 32) | first[0];
-  for (std::size_t b = 0; b < Lanes; ++b) {
-    word[0][b] = static_cast<std::uint32_t>(low + b);
-    word[1][b] = static_cast<std::uint32_t>((low + b) >> 32);
-    word[2][b] = first[2];
-    word[3][b] = first[3];
-  }
-  for (int round = 0; round < 10; ++round) {
-    for (std::size_t b = 0; b < Lanes; ++b) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53} * word[0][b];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * word[2][b];
-      word[0][b] = static_cast<std::uint32_t>(p1 >> 32) ^ word[1][b] ^ key[0];
-      word[2][b] = static_cast<std::uint32_t>(p0 >> 32) ^ word[3][b] ^ key[1];
-      word[1][b] = static_cast<std::uint32_t>(p1);
-      word[3][b] = static_cast<std::uint32_t>(p0);
+  for (std::size_t b = 0; b < Blocks; ++b) {
+    auto x0 = static_cast<std::uint32_t>(low + b);
+    auto x1 = static_cast<std::uint32_t>((low + b) >> 32);
+    std::uint32_t x2 = first[2], x3 = first[3], k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53} * x0;
+      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * x2;
+      x0 = static_cast<std::uint32_t>(p1 >> 32) ^ x1 ^ k0;
+      x2 = static_cast<std::uint32_t>(p0 >> 32) ^ x3 ^ k1;
+      x1 = static_cast<std::uint32_t>(p1);
+      x3 = static_cast<std::uint32_t>(p0);
+      k0 += 0x9E3779B9;
+      k1 += 0xBB67AE85;
     }
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
+    words[4 * b] = x0;
+    words[4 * b + 1] = x1;
+    words[4 * b + 2] = x2;
+    words[4 * b + 3] = x3;
   }
 }
 
@@ -46,9 +47,9 @@ void philox_lanes(philox_counter first, philox_key key,
 
 /// One block: four words of 32 random bits.
 [[nodiscard]] inline philox_counter philox4x32(philox_counter counter, philox_key key) noexcept {
-  std::array<std::array<std::uint32_t, 1>, 4> word;
-  detail::philox_lanes<1>(counter, key, word);
-  return {word[0][0], word[1][0], word[2][0], word[3][0]};
+  philox_counter block;
+  detail::philox_blocks<1>(counter, key, block.data());
+  return block;
 }
 
 }  // namespace parx

@@ -53,20 +53,17 @@ class random_stream {
   /// multiple of 64.
   template <typename Use>
   void words(std::uint64_t first, std::uint64_t count, Use&& use) const {
-    constexpr std::size_t lanes = 16;
-    std::array<std::array<std::uint32_t, lanes>, 4> block;
-    std::array<std::uint32_t, 4 * lanes> piece;
+    constexpr std::size_t blocks = 16;
+    std::array<std::uint32_t, 4 * blocks> piece;
     const std::uint64_t end = first + count;
     for (std::uint64_t at = first; at < end;) {
       const std::uint64_t start = at / piece.size() * piece.size();
       const std::uint64_t counter = start / 4;
-      detail::philox_lanes<lanes>(
+      detail::philox_blocks<blocks>(
           {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
            static_cast<std::uint32_t>(path_), static_cast<std::uint32_t>(path_ >> 32)},
-          {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)}, block);
-      for (std::size_t b = 0; b < lanes; ++b) {
-        for (std::size_t w = 0; w < 4; ++w) piece[4 * b + w] = block[w][b];
-      }
+          {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)},
+          piece.data());
       const std::uint64_t stop = std::min<std::uint64_t>(start + piece.size(), end);
       use(piece.data() + (at - start), at, static_cast<std::size_t>(stop - at));
       at = stop;
