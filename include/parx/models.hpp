@@ -2,6 +2,7 @@
 // and how texts are made with them.
 #pragma once
 
+#include <parx/models/beam_search.hpp>      // IWYU pragma: export
 #include <parx/models/bert.hpp>             // IWYU pragma: export
 #include <parx/models/decoding_cache.hpp>   // IWYU pragma: export
 #include <parx/models/encoder_decoder.hpp>  // IWYU pragma: export

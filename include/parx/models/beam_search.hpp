@@ -1,0 +1,173 @@
+// beam_search: the likeliest text that an encoder_decoder makes of a source, keeping the best few
+// beginnings after every token. One beam is greedy.
+//
+// A finished text counts its log-probability divided by length^length_penalty (the length includes
+// the end token), and of the 2 * beams best continuations the best that do not end go on, as in
+// Hugging Face's BeamSearchScorer. Without tape, in evaluation mode (the model's own mode is
+// restored). Wu et al.: Google's Neural Machine Translation System (arXiv 1609.08144) for the
+// penalty.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/models/encoder_decoder.hpp>
+#include <parx/models/generate.hpp>
+
+namespace parx::models {
+
+enum class beam_stop {
+  hopeless,  ///< once no beginning can beat the worst finished text: early_stopping=False
+  enough,    ///< once as many texts as beams are finished: early_stopping=True
+};
+
+struct beam_options {
+  std::int64_t start_token = 0;  ///< what the decoder begins with
+  std::int64_t end_token = 1;
+  std::size_t max_new_tokens = 64;
+  std::size_t beams = 4;
+  double length_penalty = 1;  ///< above 0 favours long texts, below 0 short ones
+  beam_stop stop = beam_stop::hopeless;
+};
+
+namespace detail {
+
+struct beam {
+  double score = 0;  // the logarithm of its probability
+  std::vector<std::int64_t> tokens = {};
+};
+
+/// The best `limit` finished texts.
+class finished_beams {
+ public:
+  explicit finished_beams(const beam_options& options) : options_(options) {}
+
+  void add(std::vector<std::int64_t> tokens, double sum) {
+    best_.push_back({penalised(sum, tokens.size() - 1), std::move(tokens)});
+    std::stable_sort(best_.begin(), best_.end(),
+                     [](const beam& a, const beam& b) { return a.score > b.score; });
+    if (best_.size() > options_.beams) best_.pop_back();
+  }
+  /// Nothing better can come when the best continuation has `sum` after `length` tokens.
+  [[nodiscard]] bool done(double sum, std::size_t length) const {
+    if (best_.size() < options_.beams) return false;
+    return options_.stop == beam_stop::enough || best_.back().score >= penalised(sum, length);
+  }
+  [[nodiscard]] std::vector<std::int64_t> best() const {
+    return {best_.front().tokens.begin() + 1, best_.front().tokens.end()};
+  }
+
+ private:
+  [[nodiscard]] double penalised(double sum, std::size_t length) const {
+    return sum / std::pow(static_cast<double>(length), options_.length_penalty);
+  }
+  const beam_options& options_;
+  std::vector<beam> best_;
+};
+
+struct beam_candidate {
+  double score;
+  std::size_t from;
+  std::int64_t token;
+};
+
+/// The best `count` continuations of the beams, best first. logits is (beams, vocabulary).
+template <typename T>
+[[nodiscard]] std::vector<beam_candidate> best_candidates(const std::vector<beam>& beams,
+                                                          const tensor<T>& logits,
+                                                          std::size_t count) {
+  const std::size_t vocabulary = logits.extent(1);
+  std::vector<beam_candidate> all;
+  all.reserve(beams.size() * vocabulary);
+  for (std::size_t b = 0; b < beams.size(); ++b) {
+    const T* const x = logits.data() + b * vocabulary;
+    const double highest = static_cast<double>(*std::max_element(x, x + vocabulary));
+    double sum = 0;
+    for (std::size_t v = 0; v < vocabulary; ++v)
+      sum += std::exp(static_cast<double>(x[v]) - highest);
+    const double shift = beams[b].score - highest - std::log(sum);
+    for (std::size_t v = 0; v < vocabulary; ++v) {
+      all.push_back({static_cast<double>(x[v]) + shift, b, static_cast<std::int64_t>(v)});
+    }
+  }
+  count = std::min(count, all.size());
+  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count), all.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.score != b.score ? a.score > b.score
+                             : a.from != b.from ? a.from < b.from
+                                                : a.token < b.token;
+                    });
+  all.resize(count);
+  return all;
+}
+
+}  // namespace detail
+
+/// The tokens behind start_token, up to and with end_token where it was reached. `next(tokens)`
+/// gives the logits (beams, vocabulary) of the tokens behind (beams, positions). Throws usage_error
+/// without beams or tokens.
+template <typename Next>
+[[nodiscard]] std::vector<std::int64_t> beam_search(const beam_options& options, Next&& next) {
+  require(options.beams > 0 && options.max_new_tokens > 0,
+          "beam_search: {} beams and {} new tokens; both must be above 0", options.beams,
+          options.max_new_tokens);
+  detail::finished_beams finished(options);
+  std::vector<detail::beam> running{{0, {options.start_token}}};
+  bool done = false;
+  for (std::size_t length = 1; length <= options.max_new_tokens && !done; ++length) {
+    auto tokens = tensor<std::int64_t>::empty({running.size(), length});
+    for (std::size_t b = 0; b < running.size(); ++b) {
+      std::copy_n(running[b].tokens.data(), length, tokens.data() + b * length);
+    }
+    const auto candidates =
+        detail::best_candidates(running, next(tokens).contiguous(), 2 * options.beams);
+    std::vector<detail::beam> extended;
+    for (std::size_t rank = 0; rank < candidates.size() && extended.size() < options.beams;
+         ++rank) {
+      const detail::beam_candidate& chosen = candidates[rank];
+      std::vector<std::int64_t> text = running[chosen.from].tokens;
+      text.push_back(chosen.token);
+      if (chosen.token != options.end_token) {
+        extended.push_back({chosen.score, std::move(text)});
+      } else if (rank < options.beams) {
+        finished.add(std::move(text), chosen.score);
+      }
+    }
+    running = std::move(extended);
+    done = running.empty() || finished.done(candidates.front().score, length);
+  }
+  if (!done) {
+    for (detail::beam& unfinished : running)
+      finished.add(std::move(unfinished.tokens), unfinished.score);
+  }
+  return finished.best();
+}
+
+/// What the model makes of `source`, one text without padding. Texts end at the model's last
+/// position at the latest.
+template <typename T>
+[[nodiscard]] std::vector<std::int64_t> beam_search(encoder_decoder<T>& model,
+                                                    std::span<const std::int64_t> source,
+                                                    beam_options options = {}) {
+  const no_grad guard;
+  const detail::evaluating<encoder_decoder<T>> mode(model);
+  options.max_new_tokens = std::min(options.max_new_tokens, model.max_positions());
+  const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
+  const auto seen = tensor<std::uint8_t>::ones({1, source.size()});
+  const tensor<T> memory = model.encode(ids, seen).value();
+  return beam_search(options, [&](const tensor<std::int64_t>& tokens) {
+    const std::size_t beams = tokens.extent(0), keys = source.size();
+    const variable<T> same = memory.expand({beams, keys, memory.extent(2)});
+    const auto logits = model.decode(tokens, same, seen.expand({beams, keys})).value();
+    return logits.select(1, tokens.extent(1) - 1);
+  });
+}
+
+}  // namespace parx::models
