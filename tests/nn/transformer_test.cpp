@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(transformer_layers_and_their_gradients_are_pytorchs) {
     compare_with_torch("encoder_" + std::string(name),
                        nn::transformer_encoder_layer<float>{8, 2, options}, {x},
                        [&](auto& m, auto& in) { return m(in[0], padding); });
-    options.activation = nn::feed_forward_activation::gelu;
+    options.activation = activation::gelu;
     compare_with_torch("decoder_" + std::string(name),
                        nn::transformer_decoder_layer<float>{8, 2, options}, {x, memory},
                        [&](auto& m, auto& in) { return m(in[0], in[1], causal, memory_padding); });

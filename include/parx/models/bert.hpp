@@ -54,7 +54,7 @@ class bert_layer : public nn::module<bert_layer<T>> {
         key_(c.hidden_size, c.hidden_size, starts(c)),
         value_(c.hidden_size, c.hidden_size, starts(c)),
         attended_(c.hidden_size, c.hidden_size, starts(c)),
-        wide_(c.hidden_size, c.intermediate_size, starts(c)),
+        wide_(c.hidden_size, c.intermediate_size, starts(c, activation::gelu)),
         narrow_(c.intermediate_size, c.hidden_size, starts(c)),
         attended_norm_(c.hidden_size, {.epsilon = c.layer_norm_eps}),
         norm_(c.hidden_size, {.epsilon = c.layer_norm_eps}),
@@ -77,7 +77,7 @@ class bert_layer : public nn::module<bert_layer<T>> {
                          masks)
             : attention_(query_(read), key_(x), value_(x), masks);
     const variable<T> y = attended_norm_(attended_dropout_(attended_(context)) + read);
-    return norm_(dropout_(narrow_(gelu(wide_(y)))) + y);
+    return norm_(dropout_(narrow_(wide_(y))) + y);
   }
 
   template <typename Visit>
@@ -96,8 +96,9 @@ class bert_layer : public nn::module<bert_layer<T>> {
   }
 
  private:
-  [[nodiscard]] static nn::linear_options starts(const bert_config& c) {
-    return {.start = nn::init::normal(0, c.initializer_range)};
+  [[nodiscard]] static nn::linear_options starts(const bert_config& c,
+                                                 activation f = activation::none) {
+    return {.start = nn::init::normal(0, c.initializer_range), .activation = f};
   }
   /// One product with all three matrices is faster than three.
   template <typename Part>

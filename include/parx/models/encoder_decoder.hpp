@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include <parx/autograd/ops/arithmetic.hpp>
-#include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/linear.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/position.hpp>
@@ -30,7 +30,7 @@ struct encoder_decoder_config {
   std::size_t ffn_dim = 512;
   std::size_t max_position_embeddings = 512;
   double dropout = 0.1;
-  nn::feed_forward_activation activation = nn::feed_forward_activation::relu;
+  parx::activation activation = parx::activation::relu;
   nn::norm_order order = nn::norm_order::pre;
 };
 

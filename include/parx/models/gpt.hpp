@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <vector>
 
-#include <parx/autograd/ops/activation.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/models/detail/conv1d.hpp>
@@ -45,7 +44,7 @@ class gpt_block : public nn::module<gpt_block<T>> {
       : width_(c.n_embd),
         qkv_(c.n_embd, 3 * c.n_embd, nn::init::normal(0, c.initializer_range)),
         attended_(c.n_embd, c.n_embd, residual_start(c)),
-        wide_(c.n_embd, inner(c), nn::init::normal(0, c.initializer_range)),
+        wide_(c.n_embd, inner(c), nn::init::normal(0, c.initializer_range), activation::gelu_tanh),
         narrow_(inner(c), c.n_embd, residual_start(c)),
         norm1_(c.n_embd, {.epsilon = c.layer_norm_epsilon}),
         norm2_(c.n_embd, {.epsilon = c.layer_norm_epsilon}),
@@ -59,7 +58,7 @@ class gpt_block : public nn::module<gpt_block<T>> {
   /// x is (batch, positions, n_embd); the positions before are in the cache, if there is one.
   [[nodiscard]] variable<T> forward(const variable<T>& x, nn::kv_cache<T>* cache) {
     const variable<T> y = x + attended_dropout_(attended_(attend(qkv_(norm1_(x)), cache)));
-    return y + dropout_(narrow_(gelu(wide_(norm2_(y)), gelu_form::tanh)));
+    return y + dropout_(narrow_(wide_(norm2_(y))));
   }
 
   template <typename Visit>

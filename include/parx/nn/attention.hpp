@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <parx/autograd/ops/attention.hpp>
-#include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/view.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/linear.hpp>

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include <parx/autograd/ops/activation.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/nn/attention.hpp>
 #include <parx/nn/dropout.hpp>
@@ -16,7 +15,6 @@
 
 namespace parx::nn {
 
-enum class feed_forward_activation { relu, gelu, gelu_tanh };
 enum class norm_order {
   post,  ///< norm(x + f(x)): the paper's
   pre,   ///< x + f(norm(x)): trains without warm-up
@@ -25,25 +23,12 @@ enum class norm_order {
 struct transformer_layer_options {
   std::size_t feed_forward = 2048;
   double dropout = 0.1;
-  feed_forward_activation activation = feed_forward_activation::relu;
+  parx::activation activation = parx::activation::relu;
   norm_order order = norm_order::post;
   double epsilon = 1e-5;
 };
 
 namespace detail {
-
-template <typename T>
-[[nodiscard]] variable<T> activate(const variable<T>& x, feed_forward_activation by) {
-  switch (by) {
-    case feed_forward_activation::relu:
-      return parx::relu(x);
-    case feed_forward_activation::gelu:
-      return parx::gelu(x);
-    case feed_forward_activation::gelu_tanh:
-      return parx::gelu(x, gelu_form::tanh);
-  }
-  return x;
-}
 
 /// x + f(norm(x)), or norm(x + f(x)).
 template <typename T, typename Function>
@@ -63,7 +48,7 @@ class transformer_encoder_layer : public module<transformer_encoder_layer<T>> {
                             transformer_layer_options options = {})
       : options_(options),
         self_attention_(width, heads, {.dropout = options.dropout}),
-        linear1_(width, options.feed_forward),
+        linear1_(width, options.feed_forward, {.activation = options.activation}),
         linear2_(options.feed_forward, width),
         norm1_(width, {.epsilon = options.epsilon}),
         norm2_(width, {.epsilon = options.epsilon}),
@@ -77,7 +62,7 @@ class transformer_encoder_layer : public module<transformer_encoder_layer<T>> {
       return dropout1_(self_attention_(y, masks));
     });
     return detail::residual(attended, norm2_, options_.order, [&](const variable<T>& y) {
-      return dropout2_(linear2_(dropout_(detail::activate(linear1_(y), options_.activation))));
+      return dropout2_(linear2_(dropout_(linear1_(y))));
     });
   }
 
@@ -111,7 +96,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
       : options_(options),
         self_attention_(width, heads, {.dropout = options.dropout}),
         memory_attention_(width, heads, {.dropout = options.dropout}),
-        linear1_(width, options.feed_forward),
+        linear1_(width, options.feed_forward, {.activation = options.activation}),
         linear2_(options.feed_forward, width),
         norm1_(width, {.epsilon = options.epsilon}),
         norm2_(width, {.epsilon = options.epsilon}),
@@ -133,7 +118,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
       return dropout2_(memory_attention_(z, memory, memory, memory_masks));
     });
     return detail::residual(y, norm3_, options_.order, [&](const variable<T>& z) {
-      return dropout3_(linear2_(dropout_(detail::activate(linear1_(z), options_.activation))));
+      return dropout3_(linear2_(dropout_(linear1_(z))));
     });
   }
 

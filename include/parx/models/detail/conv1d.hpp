@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/view.hpp>
 #include <parx/nn/module.hpp>
 
@@ -14,14 +14,16 @@ class conv1d : public nn::module<conv1d<T>> {
  public:
   using value_type = T;
 
-  conv1d(std::size_t in, std::size_t out, nn::initializer start)
-      : start_(start),
+  conv1d(std::size_t in, std::size_t out, nn::initializer start,
+         parx::activation activation = parx::activation::none)
+      : activation_(activation),
+        start_(start),
         weight_("weight", tensor<T>::zeros({in, out})),
         bias_("bias", tensor<T>::zeros({out})) {}
 
   /// x is (..., in), the result (..., out).
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return linear<T>(x, transpose<T>(weight_), bias_);
+    return linear<T>(x, transpose<T>(weight_), bias_, activation_);
   }
 
   template <typename Visit>
@@ -31,6 +33,7 @@ class conv1d : public nn::module<conv1d<T>> {
   }
 
  private:
+  parx::activation activation_;
   nn::initializer start_;
   parameter<T> weight_, bias_;
 };
