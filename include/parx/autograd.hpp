@@ -8,6 +8,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/loss.hpp>
+#include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/observer.hpp>
 #include <parx/autograd/ops.hpp>

@@ -10,4 +10,5 @@
 #include <parx/ddp/module.hpp>   // IWYU pragma: export
 #include <parx/ddp/raw.hpp>      // IWYU pragma: export
 #include <parx/ddp/save.hpp>     // IWYU pragma: export
+#include <parx/ddp/sync_batch_norm.hpp>     // IWYU pragma: export
 #include <parx/launch.hpp>       // IWYU pragma: export

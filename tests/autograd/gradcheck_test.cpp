@@ -189,3 +189,11 @@ BOOST_AUTO_TEST_CASE(max_pooling_has_exact_gradients) {
   check([](const auto& v) { return max_pool2d(v[0], {.size = 3, .stride = 2, .padding = 1}); },
         {normal({2, 2, 5, 6}, "x")});
 }
+
+BOOST_AUTO_TEST_CASE(batch_norm_has_exact_gradients_in_training_and_in_evaluation) {
+  const std::vector<tensor<double>> inputs{normal({4, 3, 5}, "x"), normal({3}, "w"), normal({3}, "b")};
+  check([](const auto& v) { return batch_norm(v[0], v[1], v[2], statistics_of_batch(v[0].value())); },
+        inputs);
+  const batch_statistics known{normal({3}, "mean"), tensor<double>::full({3}, 2.0)};
+  check([&](const auto& v) { return batch_norm_with(v[0], v[1], v[2], known); }, inputs);
+}

@@ -84,6 +84,28 @@ BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
                      {2, 1, 6, 6});
 }
 
+BOOST_AUTO_TEST_CASE(batch_norm_its_gradients_and_its_running_statistics_are_pytorchs) {
+  if (!torch_numbers()) return;
+  nn::batch_norm norm{3};
+  set_values(norm);
+  const auto compare = [&](const std::string& name, std::size_t k) {
+    norm.zero_grad();
+    const variable<float> x(grid(k, {4, 3, 2, 2}), gradient::wanted);
+    const auto y = norm(x);
+    sum(y * variable<float>(grid(9, y.shape()))).backward();
+    check_close(name + ".y", y.value().span());
+    check_close(name + ".dx", x.grad().span());
+    norm.for_each_parameter(
+        [&](const std::string& path, auto& p) { check_close(name + "." + path, p.grad().span()); });
+  };
+  compare("batch_norm", 0);
+  norm.for_each_buffer([&](const std::string& path, auto& b) {
+    check_close("batch_norm." + path, b.value().template cast<float>().span());
+  });
+  norm.eval();
+  compare("batch_norm_eval", 2);
+}
+
 BOOST_AUTO_TEST_CASE(embedding_and_losses_are_pytorchs) {
   if (!torch_numbers()) return;
   nn::embedding table{5, 3};

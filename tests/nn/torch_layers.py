@@ -48,6 +48,14 @@ report("sigmoid", nn.Sigmoid(), grid(0, 3, 4))
 report("sequential", nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3)),
        grid(0, 2, 1, 6, 6))
 
+norm = nn.BatchNorm2d(3)
+report("batch_norm", norm, grid(0, 4, 3, 2, 2))
+for name, buffer in norm.named_buffers():
+    print(f"batch_norm.{name}", *buffer.flatten().tolist())
+norm.eval()
+norm.zero_grad()
+report("batch_norm_eval", norm, grid(2, 4, 3, 2, 2))
+
 embedding = nn.Embedding(5, 3)
 embedding.weight.data = grid(1, 5, 3)
 y = embedding(torch.tensor([[4, 0], [4, 2]]))

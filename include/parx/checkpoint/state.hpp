@@ -1,9 +1,10 @@
 // save_state and load_state: the parameters of a model, or the state of an optimizer, as a
 // safetensors file.
 //
-// Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have, or
-// with for_each_state(visitor(name, tensor or number)), as optimizers have. A file that does not
-// fit changes nothing. Values go straight between the file and the model's memory. Local: under data parallelism one rank saves, every rank
+// Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have (their
+// buffers are saved as well), or with for_each_state(visitor(name, tensor or number)), as optimizers
+// have. A file that does not fit changes nothing. Values go straight between the file and the model's
+// memory. Local: under data parallelism one rank saves, every rank
 // loads.
 #pragma once
 
@@ -88,6 +89,11 @@ template <typename Source>
     source.for_each_parameter([&](const std::string& name, auto& parameter) {
       add_tensor(name, parameter.value(), parameter.shape());
     });
+    if constexpr (requires { source.for_each_buffer([](const std::string&, auto&) {}); }) {
+      source.for_each_buffer([&](const std::string& name, auto& buffer) {
+        add_tensor(name, buffer.value(), buffer.shape());
+      });
+    }
   }
   return entries;
 }

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/layout.hpp>
 #include <parx/ddp/module.hpp>
@@ -69,6 +70,10 @@ class ddp {
     reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets,
                                                   std::move(options.hook), site);
     if (group.size() > 1) reducer_->broadcast_values();
+    if constexpr (requires { model.for_each_buffer([](const std::string&, auto&) {}); }) {
+      model.for_each_buffer(
+          [&](const std::string&, auto& buffer) { broadcast(group, buffer.value().span(), {.root = 0}, site); });
+    }
     // Different samples want different dropout masks.
     if constexpr (requires { model.reseed(std::uint64_t{}); }) {
       if (group.rank() > 0) model.reseed(static_cast<std::uint64_t>(group.rank()));

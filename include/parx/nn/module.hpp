@@ -13,7 +13,7 @@
 //     parx::nn::linear<> second_{128, 10};
 //   };
 //
-// members() names what a model is made of: parameters, modules, and ranges of either. Everything
+// members() names what a model is made of: parameters, buffers (not trained), modules, and ranges. Everything
 // else (paths, initialisation, optimizers, checkpoints, wrappers) follows from it. A module is
 // called like a function; that calls forward().
 //
@@ -132,6 +132,17 @@ class module : public detail::module_state {
     make_ready();
     walk([](const std::string&, auto&) {}, [&](auto&, const std::string& path, auto& parameter,
                                                const initializer&) { visitor(path, parameter); });
+  }
+
+  /// Calls visitor(path, model_buffer<T>&) for each buffer, in the order of members().
+  template <typename Visitor>
+  void for_each_buffer(Visitor&& visitor) {
+    const auto on_buffer = [&](const std::string& path, auto& buffer) { visitor(path, buffer); };
+    const auto no_module = [](const std::string&, auto&) {};
+    const auto no_parameter = [](auto&, const std::string&, auto&, const initializer&) {};
+    detail::walker<decltype(no_module), decltype(no_parameter), decltype(on_buffer)>(
+        no_module, no_parameter, on_buffer)
+        .start(self());
   }
 
   /// Handles of all parameters, for an optimizer. Their element type is that of the module unless

@@ -1,4 +1,4 @@
-// walk: visits the modules and parameters of a model with their paths, depth first, in the order in
+// walk: visits the modules, parameters and buffers of a model with their paths, depth first, in the order in
 // which members() names them.
 //
 // Paths are the names joined by dots, "encoder.0.weight", as in PyTorch.
@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/nn/init.hpp>
 
@@ -22,6 +23,16 @@ inline constexpr bool is_parameter = false;
 template <typename T>
 inline constexpr bool is_parameter<parameter<T>> = true;
 
+template <typename T>
+inline constexpr bool is_buffer = false;
+template <typename T>
+inline constexpr bool is_buffer<model_buffer<T>> = true;
+
+/// For walks that have nothing to do with buffers.
+struct no_buffers {
+  void operator()(const std::string& /*path*/, auto& /*buffer*/) const {}
+};
+
 /// What a member of a module may be; see module.hpp.
 template <typename M>
 concept walkable = requires(M& m) {
@@ -29,12 +40,15 @@ concept walkable = requires(M& m) {
 };
 
 /// `on_module(path, module)` before its members; `on_parameter(owner, path, parameter,
-/// initializer)` once for each parameter, under its first path when several modules share it.
-template <typename OnModule, typename OnParameter>
+/// initializer)` once for each parameter, under its first path when several modules share it;
+/// `on_buffer(path, buffer)` for each buffer.
+template <typename OnModule, typename OnParameter, typename OnBuffer = no_buffers>
 class walker {
  public:
-  walker(OnModule on_module, OnParameter on_parameter)
-      : on_module_(std::move(on_module)), on_parameter_(std::move(on_parameter)) {}
+  walker(OnModule on_module, OnParameter on_parameter, OnBuffer on_buffer = {})
+      : on_module_(std::move(on_module)),
+        on_parameter_(std::move(on_parameter)),
+        on_buffer_(std::move(on_buffer)) {}
 
   template <typename Module>
   void start(Module& module) {
@@ -44,7 +58,7 @@ class walker {
   }
 
  private:
-  /// What members() calls: visit("name", member) or visit("name", parameter, initializer).
+  /// What members() calls: visit("name", member), also for buffers, or visit("name", parameter, initializer).
   template <typename Owner>
   struct owned_by {
     walker& walk;
@@ -59,11 +73,13 @@ class walker {
         if (member.defined() && walk.seen_.insert(member.node().get()).second) {
           walk.on_parameter_(owner, std::as_const(walk.path_), member, start);
         }
+      } else if constexpr (is_buffer<std::remove_const_t<Member>>) {
+        if (member.defined()) walk.on_buffer_(std::as_const(walk.path_), member);
       } else if constexpr (walkable<Member>) {
         walk.start(member);
       } else {
         static_assert(std::ranges::range<Member>,
-                      "members() may visit parameters, modules, and ranges of either");
+                      "members() may visit parameters, buffers, modules, and ranges of them");
         std::size_t index = 0;
         for (auto& element : member) (*this)(std::to_string(index++), element, start);
       }
@@ -73,6 +89,7 @@ class walker {
 
   OnModule on_module_;
   OnParameter on_parameter_;
+  OnBuffer on_buffer_;
   std::string path_;
   std::unordered_set<const void*> seen_;
 };

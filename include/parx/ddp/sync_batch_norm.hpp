@@ -1,0 +1,32 @@
+// sync_batch_norm: batch norm over the samples of all ranks, as one process with the whole batch
+// would compute it, however unevenly the samples are dealt.
+//
+// Forward adds sums, sums of squares and counts over the group, backward the two sums of its
+// formula: one small all-reduce each, blocking, on every rank that trains. PyTorch's SyncBatchNorm.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/nn/batch_norm.hpp>
+
+namespace parx {
+
+template <typename T = float>
+class sync_batch_norm : public nn::batch_norm_layer<sync_batch_norm<T>, T> {
+ public:
+  /// The group is borrowed. In training, every rank calls the layer, and backward, equally often;
+  /// in evaluation nothing is exchanged.
+  sync_batch_norm(std::size_t channels, process_group& group, nn::batch_norm_options options = {})
+      : nn::batch_norm_layer<sync_batch_norm<T>, T>(channels, options), group_(&group) {}
+
+  [[nodiscard]] auto sums() const noexcept {
+    return [group = group_](std::span<double> sums) { all_reduce(*group, sums); };
+  }
+
+ private:
+  process_group* group_;
+};
+
+}  // namespace parx
