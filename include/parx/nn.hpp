@@ -14,6 +14,7 @@
 #include <parx/nn/loss.hpp>          // IWYU pragma: export
 #include <parx/nn/module.hpp>        // IWYU pragma: export
 #include <parx/nn/norm.hpp>          // IWYU pragma: export
+#include <parx/nn/pool.hpp>          // IWYU pragma: export
 #include <parx/nn/position.hpp>      // IWYU pragma: export
 #include <parx/nn/sequential.hpp>    // IWYU pragma: export
 #include <parx/nn/transformer.hpp>   // IWYU pragma: export

@@ -197,3 +197,11 @@ BOOST_AUTO_TEST_CASE(batch_norm_has_exact_gradients_in_training_and_in_evaluatio
   const batch_statistics known{normal({3}, "mean"), tensor<double>::full({3}, 2.0)};
   check([&](const auto& v) { return batch_norm_with(v[0], v[1], v[2], known); }, inputs);
 }
+
+BOOST_AUTO_TEST_CASE(average_pooling_has_exact_gradients) {
+  const auto x = normal({2, 2, 5, 7}, "x");
+  check([](const auto& v) { return avg_pool2d(v[0]); }, {x});
+  check([](const auto& v) { return avg_pool2d(v[0], {.size = 3, .stride = 2, .padding = 1}); }, {x});
+  check([](const auto& v) { return adaptive_avg_pool2d(v[0]); }, {x});
+  check([](const auto& v) { return adaptive_avg_pool2d(v[0], 2, 3); }, {x});
+}

@@ -65,6 +65,8 @@ BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
                      {1, 2, 4, 6});
   compare_with_torch("layer_norm", nn::layer_norm{6}, {3, 6});
   compare_with_torch("max_pool2d", nn::max_pool2d{2}, {1, 2, 4, 6});
+  compare_with_torch("avg_pool2d", nn::avg_pool2d{3, {.stride = 2, .padding = 1}}, {1, 2, 5, 6});
+  compare_with_torch("adaptive_avg_pool2d", nn::adaptive_avg_pool2d{2, 3}, {1, 2, 5, 7});
   compare_with_torch("relu", nn::relu{}, {3, 4});
   compare_with_torch("gelu", nn::gelu{}, {3, 4});
   compare_with_torch("gelu_tanh", nn::gelu{gelu_form::tanh}, {3, 4});

@@ -4,6 +4,7 @@
 #include <parx/autograd/ops/activation.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/attention.hpp>
+#include <parx/autograd/ops/average_pool.hpp>
 #include <parx/autograd/ops/batch_norm.hpp>
 #include <parx/autograd/ops/concat.hpp>
 #include <parx/autograd/ops/conv2d.hpp>

@@ -1,10 +1,9 @@
-// conv2d and max_pool2d, over images (n, channels, rows, columns).
+// conv2d, over images (n, channels, rows, columns).
 #pragma once
 
 #include <cstddef>
 
 #include <parx/autograd/ops/conv2d.hpp>
-#include <parx/autograd/ops/pool.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/module.hpp>
 
@@ -56,21 +55,6 @@ class conv2d : public module<conv2d<T>> {
   parx::conv2d_options options_;
   parameter<T> weight_;
   parameter<T> bias_;
-};
-
-/// The largest pixel of each window of size x size; see parx::max_pool2d.
-class max_pool2d : public module<max_pool2d> {
- public:
-  explicit max_pool2d(std::size_t size = 2, max_pool2d_options options = {}) : options_(options) {
-    options_.size = size;
-  }
-  template <typename T>
-  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return parx::max_pool2d(x, options_);
-  }
-
- private:
-  max_pool2d_options options_;
 };
 
 }  // namespace parx::nn
