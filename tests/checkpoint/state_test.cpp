@@ -51,6 +51,24 @@ BOOST_AUTO_TEST_CASE(a_saved_model_is_loaded_bit_for_bit_under_pytorchs_names) {
   BOOST_TEST((file.find("0.weight")->shape == std::vector<std::uint64_t>{4, 3}));
 }
 
+BOOST_AUTO_TEST_CASE(buffers_are_saved_and_loaded_beside_the_parameters) {
+  const scratch_folder folder;
+  nn::batch_norm saved{2}, loaded{2};
+  (void)saved(tensor<float>::from({1, 2, 3, 5}, {2, 2}));
+  save_state(saved, folder.file("m"));
+  BOOST_TEST(load_state(loaded, folder.file("m")).empty());
+  const safetensors_file file(folder.file("m"));
+  std::vector<std::string> names;
+  loaded.for_each_buffer([&](const std::string& path, auto& b) {
+    names.push_back(path);
+    BOOST_TEST((file.find(path) != nullptr), path);
+    if (path == "running_mean") BOOST_TEST(b.value().data()[0] == 0.2F);  // 0.1 of (1 + 3) / 2
+    if (path == "num_batches_tracked") BOOST_TEST(b.value().data()[0] == 1);
+  });
+  BOOST_TEST(names == (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_file_that_does_not_fit_is_reported_in_full_and_changes_nothing) {
   const scratch_folder folder;
   nn::sequential saved{nn::linear{3, 5}, nn::relu{}, nn::linear{5, 2, {.bias = nn::bias::none}},
