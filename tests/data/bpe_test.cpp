@@ -46,7 +46,8 @@ struct naive_joiner {
       for (auto& [word, count] : words) {
         ids next;
         for (std::size_t i = 0; i < word.size(); ++i) {
-          const bool is_pair = i + 1 < word.size() && std::pair(word[i], word[i + 1]) == best->first;
+          const bool is_pair =
+              i + 1 < word.size() && std::pair(word[i], word[i + 1]) == best->first;
           next.push_back(is_pair ? made : word[i]);
           if (is_pair) ++i;
         }
@@ -87,7 +88,8 @@ BOOST_AUTO_TEST_CASE(gpt2s_pieces_are_those_of_its_regular_expression) {
   BOOST_TEST((pieces("a  b\n\n c\n") == list{"a", " ", " b", "\n\n", " c", "\n"}));
   BOOST_TEST((pieces("a\nb  ") == list{"a", "\n", "b", "  "}));
   BOOST_TEST((pieces("x12 34ab 'tis''s") == list{"x", "12", " 34", "ab", " '", "tis", "''", "s"}));
-  BOOST_TEST((pieces("é世 ½\u00A0\u00A0z\xFF\xFE") == list{"é世", " ½", "\u00A0", "\u00A0", "z", "\xFF\xFE"}));
+  BOOST_TEST((pieces("é世 ½\u00A0\u00A0z\xFF\xFE") ==
+              list{"é世", " ½", "\u00A0", "\u00A0", "z", "\xFF\xFE"}));
   std::mt19937 random(3);
   for (int round = 0; round < 2000; ++round) {
     const std::string text = random_bytes(random, random() % 40);
@@ -113,24 +115,29 @@ BOOST_AUTO_TEST_CASE(joining_pairs_equals_counting_everything_anew) {
     naive.run(25, 2, [&](token_id, token_id) { return next++; });
     std::vector<std::pair<token_id, token_id>> joined;
     next = 3;
-    merger.run(2, [&] { return joined.size() < 25; }, [&](token_id a, token_id b) {
-      joined.emplace_back(a, b);
-      return next++;
-    });
+    merger.run(
+        2, [&] { return joined.size() < 25; },
+        [&](token_id a, token_id b) {
+          joined.emplace_back(a, b);
+          return next++;
+        });
     BOOST_TEST((joined == naive.joined), "round " << round);
   }
 }
 
 BOOST_AUTO_TEST_CASE(byte_level_bpe_gives_back_any_bytes_and_survives_its_files) {
-  const list texts{"the cat sat on the mat, the cat ate the rat", "the theme's café, the café's theme"};
+  const list texts{"the cat sat on the mat, the cat ate the rat",
+                   "the theme's café, the café's theme"};
   const auto tokenizer = data::byte_bpe_tokenizer::train(texts, {.vocab_size = 268});
   BOOST_TEST(tokenizer.size() == 268U);
-  BOOST_TEST(tokenizer.decode(ids{257}) == "he");  // occurs as often as "th", which has larger numbers
+  BOOST_TEST(tokenizer.decode(ids{257}) ==
+             "he");  // occurs as often as "th", which has larger numbers
   BOOST_TEST(tokenizer.encode(" the cat").size() <= 3U);
   BOOST_TEST(tokenizer.encode("<|endoftext|>") == ids{0});
   const parx_test::scratch_folder folder;
   tokenizer.write(folder.file("vocab.json"), folder.file("merges.txt"));
-  const auto again = data::byte_bpe_tokenizer::read(folder.file("vocab.json"), folder.file("merges.txt"));
+  const auto again =
+      data::byte_bpe_tokenizer::read(folder.file("vocab.json"), folder.file("merges.txt"));
   BOOST_TEST(again.fingerprint() == tokenizer.fingerprint());
   std::mt19937 random(5);
   for (int round = 0; round < 3000; ++round) {
@@ -165,9 +172,11 @@ BOOST_AUTO_TEST_CASE(wrong_bpe_files_are_refused_with_the_place) {
   BOOST_TEST(has(vocab("{\"a\": 0, \"b\": 0}"), {"bad.json", "id 0 once"}));
   BOOST_TEST(has(vocab("{\"a\": 99999999999}"), {"bad.json", "an id below"}));
   BOOST_TEST(has(vocab("{\"a b\": 0}"), {"bad.json", "printable"}));
-  BOOST_TEST(has(message_of([&, bad = folder.write("bad.json", "{\"a\": 0}"), none = folder.write("none", "")] {
-    (void)data::byte_bpe_tokenizer::read(bad, none);
-  }), {"bad.json", "byte 0"}));
+  BOOST_TEST(has(message_of([&, bad = folder.write("bad.json", "{\"a\": 0}"),
+                             none = folder.write("none", "")] {
+                   (void)data::byte_bpe_tokenizer::read(bad, none);
+                 }),
+                 {"bad.json", "byte 0"}));
   BOOST_TEST(has(vocab("[1, 2"), {"bad.json", "line 1"}));
   // Hostile files: an error or a tokenizer, nothing else.
   std::mt19937 random(11);
@@ -176,7 +185,8 @@ BOOST_AUTO_TEST_CASE(wrong_bpe_files_are_refused_with_the_place) {
   for (int round = 0; round < 300; ++round) {
     std::string a = json;
     std::string b = text;
-    for (unsigned i = 0; i < 3; ++i) (round % 2 == 0 ? a : b)[random() % (round % 2 == 0 ? a : b).size()] = char(random());
+    for (unsigned i = 0; i < 3; ++i)
+      (round % 2 == 0 ? a : b)[random() % (round % 2 == 0 ? a : b).size()] = char(random());
     const auto va = folder.write("fv", a);
     const auto vb = folder.write("fm", b);
     try {
@@ -195,8 +205,9 @@ BOOST_AUTO_TEST_CASE(a_wordpiece_vocabulary_is_built_from_words) {
   builder.add_word("hugs", 5);
   const auto tokens = builder.build({.vocab_size = 21, .special_tokens = {"[UNK]"}}).tokens();
   // 7 characters in both forms; u+g occurs 20 times, u+n 16, then h+ug 15, p+un 12, hug+s 5, ...
-  BOOST_TEST(tokens == (list{"[UNK]", "b", "g", "h", "n", "p", "s", "u", "##b", "##g", "##h", "##n", "##p",
-                             "##s", "##u", "##ug", "##un", "hug", "pun", "pug", "hugs"}),
+  BOOST_TEST(tokens == (list{"[UNK]", "b",    "g",    "h",   "n",   "p",   "s",
+                             "u",     "##b",  "##g",  "##h", "##n", "##p", "##s",
+                             "##u",   "##ug", "##un", "hug", "pun", "pug", "hugs"}),
              boost::test_tools::per_element());
   data::vocabulary_builder from_text;
   from_text.add("Café, café! 世界 THE the the");
@@ -231,8 +242,8 @@ BOOST_AUTO_TEST_CASE(tiny_shakespeare_trains_a_vocabulary_of_1000_in_seconds) {
   const ids encoded = tokenizer.encode(text);
   const std::chrono::duration<double> training = trained - start;
   const std::chrono::duration<double> encoding = now() - trained;
-  fmt::print("trained in {:.2f} s; {} tokens, {:.1f} M tokens/s\n", training.count(), encoded.size(),
-             double(encoded.size()) / encoding.count() / 1e6);
+  fmt::print("trained in {:.2f} s; {} tokens, {:.1f} M tokens/s\n", training.count(),
+             encoded.size(), double(encoded.size()) / encoding.count() / 1e6);
   BOOST_TEST(tokenizer.decode(encoded) == text);
   BOOST_TEST(training.count() < 10);
 }
@@ -242,14 +253,16 @@ BOOST_AUTO_TEST_CASE(llama2cs_tokenizer_reads_and_refuses_damage) {
   if (!folder) return;
   const auto tokenizer = data::llama_tokenizer::read(*folder + "/tok512.bin");
   BOOST_TEST(tokenizer.size() == 512U);
-  for (const std::string text : {"Once upon a time, there was a little girl named Lily.", "x", "\n\"Hi\"  é世\xFF"})
+  for (const std::string text :
+       {"Once upon a time, there was a little girl named Lily.", "x", "\n\"Hi\"  é世\xFF"})
     BOOST_TEST(tokenizer.decode(tokenizer.encode(text)) == text);
   BOOST_TEST(tokenizer.encode("").empty());
   const std::string whole = parx_test::read_file(*folder + "/tok512.bin");
   const parx_test::scratch_folder scratch;
   BOOST_TEST(has(message_of([&, path = scratch.write("cut", whole.substr(0, 6001))] {
-    (void)data::llama_tokenizer::read(path);
-  }), {"cut", "token"}));
+                   (void)data::llama_tokenizer::read(path);
+                 }),
+                 {"cut", "token"}));
   std::mt19937 random(2);
   for (int round = 0; round < 300; ++round) {
     std::string text = whole;

@@ -21,7 +21,8 @@ std::string sample_file(const parx_test::scratch_folder& folder) {
   double values[12];
   for (int i = 0; i < 12; ++i) values[i] = i + 0.5;
   const hid_t space = H5Screate_simple(2, extents, nullptr);
-  const hid_t array = H5Dcreate2(group, "x", H5T_IEEE_F64BE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t array =
+      H5Dcreate2(group, "x", H5T_IEEE_F64BE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   H5Dwrite(array, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
   const hid_t type = H5Tcopy(H5T_C_S1);
   const hid_t scalar = H5Screate(H5S_SCALAR);
@@ -63,10 +64,13 @@ BOOST_AUTO_TEST_CASE(arrays_are_read_whole_or_by_rows_in_the_type_asked_for) {
   BOOST_TEST((rows.shape() == shape{2, 3}));
   BOOST_TEST(rows.at(0, 0) == 3);
   BOOST_CHECK_THROW((void)file.read_rows<float>("train/x", 3, 2), usage_error);
-  BOOST_TEST(has(message_of([&] { (void)file.read<float>("train/y"); }), {"a.h5", "no array \"train/y\""}));
+  BOOST_TEST(has(message_of([&] { (void)file.read<float>("train/y"); }),
+                 {"a.h5", "no array \"train/y\""}));
   BOOST_TEST(has(message_of([&] { (void)file.read<float>("text"); }), {"not an array of numbers"}));
-  BOOST_TEST(has(message_of([&] { data::hdf5_file other("/nonexistent.h5"); }), {"/nonexistent.h5"}));
-  BOOST_TEST(has(message_of([&] { data::hdf5_file other(folder.write("x.h5", "hello")); }), {"x.h5", "cannot open"}));
+  BOOST_TEST(
+      has(message_of([&] { data::hdf5_file other("/nonexistent.h5"); }), {"/nonexistent.h5"}));
+  BOOST_TEST(has(message_of([&] { data::hdf5_file other(folder.write("x.h5", "hello")); }),
+                 {"x.h5", "cannot open"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_was_cut_short_is_refused) {
@@ -81,7 +85,8 @@ BOOST_AUTO_TEST_CASE(a_file_that_was_cut_short_is_refused) {
 #else
 
 BOOST_AUTO_TEST_CASE(hdf5_is_not_there) {
-  fmt::print("SKIPPED: compiled without HDF5; install libhdf5-dev and configure with -DPARX_HDF5=ON\n");
+  fmt::print(
+      "SKIPPED: compiled without HDF5; install libhdf5-dev and configure with -DPARX_HDF5=ON\n");
 }
 
 #endif

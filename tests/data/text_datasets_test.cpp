@@ -64,7 +64,8 @@ std::vector<int> numbers(const tensor<T>& from) {
   return {from.begin(), from.end()};
 }
 
-constexpr std::string_view news = "\"1\",\"a b\",\"c\"\n\"2\",\"a\",\"b c d a b\"\n\"3\",\"d\",\"\"\n\"4\",\"e e\",\"e\"\n";
+constexpr std::string_view news =
+    "\"1\",\"a b\",\"c\"\n\"2\",\"a\",\"b c d a b\"\n\"3\",\"d\",\"\"\n\"4\",\"e e\",\"e\"\n";
 
 }  // namespace
 
@@ -73,7 +74,9 @@ BOOST_AUTO_TEST_CASE(labelled_texts_become_padded_batches) {
   const data::text_classification set(folder.write("n.csv", news), small(), data::ag_news(6));
   BOOST_TEST(set.size() == 4U);
   BOOST_TEST(set.classes() == 4U);
-  BOOST_TEST((set.counts() == data::text_counts{.tokens = 5 + 6 + 3 + 5, .truncated_rows = 1, .truncated_tokens = 2}));
+  BOOST_TEST(
+      (set.counts() ==
+       data::text_counts{.tokens = 5 + 6 + 3 + 5, .truncated_rows = 1, .truncated_tokens = 2}));
   const std::vector<std::size_t> some{0, 2};
   const auto batch = set.fetch(some);
   BOOST_TEST((batch.input_ids.shape() == shape{2, 5}));
@@ -88,7 +91,8 @@ BOOST_AUTO_TEST_CASE(labelled_texts_become_padded_batches) {
   // All of it through a loader, padding samples with weight 0 included.
   std::multiset<int> seen;
   for (int rank = 0; rank < 3; ++rank) {
-    const data::loader loader{set, {.batch_size = 1, .sampler = data::distributed_sampler(4, rank, 3)}};
+    const data::loader loader{set,
+                              {.batch_size = 1, .sampler = data::distributed_sampler(4, rank, 3)}};
     BOOST_TEST(loader.batches() == 2U);
     for (auto& each : loader.epoch(0))
       if (each.count() > 0) seen.insert(int(each.labels.item()));
@@ -103,7 +107,8 @@ BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line)
       (void)data::text_classification(path, small(), options);
     });
   };
-  BOOST_TEST(has(load("1,a,b\n7,c,d\n", data::ag_news()), {"bad.csv", "line 2", "\"7\"", "1, 2, 3, 4"}));
+  BOOST_TEST(
+      has(load("1,a,b\n7,c,d\n", data::ag_news()), {"bad.csv", "line 2", "\"7\"", "1, 2, 3, 4"}));
   BOOST_TEST(has(load("1,a,b\n2,c\n", data::ag_news()), {"line 2", "2 fields"}));
   BOOST_TEST(has(load("1,a\n", data::ag_news()), {"line 1", "2 columns"}));
   BOOST_TEST(has(load("1,a,b\n2,a,b\n4,a,b\n", data::ag_news()), {"bad.csv", "class 2", "\"3\""}));
@@ -112,31 +117,42 @@ BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line)
   BOOST_TEST(has(load("text,label\na,0\nb,-1\n", {}), {"line 3", "\"-1\""}));
   BOOST_TEST(has(load("text,label\na,0\nb,2\n", {.class_count = 2}), {"line 3", "from 0 to 1"}));
   BOOST_TEST(has(load("text,class\na,0\n", {}), {"usage", "no column \"label\"", "text, class"}));
-  BOOST_TEST(has(load("text,label\na,0\na b c d,0\n", {.max_length = 4, .truncation = data::truncation::refuse}),
+  BOOST_TEST(has(load("text,label\na,0\na b c d,0\n",
+                      {.max_length = 4, .truncation = data::truncation::refuse}),
                  {"line 3", "4 tokens", "max_length"}));
   BOOST_TEST(has(message_of([] {
-    (void)data::text_classification("/nonexistent.csv", small(), data::ag_news());
-  }), {"/nonexistent.csv", "No such file"}));
+                   (void)data::text_classification("/nonexistent.csv", small(), data::ag_news());
+                 }),
+                 {"/nonexistent.csv", "No such file"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_language_model_sees_every_token_once_an_epoch_and_its_successor_as_label) {
   const parx_test::scratch_folder folder;
   const std::string text = "abcdefghijklmnopqrstuvwxyz";
   const auto tokenizer = data::character_tokenizer::from_text(text);
-  const auto set = data::language_model::read(folder.write("t.txt", text), tokenizer, {.context_length = 8});
+  const auto set =
+      data::language_model::read(folder.write("t.txt", text), tokenizer, {.context_length = 8});
   BOOST_TEST(set.size() == 3U);  // 25 tokens have a successor
   const std::vector<std::size_t> last{2, 0};
   const auto batch = set.fetch(last);
-  BOOST_TEST((numbers(batch.input_ids) == std::vector<int>{16, 17, 18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4, 5, 6, 7}));
+  BOOST_TEST((numbers(batch.input_ids) ==
+              std::vector<int>{16, 17, 18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4, 5, 6, 7}));
   BOOST_TEST(batch.labels.at(0, 7) == 24);
-  const auto anywhere = data::language_model::read(folder.file("t.txt"), tokenizer, {.context_length = 8, .stride = 1});
+  const auto anywhere = data::language_model::read(folder.file("t.txt"), tokenizer,
+                                                   {.context_length = 8, .stride = 1});
   BOOST_TEST(anywhere.size() == 18U);
-  const auto tail = data::language_model::read(folder.file("t.txt"), tokenizer, {.context_length = 2, .first = 0.5});
+  const auto tail = data::language_model::read(folder.file("t.txt"), tokenizer,
+                                               {.context_length = 2, .first = 0.5});
   BOOST_TEST(tail.size() == 6U);
   BOOST_TEST(tail.fetch(std::vector<std::size_t>{0}).input_ids.at(0, 0) == 13);
-  BOOST_CHECK_THROW((void)data::language_model::read(folder.file("t.txt"), tokenizer, {.context_length = 26}), usage_error);
+  BOOST_CHECK_THROW(
+      (void)data::language_model::read(folder.file("t.txt"), tokenizer, {.context_length = 26}),
+      usage_error);
   // The labels of a sample that only fills up are ignored.
-  const data::loader loader{set, {.batch_size = 1, .sampler = data::distributed_sampler(3, 1, 2, {.order = data::sample_order::sequential})}};
+  const data::loader loader{
+      set,
+      {.batch_size = 1,
+       .sampler = data::distributed_sampler(3, 1, 2, {.order = data::sample_order::sequential})}};
   std::vector<int> first_labels;
   for (auto& each : loader.epoch(0)) first_labels.push_back(int(each.labels.at(0, 0)));
   BOOST_TEST((first_labels == std::vector<int>{9, -100}));
@@ -145,7 +161,9 @@ BOOST_AUTO_TEST_CASE(a_language_model_sees_every_token_once_an_epoch_and_its_suc
 BOOST_AUTO_TEST_CASE(pairs_are_shifted_by_one_behind_the_start_token) {
   const parx_test::scratch_folder folder;
   const data::sequence_pairs set(
-      folder.write("p.jsonl", "{\"doc\": \"a b c d e\", \"sum\": \"a b\"}\n{\"doc\": \"a\", \"sum\": \"c d e a b\"}\n"),
+      folder.write(
+          "p.jsonl",
+          "{\"doc\": \"a b c d e\", \"sum\": \"a b\"}\n{\"doc\": \"a\", \"sum\": \"c d e a b\"}\n"),
       small(), {.source = "doc", .target = "sum", .max_source_length = 6, .max_target_length = 4});
   BOOST_TEST(set.size() == 2U);
   BOOST_TEST(set.counts().truncated_rows == 2U);
@@ -155,11 +173,15 @@ BOOST_AUTO_TEST_CASE(pairs_are_shifted_by_one_behind_the_start_token) {
   BOOST_TEST((numbers(batch.decoder_input_ids) == std::vector<int>{2, 5, 6, 0, 2, 7, 8, 10}));
   BOOST_TEST((numbers(batch.decoder_attention_mask) == std::vector<int>{1, 1, 1, 0, 1, 1, 1, 1}));
   BOOST_TEST(has(message_of([&] {
-    (void)data::sequence_pairs(folder.file("p.jsonl"), small(), {.source = "doc", .target = "summary"});
-  }), {"p.jsonl", "line 1", "no \"summary\""}));
+                   (void)data::sequence_pairs(folder.file("p.jsonl"), small(),
+                                              {.source = "doc", .target = "summary"});
+                 }),
+                 {"p.jsonl", "line 1", "no \"summary\""}));
   BOOST_TEST(has(message_of([&] {
-    (void)data::sequence_pairs(folder.file("p.jsonl"), data::character_tokenizer::from_text("ab"), {});
-  }), {"usage", "no token to end"}));
+                   (void)data::sequence_pairs(folder.file("p.jsonl"),
+                                              data::character_tokenizer::from_text("ab"), {});
+                 }),
+                 {"usage", "no token to end"}));
 }
 
 BOOST_AUTO_TEST_CASE(batches_of_like_length_hold_every_sample_once_and_less_padding) {
@@ -172,14 +194,17 @@ BOOST_AUTO_TEST_CASE(batches_of_like_length_hold_every_sample_once_and_less_padd
     for (std::size_t begin = 0; begin < all.size(); begin += 16) {
       std::size_t longest = 0;
       const std::size_t end = std::min(begin + 16, all.size());
-      for (std::size_t i = begin; i < end; ++i) longest = std::max<std::size_t>(longest, (*lengths)[all[i]]);
+      for (std::size_t i = begin; i < end; ++i)
+        longest = std::max<std::size_t>(longest, (*lengths)[all[i]]);
       for (std::size_t i = begin; i < end; ++i) wasted += longest - (*lengths)[all[i]];
     }
     return wasted;
   };
-  const data::sampler_options grouped{.seed = 5, .group_by_length = {.lengths = lengths, .batch = 16, .pool = 20}};
+  const data::sampler_options grouped{
+      .seed = 5, .group_by_length = {.lengths = lengths, .batch = 16, .pool = 20}};
   BOOST_TEST(padding_of(grouped) * 5 < padding_of({.seed = 5}));
-  // The ranks' shares make up the same global order at any world size, and after a stop in its midst.
+  // The ranks' shares make up the same global order at any world size, and after a stop in its
+  // midst.
   const auto whole = data::distributed_sampler(1003, 0, 1, grouped).indices(3);
   BOOST_TEST((std::set<std::size_t>(whole.begin(), whole.end()).size() == 1003U));
   for (const std::size_t consumed : {0U, 160U}) {
@@ -211,7 +236,9 @@ BOOST_AUTO_TEST_CASE(many_ranks_tokenise_once_and_share_the_file) {
     ranks.emplace_back([&] {
       const data::text_classification set(path, counting_tokenizer{.calls = &calls}, options);
       const auto batch = set.fetch(std::vector<std::size_t>{1});
-      if (numbers(batch.input_ids) == std::vector<int>{2, 5, 6, 7, 8, 3} && set.counts().truncated_tokens == 2) ++right;
+      if (numbers(batch.input_ids) == std::vector<int>{2, 5, 6, 7, 8, 3} &&
+          set.counts().truncated_tokens == 2)
+        ++right;
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -230,11 +257,13 @@ BOOST_AUTO_TEST_CASE(many_ranks_tokenise_once_and_share_the_file) {
   options.max_length = 6;
   (void)folder.write("n.csv", std::string(news) + "1,a,b\n2,a,b\n");
   calls = 0;
-  BOOST_TEST(data::text_classification(path, counting_tokenizer{.calls = &calls}, options).size() == 6U);
+  BOOST_TEST(data::text_classification(path, counting_tokenizer{.calls = &calls}, options).size() ==
+             6U);
   BOOST_TEST(calls == 6);
 }
 
-BOOST_AUTO_TEST_CASE(a_damaged_cache_is_made_again_and_a_folder_that_cannot_be_written_does_without) {
+BOOST_AUTO_TEST_CASE(
+    a_damaged_cache_is_made_again_and_a_folder_that_cannot_be_written_does_without) {
   const parx_test::scratch_folder folder;
   const auto build = [] {
     data::token_rows_data made;
@@ -251,13 +280,18 @@ BOOST_AUTO_TEST_CASE(a_damaged_cache_is_made_again_and_a_folder_that_cannot_be_w
   std::mt19937 random(9);
   for (int round = 0; round < 300; ++round) {
     std::string bytes = good;
-    if (round % 3 == 0) bytes.resize(random() % bytes.size());
-    else bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);
+    if (round % 3 == 0)
+      bytes.resize(random() % bytes.size());
+    else
+      bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);
     // A new file, as a rename would make it: the old one is still mapped nowhere.
     std::filesystem::remove(file);
     (void)folder.write(fmt::format("c/{:016x}.tokens", 77), bytes);
     int built = 0;
-    const auto rows = data::cached_rows(cache, 77, [&] { ++built; return build(); });
+    const auto rows = data::cached_rows(cache, 77, [&] {
+      ++built;
+      return build();
+    });
     if (built != 1 || rows.size() != 2 || rows[1].size() != 3 || rows.labels()[1] != 8)
       BOOST_ERROR("round " << round << " took a damaged file");
   }
@@ -265,7 +299,10 @@ BOOST_AUTO_TEST_CASE(a_damaged_cache_is_made_again_and_a_folder_that_cannot_be_w
   int built = 0;
   const auto other_key = data::token_rows::decode(data::detail::mapped_file(file), 78);
   BOOST_TEST(!other_key.has_value());
-  const auto rows = data::cached_rows("/proc/nowhere", 77, [&] { ++built; return build(); });
+  const auto rows = data::cached_rows("/proc/nowhere", 77, [&] {
+    ++built;
+    return build();
+  });
   BOOST_TEST(rows.size() == 2U);
   BOOST_TEST(built == 1);
   logger::instance().set_sink({});
@@ -283,17 +320,21 @@ BOOST_AUTO_TEST_CASE(the_real_sets_read_as_published) {
   BOOST_TEST((count == std::vector<int>{1900, 1900, 1900, 1900}));
   const data::text_classification train(*root + "/train_10k.csv.gz", tokenizer, data::ag_news());
   BOOST_TEST(train.size() == 9999U);
-  fmt::print("AG News: {} tokens, {} of {} texts cut to 128\n", train.counts().tokens, train.counts().truncated_rows, train.size());
+  fmt::print("AG News: {} tokens, {} of {} texts cut to 128\n", train.counts().tokens,
+             train.counts().truncated_rows, train.size());
   if (const auto xsum = parx_test::real_data("xsum_1000")) {
-    const data::sequence_pairs pairs(*xsum + "/test.jsonl.gz", tokenizer, {.source = "document", .target = "summary"});
+    const data::sequence_pairs pairs(*xsum + "/test.jsonl.gz", tokenizer,
+                                     {.source = "document", .target = "summary"});
     BOOST_TEST(pairs.size() == 1000U);
   }
   if (const auto tldr = parx_test::real_data("scitldr")) {
-    const data::sequence_pairs pairs(*tldr + "/train.jsonl.gz", tokenizer, {.source = "source", .target = "target[0]"});
+    const data::sequence_pairs pairs(*tldr + "/train.jsonl.gz", tokenizer,
+                                     {.source = "source", .target = "target[0]"});
     BOOST_TEST(pairs.size() == 1992U);
   }
   if (const auto debian = parx_test::real_data("debian_descr")) {
-    const data::sequence_pairs pairs(*debian + "/test.tsv.gz", tokenizer, {.source = "2", .target = "1"});
+    const data::sequence_pairs pairs(*debian + "/test.tsv.gz", tokenizer,
+                                     {.source = "2", .target = "1"});
     BOOST_TEST(pairs.size() == 1000U);
   }
 }

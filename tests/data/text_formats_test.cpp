@@ -45,7 +45,10 @@ bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
 BOOST_AUTO_TEST_CASE(lines_end_in_lf_or_crlf_and_may_be_longer_than_the_buffer) {
   const parx_test::scratch_folder folder;
   const std::string longest(200'000, 'x');
-  const std::string text = "\xEF\xBB\xBF" "a\r\n\n" + longest + "\nlast";
+  const std::string text =
+      "\xEF\xBB\xBF"
+      "a\r\n\n" +
+      longest + "\nlast";
   for (const auto& path : {folder.write("a.txt", text), folder.write_gzip("a.txt.gz", text)}) {
     data::line_reader file(path);
     std::vector<std::string> lines;
@@ -56,25 +59,30 @@ BOOST_AUTO_TEST_CASE(lines_end_in_lf_or_crlf_and_may_be_longer_than_the_buffer) 
   }
   data::line_reader limited(folder.file("a.txt"), 1000);
   BOOST_TEST(has(message_of([&] {
-    for (std::string line; limited.next(line);) {}
-  }), {"a.txt", "line 3", "1000 bytes"}));
+                   for (std::string line; limited.next(line);) {
+                   }
+                 }),
+                 {"a.txt", "line 3", "1000 bytes"}));
 }
 
 BOOST_AUTO_TEST_CASE(columns_come_out_of_csv_tsv_and_json_lines_alike) {
   const parx_test::scratch_folder folder;
   const rows expected{{"a b", "1"}, {"c\n\"d\"", "2"}};
-  BOOST_TEST((all_records(folder.write("a.csv", "label,text\n1,a b\n2,\"c\n\"\"d\"\"\"\n"), {"text", "label"},
-                          data::csv_header::present) == expected));
-  BOOST_TEST((all_records(folder.write("b.csv", "1,a b\n2,\"c\n\"\"d\"\"\"\n"), {"1", "0"}) == expected));
-  BOOST_TEST((all_records(folder.write_gzip("a.jsonl.gz", "{\"label\": 1, \"text\": [\"a\", \"b\"]}\n\n"
-                                                          "{\"text\": \"c\\n\\\"d\\\"\", \"label\": \"2\"}\n"),
+  BOOST_TEST((all_records(folder.write("a.csv", "label,text\n1,a b\n2,\"c\n\"\"d\"\"\"\n"),
+                          {"text", "label"}, data::csv_header::present) == expected));
+  BOOST_TEST(
+      (all_records(folder.write("b.csv", "1,a b\n2,\"c\n\"\"d\"\"\"\n"), {"1", "0"}) == expected));
+  BOOST_TEST((all_records(folder.write_gzip("a.jsonl.gz",
+                                            "{\"label\": 1, \"text\": [\"a\", \"b\"]}\n\n"
+                                            "{\"text\": \"c\\n\\\"d\\\"\", \"label\": \"2\"}\n"),
                           {"text", "label"}) == expected));
   BOOST_TEST((all_records(folder.write("a.tsv", "x\ta b\t1\ny\t\"q\t2\n"), {"1", "2"}) ==
               rows{{"a b", "1"}, {"\"q", "2"}}));
-  BOOST_TEST((all_records(folder.write("l.jsonl", "{\"t\": [\"one\", \"two\"]}\n"), {"t[0]"}) == rows{{"one"}}));
+  BOOST_TEST((all_records(folder.write("l.jsonl", "{\"t\": [\"one\", \"two\"]}\n"), {"t[0]"}) ==
+              rows{{"one"}}));
   // AG News: a backslash is an ordinary character, also before a closing quote.
-  BOOST_TEST((all_records(folder.write("n.csv", "\"4\",\"a\\\",\"\\\"\"b\\\"\"\\\"\n"), {"0", "1", "2"}) ==
-              rows{{"4", "a\\", "\\\"b\\\"\\"}}));
+  BOOST_TEST((all_records(folder.write("n.csv", "\"4\",\"a\\\",\"\\\"\"b\\\"\"\\\"\n"),
+                          {"0", "1", "2"}) == rows{{"4", "a\\", "\\\"b\\\"\\"}}));
 }
 
 BOOST_AUTO_TEST_CASE(wrong_records_are_named_by_file_and_line) {
@@ -82,7 +90,8 @@ BOOST_AUTO_TEST_CASE(wrong_records_are_named_by_file_and_line) {
   const auto read = [&](const char* name, std::string_view text, std::vector<std::string> columns) {
     return message_of([&, path = folder.write(name, text)] { (void)all_records(path, columns); });
   };
-  BOOST_TEST(has(read("a.jsonl", "{\"a\": 1}\n\n{\"a\": }\n", {"a"}), {"a.jsonl", "line 3", "column 7"}));
+  BOOST_TEST(
+      has(read("a.jsonl", "{\"a\": 1}\n\n{\"a\": }\n", {"a"}), {"a.jsonl", "line 3", "column 7"}));
   BOOST_TEST(has(read("a.jsonl", "{\"a\": 1}\n{\"b\": 1}\n", {"a"}), {"line 2", "no \"a\""}));
   BOOST_TEST(has(read("a.jsonl", "{\"a\": {}}\n", {"a"}), {"line 1", "neither a string"}));
   BOOST_TEST(has(read("a.jsonl", "{\"a\": []}\n", {"a[0]"}), {"line 1", "no \"a[0]\""}));
@@ -100,10 +109,13 @@ BOOST_AUTO_TEST_CASE(mutated_files_end_in_records_or_in_an_error) {
   const std::vector<std::pair<std::string, std::string>> seeds{
       {"f.csv", "\"1\",\"a, \"\"b\"\"\nc\",x\r\n2,,\"\"\n"},
       {"f.tsv", "a\tb\tc\n\"d\te\tf\n"},
-      {"f.jsonl", "{\"0\": \"a\\u00e9\\ud83d\\ude00\", \"1\": [\"x\", \"y\"], \"2\": -1.5e3}\n{\"0\": 1, \"1\": 2, \"2\": []}\n"}};
+      {"f.jsonl",
+       "{\"0\": \"a\\u00e9\\ud83d\\ude00\", \"1\": [\"x\", \"y\"], \"2\": -1.5e3}\n{\"0\": 1, "
+       "\"1\": 2, \"2\": []}\n"}};
   for (int round = 0; round < 1500; ++round) {
     auto [name, text] = seeds[static_cast<std::size_t>(round) % seeds.size()];
-    for (unsigned i = random() % 4; i > 0; --i) text[random() % text.size()] = static_cast<char>(random());
+    for (unsigned i = random() % 4; i > 0; --i)
+      text[random() % text.size()] = static_cast<char>(random());
     if (random() % 3 == 0) text.resize(random() % text.size());
     try {
       (void)all_records(folder.write(name, text), {"0", "1", "2"});
@@ -139,7 +151,8 @@ BOOST_AUTO_TEST_CASE(token_files_join_to_one_array_with_two_or_four_bytes_a_toke
   data::token_shards::open({folder.write("llm.bin", bytes)}).copy(0, std::span(two));
   BOOST_TEST((two == std::vector<token_id>{5, 65535}));
   data::token_shards::open({folder.write("nano.bin", std::string("\x05\x00\x01\x01", 4))},
-                           data::shard_layout::nanogpt).copy(0, std::span(two));
+                           data::shard_layout::nanogpt)
+      .copy(0, std::span(two));
   BOOST_TEST((two == std::vector<token_id>{5, 257}));
 }
 
@@ -149,7 +162,8 @@ BOOST_AUTO_TEST_CASE(damaged_token_files_are_refused) {
   data::token_shards::write(folder.file("good.bin"), ids);
   const std::string good = parx_test::read_file(folder.file("good.bin"));
   const auto open = [&](std::string_view bytes) {
-    return message_of([&, path = folder.write("bad.bin", bytes)] { (void)data::token_shards::open({path}); });
+    return message_of(
+        [&, path = folder.write("bad.bin", bytes)] { (void)data::token_shards::open({path}); });
   };
   BOOST_TEST(has(open(good.substr(0, good.size() - 1)), {"bad.bin", "3 tokens", "5 bytes follow"}));
   BOOST_TEST(has(open(good + "xx"), {"3 tokens", "8 bytes follow"}));
@@ -158,8 +172,10 @@ BOOST_AUTO_TEST_CASE(damaged_token_files_are_refused) {
   std::string negative = good;
   negative[11] = '\xFF';
   BOOST_TEST(has(open(negative), {"says that it has"}));
-  BOOST_TEST(has(message_of([] { (void)data::token_shards::open({"/nonexistent.bin"}); }), {"No such file"}));
-  BOOST_TEST(has(message_of([] { data::token_shards::write("/nonexistent/x.bin", {}); }), {"cannot write"}));
+  BOOST_TEST(has(message_of([] { (void)data::token_shards::open({"/nonexistent.bin"}); }),
+                 {"No such file"}));
+  BOOST_TEST(has(message_of([] { data::token_shards::write("/nonexistent/x.bin", {}); }),
+                 {"cannot write"}));
   std::mt19937 random(6);
   for (int round = 0; round < 500; ++round) {
     std::string bytes = good;

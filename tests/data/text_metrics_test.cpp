@@ -11,7 +11,8 @@
 using namespace parx;
 using boost::test_tools::tolerance;
 
-BOOST_AUTO_TEST_CASE(rouge_l_is_the_f1_of_the_longest_common_subsequence, *boost::unit_test::tolerance(1e-12)) {
+BOOST_AUTO_TEST_CASE(rouge_l_is_the_f1_of_the_longest_common_subsequence,
+                     *boost::unit_test::tolerance(1e-12)) {
   // Lin 2004, section 3.1: "police killed the gunman" against "police kill the gunman" and
   // "the gunman kill police": common subsequences of 3 and 2 words of 4.
   BOOST_TEST(data::rouge_l("police kill the gunman", "police killed the gunman").f1 == 0.75);
@@ -25,7 +26,8 @@ BOOST_AUTO_TEST_CASE(rouge_l_is_the_f1_of_the_longest_common_subsequence, *boost
   BOOST_TEST(data::rouge_l("", "a").f1 == 0);
   BOOST_TEST(data::rouge_l("a", "...").f1 == 0);
   BOOST_TEST(data::rouge_l("A-B c3!", "a b  C3").f1 == 1);
-  BOOST_TEST((data::rouge_words("Don't café-99") == std::vector<std::string>{"don", "t", "caf", "99"}));
+  BOOST_TEST(
+      (data::rouge_words("Don't café-99") == std::vector<std::string>{"don", "t", "caf", "99"}));
   const std::vector<std::string> a{"a b", "x"}, b{"a b", "y"};
   BOOST_TEST(data::mean_rouge_l(a, b) == 0.5);
   BOOST_CHECK_THROW((void)data::mean_rouge_l(a, std::span(b).first(1)), usage_error);
@@ -39,7 +41,8 @@ BOOST_AUTO_TEST_CASE(correct_rows_are_counted_by_weight) {
   BOOST_TEST(data::count_correct(logits, labels, weights).correct == 1);
   BOOST_TEST(data::count_correct(logits, labels, weights).count == 2);
   BOOST_TEST(data::perplexity(std::log(7.0)) == 7.0, tolerance(1e-12));
-  BOOST_CHECK_THROW((void)data::count_correct(logits, tensor<std::int64_t>::zeros({2})), usage_error);
+  BOOST_CHECK_THROW((void)data::count_correct(logits, tensor<std::int64_t>::zeros({2})),
+                    usage_error);
 }
 
 BOOST_AUTO_TEST_CASE(naive_bayes_learns_the_generated_topics_and_word_counts_do_not_repeat) {
@@ -58,7 +61,8 @@ BOOST_AUTO_TEST_CASE(naive_bayes_learns_the_generated_topics_and_word_counts_do_
     std::array<double, 4> score{};
     for (const auto& word : words(made.text))
       for (std::size_t c = 0; c < 4; ++c) score[c] += std::log(counts[word][c] + 1);
-    right += std::size_t(std::max_element(score.begin(), score.end()) - score.begin()) == made.label;
+    right +=
+        std::size_t(std::max_element(score.begin(), score.end()) - score.begin()) == made.label;
   }
   fmt::print("naive Bayes: {} of 1000\n", right);
   BOOST_TEST(right > 930);

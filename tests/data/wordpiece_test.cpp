@@ -19,9 +19,9 @@ namespace {
 
 data::wordpiece_tokenizer small(data::letter_case letters = data::letter_case::uncased) {
   return data::wordpiece_tokenizer(
-      data::vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un",  "##aff", "##able", "the",
-                        "runner", "##s",  ",",     "世",    "cafe",   "##e", "caf",   "The",    "Café",
-                        "<",      "##界"}),
+      data::vocabulary({"[PAD]",  "[UNK]", "[CLS]",  "[SEP]", "[MASK]", "un",  "##aff",
+                        "##able", "the",   "runner", "##s",   ",",      "世",  "cafe",
+                        "##e",    "caf",   "The",    "Café",  "<",      "##界"}),
       letters);
 }
 
@@ -99,17 +99,18 @@ BOOST_AUTO_TEST_CASE(ill_formed_utf8_is_dropped_and_counted_by_maximal_parts) {
     return tokenizer.encode(text, data::encode_options{}).invalid;
   };
   BOOST_TEST(count("the\xFFthe") == 1U);
-  BOOST_TEST(count("\xE4\xB8") == 1U);           // cut short: one piece
-  BOOST_TEST(count("\xED\xA0\x80") == 3U);       // a surrogate: three
-  BOOST_TEST(count("\xC0\xAF") == 2U);           // overlong
-  BOOST_TEST(count("\xF4\x90\x80\x80") == 4U);   // beyond U+10FFFF
+  BOOST_TEST(count("\xE4\xB8") == 1U);          // cut short: one piece
+  BOOST_TEST(count("\xED\xA0\x80") == 3U);      // a surrogate: three
+  BOOST_TEST(count("\xC0\xAF") == 2U);          // overlong
+  BOOST_TEST(count("\xF4\x90\x80\x80") == 4U);  // beyond U+10FFFF
   BOOST_TEST(count("the 世界 \xF0\x9F\x98\x80") == 0U);
   BOOST_TEST(plain(tokenizer, "the\xE4\xB8runner") == (ids{1}));
 }
 
 BOOST_AUTO_TEST_CASE(special_tokens_types_mask_and_padding) {
   const auto tokenizer = small();
-  const auto one = tokenizer.encode("the runners", {.max_length = 8, .padding = data::padding::max_length});
+  const auto one =
+      tokenizer.encode("the runners", {.max_length = 8, .padding = data::padding::max_length});
   BOOST_TEST(one.input_ids == (ids{2, 8, 9, 10, 3, 0, 0, 0}), boost::test_tools::per_element());
   BOOST_TEST((one.attention_mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 0, 0}));
   const auto two = tokenizer.encode("the", "runner", {});
@@ -118,12 +119,15 @@ BOOST_AUTO_TEST_CASE(special_tokens_types_mask_and_padding) {
   const auto cut = tokenizer.encode("the the the the the", {.max_length = 4});
   BOOST_TEST(cut.input_ids == (ids{2, 8, 8, 3}), boost::test_tools::per_element());
   BOOST_TEST(cut.truncated == 3U);
-  BOOST_TEST(tokenizer.encode("the", {.special_tokens = data::special_tokens::leave_out}).size() == 1U);
+  BOOST_TEST(tokenizer.encode("the", {.special_tokens = data::special_tokens::leave_out}).size() ==
+             1U);
   BOOST_TEST(tokenizer.encode("").input_ids == (ids{2, 3}));
   BOOST_TEST(tokenizer.decode(one.input_ids) == "the runners");
   BOOST_TEST(has(message_of([&] {
-    (void)tokenizer.encode("the the the", {.max_length = 4, .truncation = data::truncation::refuse});
-  }), {"3 tokens", "2 that max_length leaves"}));
+                   (void)tokenizer.encode(
+                       "the the the", {.max_length = 4, .truncation = data::truncation::refuse});
+                 }),
+                 {"3 tokens", "2 that max_length leaves"}));
   BOOST_CHECK_THROW((void)tokenizer.encode("the", {.max_length = 1}), usage_error);
   BOOST_CHECK_THROW((void)tokenizer.decode(ids{99}), usage_error);
 }
@@ -137,8 +141,9 @@ BOOST_AUTO_TEST_CASE(pairs_are_cut_from_the_longer_side) {
       {5, 5, 7, 3, 4}, {5, 9, 7, 3, 4}, {9, 5, 7, 4, 3}, {2, 9, 7, 2, 5}, {9, 2, 7, 5, 2},
       {3, 3, 6, 3, 3}, {8, 8, 6, 3, 3}, {0, 9, 4, 0, 4}, {20, 9, 4, 2, 2}};
   for (const auto& [a, b, limit, first, second] : table) {
-    BOOST_TEST((truncated_lengths(a, b, limit, truncation::longest_first) == lengths{first, second}),
-               a << " + " << b << " into " << limit);
+    BOOST_TEST(
+        (truncated_lengths(a, b, limit, truncation::longest_first) == lengths{first, second}),
+        a << " + " << b << " into " << limit);
   }
   BOOST_TEST((truncated_lengths(9, 2, 7, truncation::only_first) == lengths{5, 2}));
   BOOST_TEST((truncated_lengths(2, 9, 7, truncation::only_second) == lengths{2, 5}));
@@ -148,10 +153,12 @@ BOOST_AUTO_TEST_CASE(pairs_are_cut_from_the_longer_side) {
 BOOST_AUTO_TEST_CASE(a_vocabulary_is_checked_line_by_line) {
   const parx_test::scratch_folder folder;
   const auto message = [&](std::string_view text) {
-    return message_of(
-        [&, path = folder.write("vocab.txt", text)] { (void)data::wordpiece_tokenizer::read(path); });
+    return message_of([&, path = folder.write("vocab.txt", text)] {
+      (void)data::wordpiece_tokenizer::read(path);
+    });
   };
-  BOOST_TEST(has(message("[PAD]\n[UNK]\na\n[CLS]\na\n"), {"vocab.txt", "line 5", "\"a\"", "line 3"}));
+  BOOST_TEST(
+      has(message("[PAD]\n[UNK]\na\n[CLS]\na\n"), {"vocab.txt", "line 5", "\"a\"", "line 3"}));
   BOOST_TEST(has(message("[PAD]\n[CLS]\n[SEP]\na\n"), {"vocab.txt", "4 tokens", "[UNK]"}));
   BOOST_TEST(has(message("[PAD]\n\n[UNK]\n"), {"line 2", "empty"}));
   BOOST_TEST(has(message("[PAD]\n[UNK]\nx\xFF\n"), {"line 3", "byte 2", "UTF-8"}));
@@ -168,7 +175,8 @@ BOOST_AUTO_TEST_CASE(hostile_bytes_end_in_ids_of_the_vocabulary) {
   const std::string seed = "Unaffable, the [MASK] café 世界 \xF0\x9F\x98\x80 한국 e\u0301";
   for (int round = 0; round < 20'000; ++round) {
     std::string text = seed;
-    for (unsigned i = random() % 8; i > 0; --i) text[random() % text.size()] = static_cast<char>(random());
+    for (unsigned i = random() % 8; i > 0; --i)
+      text[random() % text.size()] = static_cast<char>(random());
     text.resize(random() % text.size());
     const auto result = tokenizer.encode(text, {.max_length = 12});
     if (result.size() > 12) BOOST_ERROR("longer than max_length");
@@ -194,7 +202,8 @@ BOOST_AUTO_TEST_CASE(same_ids_as_the_original_on_the_golden_files) {
     const auto row = json::parse(line);
     const auto made = tokenizer.encode(row.at("a").text(), row.at("b").text());
     BOOST_TEST(made.input_ids == as_ids(row.at("ids")), "pair " << file.number());
-    BOOST_TEST((ids(made.token_type_ids.begin(), made.token_type_ids.end()) == as_ids(row.at("types"))));
+    BOOST_TEST(
+        (ids(made.token_type_ids.begin(), made.token_type_ids.end()) == as_ids(row.at("types"))));
   }
   BOOST_TEST(checked == 235U);
 }

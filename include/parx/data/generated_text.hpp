@@ -1,10 +1,10 @@
 // Texts that are made on the spot, so that examples need no files: short news of four topics, and
 // notes with a headline each.
 //
-// Text i is a pure function of (seed, i): ranks agree on it, and a test set is another window of the
-// same stream. A topic shows in about half of a text's words; the others are everybody's, and some
-// are another topic's: naive Bayes on words gets about 97 %, a guess 25 %. A headline names what the
-// note is about and what happened, which stand in it between other things. Any thread.
+// Text i is a pure function of (seed, i): ranks agree on it, and a test set is another window of
+// the same stream. A topic shows in about half of a text's words; the others are everybody's, and
+// some are another topic's: naive Bayes on words gets about 97 %, a guess 25 %. A headline names
+// what the note is about and what happened, which stand in it between other things. Any thread.
 #pragma once
 
 #include <array>
@@ -52,22 +52,24 @@ using words12 = std::array<std::string_view, 12>;
 inline constexpr std::array<words12, 4> topic_words{{
     {"minister", "election", "border", "treaty", "parliament", "troops", "embassy", "president",
      "protest", "ceasefire", "refugees", "vote"},
-    {"goal", "season", "coach", "stadium", "medal", "injury", "league", "striker", "penalty", "title",
-     "record", "final"},
+    {"goal", "season", "coach", "stadium", "medal", "injury", "league", "striker", "penalty",
+     "title", "record", "final"},
     {"shares", "profit", "market", "bank", "inflation", "merger", "oil", "investors", "earnings",
      "budget", "exports", "dollar"},
-    {"software", "planet", "vaccine", "chip", "telescope", "robot", "network", "genome", "satellite",
-     "battery", "browser", "sensor"},
+    {"software", "planet", "vaccine", "chip", "telescope", "robot", "network", "genome",
+     "satellite", "battery", "browser", "sensor"},
 }};
 inline constexpr std::array<std::string_view, 24> common_words{
-    "the",  "a",     "on",    "after", "new",    "said",   "in",    "first", "week",  "late", "over", "with",
-    "and",  "for",   "again", "two",   "report", "monday", "group", "city",  "early", "big",  "year", "against"};
-inline constexpr words12 note_subjects{"bridge", "library", "harbour", "school",  "museum", "market",
-                                       "station", "garden", "theatre", "hospital", "tower",  "mill"};
-inline constexpr words12 note_events{"opens",  "closes",  "floods", "burns", "moves", "grows",
+    "the",    "a",      "on",    "after", "new",   "said", "in",    "first",
+    "week",   "late",   "over",  "with",  "and",   "for",  "again", "two",
+    "report", "monday", "group", "city",  "early", "big",  "year",  "against"};
+inline constexpr words12 note_subjects{"bridge",  "library",  "harbour", "school",
+                                       "museum",  "market",   "station", "garden",
+                                       "theatre", "hospital", "tower",   "mill"};
+inline constexpr words12 note_events{"opens",   "closes",  "floods", "burns", "moves", "grows",
                                      "reopens", "expands", "fails",  "wins",  "leaks", "collapses"};
-inline constexpr words12 note_places{"north", "south", "east", "west", "old town", "valley",
-                                     "coast", "hill",  "island", "forest", "lake", "square"};
+inline constexpr words12 note_places{"north", "south", "east",   "west",   "old town", "valley",
+                                     "coast", "hill",  "island", "forest", "lake",     "square"};
 
 }  // namespace detail
 
@@ -86,7 +88,8 @@ struct topic_text {
     const std::size_t kind = draw.below(20);
     if (i > 0) result.text += ' ';
     const std::size_t topic = kind < 7 ? result.label : draw.below(4);
-    result.text += kind < 11 ? draw.one_of(detail::topic_words[topic]) : draw.one_of(detail::common_words);
+    result.text +=
+        kind < 11 ? draw.one_of(detail::topic_words[topic]) : draw.one_of(detail::common_words);
   }
   result.text += '.';
   return result;
@@ -98,8 +101,8 @@ struct source_target {
   std::string target;
 };
 
-/// Note `index` of the stream: three sentences, of which one, anywhere, carries the news; the target
-/// is that news: "bridge in the valley floods".
+/// Note `index` of the stream: three sentences, of which one, anywhere, carries the news; the
+/// target is that news: "bridge in the valley floods".
 [[nodiscard]] inline source_target generate_note(std::uint64_t index, std::uint64_t seed = 0) {
   detail::text_draws draw(seed, index, "generate_note");
   const std::string_view subject = draw.one_of(detail::note_subjects);
@@ -111,8 +114,15 @@ struct source_target {
   for (std::size_t i = 0; i < 3; ++i) {
     if (i > 0) result.source += ' ';
     if (i == where) {
-      result.source.append("it is reported that the ").append(subject).append(" of the ").append(place);
-      result.source.append(" ").append(event).append(" this ").append(draw.one_of(detail::common_words)).append(".");
+      result.source.append("it is reported that the ")
+          .append(subject)
+          .append(" of the ")
+          .append(place);
+      result.source.append(" ")
+          .append(event)
+          .append(" this ")
+          .append(draw.one_of(detail::common_words))
+          .append(".");
     } else {
       const std::size_t words = 4 + draw.below(6);
       for (std::size_t w = 0; w < words; ++w)

@@ -29,7 +29,8 @@ struct length_groups {
 inline void group_by_length(std::vector<std::size_t>& order, const length_groups& groups,
                             const random_stream& random) {
   const auto& lengths = *groups.lengths;
-  require(groups.batch > 0 && groups.pool > 0, "group_by_length: batch and pool must be at least 1");
+  require(groups.batch > 0 && groups.pool > 0,
+          "group_by_length: batch and pool must be at least 1");
   const std::size_t whole = order.size() / groups.batch * groups.batch;
   const std::size_t step = groups.batch * groups.pool;
   std::vector<std::size_t> sorted;

@@ -1,9 +1,11 @@
 // language_model: windows of one long text; each token's label is the token that follows.
 //
-//   parx::data::language_model train(parx::data::token_shards::open(files), {.context_length = 256});
+//   parx::data::language_model train(parx::data::token_shards::open(files), {.context_length =
+//   256});
 //
 // Sample i begins at token i * stride: with a stride of context_length every token is a label once
-// an epoch; with 1, shuffled, windows begin anywhere. Immutable; fetch() from any number of threads.
+// an epoch; with 1, shuffled, windows begin anywhere. Immutable; fetch() from any number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +26,8 @@
 
 namespace parx::data {
 
-/// `input_ids` and `labels` are [n, context_length], `weights` [n]. The labels of a sample of weight
-/// 0 are -100, which cross_entropy ignores.
+/// `input_ids` and `labels` are [n, context_length], `weights` [n]. The labels of a sample of
+/// weight 0 are -100, which cross_entropy ignores.
 struct language_model_batch {
   tensor<token_id> input_ids;
   tensor<std::int64_t> labels;
@@ -33,7 +35,9 @@ struct language_model_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
   /// Samples that count.
-  [[nodiscard]] float count() const { return std::accumulate(weights.begin(), weights.end(), 0.0F); }
+  [[nodiscard]] float count() const {
+    return std::accumulate(weights.begin(), weights.end(), 0.0F);
+  }
   [[nodiscard]] std::size_t tokens() const noexcept { return input_ids.size(); }
   /// Called by the loader.
   void apply_weights() const {
@@ -57,14 +61,16 @@ class language_model {
       : tokens_(std::move(tokens)), options_(options) {
     require(options.context_length > 0, "language_model: the context must be at least 1 token");
     require(options.first >= 0 && options.first < options.last && options.last <= 1,
-            "language_model: the part from {} to {} is not within 0 to 1", options.first, options.last);
+            "language_model: the part from {} to {} is not within 0 to 1", options.first,
+            options.last);
     if (options_.stride == 0) options_.stride = options_.context_length;
     const auto all = static_cast<double>(tokens_.size());
     begin_ = static_cast<std::size_t>(all * options.first);
-    const std::size_t end = options.last == 1 ? tokens_.size() : static_cast<std::size_t>(all * options.last);
+    const std::size_t end =
+        options.last == 1 ? tokens_.size() : static_cast<std::size_t>(all * options.last);
     const std::size_t window = options.context_length + 1;  // the last token is only a label
-    require(end - begin_ >= window, "language_model: {} tokens have no window of {} + 1", end - begin_,
-            options.context_length);
+    require(end - begin_ >= window, "language_model: {} tokens have no window of {} + 1",
+            end - begin_, options.context_length);
     size_ = (end - begin_ - window) / options_.stride + 1;
   }
 
@@ -75,7 +81,8 @@ class language_model {
                                            language_model_options options = {},
                                            const std::string& cache = {}) {
     const std::uint64_t key =
-        cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ stable_hash("language_model 1");
+        cache.empty() ? 0
+                      : content_hash(path) ^ tokens.fingerprint() ^ stable_hash("language_model 1");
     const token_rows rows = cached_rows(cache, key, [&] {
       token_rows_data made;
       made.counts.invalid = append_ids(tokens, read_text(path), made.ids);
@@ -96,7 +103,8 @@ class language_model {
                                 tensor<std::int64_t>::empty({indices.size(), length}),
                                 {}};
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      require(indices[i] < size(), "sample {} does not exist in a data set of {}", indices[i], size());
+      require(indices[i] < size(), "sample {} does not exist in a data set of {}", indices[i],
+              size());
       const std::size_t begin = begin_ + indices[i] * options_.stride;
       tokens_.copy(begin, std::span(result.input_ids.data() + i * length, length));
       tokens_.copy(begin + 1, std::span(result.labels.data() + i * length, length));

@@ -25,10 +25,11 @@ struct correct_count {
 template <typename T, std::integral Label>
 [[nodiscard]] correct_count count_correct(const tensor<T>& logits, const tensor<Label>& labels,
                                           std::span<const float> weights = {}) {
-  require(logits.rank() == 2 && labels.rank() == 1 && logits.extent(0) == labels.size() &&
-              logits.extent(1) > 0 && (weights.empty() || weights.size() == labels.size()),
-          "count_correct: logits of shape {}, labels of shape {} and {} weights do not belong together",
-          to_string(logits.shape()), to_string(labels.shape()), weights.size());
+  require(
+      logits.rank() == 2 && labels.rank() == 1 && logits.extent(0) == labels.size() &&
+          logits.extent(1) > 0 && (weights.empty() || weights.size() == labels.size()),
+      "count_correct: logits of shape {}, labels of shape {} and {} weights do not belong together",
+      to_string(logits.shape()), to_string(labels.shape()), weights.size());
   const tensor<T> rows = logits.contiguous();
   const tensor<Label> wanted = labels.contiguous();
   const std::size_t classes = logits.extent(1);

@@ -41,11 +41,14 @@ struct sequence_pair_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
   /// Samples that count.
-  [[nodiscard]] float count() const { return std::accumulate(weights.begin(), weights.end(), 0.0F); }
+  [[nodiscard]] float count() const {
+    return std::accumulate(weights.begin(), weights.end(), 0.0F);
+  }
   /// Tokens of both sides that are none of the padding.
   [[nodiscard]] std::size_t tokens() const {
     return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0}) +
-           std::accumulate(decoder_attention_mask.begin(), decoder_attention_mask.end(), std::size_t{0});
+           std::accumulate(decoder_attention_mask.begin(), decoder_attention_mask.end(),
+                           std::size_t{0});
   }
   /// Called by the loader.
   void apply_weights() const {
@@ -58,39 +61,46 @@ struct sequence_pair_batch {
 struct sequence_pair_options {
   std::string source = "source";  ///< column of the text that is read
   std::string target = "target";  ///< column of the text that is to be written
-  csv_header header = csv_header::absent;  ///< of CSV and TSV; without one, columns are "0", "1", ...
+  csv_header header =
+      csv_header::absent;  ///< of CSV and TSV; without one, columns are "0", "1", ...
   text_format format = text_format::by_name;
   std::size_t max_source_length = 256;  ///< tokens, special ones included
   std::size_t max_target_length = 64;   ///< tokens, the end token included
   data::truncation truncation = data::truncation::longest_first;  ///< or refuse
   padding_options padding = {};
-  std::string cache = {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
+  std::string cache =
+      {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
 };
 
 class sequence_pairs {
  public:
-  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the line
-  /// for a wrong record or a text that is too long and may not be cut; usage_error for a missing
-  /// column or a tokenizer without an end token.
+  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the
+  /// line for a wrong record or a text that is too long and may not be cut; usage_error for a
+  /// missing column or a tokenizer without an end token.
   template <tokenizer Tokenizer>
   sequence_pairs(const std::string& path, const Tokenizer& tokens, sequence_pair_options options)
       : options_(std::move(options)), special_(tokens.special()) {
-    require(special_.separator >= 0, "sequence_pairs: the tokenizer has no token to end a target with");
+    require(special_.separator >= 0,
+            "sequence_pairs: the tokenizer has no token to end a target with");
     require(options_.max_target_length > 0, "sequence_pairs: max_target_length must be at least 1");
     const std::uint64_t key =
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
     rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows > 0)
-      log(log_level::info, "\"{}\": {} of {} texts were cut to {} and {} tokens ({} tokens in all)", path,
-          counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
-          counts.truncated_tokens);
+      log(log_level::info, "\"{}\": {} of {} texts were cut to {} and {} tokens ({} tokens in all)",
+          path, counts.truncated_rows, rows_.size(), options_.max_source_length,
+          options_.max_target_length, counts.truncated_tokens);
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return rows_.size() / 2; }
-  [[nodiscard]] std::span<const token_id> source(std::size_t index) const { return rows_[2 * index]; }
+  [[nodiscard]] std::span<const token_id> source(std::size_t index) const {
+    return rows_[2 * index];
+  }
   /// The target's tokens and the end token.
-  [[nodiscard]] std::span<const token_id> target(std::size_t index) const { return rows_[2 * index + 1]; }
+  [[nodiscard]] std::span<const token_id> target(std::size_t index) const {
+    return rows_[2 * index + 1];
+  }
   [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
   /// What a decoder begins with: the start token, or the end token where there is none.
   [[nodiscard]] token_id start_id() const noexcept {
@@ -116,10 +126,10 @@ class sequence_pairs {
     }
     padded_rows source = pad_rows(sources, special_.pad, options_.padding);
     padded_rows target =
-        pad_rows(targets, special_.pad, {.multiple_of = options_.padding.multiple_of,
-                                         .to_length = options_.padding.to_length > 0
-                                                          ? options_.max_target_length
-                                                          : std::size_t{0}});
+        pad_rows(targets, special_.pad,
+                 {.multiple_of = options_.padding.multiple_of,
+                  .to_length = options_.padding.to_length > 0 ? options_.max_target_length
+                                                              : std::size_t{0}});
     auto labels = target.ids.cast<std::int64_t>();
     const std::size_t length = target.ids.extent(1);
     for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -140,7 +150,8 @@ class sequence_pairs {
     return stable_hash(fmt::format("sequence_pairs 1|{}|{}|{}|{}|{}|{}|{}", options_.source,
                                    options_.target, static_cast<int>(options_.header),
                                    static_cast<int>(options_.format), options_.max_source_length,
-                                   options_.max_target_length, static_cast<int>(options_.truncation)));
+                                   options_.max_target_length,
+                                   static_cast<int>(options_.truncation)));
   }
 
   template <typename Tokenizer>
@@ -150,11 +161,13 @@ class sequence_pairs {
                                        .truncation = options_.truncation};
     const encode_options target_limits{.max_length = options_.max_target_length,
                                        .truncation = options_.truncation};
-    const special_ids target_special{.start = -1, .separator = special_.separator, .pad = special_.pad};
+    const special_ids target_special{
+        .start = -1, .separator = special_.separator, .pad = special_.pad};
     token_rows_data made;
     std::vector<token_id> ids;
     for (std::vector<std::string> fields; file.next(fields);) {
-      const auto add = [&](const std::string& text, const special_ids& special, const encode_options& limits) {
+      const auto add = [&](const std::string& text, const special_ids& special,
+                           const encode_options& limits) {
         ids.clear();
         made.counts.invalid += append_ids(tokens, text, ids);
         const encoding row = put_together(ids, nullptr, special, limits);

@@ -2,7 +2,8 @@
 //
 //   parx::data::text_classification train("train.csv", tokenizer, parx::data::ag_news());
 //   for (auto& batch : loader.epoch(e))
-//     auto loss = parx::nn::cross_entropy(model(batch.input_ids, batch.attention_mask), batch.labels,
+//     auto loss = parx::nn::cross_entropy(model(batch.input_ids, batch.attention_mask),
+//     batch.labels,
 //                                         {.row_weights = batch.weights});
 //
 // Immutable; fetch() from any number of threads.
@@ -39,7 +40,9 @@ struct text_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return labels.size(); }
   /// Samples that count: the sum of the weights.
-  [[nodiscard]] float count() const { return std::accumulate(weights.begin(), weights.end(), 0.0F); }
+  [[nodiscard]] float count() const {
+    return std::accumulate(weights.begin(), weights.end(), 0.0F);
+  }
   /// Tokens that are none of the padding.
   [[nodiscard]] std::size_t tokens() const {
     return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0});
@@ -51,15 +54,16 @@ enum class empty_classes { refuse, allow };
 struct text_classification_options {
   std::string label = "label";                ///< column of the class
   std::vector<std::string> texts = {"text"};  ///< columns that are joined by a space
-  std::vector<std::string> classes = {};      ///< the label's texts, class 0 first; empty: 0, 1, 2, ...
-  std::size_t class_count = 0;                ///< where classes is empty; 0: the largest label + 1
+  std::vector<std::string> classes = {};  ///< the label's texts, class 0 first; empty: 0, 1, 2, ...
+  std::size_t class_count = 0;            ///< where classes is empty; 0: the largest label + 1
   data::empty_classes empty_classes = data::empty_classes::refuse;  ///< a class without a sample
   csv_header header = csv_header::present;
   text_format format = text_format::by_name;
   std::size_t max_length = 128;  ///< tokens of a text, special ones included
   data::truncation truncation = data::truncation::longest_first;  ///< or refuse
   padding_options padding = {};
-  std::string cache = {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
+  std::string cache =
+      {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
 };
 
 /// AG News as it is published: "class","title","description", classes 1 to 4, no header.
@@ -75,9 +79,9 @@ struct text_classification_options {
 
 class text_classification {
  public:
-  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the line
-  /// for a wrong record, a label that is none of the classes, a text that is too long and may not be
-  /// cut; errc::bad_data for a class without samples; usage_error for a missing column.
+  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the
+  /// line for a wrong record, a label that is none of the classes, a text that is too long and may
+  /// not be cut; errc::bad_data for a class without samples; usage_error for a missing column.
   template <tokenizer Tokenizer>
   text_classification(const std::string& path, const Tokenizer& tokens,
                       text_classification_options options)
@@ -123,11 +127,11 @@ class text_classification {
 
  private:
   [[nodiscard]] std::uint64_t options_hash() const {
-    return stable_hash(fmt::format("text_classification 1|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
-                                   fmt::join(options_.texts, "\x1f"),
-                                   fmt::join(options_.classes, "\x1f"), options_.class_count,
-                                   static_cast<int>(options_.header), static_cast<int>(options_.format),
-                                   options_.max_length, static_cast<int>(options_.truncation)));
+    return stable_hash(fmt::format(
+        "text_classification 1|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
+        fmt::join(options_.texts, "\x1f"), fmt::join(options_.classes, "\x1f"),
+        options_.class_count, static_cast<int>(options_.header), static_cast<int>(options_.format),
+        options_.max_length, static_cast<int>(options_.truncation)));
   }
 
   template <typename Tokenizer>
@@ -135,7 +139,8 @@ class text_classification {
     std::vector<std::string> columns{options_.label};
     columns.insert(columns.end(), options_.texts.begin(), options_.texts.end());
     text_records file(path, std::move(columns), options_.format, options_.header);
-    const encode_options limits{.max_length = options_.max_length, .truncation = options_.truncation};
+    const encode_options limits{.max_length = options_.max_length,
+                                .truncation = options_.truncation};
     token_rows_data made;
     std::vector<token_id> ids;
     std::string text;
@@ -165,16 +170,17 @@ class text_classification {
     if (!names.empty()) {
       const auto found = std::find(names.begin(), names.end(), text);
       if (found != names.end()) return found - names.begin();
-      throw_error(errc::bad_data, "{}: the label \"{}\" is none of the classes {}.", file.place(), text,
-                  fmt::join(names, ", "));
+      throw_error(errc::bad_data, "{}: the label \"{}\" is none of the classes {}.", file.place(),
+                  text, fmt::join(names, ", "));
     }
     std::int64_t number = -1;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const std::int64_t limit = options_.class_count > 0 ? static_cast<std::int64_t>(options_.class_count)
-                                                        : std::int64_t{1} << 20U;
+    const std::int64_t limit = options_.class_count > 0
+                                   ? static_cast<std::int64_t>(options_.class_count)
+                                   : std::int64_t{1} << 20U;
     if (code != std::errc{} || end != text.data() + text.size() || number < 0 || number >= limit)
-      throw_error(errc::bad_data, "{}: the label \"{}\" is not a class number from 0 to {}.", file.place(),
-                  text, limit - 1);
+      throw_error(errc::bad_data, "{}: the label \"{}\" is not a class number from 0 to {}.",
+                  file.place(), text, limit - 1);
     return number;
   }
 
@@ -182,15 +188,17 @@ class text_classification {
     classes_ = !options_.classes.empty() ? options_.classes.size() : options_.class_count;
     if (classes_ == 0)
       classes_ = static_cast<std::size_t>(
-                     *std::max_element(rows_.labels().begin(), rows_.labels().end())) + 1;
+                     *std::max_element(rows_.labels().begin(), rows_.labels().end())) +
+                 1;
     if (options_.empty_classes == empty_classes::allow) return;
     std::vector<std::size_t> count(classes_);
     for (const std::int64_t each : rows_.labels()) ++count[static_cast<std::size_t>(each)];
     for (std::size_t i = 0; i < classes_; ++i) {
       if (count[i] == 0)
-        throw_error(errc::bad_data,
-                    "\"{}\" has no sample of class {}{}. Give the right classes, or allow empty ones.",
-                    path, i, options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
+        throw_error(
+            errc::bad_data,
+            "\"{}\" has no sample of class {}{}. Give the right classes, or allow empty ones.",
+            path, i, options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
     }
   }
 

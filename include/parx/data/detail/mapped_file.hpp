@@ -36,10 +36,9 @@ class mapped_file {
     void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
     if (memory == MAP_FAILED)
       throw_error(errc::io, "cannot map \"{}\": {}.", path, errno_text(errno));
-    bytes_ = std::shared_ptr<const std::byte>(static_cast<const std::byte*>(memory),
-                                              [size](const std::byte* p) {
-                                                ::munmap(const_cast<std::byte*>(p), size);
-                                              });
+    bytes_ = std::shared_ptr<const std::byte>(
+        static_cast<const std::byte*>(memory),
+        [size](const std::byte* p) { ::munmap(const_cast<std::byte*>(p), size); });
     size_ = size;
   }
 

@@ -4,9 +4,9 @@
 //   parx::data::tensor_dataset set(file.read<float>("x"), file.read<std::int64_t>("y"));
 //
 // Optional: this header has contents only where <hdf5.h> is found; link parx::hdf5 (CMake option
-// PARX_HDF5), or give HDF5's own flags. Numbers are converted to the type that is asked for. The HDF5 library
-// as it is packaged is not for several threads, so one lock guards all calls of the process.
-// Source: the HDF5 C API, docs.hdfgroup.org/hdf5/v1_10.
+// PARX_HDF5), or give HDF5's own flags. Numbers are converted to the type that is asked for. The
+// HDF5 library as it is packaged is not for several threads, so one lock guards all calls of the
+// process. Source: the HDF5 C API, docs.hdfgroup.org/hdf5/v1_10.
 #pragma once
 
 #if __has_include(<hdf5.h>)
@@ -47,7 +47,8 @@ class hdf5_file {
   hdf5_file(const hdf5_file&) = delete;
   hdf5_file& operator=(const hdf5_file&) = delete;
 
-  /// The extents of the array called `name` ("x", "group/x"). Throws errc::bad_data when there is none.
+  /// The extents of the array called `name` ("x", "group/x"). Throws errc::bad_data when there is
+  /// none.
   [[nodiscard]] parx::shape shape(const std::string& name) const {
     const std::lock_guard lock(library());
     return shape_of(open(name), name);
@@ -68,13 +69,14 @@ class hdf5_file {
   /// The rows [begin, begin + count) of the array's first axis. Throws usage_error when they do not
   /// exist, and as read() does.
   template <typename T>
-  [[nodiscard]] tensor<T> read_rows(const std::string& name, std::size_t begin, std::size_t count) const {
+  [[nodiscard]] tensor<T> read_rows(const std::string& name, std::size_t begin,
+                                    std::size_t count) const {
     const std::lock_guard lock(library());
     const array_handle array = open(name);
     parx::shape extents = shape_of(array, name);
     require(extents.rank() > 0 && begin <= extents[0] && count <= extents[0] - begin,
-            "hdf5_file: rows {} to {} of \"{}\", which has the shape {}", begin, begin + count, name,
-            to_string(extents));
+            "hdf5_file: rows {} to {} of \"{}\", which has the shape {}", begin, begin + count,
+            name, to_string(extents));
     extents[0] = count;
     check_size(extents, name, sizeof(T));
     auto result = tensor<T>::empty(extents);
@@ -82,11 +84,15 @@ class hdf5_file {
     std::vector<hsize_t> start(extents.rank(), 0);
     const std::vector<hsize_t> size(extents.begin(), extents.end());
     start[0] = begin;
-    const handle memory(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr), H5Sclose);
+    const handle memory(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr),
+                        H5Sclose);
     if (!memory ||
-        H5Sselect_hyperslab(array.space.get(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr) < 0 ||
-        H5Dread(array.data.get(), native<T>(), memory.get(), array.space.get(), H5P_DEFAULT, result.data()) < 0)
-      fail(errc::bad_data, fmt::format("cannot read rows {} to {} of \"{}\"", begin, begin + count, name));
+        H5Sselect_hyperslab(array.space.get(), H5S_SELECT_SET, start.data(), nullptr, size.data(),
+                            nullptr) < 0 ||
+        H5Dread(array.data.get(), native<T>(), memory.get(), array.space.get(), H5P_DEFAULT,
+                result.data()) < 0)
+      fail(errc::bad_data,
+           fmt::format("cannot read rows {} to {} of \"{}\"", begin, begin + count, name));
     return result;
   }
 
@@ -153,7 +159,8 @@ class hdf5_file {
     if (!array.data) fail(errc::bad_data, fmt::format("there is no array \"{}\"", name));
     array.space = handle(H5Dget_space(array.data.get()), H5Sclose);
     const handle type(H5Dget_type(array.data.get()), H5Tclose);
-    if (!array.space || !type) fail(errc::bad_data, fmt::format("\"{}\" has no readable type", name));
+    if (!array.space || !type)
+      fail(errc::bad_data, fmt::format("\"{}\" has no readable type", name));
     const H5T_class_t kind = H5Tget_class(type.get());
     if (kind != H5T_INTEGER && kind != H5T_FLOAT)
       fail(errc::bad_data, fmt::format("\"{}\" is not an array of numbers", name));
@@ -164,9 +171,11 @@ class hdf5_file {
     std::array<hsize_t, H5S_MAX_RANK> extents{};
     const int rank = H5Sget_simple_extent_dims(array.space.get(), extents.data(), nullptr);
     if (rank < 0 || static_cast<std::size_t>(rank) > max_rank)
-      fail(errc::bad_data, fmt::format("\"{}\" has {} axes; a tensor has at most {}", name, rank, max_rank));
+      fail(errc::bad_data,
+           fmt::format("\"{}\" has {} axes; a tensor has at most {}", name, rank, max_rank));
     parx::shape result;
-    for (int i = 0; i < rank; ++i) result.push_back(static_cast<std::size_t>(extents[static_cast<std::size_t>(i)]));
+    for (int i = 0; i < rank; ++i)
+      result.push_back(static_cast<std::size_t>(extents[static_cast<std::size_t>(i)]));
     return result;
   }
   [[nodiscard]] parx::shape checked_shape(const array_handle& array, const std::string& name,
@@ -180,20 +189,22 @@ class hdf5_file {
     std::uint64_t bytes = width;
     for (const std::size_t extent : extents) {
       if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > std::uint64_t{1} << 40U)
-        fail(errc::bad_data, fmt::format("\"{}\" of shape {} is larger than 1 TiB; read some rows at a time",
-                                         name, to_string(extents)));
+        fail(errc::bad_data,
+             fmt::format("\"{}\" of shape {} is larger than 1 TiB; read some rows at a time", name,
+                         to_string(extents)));
     }
   }
 
   [[noreturn]] void fail(errc code, const std::string& what) const {
     std::string reason;
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD,
-             [](unsigned /*number*/, const H5E_error2_t* each, void* text) {
-               auto& first = *static_cast<std::string*>(text);
-               if (first.empty() && each->desc != nullptr) first = each->desc;
-               return herr_t{0};
-             },
-             &reason);
+    H5Ewalk2(
+        H5E_DEFAULT, H5E_WALK_UPWARD,
+        [](unsigned /*number*/, const H5E_error2_t* each, void* text) {
+          auto& first = *static_cast<std::string*>(text);
+          if (first.empty() && each->desc != nullptr) first = each->desc;
+          return herr_t{0};
+        },
+        &reason);
     throw_error(code, "\"{}\": {}{}{}.", path_, what, reason.empty() ? "" : ": ", reason);
   }
 

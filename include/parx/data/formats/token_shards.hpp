@@ -56,8 +56,12 @@ class token_shards {
                                          std::shared_ptr<const void> owner) {
     token_shards result;
     if (!ids.empty())
-      result.shards_.push_back({{}, std::move(owner), reinterpret_cast<const std::byte*>(ids.data()),
-                                sizeof(token_id), 0, ids.size()});
+      result.shards_.push_back({{},
+                                std::move(owner),
+                                reinterpret_cast<const std::byte*>(ids.data()),
+                                sizeof(token_id),
+                                0,
+                                ids.size()});
     return result;
   }
 
@@ -99,8 +103,8 @@ class token_shards {
   /// usage_error when they go beyond the end.
   template <typename Id>
   void copy(std::size_t begin, std::span<Id> out) const {
-    require(begin <= size() && out.size() <= size() - begin,
-            "token_shards: tokens {} to {} of {}", begin, begin + out.size(), size());
+    require(begin <= size() && out.size() <= size() - begin, "token_shards: tokens {} to {} of {}",
+            begin, begin + out.size(), size());
     auto at = std::upper_bound(shards_.begin(), shards_.end(), begin,
                                [](std::size_t b, const shard& each) { return b < each.first; });
     if (at != shards_.begin()) --at;
@@ -149,10 +153,11 @@ class token_shards {
                     path, header[0], header[1], magic_16, magic_32);
       width = narrow ? 2 : 4;
       if (header[2] < 0 || static_cast<std::size_t>(header[2]) * width != bytes.size() - start)
-        throw_error(errc::bad_data,
-                    "\"{}\" says that it has {} tokens of {} bytes, but {} bytes follow the header. "
-                    "Copy or make it again.",
-                    path, header[2], width, bytes.size() - start);
+        throw_error(
+            errc::bad_data,
+            "\"{}\" says that it has {} tokens of {} bytes, but {} bytes follow the header. "
+            "Copy or make it again.",
+            path, header[2], width, bytes.size() - start);
       count = static_cast<std::size_t>(header[2]);
     } else if (bytes.size() % 2 != 0) {
       throw_error(errc::bad_data, "\"{}\" has {} bytes, no whole number of uint16.", path,

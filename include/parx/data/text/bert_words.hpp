@@ -36,11 +36,11 @@ inline const ascii_table& bert_ascii() noexcept {
     for (std::uint32_t c = 0; c < 256; ++c) {
       // Vertical tab and form feed are control characters to BERT, tab and line breaks are space.
       const bool is_dropped = is_control(c) || c == 0x0B || c == 0x0C;
-      made.kind[c] = c >= 0x80            ? ascii_kind::wide
-                     : is_dropped         ? ascii_kind::dropped
-                     : is_space(c)        ? ascii_kind::space
-                     : is_punctuation(c)  ? ascii_kind::punctuation
-                                          : ascii_kind::letter;
+      made.kind[c] = c >= 0x80           ? ascii_kind::wide
+                     : is_dropped        ? ascii_kind::dropped
+                     : is_space(c)       ? ascii_kind::space
+                     : is_punctuation(c) ? ascii_kind::punctuation
+                                         : ascii_kind::letter;
       made.lower[c] = static_cast<char>(c < 0x80 ? to_lower(c) : c);
     }
     return made;
@@ -103,9 +103,14 @@ std::size_t bert_words(std::string_view text, letter_case letters, Use&& use) {
   for (std::size_t at = 0; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
     switch (ascii.kind[byte]) {
-      case detail::ascii_kind::letter: word.append(lower ? ascii.lower[byte] : text[at]); break;
-      case detail::ascii_kind::space: end_word(); break;
-      case detail::ascii_kind::dropped: break;
+      case detail::ascii_kind::letter:
+        word.append(lower ? ascii.lower[byte] : text[at]);
+        break;
+      case detail::ascii_kind::space:
+        end_word();
+        break;
+      case detail::ascii_kind::dropped:
+        break;
       case detail::ascii_kind::punctuation:
         end_word();
         word.append(text[at]);
@@ -116,7 +121,8 @@ std::size_t bert_words(std::string_view text, letter_case letters, Use&& use) {
         at += next.length;
         if (!next.valid) {
           ++invalid;
-        } else if (next.code == replacement_character || is_control(next.code) || next.code == 0x85) {
+        } else if (next.code == replacement_character || is_control(next.code) ||
+                   next.code == 0x85) {
           // U+0085 is white space to Unicode and a control character to BERT, which looks first.
         } else if (is_ideograph(next.code)) {
           end_word();

@@ -61,7 +61,8 @@ namespace detail {
 
 [[nodiscard]] inline std::string to_printable(std::string_view bytes) {
   std::string text;
-  for (const char c : bytes) append_character(text, printable_bytes()[static_cast<unsigned char>(c)]);
+  for (const char c : bytes)
+    append_character(text, printable_bytes()[static_cast<unsigned char>(c)]);
   return text;
 }
 
@@ -96,7 +97,8 @@ class byte_bpe_tokenizer {
       : tokens_(std::move(tokens)), merges_(std::move(merges)) {
     for (std::size_t b = 0; b < 256; ++b) {
       const auto id = tokens_.find(std::string(1, static_cast<char>(b)));
-      require(id.has_value(), "the vocabulary of a byte-level tokenizer has no token for byte {}", b);
+      require(id.has_value(), "the vocabulary of a byte-level tokenizer has no token for byte {}",
+              b);
       byte_ids_[b] = *id;
     }
     ranks_.reserve(merges_.size());
@@ -126,13 +128,13 @@ class byte_bpe_tokenizer {
   [[nodiscard]] static byte_bpe_tokenizer train(const Texts& texts,
                                                 const byte_bpe_options& options = {}) {
     std::map<std::string_view, std::uint64_t> words;
-    for (const auto& text : texts)
-      gpt2_words(text, [&](std::string_view word) { ++words[word]; });
+    for (const auto& text : texts) gpt2_words(text, [&](std::string_view word) { ++words[word]; });
 
     std::vector<std::string> tokens = options.special_tokens;
-    require(options.vocab_size >= tokens.size() + 256,
-            "byte_bpe_tokenizer: a vocabulary of {} has no room for {} special tokens and 256 bytes",
-            options.vocab_size, tokens.size());
+    require(
+        options.vocab_size >= tokens.size() + 256,
+        "byte_bpe_tokenizer: a vocabulary of {} has no room for {} special tokens and 256 bytes",
+        options.vocab_size, tokens.size());
     // Bytes in the order of their printable characters, as Hugging Face numbers them.
     std::map<std::uint32_t, std::size_t> printable;
     for (std::size_t b = 0; b < 256; ++b) printable[detail::printable_bytes()[b]] = b;
@@ -156,7 +158,8 @@ class byte_bpe_tokenizer {
         options.min_frequency, [&] { return tokens.size() < options.vocab_size; },
         [&](token_id a, token_id b) {
           merges.emplace_back(a, b);
-          std::string joined = tokens[static_cast<std::size_t>(a)] + tokens[static_cast<std::size_t>(b)];
+          std::string joined =
+              tokens[static_cast<std::size_t>(a)] + tokens[static_cast<std::size_t>(b)];
           const auto [found, is_new] = ids.emplace(joined, static_cast<token_id>(tokens.size()));
           if (is_new) tokens.push_back(std::move(joined));
           return found->second;
@@ -166,9 +169,10 @@ class byte_bpe_tokenizer {
 
   /// Reads Hugging Face's vocab.json and merges.txt. Throws errc::io, or errc::bad_data with the
   /// line of merges.txt, or the place in vocab.json, that is wrong.
-  [[nodiscard]] static byte_bpe_tokenizer read(
-      const std::string& vocab_json, const std::string& merges_txt,
-      std::vector<std::string> special_tokens = {"<|endoftext|>"});
+  [[nodiscard]] static byte_bpe_tokenizer read(const std::string& vocab_json,
+                                               const std::string& merges_txt,
+                                               std::vector<std::string> special_tokens = {
+                                                   "<|endoftext|>"});
 
   /// Writes both files as read() takes them. Throws errc::io.
   void write(const std::string& vocab_json, const std::string& merges_txt) const {
@@ -180,7 +184,8 @@ class byte_bpe_tokenizer {
     write_file(vocab_json, text + "}\n");
     text = "#version: 0.2\n";
     for (const auto& [a, b] : merges_) {
-      text += detail::to_printable(tokens_.token(a)) + " " + detail::to_printable(tokens_.token(b)) + "\n";
+      text += detail::to_printable(tokens_.token(a)) + " " +
+              detail::to_printable(tokens_.token(b)) + "\n";
     }
     write_file(merges_txt, text);
   }
@@ -261,8 +266,9 @@ class byte_bpe_tokenizer {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
     out.close();
-    if (!out) throw_error(errc::io, "cannot write \"{}\": {}. Check the folder and its permissions.", path,
-                          errno_text(errno));
+    if (!out)
+      throw_error(errc::io, "cannot write \"{}\": {}. Check the folder and its permissions.", path,
+                  errno_text(errno));
   }
 
   void encode_plain(std::string_view text, std::vector<token_id>& ids, scratch& work) const {
@@ -277,23 +283,24 @@ class byte_bpe_tokenizer {
         found->second.second = ids.size() - found->second.first;
         return;
       }
-      for (std::size_t i = 0; i < found->second.second; ++i) ids.push_back(ids[found->second.first + i]);
+      for (std::size_t i = 0; i < found->second.second; ++i)
+        ids.push_back(ids[found->second.first + i]);
     });
   }
 
   /// Joins the pair of the lowest rank, the leftmost of equal ones, until no pair is left: a heap
   /// over a linked list, n log n also for a word of a megabyte.
   void encode_word(std::string_view word, std::vector<token_id>& ids, scratch& work) const {
-    require(word.size() < (std::size_t{1} << 31U), "byte_bpe_tokenizer: a word of {} bytes is too long",
-            word.size());
+    require(word.size() < (std::size_t{1} << 31U),
+            "byte_bpe_tokenizer: a word of {} bytes is too long", word.size());
     auto& symbols = work.symbols;
     auto& heap = work.heap;
     symbols.clear();
     heap.clear();
     const auto count = static_cast<std::int32_t>(word.size());
     for (std::int32_t i = 0; i < count; ++i) {
-      symbols.push_back({byte_ids_[static_cast<unsigned char>(word[static_cast<std::size_t>(i)])], i - 1,
-                         i + 1 < count ? i + 1 : -1});
+      symbols.push_back({byte_ids_[static_cast<unsigned char>(word[static_cast<std::size_t>(i)])],
+                         i - 1, i + 1 < count ? i + 1 : -1});
     }
     const auto at = [&](std::int32_t i) -> symbol& { return symbols[static_cast<std::size_t>(i)]; };
     const auto offer = [&](std::int32_t left) {
@@ -369,7 +376,8 @@ inline byte_bpe_tokenizer byte_bpe_tokenizer::read(const std::string& vocab_json
     if (line.empty() || (file.number() == 1 && line.starts_with("#version"))) continue;
     const std::size_t space = line.find(' ');
     const auto fail = [&](std::string_view why) {
-      throw_error(errc::bad_data, "\"{}\", line {}: \"{}\" {}.", merges_txt, file.number(), line, why);
+      throw_error(errc::bad_data, "\"{}\", line {}: \"{}\" {}.", merges_txt, file.number(), line,
+                  why);
     };
     if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
       fail("is not two tokens with a space between them");

@@ -37,7 +37,8 @@ class character_tokenizer {
     std::set<std::uint32_t> codes;
     for (std::size_t at = 0; at < text.size();) {
       const decoded_character next = decode_character(text.substr(at));
-      if (!next.valid) throw_error(errc::bad_data, "character_tokenizer: byte {} of the text is no UTF-8.", at);
+      if (!next.valid)
+        throw_error(errc::bad_data, "character_tokenizer: byte {} of the text is no UTF-8.", at);
       codes.insert(next.code);
       at += next.length;
     }

@@ -1,7 +1,7 @@
 // encoding: token ids as a model takes them: special tokens around, token types, attention mask.
 //
-// The words and the rules are Hugging Face's: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], types 0 and 1,
-// mask 1 for tokens and 0 for padding. Truncation as in the Rust library (utils/truncation.rs):
+// The words and the rules are Hugging Face's: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], types 0 and
+// 1, mask 1 for tokens and 0 for padding. Truncation as in the Rust library (utils/truncation.rs):
 // with longest_first an odd token goes to the longer sequence, and to the second of two equally
 // long ones. Pure.
 #pragma once
@@ -62,12 +62,14 @@ struct encode_options {
       break;
     case truncation::longest_first: {
       const std::size_t shorter = std::min(first, second);
-      if (shorter > limit / 2) return {limit / 2 + (first > second ? limit % 2 : 0),
-                                       limit / 2 + (first > second ? 0 : limit % 2)};
+      if (shorter > limit / 2)
+        return {limit / 2 + (first > second ? limit % 2 : 0),
+                limit / 2 + (first > second ? 0 : limit % 2)};
       const std::size_t rest = limit - shorter;
       return first > second ? std::pair{rest, shorter} : std::pair{shorter, rest};
     }
-    case truncation::refuse: break;
+    case truncation::refuse:
+      break;
   }
   throw_error(errc::bad_data,
               "a sequence of {}{} tokens does not fit into the {} that max_length leaves{}. Raise "
@@ -97,8 +99,8 @@ struct special_ids {
   require(options.max_length == 0 || options.max_length >= extra,
           "max_length {} has no room for the {} special tokens", options.max_length, extra);
   const std::size_t limit = options.max_length == 0 ? tokens : options.max_length - extra;
-  const auto [a, b] = truncated_lengths(first.size(), tokens - first.size(), limit,
-                                        options.truncation);
+  const auto [a, b] =
+      truncated_lengths(first.size(), tokens - first.size(), limit, options.truncation);
   encoding result;
   auto& ids = result.input_ids;
   ids.reserve(std::max(a + b + extra, options.padding == padding::none ? 0 : options.max_length));

@@ -1,9 +1,10 @@
 // llama_tokenizer: SentencePiece's byte-pair encoding as llama2.c keeps it in tokenizer.bin.
 //
 // A text gets a space in front and begins as characters, those without a token as bytes; then the
-// pair whose token has the highest score is joined, the leftmost of equals. Token 0 is <unk>, 1 <s>,
-// 2 </s>, 3 to 258 the bytes. The file: int32 longest token, then for each token float32 score,
-// int32 length, bytes, little-endian. Immutable; any thread. Source: karpathy/llama2.c run.c.
+// pair whose token has the highest score is joined, the leftmost of equals. Token 0 is <unk>, 1
+// <s>, 2 </s>, 3 to 258 the bytes. The file: int32 longest token, then for each token float32
+// score, int32 length, bytes, little-endian. Immutable; any thread. Source: karpathy/llama2.c
+// run.c.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,8 @@ class llama_tokenizer {
     std::size_t at = 0;
     const auto take = [&](auto& value) {
       if (bytes.size() - at < sizeof(value))
-        throw_error(errc::bad_data, "\"{}\" ends inside token {}, at byte {}. Is this a tokenizer.bin of llama2.c?",
+        throw_error(errc::bad_data,
+                    "\"{}\" ends inside token {}, at byte {}. Is this a tokenizer.bin of llama2.c?",
                     path, result.size(), at);
       std::memcpy(&value, bytes.data() + at, sizeof(value));
       at += sizeof(value);
@@ -50,8 +52,10 @@ class llama_tokenizer {
       std::int32_t length = 0;
       take(score);
       take(length);
-      if (length < 0 || static_cast<std::size_t>(length) > bytes.size() - at || !std::isfinite(score))
-        throw_error(errc::bad_data, "\"{}\": token {} at byte {} has {} bytes and the score {}, but {} "
+      if (length < 0 || static_cast<std::size_t>(length) > bytes.size() - at ||
+          !std::isfinite(score))
+        throw_error(errc::bad_data,
+                    "\"{}\": token {} at byte {} has {} bytes and the score {}, but {} "
                     "bytes are left. Is this a tokenizer.bin of llama2.c?",
                     path, result.size(), at, length, score, bytes.size() - at);
       result.tokens_.push_back(bytes.substr(at, static_cast<std::size_t>(length)));
@@ -59,8 +63,9 @@ class llama_tokenizer {
       at += static_cast<std::size_t>(length);
     }
     if (result.size() < first_byte + 256)
-      throw_error(errc::bad_data, "\"{}\" has {} tokens; <unk>, <s>, </s> and 256 bytes are the least.",
-                  path, result.size());
+      throw_error(errc::bad_data,
+                  "\"{}\" has {} tokens; <unk>, <s>, </s> and 256 bytes are the least.", path,
+                  result.size());
     // Of equal tokens the first counts; the tokens that stand for bytes are never looked up.
     for (std::size_t id = 0; id < result.size(); ++id) {
       if (id < first_byte || id >= first_byte + 256)

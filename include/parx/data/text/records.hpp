@@ -66,7 +66,9 @@ class text_records {
   }
 
   /// The line on which the last record began.
-  [[nodiscard]] std::uint64_t line() const noexcept { return jsonl_ ? jsonl_->line() : csv_->line(); }
+  [[nodiscard]] std::uint64_t line() const noexcept {
+    return jsonl_ ? jsonl_->line() : csv_->line();
+  }
   /// `"file", line 3`, for messages.
   [[nodiscard]] std::string place() const { return fmt::format("\"{}\", line {}", path_, line()); }
 
@@ -81,8 +83,9 @@ class text_records {
     if (found == nullptr) throw_error(errc::bad_data, "{}: there is no \"{}\".", place(), column);
     if (found->is_string()) return found->text();
     if (found->is_number()) return json::dump(*found);
-    if (found->is_array() && std::all_of(found->elements().begin(), found->elements().end(),
-                                         [](const json::value& each) { return each.is_string(); })) {
+    if (found->is_array() &&
+        std::all_of(found->elements().begin(), found->elements().end(),
+                    [](const json::value& each) { return each.is_string(); })) {
       std::string joined;
       for (const json::value& each : found->elements()) {
         if (!joined.empty()) joined += ' ';
@@ -90,8 +93,9 @@ class text_records {
       }
       return joined;
     }
-    throw_error(errc::bad_data, "{}: \"{}\" is neither a string nor a number nor a list of strings.",
-                place(), column);
+    throw_error(errc::bad_data,
+                "{}: \"{}\" is neither a string nor a number nor a list of strings.", place(),
+                column);
   }
 
   std::string path_;

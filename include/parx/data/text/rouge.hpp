@@ -2,8 +2,8 @@
 // common subsequence of their words.
 //
 // Words are what is left of the lower-cased text when everything but a-z and 0-9 separates. Scores
-// are the rouge_score package's (google-research/rouge, rougeL without stemming). Pure. Source: Lin,
-// ROUGE: A Package for Automatic Evaluation of Summaries (2004), section 3.
+// are the rouge_score package's (google-research/rouge, rougeL without stemming). Pure. Source:
+// Lin, ROUGE: A Package for Automatic Evaluation of Summaries (2004), section 3.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,8 @@ struct rouge_score {
   require(candidates.size() == references.size(), "rouge_l: {} candidates for {} references",
           candidates.size(), references.size());
   double sum = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) sum += rouge_l(candidates[i], references[i]).f1;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    sum += rouge_l(candidates[i], references[i]).f1;
   return candidates.empty() ? 0 : sum / static_cast<double>(candidates.size());
 }
 

@@ -1,10 +1,12 @@
-// token_cache: texts are tokenised once, by one process of a host; the others wait and map its file.
+// token_cache: texts are tokenised once, by one process of a host; the others wait and map its
+// file.
 //
 // The file's name is the key: a hash of the text file's contents, the tokenizer and the options, so
 // a changed input never meets an old cache. Whoever gets the lock (flock on NAME.lock) and finds no
 // good file makes one under a temporary name and renames it; a process that is killed meanwhile
-// loses the lock and the next one begins anew. A damaged file is made again. Where the folder cannot
-// be written, every process keeps its rows in memory, and says so. Nothing is ever downloaded.
+// loses the lock and the next one begins anew. A damaged file is made again. Where the folder
+// cannot be written, every process keeps its rows in memory, and says so. Nothing is ever
+// downloaded.
 #pragma once
 
 #include <fcntl.h>
@@ -59,7 +61,8 @@ namespace detail {
   if (!file.valid()) return errno;
   int failure = 0;
   while (!bytes.empty() && failure == 0) {
-    const ssize_t count = ::write(file.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
+    const ssize_t count =
+        ::write(file.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
     if (count >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
@@ -78,7 +81,8 @@ namespace detail {
 [[nodiscard]] inline descriptor lock_cache(const std::string& path) {
   descriptor file(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file.valid() || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
-  if (errno == EWOULDBLOCK) log(log_level::info, "waiting until another process has made \"{}\"", path);
+  if (errno == EWOULDBLOCK)
+    log(log_level::info, "waiting until another process has made \"{}\"", path);
   while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   return file;
@@ -105,7 +109,8 @@ template <typename Build>
   if (reason == 0) {
     if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
   } else {
-    log(log_level::warn, "cannot write the cache \"{}\": {}; this process keeps its tokens in memory", path,
+    log(log_level::warn,
+        "cannot write the cache \"{}\": {}; this process keeps its tokens in memory", path,
         errno_text(reason));
   }
   return made;

@@ -95,7 +95,8 @@ class token_rows {
                        .labels = labels_.size(),
                        .counts = counts_};
     const std::size_t id_bytes = (ids_.size_bytes() + 7) / 8 * 8;
-    std::vector<std::byte> bytes(sizeof(header) + id_bytes + offsets_.size_bytes() + labels_.size_bytes());
+    std::vector<std::byte> bytes(sizeof(header) + id_bytes + offsets_.size_bytes() +
+                                 labels_.size_bytes());
     std::byte* at = bytes.data() + sizeof(header);
     const auto put = [&at](const auto& span, std::size_t size) {
       if (!span.empty()) std::memcpy(at, span.data(), span.size_bytes());

@@ -28,7 +28,8 @@ concept tokenizer = requires(const T& t, std::string_view text, std::vector<toke
 /// Appends the ids of `text`; returns how many ill-formed pieces of UTF-8 were dropped, if the
 /// tokenizer drops any.
 template <tokenizer Tokenizer>
-std::size_t append_ids(const Tokenizer& tokenizer, std::string_view text, std::vector<token_id>& ids) {
+std::size_t append_ids(const Tokenizer& tokenizer, std::string_view text,
+                       std::vector<token_id>& ids) {
   if constexpr (std::same_as<decltype(tokenizer.encode(text, ids)), std::size_t>) {
     return tokenizer.encode(text, ids);
   } else {

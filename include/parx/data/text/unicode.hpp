@@ -38,7 +38,10 @@ struct decoded_character {
   };
   const std::uint32_t first = byte(0);
   if (first < 0x80) return {first, 1};
-  const unsigned length = first < 0xC2 || first > 0xF4 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  const unsigned length = first < 0xC2 || first > 0xF4 ? 1
+                          : first < 0xE0               ? 2
+                          : first < 0xF0               ? 3
+                                                       : 4;
   std::uint32_t code = first & (0xFFU >> (length + 1));
   for (unsigned i = 1; i < length; ++i) {
     // The second byte is narrower after E0 and F0 (overlong), ED (surrogates) and F4 (> U+10FFFF).
@@ -70,8 +73,9 @@ namespace detail {
 
 template <typename Ranges>
 [[nodiscard]] bool in_ranges(const Ranges& ranges, std::uint32_t code) noexcept {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), code,
-                                      [](std::uint32_t c, const auto& range) { return c < range.first; });
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), code,
+                       [](std::uint32_t c, const auto& range) { return c < range.first; });
   return after != ranges.begin() && code <= std::prev(after)->last;
 }
 
@@ -118,8 +122,9 @@ template <typename Ranges>
 [[nodiscard]] inline std::uint32_t to_lower(std::uint32_t code) noexcept {
   if (code < 0x80) return code - 'A' < 26 ? code + 32 : code;
   const auto& runs = detail::lowercase_runs;
-  const auto after = std::upper_bound(runs.begin(), runs.end(), code,
-                                      [](std::uint32_t c, const auto& run) { return c < run.first; });
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), code,
+                       [](std::uint32_t c, const auto& run) { return c < run.first; });
   if (after == runs.begin()) return code;
   const auto& run = *std::prev(after);
   if (code > run.last || (code - run.first) % run.step != 0) return code;
@@ -140,8 +145,9 @@ void strip_accents(std::uint32_t code, Use&& use) {
     return;
   }
   const auto find = [code](const auto& table) {
-    const auto found = std::lower_bound(table.begin(), table.end(), code,
-                                        [](const auto& row, std::uint32_t c) { return row.code < c; });
+    const auto found =
+        std::lower_bound(table.begin(), table.end(), code,
+                         [](const auto& row, std::uint32_t c) { return row.code < c; });
     return found != table.end() && found->code == code ? &*found : nullptr;
   };
   if (const auto* one = find(detail::base_characters)) return use(one->base);

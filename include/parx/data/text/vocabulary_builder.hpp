@@ -30,9 +30,10 @@ namespace parx::data {
 
 struct vocabulary_options {
   std::size_t vocab_size = 30'000;
-  std::uint64_t min_frequency = 2;      ///< a pair must occur this often to be joined
-  std::size_t limit_alphabet = 1'000;   ///< characters that get a token; the most frequent ones
-  std::vector<std::string> special_tokens = {bert_special_tokens.begin(), bert_special_tokens.end()};
+  std::uint64_t min_frequency = 2;     ///< a pair must occur this often to be joined
+  std::size_t limit_alphabet = 1'000;  ///< characters that get a token; the most frequent ones
+  std::vector<std::string> special_tokens = {bert_special_tokens.begin(),
+                                             bert_special_tokens.end()};
 };
 
 class vocabulary_builder {
@@ -80,7 +81,8 @@ class vocabulary_builder {
       if (is_new) tokens.push_back(std::move(token));
       return found->second;
     };
-    for (std::size_t id = 0; id < tokens.size(); ++id) ids.emplace(tokens[id], static_cast<token_id>(id));
+    for (std::size_t id = 0; id < tokens.size(); ++id)
+      ids.emplace(tokens[id], static_cast<token_id>(id));
     std::unordered_map<std::uint32_t, std::pair<token_id, token_id>> symbols;  // start, within
     for (const auto& [code, count] : characters) symbols[code].first = add_token(as_text(code));
     for (const auto& [code, count] : characters)

@@ -106,8 +106,8 @@ class wordpiece_tokenizer {
   [[nodiscard]] letter_case letters() const noexcept { return letters_; }
   /// Differs where the same text may get other ids.
   [[nodiscard]] std::uint64_t fingerprint() const {
-    return tokens_.fingerprint() ^ stable_hash(letters_ == letter_case::cased ? "wordpiece cased"
-                                                                              : "wordpiece uncased");
+    return tokens_.fingerprint() ^
+           stable_hash(letters_ == letter_case::cased ? "wordpiece cased" : "wordpiece uncased");
   }
 
  private:
@@ -117,8 +117,10 @@ class wordpiece_tokenizer {
       : tokens_(std::move(tokens)), letters_(letters) {
     const auto need = [&](std::string_view token) {
       const auto id = tokens_.find(token);
-      require(id.has_value(), "{} of {} tokens has no {}; a BERT vocabulary needs [PAD], [UNK], "
-              "[CLS] and [SEP]", origin, tokens_.size(), token);
+      require(id.has_value(),
+              "{} of {} tokens has no {}; a BERT vocabulary needs [PAD], [UNK], "
+              "[CLS] and [SEP]",
+              origin, tokens_.size(), token);
       return *id;
     };
     unknown_ = need("[UNK]");
