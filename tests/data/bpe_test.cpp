@@ -257,6 +257,45 @@ BOOST_AUTO_TEST_CASE(llama2cs_tokenizer_reads_and_refuses_damage) {
        {"Once upon a time, there was a little girl named Lily.", "x", "\n\"Hi\"  é世\xFF"})
     BOOST_TEST(tokenizer.decode(tokenizer.encode(text)) == text);
   BOOST_TEST(tokenizer.encode("").empty());
+  // llama2.c's own way: look at all pairs, join the best, begin again.
+  const std::string bytes = parx_test::read_file(*folder + "/tok512.bin");
+  std::map<std::string, std::pair<token_id, float>> known;
+  token_id number = 0;
+  for (std::size_t at = 4; at < bytes.size(); ++number) {
+    float score = 0;
+    std::int32_t length = 0;
+    std::memcpy(&score, &bytes[at], 4);
+    std::memcpy(&length, &bytes[at + 4], 4);
+    known.emplace(bytes.substr(at + 8, std::size_t(length)), std::pair(number, score));
+    at += 8 + std::size_t(length);
+  }
+  std::mt19937 letters(3);
+  for (int round = 0; round < 200; ++round) {
+    list parts{" "};
+    std::string text;
+    for (auto i = 1 + letters() % 40; i > 0; --i)
+      parts.emplace_back(1, "etaoinshrdlu THL.,\n"[letters() % 19]);
+    for (std::size_t i = 1; i < parts.size(); ++i) text += parts[i];
+    for (;;) {
+      float best = -1e10F;
+      std::size_t where = parts.size();
+      for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+        const auto found = known.find(parts[i] + parts[i + 1]);
+        if (found == known.end() || found->second.second <= best) continue;
+        best = found->second.second;
+        where = i;
+      }
+      if (where == parts.size()) break;
+      parts[where] += parts[where + 1];
+      parts.erase(parts.begin() + std::ptrdiff_t(where) + 1);
+    }
+    ids expected;
+    for (const auto& part : parts) {
+      const auto found = known.find(part);
+      expected.push_back(found != known.end() ? found->second.first : 3 + part[0]);
+    }
+    BOOST_TEST(tokenizer.encode(text) == expected, text);
+  }
   const std::string whole = parx_test::read_file(*folder + "/tok512.bin");
   const parx_test::scratch_folder scratch;
   BOOST_TEST(has(message_of([&, path = scratch.write("cut", whole.substr(0, 6001))] {

@@ -2,9 +2,12 @@
 #include <parx/data/sequence_pairs.hpp>
 #include <parx/data/text_classification.hpp>
 
-#include <sys/stat.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <random>
 #include <set>
 #include <thread>
@@ -306,6 +309,43 @@ BOOST_AUTO_TEST_CASE(
   BOOST_TEST(rows.size() == 2U);
   BOOST_TEST(built == 1);
   logger::instance().set_sink({});
+}
+
+BOOST_AUTO_TEST_CASE(a_process_that_is_killed_while_it_tokenises_leaves_the_work_to_the_next) {
+  const parx_test::scratch_folder folder;
+  int ready[2];
+  BOOST_REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)data::cached_rows(folder.file("c"), 5, [&] {
+      [[maybe_unused]] const auto told = ::write(ready[1], "x", 1);
+      for (;;) ::pause();
+      return data::token_rows_data{};
+    });
+    ::_exit(1);
+  }
+  char told = 0;
+  BOOST_REQUIRE(::read(ready[0], &told, 1) == 1);
+  std::atomic<bool> done{false};
+  std::size_t rows = 0;
+  std::thread next([&] {
+    rows = data::cached_rows(folder.file("c"), 5, [] {
+             data::token_rows_data made;
+             made.ids = {1};
+             made.end_row();
+             return made;
+           }).size();
+    done = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const bool waited = !done;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  next.join();
+  ::close(ready[0]);
+  ::close(ready[1]);
+  BOOST_TEST(waited);
+  BOOST_TEST(rows == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(the_real_sets_read_as_published) {
