@@ -235,6 +235,41 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_a_number_stops_all_ranks_and_names_rank_
   }
 }
 
+BOOST_AUTO_TEST_CASE(detect_anomaly_names_the_module_that_made_the_first_nan) {
+  setup s{.options = quiet(5)};
+  s.options.detect_anomaly = true;
+  const auto train_it = [&] {
+    parx::run_threads(2, [&](parx::process_group& group) {
+      classifier model(0);
+      model.initialize(0);
+      parx::ddp ddp{model, group};
+      parx::optim::sgd opt{ddp.parameters()};
+      const auto source = points(40);
+      const parx::data::loader loader{
+          source, {.batch_size = 4, .sampler = parx::data::distributed_sampler{40, group}}};
+      train::trainer trainer{
+          ddp, opt, loader,
+          [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); },
+          s.options};
+      trainer.add_callbacks({.on_step_end = [&](const train::trainer_state& state) {
+        if (state.global_step == 2 && group.rank() == 1) {
+          model.for_each_parameter([](const std::string& name, auto& p) {
+            if (name.starts_with("second")) {
+              for (float& value : p.value().span()) value = 3e38F;
+            }
+          });
+        }
+      }});
+      trainer.train();
+    });
+  };
+  BOOST_CHECK_EXCEPTION(train_it(), std::exception, [](const std::exception& found) {
+    const std::string text = found.what();
+    return text.find("step 3, rank 1") != std::string::npos &&
+           text.find("second") != std::string::npos;
+  });
+}
+
 BOOST_AUTO_TEST_CASE(one_rank_may_ask_all_to_stop) {
   setup s{.options = quiet(100)};
   s.options.logging_steps = 5;

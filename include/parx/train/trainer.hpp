@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/anomaly.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
@@ -282,6 +283,10 @@ class trainer {
   /// Forward and backward of one batch.
   template <typename Batch>
   void pass(Batch& batch) {
+    std::optional<parx::detect_anomaly> watch;
+    if (options_.detect_anomaly) {
+      watch.emplace(fmt::format("step {}, rank {}", state_.global_step + 1, group().rank()));
+    }
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
     nn::tally figure;
     if constexpr (requires { loss.backward(); }) {
@@ -302,11 +307,12 @@ class trainer {
 
   void check_loss(const nn::tally& loss) {
     if (std::isfinite(loss.sum) || !options_.stop_at_nan) return;
-    throw_error(errc::bad_data,
-                "the loss of rank {} is {} in step {} (epoch {:.2f}); checkpoints before it are as "
-                "they were. "
-                "Lower the learning rate ({:.3g}) or max_grad_norm, or look at that batch",
-                group().rank(), loss.sum, state_.global_step + 1, state_.epoch, rate());
+    throw_error(
+        errc::bad_data,
+        "the loss of rank {} is {} in step {} (epoch {:.2f}, learning rate {:.3g}); earlier "
+        "checkpoints are as they were. Look at that batch, lower the rate, or set detect_anomaly "
+        "to learn which module made it",
+        group().rank(), loss.sum, state_.global_step + 1, state_.epoch, rate());
   }
 
   [[nodiscard]] double rate() const {
