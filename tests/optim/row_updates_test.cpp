@@ -153,6 +153,26 @@ BOOST_AUTO_TEST_CASE(when_and_by_whom_rows_are_read_changes_no_bit) {
   BOOST_TEST(same_bits(quiet.table.value(), watched.table.value()));
 }
 
+// grad() may be written anywhere, so the next step looks at all of it.
+BOOST_AUTO_TEST_CASE(asking_for_the_whole_gradient_changes_no_bit_and_writes_to_it_count) {
+  table_run quiet, logged;
+  optim::adamw a(std::vector{quiet.table}, {.lr = 1e-2, .weight_decay = 0.1});
+  optim::adamw b(std::vector{logged.table}, {.lr = 1e-2, .weight_decay = 0.1});
+  for (int step = 0; step < 500; ++step) {
+    quiet.backward(step);
+    logged.backward(step);
+    if (step % 3 == 0) (void)logged.table.grad();
+    a.step();
+    b.step();
+  }
+  BOOST_TEST(same_bits(quiet.table.value(), logged.table.value()));
+  logged.backward(0);
+  logged.table.grad().at(rows - 1, 0) = 100;
+  const float before = logged.table.value().at(rows - 1, 0);
+  b.step();
+  BOOST_TEST(logged.table.value().at(rows - 1, 0) < before - 1e-3F);
+}
+
 BOOST_AUTO_TEST_CASE(no_reader_ever_sees_a_row_that_is_behind) {
   dense_run<optim::adamw<float>> dense(optim::adamw_options{.lr = 1e-2, .weight_decay = 0.1});
   table_run by_value, by_handle, by_memory, by_copy;

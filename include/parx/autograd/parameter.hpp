@@ -63,8 +63,8 @@ class parameter : public variable<T> {
   /// a parameter that this rank did not use). Needed after every write by others than operations.
   void assume_grad() const { leaf("assume_grad").assume_written(); }
   /// The rows (axis 0, ascending) that have contributions since zero_grad(), when embeddings are
-  /// its only users: all other rows of grad() are zero. Otherwise nullopt. Valid until the next
-  /// backward.
+  /// its only users and nobody has asked for grad(), which may be written anywhere: all other rows
+  /// are zero. Otherwise nullopt. Valid until the next backward.
   [[nodiscard]] std::optional<std::span<const std::size_t>> touched_rows() const {
     return leaf("touched_rows").rows();
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
+#include <parx/core/error.hpp>
 #include <parx/ddp/module.hpp>
 #include <parx/types/reduce.hpp>
 
@@ -142,8 +143,10 @@ class row_exchange {
       for (std::size_t i = 0; i < counts_[rank]; ++i) {
         std::uint32_t row = 0;
         std::memcpy(&row, numbers + i * sizeof(row), sizeof(row));
-        require(row < parameter_.rows, "rank {} sent row {} of \"{}\", which has {}", rank, row,
-                parameter_.name, parameter_.rows);
+        if (row >= parameter_.rows) {
+          throw_error(errc::bad_data, "rank {} sent row {} of \"{}\", which has {} rows", rank, row,
+                      parameter_.name, parameter_.rows);
+        }
         f(row, block + i * row_bytes_);
       }
       block += block_bytes_[rank];

@@ -4,6 +4,8 @@
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 //
+// At every 16th step first moments that are too small to matter become zero (adamw_rule::drop), so
+// that rows of an embedding come to rest; dense gradients or not, the same elements at the same steps.
 // Loshchilov, Hutter: Decoupled Weight Decay Regularization (arXiv 1711.05101). Source: PyTorch's
 // torch.optim.AdamW; t counts the steps of each parameter.
 #pragma once
@@ -61,6 +63,7 @@ struct adamw_rule {
       m = beta1 * m + rest1 * g;
       v = beta2 * v + rest2 * g * g;
       move(w, m, v);
+      if (drops_remains) drop(m, v);
     }
   }
 
@@ -78,10 +81,7 @@ struct adamw_rule {
         m *= one.beta1;
         one.move(w, m, v);
         if (!one.drops_remains) continue;
-        // m falls by 1 - beta1 a step, so what it moves w by from here on is less than lr * 1e-8 /
-        // (1 - beta1). Asked at certain steps only, whoever asks for the row: the same bits always.
-        const lanes<T> root = v.sqrt() * one.root_scale + one.epsilon;
-        m = (m.abs() < T(1e-8) * root).select(lanes<T>::Zero(), m);
+        one.drop(m, v);
         is_moving = (m != T(0)).any();
       }
     }
@@ -90,6 +90,12 @@ struct adamw_rule {
  private:
   void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
     w = keep * w - step_size * m / (v.sqrt() * root_scale + epsilon);
+  }
+  /// What is left of a gradient long ago falls by 1 - beta1 a step: from here on it would move w by
+  /// less than lr * 1e-8 / (1 - beta1) in all. Zero is quicker, and never denormal.
+  void drop(lanes<T>& m, const lanes<T>& v) const {
+    const lanes<T> root = v.sqrt() * root_scale + epsilon;
+    m = (m.abs() < T(1e-8) * root).select(lanes<T>::Zero(), m);
   }
 };
 

@@ -58,10 +58,6 @@ struct sgd_rule {
       if (one.decay == 0 && is_still(state)) continue;
       const lanes<T> d = one.decay * w;
       one.move(w, state, d);
-      if constexpr (States == states) {
-        if (!one.drops_remains) continue;
-        state[0] = (state[0].abs() < T(1e-20)).select(lanes<T>::Zero(), state[0]);
-      }
     }
   }
 
@@ -82,6 +78,7 @@ struct sgd_rule {
         } else {
           w -= lr * v;
         }
+        if (drops_remains) v = (v.abs() < T(1e-20)).select(lanes<T>::Zero(), v);
         return;
       }
     }

@@ -28,7 +28,7 @@ class leaf final : public node<T> {
   /// The gradient for anybody to read or write.
   [[nodiscard]] tensor<T> open_gradient() noexcept {
     if (!written_) return {};
-    zero_outside_rows_ = false;
+    forget_rows();
     return this->gradient;
   }
   void zero() noexcept {
