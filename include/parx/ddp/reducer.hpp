@@ -9,6 +9,8 @@
 // everywhere, those who did not use it counting as zero.
 // A backward pass that fails closes the group only when its sums are under way: until then the
 // others wait for nothing.
+// Where all ranks see each other's memory (one host), the buckets lie in a shared area, in which sums
+// are made in place.
 // Threads: called on the thread that runs backward.
 #pragma once
 
@@ -28,6 +30,7 @@
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/shared_buffer.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/module.hpp>
@@ -65,14 +68,14 @@ class reducer final : public backward_observer {
     for (const auto& each : parameters_) {
       sizes.push_back({each.type, each.bytes(), row_exchange::suits(each)});
     }
-    for (bucket_layout& layout : assign_buckets(sizes, limits)) {
+    std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
+    std::byte* begin = make_memory(layouts);
+    for (bucket_layout& layout : layouts) {
       bucket& made = buckets_.emplace_back();
       made.layout = std::move(layout);
-      made.memory.reset(static_cast<std::byte*>(
-          ::operator new(made.layout.bytes, std::align_val_t{bucket_alignment})));
-      std::memset(made.memory.get(), 0, made.layout.bytes);
+      made.memory = std::exchange(begin, begin + made.layout.bytes);
       for (const bucket_item& item : made.layout.items) {
-        places_[item.parameter] = {buckets_.size() - 1, made.memory.get() + item.offset};
+        places_[item.parameter] = {buckets_.size() - 1, made.memory + item.offset};
         const parameter_slot& each = parameters_[item.parameter];
         each.bind_grad(places_[item.parameter].memory);
         if (sizes[item.parameter].travels_alone) {
@@ -104,14 +107,14 @@ class reducer final : public backward_observer {
     for (bucket& each : buckets_) {
       for (const bucket_item& item : each.layout.items) {
         const parameter_slot& from = parameters_[item.parameter];
-        std::memcpy(each.memory.get() + item.offset, from.value(), from.bytes());
+        std::memcpy(each.memory + item.offset, from.value(), from.bytes());
       }
       broadcast(group_, each.view(), {.root = 0}, site_);
       for (const bucket_item& item : each.layout.items) {
         const parameter_slot& to = parameters_[item.parameter];
-        std::memcpy(to.value(), each.memory.get() + item.offset, to.bytes());
+        std::memcpy(to.value(), each.memory + item.offset, to.bytes());
       }
-      std::memset(each.memory.get(), 0, each.layout.bytes);
+      std::memset(each.memory, 0, each.layout.bytes);
     }
   }
 
@@ -207,7 +210,7 @@ class reducer final : public backward_observer {
   };
   struct bucket {
     bucket_layout layout;
-    std::unique_ptr<std::byte, aligned_delete> memory;
+    std::byte* memory = nullptr;
     std::vector<hook_tensor> tensors;
     std::unique_ptr<row_exchange> rows;  ///< of an embedding that travels alone
     bool by_rows = false;                ///< in this step
@@ -215,7 +218,7 @@ class reducer final : public backward_observer {
     work sum;
 
     [[nodiscard]] buffer_view view() const noexcept {
-      return {memory.get(), layout.bytes / size_of(layout.type), layout.type};
+      return {memory, layout.bytes / size_of(layout.type), layout.type};
     }
   };
 
@@ -224,6 +227,19 @@ class reducer final : public backward_observer {
     std::size_t bucket = 0;
     std::byte* memory = nullptr;
   };
+
+  /// Collective. Zeroed memory for all buckets, one behind the other.
+  [[nodiscard]] std::byte* make_memory(std::span<const bucket_layout> layouts) {
+    std::size_t bytes = 0;
+    for (const bucket_layout& each : layouts) bytes += each.bytes;
+    if (group_.size() > 1 && group_.core()->network().shares_memory()) {
+      shared_ = allocate_shared<std::byte>(group_, bytes, site_);
+      return shared_.data();
+    }
+    own_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{bucket_alignment})));
+    std::memset(own_.get(), 0, bytes);
+    return own_.get();
+  }
 
   /// A parameter that has a gradient, or null.
   [[nodiscard]] const parameter_slot* find_gradient() const {
@@ -334,6 +350,8 @@ class reducer final : public backward_observer {
   std::vector<place> places_;
   std::vector<double> control_;
   std::vector<unsigned char> used_;  ///< since the last synchronised step
+  shared_buffer<std::byte> shared_;  ///< the buckets' memory, or
+  std::unique_ptr<std::byte, aligned_delete> own_;
   std::vector<bucket> buckets_;
   comm_hook hook_;
   work control_work_;  // destroyed, and so waited for, before the memory it writes
