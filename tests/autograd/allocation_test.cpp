@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 namespace {
 std::atomic<long> allocations{0};
@@ -76,6 +77,8 @@ BOOST_AUTO_TEST_CASE(a_training_step_of_a_transformer_block_allocates_nothing_af
   const auto scale = made("scale", {width}), shift = made("shift", {width});
   const auto tokens = tensor<int>::iota({batch, length});
   const random_stream stream(1, "dropout");
+  const auto mask = key_mask_of(std::vector<std::size_t>{length, length - 2}, length);
+  const rotary_table<float> angles(length, width);
   const long count = allocations_of_third_step([&] {
     for (const auto& p : {table, qkv, out, up, down, scale, shift}) p.zero_grad();
     const auto x = embedding<float>(table, tokens);
@@ -89,7 +92,11 @@ BOOST_AUTO_TEST_CASE(a_training_step_of_a_transformer_block_allocates_nothing_af
     const auto mixed =
         reshape(permute(matmul(dropout(attention, 0.1, stream), head(2)), {0, 2, 1, 3}),
                 {batch, length, width});
-    const auto y = x + linear<float>(mixed, out);
+    const auto fused = self_attention(
+        projected,
+        {.heads = heads, .causal = true, .key_mask = mask, .dropout = 0.1, .stream = stream});
+    const auto turned = rotary(rms_norm<float>(dropout(fused, 0.1, stream), scale), angles);
+    const auto y = x + linear<float>(swiglu(mixed, turned), out);
     const auto z = y + linear<float>(linear<float>(y, up, {}, activation::gelu), down);
     cross_entropy(linear<float>(concat({z, z}, 0), table), tensor<int>::zeros({2 * batch, length}))
         .backward();

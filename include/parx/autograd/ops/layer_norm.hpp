@@ -32,11 +32,12 @@ template <typename T>
   const T share = T(1) / static_cast<T>(width);
   tensor<T> y = tensor<T>::empty(x.shape());
   const tensor<T> mean = tensor<T>::empty({rows}), inverse = tensor<T>::empty({rows});
+  const T* const g = gain.data();
+  const T* const b = bias.data();
   for (std::size_t row = 0; row < rows; ++row) {
     const T* const in = input.data() + row * width;
-    T* const out = y.data() + row * width;
-    const T* const g = gain.data();
-    const T* const b = bias.data();
+    // Without the promise a compiler checks four pointers for overlap before every row.
+    T* __restrict const out = y.data() + row * width;
     const T m = detail::row_sum(in, width) * share;
     const T variance =
         detail::reduce_lanes(0, width, T(0), detail::add_op{},
@@ -50,26 +51,25 @@ template <typename T>
   return differentiable(
       std::move(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale, grad_sink<T> dshift) {
-        if (dshift.needed()) dshift.add_broadcast(upstream);
-        T* const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
+        T* __restrict const db = dshift.needed() ? dshift.zeroed().data() : nullptr;
+        T* __restrict const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
-        const T* const g = gain.data();
+        const T* const weight = gain.data();
         for (std::size_t row = 0; row < rows; ++row) {
           const T* const in = input.data() + row * width;
           const T* const u = upstream.data() + row * width;
           const T m = mean.data()[row], r = inverse.data()[row];
-          if (dg != nullptr) {
-            for (std::size_t i = 0; i < width; ++i) dg[i] += u[i] * (in[i] - m) * r;
-          }
+          for (std::size_t i = 0; db != nullptr && i < width; ++i) db[i] += u[i];
+          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * (in[i] - m) * r;
           if (!dx.needed()) continue;
-          const T first = share * detail::row_dot(u, g, width);
+          const T first = share * detail::row_dot(u, weight, width);
           const T second =
               share * r *
               detail::reduce_lanes(0, width, T(0), detail::add_op{},
-                                   [=](std::size_t i) { return u[i] * g[i] * (in[i] - m); });
-          T* const d = target.values.data() + row * width;
+                                   [=](std::size_t i) { return u[i] * weight[i] * (in[i] - m); });
+          T* __restrict const d = target.values.data() + row * width;
           const auto value = [=](std::size_t i) {
-            return r * (u[i] * g[i] - first - (in[i] - m) * r * second);
+            return r * (u[i] * weight[i] - first - (in[i] - m) * r * second);
           };
           if (target.add) {
             for (std::size_t i = 0; i < width; ++i) d[i] += value(i);

@@ -31,7 +31,7 @@ template <typename T>
   const T* const g = gain.data();
   for (std::size_t row = 0; row < rows; ++row) {
     const T* const in = input.data() + row * width;
-    T* const out = y.data() + row * width;
+    T* __restrict const out = y.data() + row * width;
     const T r =
         T(1) / std::sqrt(detail::row_dot(in, in, width) * share + static_cast<T>(options.epsilon));
     for (std::size_t i = 0; i < width; ++i) out[i] = in[i] * r * g[i];
@@ -40,22 +40,20 @@ template <typename T>
   return differentiable(
       std::move(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
-        T* const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
+        T* __restrict const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
         for (std::size_t row = 0; row < rows; ++row) {
           const T* const in = input.data() + row * width;
           const T* const u = upstream.data() + row * width;
           const T r = inverse.data()[row];
-          if (dg != nullptr) {
-            for (std::size_t i = 0; i < width; ++i) dg[i] += u[i] * in[i] * r;
-          }
+          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * in[i] * r;
           if (!dx.needed()) continue;
           const T along =
               share * r * r *
               detail::reduce_lanes(0, width, T(0), detail::add_op{},
                                    [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
-          T* const d = target.values.data() + row * width;
+          T* __restrict const d = target.values.data() + row * width;
           const auto value = [=](std::size_t i) { return r * (u[i] * weight[i] - in[i] * along); };
           if (target.add) {
             for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
