@@ -62,6 +62,11 @@ namespace detail {
     demangled.erase(at, unnamed.size());
   }
   const std::string_view text = demangled;
+  // Activations share one operation and are told apart by its argument: gelu_function<float>.
+  if (const std::size_t end = text.find("_function<"); end != std::string_view::npos) {
+    const std::size_t begin = text.find_last_of(":<", end) + 1;
+    return std::string(text.substr(begin, end - begin));
+  }
   for (std::size_t at = text.find(ours); at < text.size(); at = text.find(ours, at + 1)) {
     std::string_view rest = text.substr(at + ours.size());
     if (rest.substr(0, inner.size()) == inner) rest.remove_prefix(inner.size());
