@@ -10,3 +10,4 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>  // IWYU pragma: export
 #include <parx/checkpoint/shards.hpp>            // IWYU pragma: export
 #include <parx/checkpoint/state.hpp>             // IWYU pragma: export
+#include <parx/checkpoint/state_dict.hpp>        // IWYU pragma: export

@@ -1,4 +1,4 @@
-#include <parx/checkpoint/state.hpp>
+#include <parx/checkpoint/state_dict.hpp>
 
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
@@ -163,4 +163,28 @@ BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_as_if_it_had_not_been) {
   load_state(second_opt, folder.file("optimizer"));
   train(second, second_opt, 3);
   BOOST_TEST((values_of(second) == values_of(whole)));
+}
+
+BOOST_AUTO_TEST_CASE(a_state_dict_keeps_what_the_model_was) {
+  auto model = make_model(1);
+  const auto before = values_of(model);
+  state_dict kept(model);
+  BOOST_TEST(kept.size() == 4U);
+  model.get<0>().weight().value().fill(7.0F);
+  BOOST_TEST(kept.at<float>("0.weight").data()[0] == before[0]);
+  BOOST_TEST(load_state_dict(model, kept).empty());
+  BOOST_TEST((values_of(model) == before));
+
+  kept.erase("0.bias");
+  kept.set("0.weight", tensor<float>::zeros({3, 3}));
+  kept.set("extra", tensor<double>::zeros({1}));
+  BOOST_CHECK_EXCEPTION(load_state_dict(model, kept), error, [](const error& failure) {
+    return mentions(failure.what(), "missing from the state_dict: 0.bias") &&
+           mentions(failure.what(), "unknown to the model: extra") &&
+           mentions(failure.what(), "0.weight: [3, 3] F32 in the state_dict, [4, 3] F32 in the model");
+  });
+  BOOST_TEST((values_of(model) == before));
+  const state_report report = load_state_dict(model, kept, state_match::partial);
+  BOOST_TEST(report.missing.size() + report.unexpected.size() + report.mismatched.size() == 3U);
+  BOOST_CHECK_THROW((void)kept.at<float>("extra"), usage_error);
 }

@@ -29,6 +29,7 @@ namespace parx {
 
 /// How a file and a model differ; see load_state.
 struct state_report {
+  std::string source = "file";          ///< what the values come from, in text()
   std::vector<std::string> missing;     ///< in the model, not in the file
   std::vector<std::string> unexpected;  ///< in the file, not in the model
   std::vector<std::string>
@@ -41,7 +42,7 @@ struct state_report {
   [[nodiscard]] std::string text() const {
     std::string result;
     if (!missing.empty())
-      result += fmt::format("\n  missing from the file: {}", fmt::join(missing, ", "));
+      result += fmt::format("\n  missing from the {}: {}", source, fmt::join(missing, ", "));
     if (!unexpected.empty())
       result += fmt::format("\n  unknown to the model: {}", fmt::join(unexpected, ", "));
     for (const std::string& one : mismatched) result += fmt::format("\n  different: {}", one);
@@ -151,6 +152,7 @@ struct state_fit {
 template <typename Target, typename File>
 [[nodiscard]] state_fit fit_state(Target& target, const File& file) {
   state_fit result;
+  if constexpr (requires { File::kind; }) result.report.source = File::kind;
   std::set<std::string_view> unexpected;
   for (const stored_tensor& stored : file.tensors()) unexpected.insert(stored.name);
   for (state_entry& entry : state_entries(target)) {
@@ -162,8 +164,8 @@ template <typename Target, typename File>
     unexpected.erase(stored->name);
     if (stored->shape != entry.shape || !loadable(*stored, entry.type)) {
       result.report.mismatched.push_back(fmt::format(
-          "{}: [{}] {} in the file, [{}] {} in the model", entry.name,
-          fmt::join(stored->shape, ", "), stored->dtype_name, fmt::join(entry.shape, ", "),
+          "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, fmt::join(stored->shape, ", "),
+          stored->dtype_name, result.report.source, fmt::join(entry.shape, ", "),
           safetensors_name(entry.type)));
       continue;
     }
@@ -192,10 +194,10 @@ state_report load_state(Target& target, const File& file,
   auto [report, fitting] = detail::fit_state(target, file);
   if (match == state_match::strict && !report.empty()) {
     throw_error(errc::bad_data,
-                "\"{}\" does not fit this model, so nothing was loaded:{}\nBuild the model as it "
-                "was when the file was "
-                "saved, or load with state_match::partial.",
-                file.path(), report.text());
+                "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was when "
+                "the {} was made, or load with state_match::partial.",
+                file.path().empty() ? "this " + report.source : fmt::format("\"{}\"", file.path()),
+                report.text(), report.source);
   }
   try {
     for (const auto& [entry, stored] : fitting)
