@@ -43,18 +43,15 @@ struct min_op {
   }
 };
 
+inline constexpr std::size_t reduction_lanes = 16, longest_run = 128 * reduction_lanes;
+
 /// combine of value_at(begin) ... value_at(end - 1), starting from `start` in every lane: the
-/// neutral element, or any element of an idempotent operation. Long runs are halved, so that the
-/// rounding error of a sum grows with the logarithm of its length.
+/// neutral element, or any element of an idempotent operation. Loops of fixed length, because those
+/// of variable length, and a call, cost g++ more than the elements of a short run.
 template <typename T, typename Combine, typename ValueAt>
-[[nodiscard]] T reduce_lanes(std::size_t begin, std::size_t end, T start, Combine combine,
-                             ValueAt value_at) {
-  constexpr std::size_t lanes = 16, longest = 128 * lanes;
-  if (end - begin > longest) {
-    const std::size_t middle = begin + (end - begin) / (2 * lanes) * lanes;
-    return combine(reduce_lanes(begin, middle, start, combine, value_at),
-                   reduce_lanes(middle, end, start, combine, value_at));
-  }
+[[nodiscard, gnu::always_inline]] inline T reduce_run(std::size_t begin, std::size_t end, T start,
+                                                      Combine combine, ValueAt value_at) {
+  constexpr std::size_t lanes = reduction_lanes;
   std::array<T, lanes> lane;
   lane.fill(start);
   std::size_t i = begin;
@@ -62,10 +59,26 @@ template <typename T, typename Combine, typename ValueAt>
     for (std::size_t l = 0; l < lanes; ++l) lane[l] = combine(lane[l], value_at(i + l));
   }
   for (std::size_t l = 0; i < end; ++i, ++l) lane[l] = combine(lane[l], value_at(i));
-  for (std::size_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::size_t l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);
-  }
-  return lane[0];
+  for (std::size_t l = 0; l < 8; ++l) lane[l] = combine(lane[l], lane[l + 8]);
+  for (std::size_t l = 0; l < 4; ++l) lane[l] = combine(lane[l], lane[l + 4]);
+  for (std::size_t l = 0; l < 2; ++l) lane[l] = combine(lane[l], lane[l + 2]);
+  return combine(lane[0], lane[1]);
+}
+/// The same, where long runs are halved, so that the rounding error of a sum grows with the
+/// logarithm of its length.
+template <typename T, typename Combine, typename ValueAt>
+[[nodiscard]] T reduce_halves(std::size_t begin, std::size_t end, T start, Combine combine,
+                              ValueAt value_at) {
+  if (end - begin <= longest_run) return reduce_run(begin, end, start, combine, value_at);
+  const std::size_t middle = begin + (end - begin) / (2 * reduction_lanes) * reduction_lanes;
+  return combine(reduce_halves(begin, middle, start, combine, value_at),
+                 reduce_halves(middle, end, start, combine, value_at));
+}
+template <typename T, typename Combine, typename ValueAt>
+[[nodiscard, gnu::always_inline]] inline T reduce_lanes(std::size_t begin, std::size_t end, T start,
+                                                        Combine combine, ValueAt value_at) {
+  return end - begin <= longest_run ? reduce_run(begin, end, start, combine, value_at)
+                                    : reduce_halves(begin, end, start, combine, value_at);
 }
 
 /// target[...] = combine(target[...], source[...]) over the axes on which target is repeated.

@@ -3,6 +3,7 @@
 // Ba, Kiros, Hinton: Layer Normalization (arXiv 1607.06450).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -39,12 +40,10 @@ template <typename T>
     // Without the promise a compiler checks four pointers for overlap before every row.
     T* __restrict const out = y.data() + row * width;
     const T m = detail::row_sum(in, width) * share;
-    const T variance =
-        detail::reduce_lanes(0, width, T(0), detail::add_op{},
-                             [=](std::size_t i) { return (in[i] - m) * (in[i] - m); }) *
-        share;
+    for (std::size_t i = 0; i < width; ++i) out[i] = in[i] - m;
+    const T variance = detail::row_dot<T>(out, out, width) * share;
     const T r = T(1) / std::sqrt(variance + static_cast<T>(options.epsilon));
-    for (std::size_t i = 0; i < width; ++i) out[i] = (in[i] - m) * r * g[i] + b[i];
+    for (std::size_t i = 0; i < width; ++i) out[i] = out[i] * r * g[i] + b[i];
     mean.data()[row] = m;
     inverse.data()[row] = r;
   }
@@ -55,26 +54,24 @@ template <typename T>
         T* __restrict const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
+        const tensor<T> scratch = tensor<T>::empty({2, width});
+        T* __restrict const normal = scratch.data();  // (x - mean) / deviation
+        T* __restrict const gained = normal + width;  // its gradient
         for (std::size_t row = 0; row < rows; ++row) {
           const T* const in = input.data() + row * width;
           const T* const u = upstream.data() + row * width;
           const T m = mean.data()[row], r = inverse.data()[row];
+          for (std::size_t i = 0; i < width; ++i) normal[i] = (in[i] - m) * r;
           for (std::size_t i = 0; db != nullptr && i < width; ++i) db[i] += u[i];
-          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * (in[i] - m) * r;
+          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * normal[i];
           if (!dx.needed()) continue;
-          const T first = share * detail::row_dot(u, weight, width);
-          const T second =
-              share * r *
-              detail::reduce_lanes(0, width, T(0), detail::add_op{},
-                                   [=](std::size_t i) { return u[i] * weight[i] * (in[i] - m); });
+          for (std::size_t i = 0; i < width; ++i) gained[i] = u[i] * weight[i];
+          const T first = share * detail::row_sum<T>(gained, width);
+          const T second = share * detail::row_dot<T>(gained, normal, width);
           T* __restrict const d = target.values.data() + row * width;
-          const auto value = [=](std::size_t i) {
-            return r * (u[i] * weight[i] - first - (in[i] - m) * r * second);
-          };
-          if (target.add) {
-            for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
-          } else {
-            for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
+          if (!target.add) std::fill_n(d, width, T(0));
+          for (std::size_t i = 0; i < width; ++i) {
+            d[i] += r * (gained[i] - first - normal[i] * second);
           }
         }
       },
