@@ -2,11 +2,13 @@
 // what is allowed. Flags with a number or a choice are declared as text and read here.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <vector>
 
 #include <cxxopts.hpp>
 #include <fmt/ranges.h>
@@ -42,10 +44,19 @@ inline std::string choice(const cxxopts::ParseResult& given, const std::string& 
   parx::throw_usage("{} \"{}\": give {}", spelled(flag), text, fmt::join(words, " or "));
 }
 
-/// Parses a command line of flags alone. Throws parx::usage_error for anything else.
+/// Parses a command line of flags alone; --batch_size, as Hugging Face's scripts write it, is
+/// --batch-size. Throws parx::usage_error for anything else.
 inline cxxopts::ParseResult parse(cxxopts::Options& options, int argc, const char* const* argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  std::vector<const char*> spelled_with_dashes;
+  for (std::string& word : words) {
+    if (word.starts_with("--")) {
+      std::replace(word.begin(), std::find(word.begin(), word.end(), '='), '_', '-');
+    }
+    spelled_with_dashes.push_back(word.c_str());
+  }
   try {
-    auto given = options.parse(argc, argv);
+    auto given = options.parse(argc, spelled_with_dashes.data());
     parx::require(given.unmatched().empty(), "\"{}\" belongs to no flag. --help lists the flags",
                   fmt::join(given.unmatched(), " "));
     return given;

@@ -1,89 +1,185 @@
-// The flags of the programs that train, in Hugging Face's words, and the trainer_options they mean.
+// The command line of a training program in Hugging Face's words, as parx::train::trainer_options.
+//
+//   cxxopts::Options options("train_x", "Trains x, data parallel");
+//   options.add_options()("data", "...", ...);                     // the program's own flags first
+//   examples::add_trainer_flags(options, {.trainer = {.learning_rate = 5e-4}, .batch_size = 16});
+//   ...
+//   const auto given = examples::parse(options, argc, argv);
+//   const auto s = examples::trainer_flags(given);
+//   examples::start_run(world, s);                                 // before data are read
+//   ... trainer.train(); ...
+//   examples::finish_run(world, s);
+//
+// The defaults are those that add_trainer_flags() is given, so --help shows them. --batch_size and
+// --batch-size are the same flag. Whatever is wrong is a parx::usage_error that names the flag.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "options.hpp"
-#include <parx/train/options.hpp>
+#include <parx/checkpoint.hpp>
+#include <parx/comm.hpp>
+#include <parx/ddp.hpp>
+#include <parx/launch.hpp>
+#include <parx/train.hpp>
 
 namespace examples {
 
-/// Adds --epochs, --lr, --output-dir and so on; what is not given has the value in `defaults`.
-inline void add_trainer_flags(cxxopts::Options& flags, const parx::train::trainer_options& defaults = {}) {
+struct trainer_settings {
+  parx::train::trainer_options trainer = {};
+  std::size_t batch_size = 32;       ///< samples of one rank in one batch
+  std::size_t eval_batch_size = 64;  ///< the same in evaluations
+  double weight_decay = 0.01;
+  std::size_t workers = 1;  ///< threads of a rank that fetch batches ahead
+  std::string report = {};  ///< a page about the run, "" for none
+};
+
+namespace detail {
+
+inline constexpr std::size_t any_count = 1'000'000'000'000;
+
+inline std::string word(parx::train::strategy when) {
+  using parx::train::strategy;
+  return when == strategy::no ? "no" : when == strategy::steps ? "steps" : "epoch";
+}
+inline std::string word(parx::optim::decay form) {
+  using parx::optim::decay;
+  return form == decay::constant ? "constant" : form == decay::cosine ? "cosine" : "linear";
+}
+inline parx::train::strategy strategy_flag(const cxxopts::ParseResult& given,
+                                           const std::string& flag) {
+  using parx::train::strategy;
+  const std::string said = choice(given, flag, {"no", "steps", "epoch"});
+  return said == "no" ? strategy::no : said == "steps" ? strategy::steps : strategy::epoch;
+}
+inline parx::optim::decay decay_flag(const cxxopts::ParseResult& given, const std::string& flag) {
+  using parx::optim::decay;
+  const std::string said = choice(given, flag, {"linear", "cosine", "constant"});
+  return said == "linear" ? decay::linear : said == "cosine" ? decay::cosine : decay::constant;
+}
+
+}  // namespace detail
+
+/// Declares the flags, in groups of their own, with these defaults.
+inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings& defaults = {}) {
+  const parx::train::trainer_options& d = defaults.trainer;
   const auto text = [](const auto& value) {
     return cxxopts::value<std::string>()->default_value(fmt::format("{}", value));
   };
-  flags.add_options("training")
-      ("epochs", "passes over the data", text(defaults.num_train_epochs))
-      ("max-steps", "end after so many steps; 0: by --epochs", text(defaults.max_steps))
-      ("gradient-accumulation-steps", "batches in one step", text(defaults.gradient_accumulation_steps))
-      ("lr", "highest learning rate", text(defaults.learning_rate.value_or(5e-5)))
-      ("lr-scheduler", "constant, linear or cosine", text("linear"))
-      ("warmup-ratio", "part of all steps in which the rate rises", text(defaults.warmup_ratio))
-      ("max-grad-norm", "clip gradients to this norm; 0: do not", text(defaults.max_grad_norm))
-      ("logging-steps", "steps between two lines; 0: none", text(defaults.logging_steps))
-      ("eval-steps", "steps between two evaluations; 0: one an epoch", text(defaults.eval_steps))
-      ("save-steps", "steps between two checkpoints; 0: one an epoch", text(defaults.save_steps))
-      ("save-total-limit", "checkpoints to keep; 0: all", text(defaults.save_total_limit))
+  const auto yes = cxxopts::value<bool>();
+  options.add_options("Training")
+      ("epochs", "passes over the training data, fractions allowed", text(d.num_train_epochs))
+      ("max-steps", "optimizer steps, instead of --epochs where above 0", text(d.max_steps))
+      ("batch-size", "samples of one rank in one batch", text(defaults.batch_size))
+      ("gradient-accumulation-steps", "batches that make one step",
+       text(d.gradient_accumulation_steps))
+      ("learning-rate", "highest learning rate", text(d.learning_rate.value_or(1e-3)))
+      ("lr-scheduler-type", "after the warm-up: linear or cosine (both to 0), or constant",
+       text(detail::word(d.lr_scheduler_type)))
+      ("warmup-ratio", "share of the steps in which the rate rises", text(d.warmup_ratio))
+      ("warmup-steps", "the same in steps, instead where above 0", text(d.warmup_steps))
+      ("weight-decay", "of AdamW; biases and norms have none", text(defaults.weight_decay))
+      ("max-grad-norm", "longer gradients are scaled down to it; 0: never", text(d.max_grad_norm))
+      ("seed", "of weights, order and dropout", text(d.seed))
+      ("bf16", "matrix products in bfloat16", yes)
+      ("fp16", "matrix products in float16, with a loss scale", yes)
+      ("workers", "threads of a rank that fetch batches ahead; 0: none", text(defaults.workers));
+  options.add_options("Log and evaluation")
+      ("logging-steps", "steps between two lines; 0: no lines", text(d.logging_steps))
+      ("eval-strategy", "when to evaluate: no, steps or epoch", text(detail::word(d.eval_strategy)))
+      ("eval-steps", "with --eval-strategy steps; 0: as --logging-steps", text(d.eval_steps))
+      ("eval-batch-size", "samples of one rank in a batch of evaluation",
+       text(defaults.eval_batch_size))
+      ("metric-for-best-model", "what evaluations are compared by", text(d.metric_for_best_model))
       ("early-stopping-patience", "evaluations without a gain that end training; 0: never",
-       text(defaults.early_stopping_patience))
-      ("metric", "what evaluations are compared by", text(defaults.metric_for_best_model))
-      ("load-best-model-at-end", "end with the best checkpoint's model")
-      ("seed", "of weights, order and dropout", text(defaults.seed))
-      ("output-dir", "checkpoints, metrics and logs; nothing is written without it", text(defaults.output_dir))
-      ("resume", "go on from the newest checkpoint in --output-dir")
-      ("overwrite", "delete the checkpoints in --output-dir")
-      ("bf16", "matrix products in bfloat16")
-      ("fp16", "matrix products in float16, with a loss scale")
-      ("detect-anomaly", "name the module that makes the first NaN (slow)")
-      ("explain", "print what will be done first")
-      ("no-progress", "no progress bar");
+       text(d.early_stopping_patience))
+      ("disable-progress", "no bar", yes)
+      ("explain", "say what will be done before it is done", yes)
+      ("detect-anomaly", "name the module that makes the first NaN; slow", yes)
+      ("report", "write a page about the run to this .html file; needs --output-dir",
+       text(defaults.report));
+  options.add_options("Checkpoints")
+      ("output-dir", "folder for checkpoints, logs and the model; without it nothing is written",
+       text(d.output_dir))
+      ("save-strategy", "when to write a checkpoint: no, steps or epoch",
+       text(detail::word(d.save_strategy)))
+      ("save-steps", "with --save-strategy steps", text(d.save_steps))
+      ("save-total-limit", "checkpoints that are kept; 0: all", text(d.save_total_limit))
+      ("load-best-model-at-end", "end with the best evaluated model, not the last", yes)
+      ("resume", "go on from the newest checkpoint in --output-dir", yes)
+      ("overwrite-output-dir", "start anew; delete the checkpoints that are there", yes);
 }
 
-/// Throws parx::usage_error for what is out of range or excludes each other.
-inline parx::train::trainer_options trainer_options_from(const cxxopts::ParseResult& given) {
-  using parx::train::resume;
-  using parx::train::strategy;
-  constexpr std::uint64_t most = UINT64_MAX;
-  const auto whole = [&](const char* flag) { return number<std::uint64_t>(given, flag, 0, most); };
-  const auto is_set = [&](const char* flag) { return given.count(flag) != 0; };
-  const auto rhythm = [](std::uint64_t steps) { return steps > 0 ? strategy::steps : strategy::epoch; };
-  parx::require(!is_set("resume") || !is_set("overwrite"), "--resume and --overwrite exclude each other");
-
-  const std::string decay = choice(given, "lr-scheduler", {"constant", "linear", "cosine"});
-  parx::train::trainer_options o;
-  o.output_dir = given["output-dir"].as<std::string>();
-  o.num_train_epochs = number(given, "epochs", 1e-6, 1e6);
-  o.max_steps = whole("max-steps");
-  o.gradient_accumulation_steps = number<std::size_t>(given, "gradient-accumulation-steps", 1, 1'000'000);
-  o.learning_rate = number(given, "lr", 0.0, 100.0);
-  o.lr_scheduler_type = decay == "constant" ? parx::optim::decay::constant
-                        : decay == "linear" ? parx::optim::decay::linear
-                                            : parx::optim::decay::cosine;
+/// What a command line says, without having touched a file yet.
+[[nodiscard]] inline trainer_settings trainer_flags(const cxxopts::ParseResult& given) {
+  const auto count = [&](const std::string& flag, std::size_t least = 0) {
+    return number<std::size_t>(given, flag, least, detail::any_count);
+  };
+  const auto is_set = [&](const std::string& flag) { return given[flag].as<bool>(); };
+  const auto text = [&](const std::string& flag) { return given[flag].as<std::string>(); };
+  trainer_settings s{.batch_size = count("batch-size", 1),
+                     .eval_batch_size = count("eval-batch-size", 1),
+                     .weight_decay = number(given, "weight-decay", 0.0, 1e6),
+                     .workers = number<std::size_t>(given, "workers", 0, 1024),
+                     .report = text("report")};
+  parx::train::trainer_options& o = s.trainer;
+  o.output_dir = text("output-dir");
+  o.num_train_epochs = number(given, "epochs", 0.0, 1e9);
+  o.max_steps = count("max-steps");
+  o.gradient_accumulation_steps = count("gradient-accumulation-steps", 1);
+  o.learning_rate = number(given, "learning-rate", 0.0, 1e9);
+  o.lr_scheduler_type = detail::decay_flag(given, "lr-scheduler-type");
+  o.warmup_steps = count("warmup-steps");
   o.warmup_ratio = number(given, "warmup-ratio", 0.0, 1.0);
-  o.max_grad_norm = number(given, "max-grad-norm", 0.0, 1e9);
-  o.logging_steps = whole("logging-steps");
-  o.eval_steps = whole("eval-steps");
-  o.eval_strategy = rhythm(o.eval_steps);
-  o.save_steps = whole("save-steps");
-  o.save_strategy = rhythm(o.save_steps);
-  o.save_total_limit = number<std::size_t>(given, "save-total-limit", 0, 1'000'000);
-  o.early_stopping_patience = number<std::size_t>(given, "early-stopping-patience", 0, 1'000'000);
-  o.metric_for_best_model = given["metric"].as<std::string>();
-  o.load_best_model_at_end = is_set("load-best-model-at-end");
-  o.seed = whole("seed");
-  o.resume_from_checkpoint = is_set("resume")      ? resume::latest
-                             : is_set("overwrite") ? resume::overwrite
-                                                   : resume::no;
   o.bf16 = is_set("bf16");
   o.fp16 = is_set("fp16");
-  o.detect_anomaly = is_set("detect-anomaly");
+  o.max_grad_norm = number(given, "max-grad-norm", 0.0, 1e9);
+  o.logging_steps = count("logging-steps");
+  o.eval_strategy = detail::strategy_flag(given, "eval-strategy");
+  o.eval_steps = count("eval-steps");
+  o.save_strategy = detail::strategy_flag(given, "save-strategy");
+  o.save_steps = count("save-steps");
+  o.save_total_limit = count("save-total-limit");
+  o.load_best_model_at_end = is_set("load-best-model-at-end");
+  o.metric_for_best_model = text("metric-for-best-model");
+  o.early_stopping_patience = count("early-stopping-patience");
+  o.seed = number<std::uint64_t>(given, "seed", 0, UINT64_MAX);
+  o.disable_progress = is_set("disable-progress");
   o.explain = is_set("explain");
-  o.disable_progress = is_set("no-progress");
+  o.detect_anomaly = is_set("detect-anomaly");
+  parx::require(!is_set("resume") || !is_set("overwrite-output-dir"),
+                "--resume and --overwrite-output-dir exclude each other");
+  parx::require(!is_set("resume") || !o.output_dir.empty(),
+                "--resume looks for checkpoints in --output-dir, which is not given");
+  parx::require(s.report.empty() || !o.output_dir.empty(),
+                "--report is made from what a run writes to --output-dir, which is not given");
+  if (is_set("resume")) o.resume_from_checkpoint = parx::train::resume::latest;
+  if (is_set("overwrite-output-dir")) o.resume_from_checkpoint = parx::train::resume::overwrite;
+  parx::require(o.max_steps > 0 || o.num_train_epochs > 0,
+                "--epochs 0: give more than 0, or --max-steps");
   parx::train::validate(o);
-  return o;
+  return s;
+}
+
+/// Collective. Prints the labs' banner, a line of each rank. Throws on every rank unless rank 0 can
+/// write where it is going to write after hours of training.
+inline void start_run(parx::world& world, const trainer_settings& s) {
+  fmt::print("[RANK {}] WORLD_SIZE={}\n", world.rank(), world.size());
+  std::fflush(stdout);
+  if (!s.trainer.output_dir.empty()) {
+    parx::checkpoint_manager(world, s.trainer.output_dir).probe();
+  }
+  if (!s.report.empty()) parx::check_writable0(world, s.report);
+}
+
+/// Local. Rank 0 writes the page of --report.
+inline void finish_run(const parx::world& world, const trainer_settings& s) {
+  if (s.report.empty() || world.rank() != 0) return;
+  parx::train::write_report(s.report, {s.trainer.output_dir});
+  fmt::print("report: {}\n", s.report);
 }
 
 }  // namespace examples
