@@ -2,7 +2,9 @@
 #pragma once
 
 #include <parx/data/any_dataset.hpp>               // IWYU pragma: export
+#include <parx/data/augment.hpp>                   // IWYU pragma: export
 #include <parx/data/dataset.hpp>                   // IWYU pragma: export
+#include <parx/data/find_file.hpp>                 // IWYU pragma: export
 #include <parx/data/formats/csv.hpp>               // IWYU pragma: export
 #include <parx/data/formats/gzip.hpp>              // IWYU pragma: export
 #include <parx/data/formats/idx.hpp>               // IWYU pragma: export
@@ -27,6 +29,7 @@
 #include <parx/data/text/records.hpp>              // IWYU pragma: export
 #include <parx/data/text/rouge.hpp>                // IWYU pragma: export
 #include <parx/data/text/token_cache.hpp>          // IWYU pragma: export
+#include <parx/data/text/token_dropout.hpp>        // IWYU pragma: export
 #include <parx/data/text/token_rows.hpp>           // IWYU pragma: export
 #include <parx/data/text/tokenizer.hpp>            // IWYU pragma: export
 #include <parx/data/text/unicode.hpp>              // IWYU pragma: export

@@ -1,8 +1,10 @@
 #include <parx/data.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include <boost/test/unit_test.hpp>
 
@@ -84,6 +86,41 @@ BOOST_AUTO_TEST_CASE(a_folder_without_the_files_or_with_too_many_is_refused) {
   (void)folder.write("train-images-a", "");
   (void)folder.write("train-images-b", "");
   expect_error(errc::io, {"holds 2 files", "train-images-a", "train-images-b"}, load);
+}
+
+BOOST_AUTO_TEST_CASE(images_to_train_with_are_moved_and_mirrored_by_the_seed) {
+  // Each pixel tells where it was: 100 plane + 10 row + column.
+  constexpr std::size_t count = 200, side = 5;
+  auto images = parx::tensor<float>::empty({count, 2, side, side});
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    images.data()[i] = float(100 * (i / 25 % 2) + 10 * (i / 5 % 5) + i % 5);
+  }
+  const data::augmentation changes{.shift = 1, .mirror = data::mirror::allowed};
+  const auto changed = data::augmented(images, changes, 7);
+  std::set<int> kinds;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float* const image = changed.data() + i * 50;
+    // The middle of the image says what was done; all other pixels must agree.
+    const int down = 2 - int(image[12]) / 10;
+    const bool mirrored = image[13] < image[12];
+    const int right = 2 - (mirrored ? 4 - int(image[12]) % 10 : int(image[12]) % 10);
+    kinds.insert((down + 1) * 6 + (right + 1) * 2 + (mirrored ? 1 : 0));
+    for (int p = 0; p < 2; ++p) {
+      for (int r = 0; r < 5; ++r) {
+        for (int c = 0; c < 5; ++c) {
+          const int row = std::clamp(r - down, 0, 4), at = std::clamp(c - right, 0, 4);
+          const int expected = 100 * p + 10 * row + (mirrored ? 4 - at : at);
+          BOOST_TEST_REQUIRE(image[p * 25 + r * 5 + c] == float(expected));
+        }
+      }
+    }
+  }
+  BOOST_TEST(kinds.size() == 18U);
+  const auto same = data::augmented(images, changes, 7), other = data::augmented(images, changes, 8);
+  BOOST_TEST(std::equal(same.begin(), same.end(), changed.begin()));
+  BOOST_TEST(!std::equal(other.begin(), other.end(), changed.begin()));
+  BOOST_TEST(data::augmented(images, {.shift = 0}, 7).data() == images.data());
+  BOOST_CHECK_THROW((void)data::augmented(images.flatten(1), changes, 7), parx::usage_error);
 }
 
 BOOST_AUTO_TEST_CASE(a_table_takes_the_chosen_columns_and_maps_its_classes) {

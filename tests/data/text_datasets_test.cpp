@@ -103,6 +103,26 @@ BOOST_AUTO_TEST_CASE(labelled_texts_become_padded_batches) {
   BOOST_TEST((seen == std::multiset<int>{0, 1, 2, 3}));
 }
 
+BOOST_AUTO_TEST_CASE(texts_in_memory_become_what_the_same_texts_in_a_file_become) {
+  const parx_test::scratch_folder folder;
+  struct sample {
+    std::string text;
+    int label;
+  };
+  const std::vector<sample> samples{{"a b c", 0}, {"a b c d a b", 1}, {"d", 2}, {"e e e", 3}};
+  const data::text_classification set(samples, small(), {.class_count = 4, .max_length = 6});
+  const data::text_classification read(folder.write("n.csv", news), small(), data::ag_news(6));
+  BOOST_TEST((set.counts() == read.counts()));
+  for (std::size_t i = 0; i < 4; ++i) {
+    BOOST_TEST(set.label(i) == read.label(i));
+    BOOST_TEST(set.tokens(i) == read.tokens(i), boost::test_tools::per_element());
+  }
+  const auto wrong = message_of([&] {
+    (void)data::text_classification(samples, small(), {.class_count = 3});
+  });
+  BOOST_TEST(has(wrong, {"text 3", "\"3\"", "from 0 to 2"}));
+}
+
 BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line) {
   const parx_test::scratch_folder folder;
   const auto load = [&](std::string_view text, data::text_classification_options options) {

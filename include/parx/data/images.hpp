@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/data/dataset.hpp>
+#include <parx/data/find_file.hpp>
 #include <parx/data/formats/idx.hpp>
 
 namespace parx::data {
@@ -84,8 +84,8 @@ class image_dataset {
   [[nodiscard]] static image_dataset from_folder(const std::string& folder, std::string_view part,
                                                  image_options options = {},
                                                  std::size_t classes = 10) {
-    const std::string images = find_file(folder, part, "images");
-    return from_idx(images, find_file(folder, part, "labels"), options, classes);
+    const std::string images = find_file(folder, part, "images", "the IDX files");
+    return from_idx(images, find_file(folder, part, "labels", "the IDX files"), options, classes);
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return labels_.size(); }
@@ -138,31 +138,6 @@ class image_dataset {
   }
 
  private:
-  [[nodiscard]] static std::string find_file(const std::string& folder, std::string_view part,
-                                             std::string_view kind) {
-    std::error_code failure;
-    std::vector<std::string> found;
-    for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
-         it.increment(failure)) {
-      const std::string name = it->path().filename().string();
-      if (name.starts_with(part) && name.find(kind) != std::string::npos)
-        found.push_back(it->path().string());
-    }
-    if (failure) {
-      throw_error(errc::io,
-                  "cannot list the folder \"{}\": {}. Give the folder that holds the IDX files.",
-                  folder, failure.message());
-    }
-    if (found.size() != 1) {
-      std::sort(found.begin(), found.end());
-      throw_error(
-          errc::io, "the folder \"{}\" holds {} files named \"{}*{}*\", expected one{}{}. {}",
-          folder, found.size(), part, kind, found.empty() ? "" : ": ", fmt::join(found, ", "),
-          found.empty() ? "Give the folder that holds the IDX files." : "Move the others away.");
-    }
-    return found.front();
-  }
-
   idx_images images_;
   std::vector<std::uint8_t> labels_;
   image_options options_;

@@ -91,13 +91,31 @@ class text_classification {
     const std::uint64_t key =
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
     rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
-    count_classes(path);
+    count_classes(fmt::format("\"{}\"", path));
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows > 0)
       log(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
           counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
     if (counts.invalid > 0)
       log(log_level::warn, "\"{}\": {} pieces are no UTF-8 and were dropped", path, counts.invalid);
+  }
+
+  /// The same of texts that are in memory: samples have a `text` and a `label`, a class number.
+  template <typename Sample, tokenizer Tokenizer>
+  text_classification(const std::vector<Sample>& samples, const Tokenizer& tokens,
+                      text_classification_options options = {})
+      : options_(std::move(options)), pad_(special_ids(tokens.special()).pad) {
+    require(options_.max_length > 0, "text_classification: max_length must be at least 1");
+    token_rows_data made;
+    std::vector<token_id> ids;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::string place = fmt::format("text {}", i);
+      made.labels.push_back(read_label(place, std::to_string(samples[i].label)));
+      add_row(made, ids, tokens, samples[i].text, place);
+    }
+    finish(made, "the list of texts");
+    rows_ = token_rows(std::move(made));
+    count_classes("the list of texts");
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return rows_.size(); }
@@ -139,38 +157,49 @@ class text_classification {
     std::vector<std::string> columns{options_.label};
     columns.insert(columns.end(), options_.texts.begin(), options_.texts.end());
     text_records file(path, std::move(columns), options_.format, options_.header);
-    const encode_options limits{.max_length = options_.max_length,
-                                .truncation = options_.truncation};
     token_rows_data made;
     std::vector<token_id> ids;
     std::string text;
     for (std::vector<std::string> fields; file.next(fields);) {
-      made.labels.push_back(read_label(file, fields[0]));
+      made.labels.push_back(read_label(file.place(), fields[0]));
       text = fields[1];
       for (std::size_t i = 2; i < fields.size(); ++i) text.append(" ").append(fields[i]);
-      ids.clear();
-      made.counts.invalid += append_ids(tokens, text, ids);
-      try {
-        const encoding row = put_together(ids, nullptr, tokens.special(), limits);
-        made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
-        made.counts.truncated_tokens += row.truncated;
-        made.counts.truncated_rows += row.truncated > 0 ? 1 : 0;
-      } catch (const error& failure) {
-        throw_error(errc::bad_data, "{}: {}", file.place(), failure.what());
-      }
-      made.end_row();
+      add_row(made, ids, tokens, text, file.place());
     }
-    if (made.labels.empty()) throw_error(errc::bad_data, "\"{}\" has no records.", path);
-    made.counts.tokens = made.ids.size();
+    finish(made, fmt::format("\"{}\"", path));
     return made;
   }
 
-  [[nodiscard]] std::int64_t read_label(const text_records& file, const std::string& text) const {
+  /// `place` is where the text stands, for messages; `ids` is room to work in.
+  template <typename Tokenizer>
+  void add_row(token_rows_data& made, std::vector<token_id>& ids, const Tokenizer& tokens,
+               const std::string& text, const std::string& place) const {
+    const encode_options limits{.max_length = options_.max_length,
+                                .truncation = options_.truncation};
+    ids.clear();
+    made.counts.invalid += append_ids(tokens, text, ids);
+    try {
+      const encoding row = put_together(ids, nullptr, tokens.special(), limits);
+      made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
+      made.counts.truncated_tokens += row.truncated;
+      made.counts.truncated_rows += row.truncated > 0 ? 1 : 0;
+    } catch (const error& failure) {
+      throw_error(errc::bad_data, "{}: {}", place, failure.what());
+    }
+    made.end_row();
+  }
+  static void finish(token_rows_data& made, const std::string& source) {
+    if (made.labels.empty()) throw_error(errc::bad_data, "{} has no records.", source);
+    made.counts.tokens = made.ids.size();
+  }
+
+  [[nodiscard]] std::int64_t read_label(const std::string& place,
+                                        const std::string& text) const {
     const auto& names = options_.classes;
     if (!names.empty()) {
       const auto found = std::find(names.begin(), names.end(), text);
       if (found != names.end()) return found - names.begin();
-      throw_error(errc::bad_data, "{}: the label \"{}\" is none of the classes {}.", file.place(),
+      throw_error(errc::bad_data, "{}: the label \"{:.60}\" is none of the classes {}.", place,
                   text, fmt::join(names, ", "));
     }
     std::int64_t number = -1;
@@ -179,12 +208,12 @@ class text_classification {
                                    ? static_cast<std::int64_t>(options_.class_count)
                                    : std::int64_t{1} << 20U;
     if (code != std::errc{} || end != text.data() + text.size() || number < 0 || number >= limit)
-      throw_error(errc::bad_data, "{}: the label \"{}\" is not a class number from 0 to {}.",
-                  file.place(), text, limit - 1);
+      throw_error(errc::bad_data, "{}: the label \"{:.60}\" is not a class number from 0 to {}.",
+                  place, text, limit - 1);
     return number;
   }
 
-  void count_classes(const std::string& path) {
+  void count_classes(const std::string& source) {
     classes_ = !options_.classes.empty() ? options_.classes.size() : options_.class_count;
     if (classes_ == 0)
       classes_ = static_cast<std::size_t>(
@@ -197,8 +226,9 @@ class text_classification {
       if (count[i] == 0)
         throw_error(
             errc::bad_data,
-            "\"{}\" has no sample of class {}{}. Give the right classes, or allow empty ones.",
-            path, i, options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
+            "{} has no sample of class {}{}. Give the right classes, or allow empty ones.",
+            source, i,
+            options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
     }
   }
 

@@ -15,6 +15,7 @@
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/concat.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/core/json.hpp>
 #include <parx/nn/attention.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
@@ -38,6 +39,27 @@ struct bert_config {
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
 };
+
+/// The config.json of such a model, for save_pretrained().
+[[nodiscard]] inline json::value to_json(const bert_config& c) {
+  return json::object{{"architectures", json::array{"BertForSequenceClassification"}},
+                      {"model_type", "bert"},
+                      {"problem_type", "single_label_classification"},
+                      {"vocab_size", c.vocab_size},
+                      {"hidden_size", c.hidden_size},
+                      {"num_hidden_layers", c.num_hidden_layers},
+                      {"num_attention_heads", c.num_attention_heads},
+                      {"intermediate_size", c.intermediate_size},
+                      {"hidden_act", "gelu"},
+                      {"max_position_embeddings", c.max_position_embeddings},
+                      {"type_vocab_size", c.type_vocab_size},
+                      {"num_labels", c.num_labels},
+                      {"hidden_dropout_prob", c.hidden_dropout_prob},
+                      {"attention_probs_dropout_prob", c.attention_probs_dropout_prob},
+                      {"layer_norm_eps", c.layer_norm_eps},
+                      {"initializer_range", c.initializer_range},
+                      {"pad_token_id", 0}};
+}
 
 enum class bert_positions {
   all,

@@ -92,8 +92,8 @@ class csv_reader {
       throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
                   path(), name);
     }
-    throw_usage("\"{}\" has no column \"{}\"; its columns are {}", path(), name,
-                fmt::join(header_, ", "));
+    throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}", path(), name,
+                fmt::format("{}", fmt::join(header_, ", ")));
   }
 
   /// The line on which the last record began.

@@ -1,0 +1,143 @@
+// Trains a BERT text classifier with the trainer: AG News, other labelled texts, or built-in ones.
+//   parxrun -n 2 build/release/bin/train_tinybert --data ag_news --vocab vocab.txt --output-dir out
+//   srun -N 3 --ntasks-per-node=2 build/release/bin/train_tinybert --data ag_news --output-dir out
+//   parxrun -n 4 build/release/bin/train_tinybert --data ag_news --output-dir out --resume
+#include <string>
+
+#include "text_flags.hpp"
+#include "trainer_flags.hpp"
+#include <parx/data.hpp>
+#include <parx/ddp.hpp>
+#include <parx/models.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+namespace data = parx::data;
+namespace nn = parx::nn;
+
+namespace {
+
+parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
+  const auto size = [&](const char* flag) {
+    return examples::number<std::size_t>(given, flag, 1, 1 << 20);
+  };
+  const auto dropout = examples::number(given, "dropout", 0.0, 0.99);
+  const parx::models::bert_config config{
+      .hidden_size = size("hidden-size"),
+      .num_hidden_layers = size("num-hidden-layers"),
+      .num_attention_heads = size("num-attention-heads"),
+      .intermediate_size = size("intermediate-size"),
+      .max_position_embeddings = size("max-position-embeddings"),
+      .hidden_dropout_prob = dropout,
+      .attention_probs_dropout_prob = dropout};
+  parx::require(size("max-length") <= config.max_position_embeddings,
+                "--max-length {}: the model has {} positions; raise --max-position-embeddings",
+                size("max-length"), config.max_position_embeddings);
+  parx::require(config.hidden_size % config.num_attention_heads == 0,
+                "--hidden-size {} is not a multiple of --num-attention-heads {}",
+                config.hidden_size, config.num_attention_heads);
+  return config;
+}
+
+/// This rank's share, texts of like length in a batch.
+data::loader_options share(const data::text_classification& texts, data::sample_order order,
+                           std::size_t batch_size, const examples::trainer_settings& s,
+                           const parx::world& world) {
+  const std::size_t batch = batch_size * static_cast<std::size_t>(world.size());
+  const data::sampler_options options{
+      .order = order,
+      .seed = s.trainer.seed,
+      .group_by_length = {.lengths = texts.lengths(), .batch = batch}};
+  return {.batch_size = batch_size,
+          .sampler = data::distributed_sampler{texts.size(), world, options},
+          .workers = s.workers};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto text = [](const char* value) {
+    return cxxopts::value<std::string>()->default_value(value);
+  };
+  cxxopts::Options options("train_tinybert", "Trains a BERT text classifier, data parallel\n");
+  options.add_options()("h,help", "print this");
+  examples::add_text_flags(options);
+  options.add_options("Model")
+      ("hidden-size", "numbers of a token", text("64"))
+      ("num-hidden-layers", "layers", text("2"))
+      ("num-attention-heads", "heads of a layer", text("2"))
+      ("intermediate-size", "width inside a layer", text("256"))
+      ("max-position-embeddings", "tokens of the longest text", text("256"))
+      ("dropout", "of hidden values and attention", text("0.1"))
+      ("token-dropout", "share of the tokens that are [UNK] in training", text("0"))
+      ("label-smoothing-factor", "part of a label that goes to all classes", text("0"));
+  using parx::train::strategy;
+  examples::add_trainer_flags(options, {.trainer = {.num_train_epochs = 6,
+                                                    .learning_rate = 5e-4,
+                                                    .warmup_ratio = 0.1,
+                                                    .logging_steps = 100,
+                                                    .eval_strategy = strategy::epoch,
+                                                    .save_strategy = strategy::epoch,
+                                                    .save_total_limit = 2,
+                                                    .metric_for_best_model = "accuracy"},
+                                        .batch_size = 16});
+  return parx::run([&](parx::world& world) {
+    const auto given = examples::parse(options, argc, argv);
+    if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
+    const auto s = examples::trainer_flags(given);
+    parx::models::bert_config config = read_config(given);
+    const double smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);
+    const double hidden = examples::number(given, "token-dropout", 0.0, 1.0);
+    examples::start_run(world, s);
+
+    const auto source = examples::text_flags(given);
+    const auto tokenizer = examples::make_tokenizer(given, source);
+    const auto [texts, held_out] = examples::read_texts(source, tokenizer);
+    const auto& counts = texts.counts();
+    parx::print0(world, "{} + {} texts of {:.1f} tokens, {} cut; vocabulary of {}\n", texts.size(),
+                 held_out.size(),
+                 static_cast<double>(counts.tokens) / static_cast<double>(texts.size()),
+                 counts.truncated_rows, tokenizer.size());
+
+    config.vocab_size = tokenizer.size();
+    config.num_labels = texts.classes();
+    parx::models::bert_classifier<float> model(config);
+    model.initialize(s.trainer.seed);
+    parx::ddp ddp{model, world};
+    parx::optim::adamw opt{parx::optim::decay_groups(
+        ddp.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
+
+    using enum data::sample_order;
+    const data::loader loader{texts, share(texts, shuffled, s.batch_size, s, world)};
+    const data::loader test{held_out, share(held_out, sequential, s.eval_batch_size, s, world)};
+    std::uint64_t step = 0;
+    parx::train::trainer trainer{
+        ddp, opt, loader,
+        [&](auto& net, const auto& batch) {
+          const auto ids = data::hidden_tokens(
+              batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
+              parx::train::step_seed(s.trainer.seed, step, world.rank()));
+          return nn::cross_entropy(net(ids, batch.attention_mask), batch.labels,
+                                   {.row_weights = batch.weights, .label_smoothing = smoothing});
+        },
+        s.trainer};
+    const auto count_steps = [&](const auto& state) { step = state.global_step; };
+    trainer.add_callbacks({.on_train_begin = count_steps, .on_step_end = count_steps});
+    trainer.add_evaluation(test, [&](auto& net, const auto& batch) -> parx::train::metrics {
+      const auto logits = net(batch.input_ids, batch.attention_mask);
+      return {{"loss", nn::cross_entropy(logits, batch.labels, {.row_weights = batch.weights})},
+              {"accuracy", nn::accuracy(logits, batch.labels, {.row_weights = batch.weights})}};
+    });
+    trainer.train();
+    parx::print0(world, "test accuracy: {:.2f} % of {} texts\n",
+                 100 * trainer.evaluate().at("eval_accuracy"), held_out.size());
+
+    if (!s.trainer.output_dir.empty() && world.rank() == 0) {
+      const std::string folder = s.trainer.output_dir + "/model";
+      parx::save_pretrained(model, to_json(config), folder,
+                            parx::bert_tokenizer_files(tokenizer.tokens().text()));
+      fmt::print("model: {}\n", folder);
+    }
+    examples::finish_run(world, s);
+  });
+}

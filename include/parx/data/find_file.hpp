@@ -1,0 +1,46 @@
+// find_file: the one file of a folder that a data set is to be read from, by a part of its name.
+// Local; any thread.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include <parx/core/error.hpp>
+
+namespace parx::data {
+
+/// The path of the file in `folder` whose name begins with `prefix` and holds `part`: "train" and
+/// ".csv" find train.csv, train_10k.csv.gz. `what` says in messages what the folder should hold,
+/// "the IDX files". Throws errc::io when there is no such file or more than one.
+[[nodiscard]] inline std::string find_file(const std::string& folder, std::string_view prefix,
+                                           std::string_view part, std::string_view what) {
+  std::error_code failure;
+  std::vector<std::string> found;
+  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(prefix) && name.find(part) != std::string::npos)
+      found.push_back(it->path().string());
+  }
+  if (failure) {
+    throw_error(errc::io, "cannot list the folder \"{}\": {}. Give the folder that holds {}.",
+                folder, failure.message(), what);
+  }
+  if (found.size() != 1) {
+    std::sort(found.begin(), found.end());
+    throw_error(errc::io, "the folder \"{}\" holds {} files named \"{}*{}*\", expected one{}{}. {}",
+                folder, found.size(), prefix, part, found.empty() ? "" : ": ",
+                fmt::join(found, ", "),
+                found.empty() ? fmt::format("Give the folder that holds {}.", what)
+                              : "Move the others away.");
+  }
+  return found.front();
+}
+
+}  // namespace parx::data

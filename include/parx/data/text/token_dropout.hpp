@@ -1,0 +1,50 @@
+// hidden_tokens: texts to train with in which some tokens are hidden, so that a model does not learn
+// the texts by heart, word by word.
+//
+//   model(data::hidden_tokens(batch.input_ids, special, {.probability = 0.1, .by = unknown}, seed))
+//
+// A pure function of the seed: a run that resumes hides the same tokens again. Any thread.
+// Word dropout: Iyyer et al., Deep Unordered Composition (ACL 2015), section 3.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <parx/core/check.hpp>
+#include <parx/data/text/encoding.hpp>
+#include <parx/data/text/vocabulary.hpp>
+#include <parx/tensor/random.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::data {
+
+struct token_dropout {
+  double probability = 0.1;
+  token_id by = 0;  ///< what stands in a hidden token's place: [MASK] or [UNK]
+};
+
+/// A copy of `ids` without the hidden tokens; special ones stay. The same tensor where the
+/// probability is 0. Throws usage_error for one outside [0, 1].
+[[nodiscard]] inline tensor<token_id> hidden_tokens(const tensor<token_id>& ids,
+                                                    const special_ids& special,
+                                                    const token_dropout& options,
+                                                    std::uint64_t seed) {
+  require(options.probability >= 0 && options.probability <= 1,
+          "hidden_tokens: the probability {} is not in [0, 1]", options.probability);
+  if (options.probability == 0) return ids;
+  const tensor<token_id> result = ids.clone();
+  token_id* const id = result.data();
+  const double limit = options.probability * 0x1p32;
+  random_stream(seed, "hidden_tokens")
+      .words(0, result.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+          token_id& each = id[at + i];
+          const bool plain =
+              each != special.start && each != special.separator && each != special.pad;
+          if (plain && static_cast<double>(word[i]) < limit) each = options.by;
+        }
+      });
+  return result;
+}
+
+}  // namespace parx::data

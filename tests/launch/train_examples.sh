@@ -1,0 +1,63 @@
+#!/bin/bash
+# What the training programs promise, tried on their built-in data with two ranks:
+#   train_examples.sh BIN_DIR [NAME...]
+# BIN_DIR holds parxrun and the programs; without names, all of them are tried.
+set -u
+bin=$(cd "$1" && pwd) || exit 1
+shift
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1
+failures=0
+
+failed() {
+  failures=$((failures + 1))
+  echo "FAILED: $1"
+  sed 's/^/    /' "$work/said"
+}
+says() { grep -qE -- "$1" "$work/said" || failed "$name: no line \"$1\""; }
+# ends CODE RANKS ARGUMENT...: what the program says goes to the file `said`.
+ends() {
+  local expected=$1 ranks=$2 code=0; shift 2
+  timeout 60 "$bin/parxrun" -n "$ranks" "$bin/$name" "$@" >"$work/said" 2>&1 || code=$?
+  [ "$code" = "$expected" ] || failed "$name $*: exit code $code, not $expected"
+}
+
+# trains NAME LAST_WORDS MODEL ARGUMENT...: eight steps, then twelve by --resume; the last words are
+# a pattern, MODEL is what must be in --output-dir in the end.
+trains() {
+  name=$1
+  local words=$2 model=$3 out=$work/$1; shift 3
+  local common=(--logging-steps 4 --save-strategy steps --save-steps 4 --output-dir "$out"
+                --eval-strategy no --save-total-limit 2 --disable-progress "$@")
+  ends 0 2 --max-steps 8 "${common[@]}" --explain --report "$out.html"
+  says '\[RANK 0\] WORLD_SIZE=2'
+  says '\[RANK 1\] WORLD_SIZE=2'
+  says 'Total optimization steps = 8'
+  says "'loss': [0-9.]+.*'learning_rate': "
+  says "$words"
+  for file in "$model" checkpoint-4 checkpoint-8 train.jsonl train.csv; do
+    [ -e "$out/$file" ] || failed "$name: there is no $file"
+  done
+  grep -q '</svg>' "$out.html" || failed "$name: the report has no drawings"
+
+  ends 2 2 --max-steps 12 "${common[@]}"
+  says 'holds the checkpoint of step 8'
+  ends 0 1 --max-steps 12 "${common[@]}" --resume
+  says 'Continuing training from global step = 8'
+  says 'Total optimization steps = 12'
+  [ -e "$out/checkpoint-12" ] && [ ! -e "$out/checkpoint-4" ] || failed "$name: not the last two checkpoints"
+
+  ends 2 1 --learning_rate fast
+  says '--learning-rate "fast": give a number'
+  ends 2 1 --resume
+  says '--output-dir, which is not given'
+  ends 1 2 --output-dir /dev/null/x
+  says 'cannot create the folder "/dev/null/x"'
+}
+
+tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
+tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
+tries train_cnn "$@" && trains train_cnn 'test accuracy: [0-9.]+ % of 10000 images' model.safetensors --channels 2
+
+[ "$failures" = 0 ] && echo "the training programs do what they promise"
