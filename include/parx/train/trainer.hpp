@@ -307,12 +307,12 @@ class trainer {
 
   void check_loss(const nn::tally& loss) {
     if (std::isfinite(loss.sum) || !options_.stop_at_nan) return;
-    throw_error(
+    throw_error(  // fabs: what came out of 0 / 0 has a sign bit, and "-nan" says no more than "nan"
         errc::bad_data,
         "the loss of rank {} is {} in step {} (epoch {:.2f}, learning rate {:.3g}); earlier "
-        "checkpoints are as they were. Look at that batch, lower the rate, or set detect_anomaly "
-        "to learn which module made it",
-        group().rank(), loss.sum, state_.global_step + 1, state_.epoch, rate());
+        "checkpoints are as they were. Look at that batch, lower the rate, or set detect_anomaly",
+        group().rank(), std::isnan(loss.sum) ? std::fabs(loss.sum) : loss.sum,
+        state_.global_step + 1, state_.epoch, rate());
   }
 
   [[nodiscard]] double rate() const {
