@@ -105,6 +105,8 @@ BOOST_AUTO_TEST_CASE(linear_has_exact_gradients_with_and_without_bias) {
           {normal({70, 4}, "x"), normal({5, 4}, "w"), normal({5}, "b")});
     check([=](const auto& x) { return linear(x[0], x[1], {}, f); },
           {normal({3, 4}, "x"), normal({5, 4}, "w")});
+    check([=](const auto& x) { return linear(x[0], x[1], x[2], f, weight_layout::in_out); },
+          {normal({2, 3, 4}, "x"), normal({4, 5}, "w"), normal({5}, "b")});
   }
   check([](const auto& x) { return linear(x[0], x[1]); }, {normal({4}, "x"), normal({5, 4}, "w")});
 }

@@ -192,6 +192,9 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_named) {
   BOOST_CHECK_EXCEPTION((void)(zeros({2, 3}) + zeros({2})), usage_error, names("(2, 3)", "(2)"));
   BOOST_CHECK_EXCEPTION((void)linear(zeros({2, 3}), zeros({4, 5})), usage_error,
                         names("(2, 3)", "(4, 5)"));
+  BOOST_CHECK_EXCEPTION((void)linear(zeros({2, 3}), zeros({4, 3}), {}, activation::none,
+                                     weight_layout::in_out),
+                        usage_error, names("(4, 3)", "first of the weight"));
   BOOST_CHECK_EXCEPTION((void)linear(zeros({2, 3}), zeros({4, 3}), zeros({3})), usage_error,
                         names("(3)", "(4, 3)"));
   BOOST_CHECK_EXCEPTION((void)conv2d(zeros({1, 2, 4, 4}), zeros({1, 3, 3, 3})), usage_error,

@@ -227,6 +227,12 @@ BOOST_AUTO_TEST_CASE(characters_in_the_order_of_their_codes) {
   BOOST_TEST(tokenizer.decode(tokenizer.encode("世é lo")) == "世é lo");
   BOOST_TEST(has(message_of([&] { (void)tokenizer.encode("hex"); }), {"byte 2", "'x'"}));
   BOOST_CHECK_THROW((void)data::character_tokenizer::from_text("a\xFF"), error);
+  BOOST_TEST(data::count_characters("hello 世é\n") == 9U);
+  BOOST_TEST(data::count_characters("a\xFF\xE4") == 3U);
+  const json::value file = json::parse(tokenizer.tokenizer_json());
+  BOOST_TEST(file.at("model").at("vocab").at("世").as<int>() == 7);
+  BOOST_TEST(file.at("model").at("vocab").at("\n").as<int>() == 0);
+  BOOST_TEST(file.at("model").at("merges").elements().empty());
 }
 
 BOOST_AUTO_TEST_CASE(tiny_shakespeare_trains_a_vocabulary_of_1000_in_seconds) {

@@ -69,7 +69,9 @@ class language_model {
     const std::size_t end =
         options.last == 1 ? tokens_.size() : static_cast<std::size_t>(all * options.last);
     const std::size_t window = options.context_length + 1;  // the last token is only a label
-    require(end - begin_ >= window, "language_model: {} tokens have no window of {} + 1",
+    require(end - begin_ >= window,
+            "language_model: a text of {} tokens is shorter than one sample, a context of {} tokens "
+            "and the label of the last; take a shorter context or more text",
             end - begin_, options.context_length);
     size_ = (end - begin_ - window) / options_.stride + 1;
   }

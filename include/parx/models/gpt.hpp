@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <parx/autograd/ops/arithmetic.hpp>
+#include <parx/core/json.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/models/detail/conv1d.hpp>
 #include <parx/nn/attention.hpp>
@@ -34,6 +35,25 @@ struct gpt_config {
   double layer_norm_epsilon = 1e-5;
   double initializer_range = 0.02;
 };
+
+/// The config.json of such a model, for save_pretrained().
+[[nodiscard]] inline json::value to_json(const gpt_config& c) {
+  return json::object{{"architectures", json::array{"GPT2LMHeadModel"}},
+                      {"model_type", "gpt2"},
+                      {"vocab_size", c.vocab_size},
+                      {"n_positions", c.n_positions},
+                      {"n_embd", c.n_embd},
+                      {"n_layer", c.n_layer},
+                      {"n_head", c.n_head},
+                      {"n_inner", c.n_inner > 0 ? c.n_inner : 4 * c.n_embd},
+                      {"activation_function", "gelu_new"},
+                      {"embd_pdrop", c.embd_pdrop},
+                      {"attn_pdrop", c.attn_pdrop},
+                      {"resid_pdrop", c.resid_pdrop},
+                      {"layer_norm_epsilon", c.layer_norm_epsilon},
+                      {"initializer_range", c.initializer_range},
+                      {"tie_word_embeddings", true}};
+}
 
 template <typename T = float>
 class gpt_block : public nn::module<gpt_block<T>> {

@@ -13,6 +13,7 @@
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/gated.hpp>
 #include <parx/autograd/ops/rotary.hpp>
+#include <parx/core/json.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/nn/attention.hpp>
 #include <parx/nn/embedding.hpp>
@@ -41,6 +42,24 @@ struct llama_config {
   word_embeddings embeddings = word_embeddings::apart;
   rotary_layout layout = rotary_layout::halves;
 };
+
+/// The config.json of such a model, for save_pretrained(). Hugging Face's rotary layout is halves.
+[[nodiscard]] inline json::value to_json(const llama_config& c) {
+  return json::object{{"architectures", json::array{"LlamaForCausalLM"}},
+                      {"model_type", "llama"},
+                      {"vocab_size", c.vocab_size},
+                      {"hidden_size", c.hidden_size},
+                      {"intermediate_size", c.intermediate_size},
+                      {"num_hidden_layers", c.num_hidden_layers},
+                      {"num_attention_heads", c.num_attention_heads},
+                      {"num_key_value_heads", c.num_key_value_heads},
+                      {"max_position_embeddings", c.max_position_embeddings},
+                      {"rms_norm_eps", c.rms_norm_eps},
+                      {"rope_theta", c.rope_theta},
+                      {"initializer_range", c.initializer_range},
+                      {"hidden_act", "silu"},
+                      {"tie_word_embeddings", c.embeddings == word_embeddings::tied}};
+}
 
 template <typename T = float>
 class llama_layer : public nn::module<llama_layer<T>> {

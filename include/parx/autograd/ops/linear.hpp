@@ -17,6 +17,12 @@ namespace parx {
 
 namespace detail {
 
+/// So many rows of a product stay in the cache until they are finished. Not fewer: each block packs
+/// the other operand anew.
+[[nodiscard]] inline std::size_t rows_of_a_block(std::size_t width) noexcept {
+  return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
+}
+
 /// z += bias (may be null), y = f(z), for rows of `width`. y may be z.
 template <typename Function, typename T>
 [[gnu::flatten]] void add_bias_and_activate(std::size_t rows, std::size_t width, const T* bias,
@@ -53,16 +59,27 @@ template <typename Function, typename T>
 
 }  // namespace detail
 
-/// y = f(x W^T + b): x is (..., in), the weight (out, in) as in PyTorch, the bias (out) or not
-/// defined(), f element by element. Throws usage_error naming the shapes that do not fit.
+/// How the weight of a product is stored.
+enum class weight_layout {
+  out_in,  ///< as PyTorch's Linear stores it
+  in_out,  ///< as GPT-2's Conv1D does
+};
+
+/// y = f(x W^T + b): x is (..., in), the weight (out, in) unless `layout` says otherwise, the bias
+/// (out) or not defined(), f element by element. Throws usage_error naming the shapes that do not
+/// fit.
 template <typename T>
 [[nodiscard]] variable<T> linear(const variable<T>& x, const variable<T>& weight,
-                                 const variable<T>& bias = {}, activation f = activation::none) {
-  require(
-      weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(1),
-      "linear: input of shape {} and weight of shape {} do not fit: the last axes must be equal",
-      to_string(x.shape()), to_string(weight.shape()));
-  const std::size_t out = weight.extent(0), in = weight.extent(1);
+                                 const variable<T>& bias = {}, activation f = activation::none,
+                                 weight_layout layout = weight_layout::out_in) {
+  const bool transposed = layout == weight_layout::out_in;
+  require(weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(transposed ? 1 : 0),
+          "linear: input of shape {} and weight of shape {} do not fit: the last axis of the input "
+          "and the {} of the weight must be equal",
+          to_string(x.shape()), to_string(weight.shape()), transposed ? "last" : "first");
+  const std::size_t out = weight.extent(transposed ? 0 : 1);
+  const std::size_t in = weight.extent(transposed ? 1 : 0);
+  const std::size_t ld = weight.extent(1);
   require(!bias.defined() || bias.shape() == shape{out},
           "linear: a bias of shape {} does not fit a weight of shape {}",
           bias.defined() ? to_string(bias.shape()) : "", to_string(weight.shape()));
@@ -79,13 +96,12 @@ template <typename T>
   const activation on_the_way = rounds ? activation::none : f;
   const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
   const tensor<T> z = in_place ? y : tensor<T>::empty(s);
-  // Not fewer: every product packs the weight anew.
-  const std::size_t block = std::max<std::size_t>(256, 65536 / std::max<std::size_t>(out, 1));
+  const std::size_t block = detail::rows_of_a_block(out);
   for (std::size_t first = 0; first < rows; first += block) {
     const std::size_t count = std::min(block, rows - first);
     T* const target = z.data() + first * out;
-    gemm(op::plain, op::transposed, count, out, in, T(1), input.data() + first * in, in, w.data(),
-         in, T(0), target, out);
+    gemm(op::plain, transposed ? op::transposed : op::plain, count, out, in, T(1),
+         input.data() + first * in, in, w.data(), ld, T(0), target, out);
     if (on_the_way == activation::none && !b.defined()) continue;
     detail::with_activation<T>(on_the_way, [&]<typename Function>(Function) {
       detail::add_bias_and_activate<Function>(
@@ -122,14 +138,23 @@ template <typename T>
         if (dw.needed()) {
           const auto target = dw.memory();
           const tensor<T> kept = left.values().contiguous();
-          gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, kept.data(), in,
-               target.beta(), target.values.data(), in);
+          if (transposed) {
+            gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, kept.data(), in,
+                 target.beta(), target.values.data(), in);
+          } else {
+            gemm(op::transposed, op::plain, in, out, rows, T(1), kept.data(), in, u, out,
+                 target.beta(), target.values.data(), out);
+          }
         }
         if (dx.needed()) {
           const auto target = dx.memory();
           const tensor<T> kept = right.values().contiguous();
-          gemm(op::plain, op::plain, rows, in, out, T(1), u, out, kept.data(), in, target.beta(),
-               target.values.data(), in);
+          const std::size_t step = detail::rows_of_a_block(in);
+          for (std::size_t first = 0; first < rows; first += step) {
+            gemm(op::plain, transposed ? op::plain : op::transposed, std::min(step, rows - first),
+                 in, out, T(1), u + first * out, out, kept.data(), ld, target.beta(),
+                 target.values.data() + first * in, in);
+          }
         }
       },
       x, weight, bias);

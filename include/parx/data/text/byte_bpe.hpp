@@ -174,20 +174,27 @@ class byte_bpe_tokenizer {
                                                std::vector<std::string> special_tokens = {
                                                    "<|endoftext|>"});
 
-  /// Writes both files as read() takes them. Throws errc::io.
-  void write(const std::string& vocab_json, const std::string& merges_txt) const {
+  /// The two files as read() takes them.
+  [[nodiscard]] std::string vocab_json() const {
     std::string text = "{";
     for (std::size_t id = 0; id < size(); ++id) {
       text += fmt::format("{}{}: {}", id == 0 ? "" : ", ",
                           json::quote(detail::to_printable(tokens_.tokens()[id])), id);
     }
-    write_file(vocab_json, text + "}\n");
-    text = "#version: 0.2\n";
+    return text + "}\n";
+  }
+  [[nodiscard]] std::string merges_txt() const {
+    std::string text = "#version: 0.2\n";
     for (const auto& [a, b] : merges_) {
       text += detail::to_printable(tokens_.token(a)) + " " +
               detail::to_printable(tokens_.token(b)) + "\n";
     }
-    write_file(merges_txt, text);
+    return text;
+  }
+  /// Writes both files. Throws errc::io.
+  void write(const std::string& vocab_file, const std::string& merges_file) const {
+    write_file(vocab_file, vocab_json());
+    write_file(merges_file, merges_txt());
   }
 
   /// Appends the ids of `text`, which may be any bytes. Special tokens that are written in it are

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/json.hpp>
 #include <parx/data/text/encoding.hpp>
 #include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
@@ -38,7 +39,10 @@ class character_tokenizer {
     for (std::size_t at = 0; at < text.size();) {
       const decoded_character next = decode_character(text.substr(at));
       if (!next.valid)
-        throw_error(errc::bad_data, "character_tokenizer: byte {} of the text is no UTF-8.", at);
+        throw_error(errc::bad_data,
+                    "character_tokenizer: byte {} of the text is no UTF-8; byte pairs encode any "
+                    "bytes.",
+                    at);
       codes.insert(next.code);
       at += next.length;
     }
@@ -75,6 +79,21 @@ class character_tokenizer {
     std::string text;
     for (const token_id id : ids) text += tokens_.token(id);
     return text;
+  }
+
+  /// The tokenizer.json from which Hugging Face's tokenizers makes the same tokenizer: byte-pair
+  /// encoding that has no pair to join.
+  [[nodiscard]] std::string tokenizer_json() const {
+    json::value ids = json::object{};
+    for (std::size_t id = 0; id < size(); ++id) ids[tokens_.tokens()[id]] = id;
+    const json::value model =
+        json::object{{"type", "BPE"}, {"vocab", std::move(ids)}, {"merges", json::array{}}};
+    return json::dump(json::object{{"version", "1.0"},
+                                   {"added_tokens", json::array{}},
+                                   {"decoder", json::object{{"type", "Fuse"}}},
+                                   {"model", model}},
+                      2) +
+           "\n";
   }
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }

@@ -59,6 +59,14 @@ inline void append_character(std::string& text, std::uint32_t code) {
   json::detail::append_utf8(text, code);
 }
 
+/// How many characters `text` has; a byte that is no UTF-8 counts as one.
+[[nodiscard]] inline std::size_t count_characters(std::string_view text) noexcept {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < text.size(); at += decode_character(text.substr(at)).length)
+    ++count;
+  return count;
+}
+
 /// Where the first byte of `text` is that is no UTF-8; npos where all of it is.
 [[nodiscard]] inline std::size_t find_invalid_utf8(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {

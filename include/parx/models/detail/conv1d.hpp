@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include <parx/autograd/ops/linear.hpp>
-#include <parx/autograd/ops/view.hpp>
 #include <parx/nn/module.hpp>
 
 namespace parx::models::detail {
@@ -23,7 +22,7 @@ class conv1d : public nn::module<conv1d<T>> {
 
   /// x is (..., in), the result (..., out).
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return linear<T>(x, transpose<T>(weight_), bias_, activation_);
+    return linear<T>(x, weight_, bias_, activation_, weight_layout::in_out);
   }
 
   template <typename Visit>
