@@ -2,10 +2,12 @@
 // and how texts are made with them.
 #pragma once
 
-#include <parx/models/beam_search.hpp>      // IWYU pragma: export
-#include <parx/models/bert.hpp>             // IWYU pragma: export
-#include <parx/models/decoding_cache.hpp>   // IWYU pragma: export
-#include <parx/models/encoder_decoder.hpp>  // IWYU pragma: export
-#include <parx/models/generate.hpp>         // IWYU pragma: export
-#include <parx/models/gpt.hpp>              // IWYU pragma: export
-#include <parx/models/llama.hpp>            // IWYU pragma: export
+#include <parx/models/beam_search.hpp>             // IWYU pragma: export
+#include <parx/models/bert.hpp>                    // IWYU pragma: export
+#include <parx/models/decoding_cache.hpp>          // IWYU pragma: export
+#include <parx/models/encoder_decoder.hpp>         // IWYU pragma: export
+#include <parx/models/encoder_decoder_config.hpp>  // IWYU pragma: export
+#include <parx/models/generate.hpp>                // IWYU pragma: export
+#include <parx/models/gpt.hpp>                     // IWYU pragma: export
+#include <parx/models/llama.hpp>                   // IWYU pragma: export
+#include <parx/models/pointer.hpp>                 // IWYU pragma: export

@@ -1,9 +1,11 @@
 #include <parx/models/beam_search.hpp>
 
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 using namespace parx;
@@ -95,14 +97,17 @@ BOOST_AUTO_TEST_CASE(a_search_that_stops_early_asks_the_model_less_often) {
   BOOST_TEST(steps(models::beam_stop::hopeless, 0) < 50U);
 }
 
-BOOST_AUTO_TEST_CASE(a_source_becomes_the_text_that_its_decoder_prefers) {
-  models::encoder_decoder<float> model({.vocab_size = 12,
-                                        .d_model = 16,
-                                        .encoder_layers = 1,
-                                        .decoder_layers = 1,
-                                        .attention_heads = 2,
-                                        .ffn_dim = 32,
-                                        .max_position_embeddings = 16});
+BOOST_DATA_TEST_CASE(a_source_becomes_the_text_that_its_decoder_prefers,
+                     boost::unit_test::data::make({false, true}), copies) {
+  models::encoder_decoder<float> model(
+      {.vocab_size = 12,
+       .d_model = 16,
+       .encoder_layers = 1,
+       .decoder_layers = 1,
+       .attention_heads = 2,
+       .ffn_dim = 32,
+       .max_position_embeddings = 16,
+       .copying = copies ? models::copying::pointer : models::copying::none});
   model.initialize(1);
   const token_list source{5, 3, 9};
   const auto greedy = models::beam_search(model, source, {.max_new_tokens = 8, .beams = 1});
@@ -124,4 +129,23 @@ BOOST_AUTO_TEST_CASE(a_source_becomes_the_text_that_its_decoder_prefers) {
   BOOST_TEST(beams.size() <= 8U);
   BOOST_TEST(models::beam_search(model, source, {.max_new_tokens = 8}) == beams,
              boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_configuration_is_kept_in_json_and_another_models_is_refused) {
+  const models::encoder_decoder_config config{.vocab_size = 12,
+                                              .d_model = 16,
+                                              .encoder_layers = 1,
+                                              .decoder_layers = 3,
+                                              .attention_heads = 2,
+                                              .ffn_dim = 32,
+                                              .max_position_embeddings = 17,
+                                              .dropout = 0.25,
+                                              .copying = models::copying::pointer};
+  const auto kept = json::parse(json::dump(to_json(config)));
+  BOOST_TEST((to_json(models::encoder_decoder_config_from(kept)) == kept));
+  BOOST_CHECK_EXCEPTION((void)models::encoder_decoder_config_from(
+                            json::object{{"vocab_size", 9}, {"hidden_size", 8}}),
+                        error, [](const error& e) {
+                          return std::string(e.what()).find("no \"d_model\"") != std::string::npos;
+                        });
 }

@@ -15,6 +15,7 @@
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/autograd/ops/matmul.hpp>
+#include <parx/autograd/ops/pointer.hpp>
 #include <parx/autograd/ops/pool.hpp>
 #include <parx/autograd/ops/reduce.hpp>
 #include <parx/autograd/ops/rms_norm.hpp>

@@ -165,7 +165,8 @@ template <typename T>
   return beam_search(options, [&](const tensor<std::int64_t>& tokens) {
     const std::size_t beams = tokens.extent(0), keys = source.size();
     const variable<T> same = memory.expand({beams, keys, memory.extent(2)});
-    const auto logits = model.decode(tokens, same, seen.expand({beams, keys})).value();
+    const auto logits =
+        model.decode(tokens, same, ids.expand({beams, keys}), seen.expand({beams, keys})).value();
     return logits.select(1, tokens.extent(1) - 1);
   });
 }

@@ -1,6 +1,8 @@
 // encoder_decoder: the transformer of the paper, for summaries and translations: one embedding
 // shared by both sides and the output, sinusoidal positions, PyTorch's layers.
 //
+// With copying, a pointer beside the output may take tokens straight from the source.
+//
 // Parameters: shared.weight, encoder.layers.0. ..., decoder.layers.0. ..., named within the layers
 // as in PyTorch's nn.Transformer. Vaswani et al.: Attention Is All You Need (arXiv 1706.03762); the
 // shared matrix: Press, Wolf (arXiv 1608.05859).
@@ -10,29 +12,18 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/linear.hpp>
+#include <parx/models/encoder_decoder_config.hpp>
+#include <parx/models/pointer.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/position.hpp>
 #include <parx/nn/transformer.hpp>
 
 namespace parx::models {
-
-/// The names of Hugging Face's config.json where there is one.
-struct encoder_decoder_config {
-  std::size_t vocab_size = 8000;
-  std::size_t d_model = 128;
-  std::size_t encoder_layers = 2;
-  std::size_t decoder_layers = 2;
-  std::size_t attention_heads = 4;
-  std::size_t ffn_dim = 512;
-  std::size_t max_position_embeddings = 512;
-  double dropout = 0.1;
-  parx::activation activation = parx::activation::relu;
-  nn::norm_order order = nn::norm_order::pre;
-};
 
 template <typename T = float>
 class encoder_decoder : public nn::module<encoder_decoder<T>> {
@@ -46,20 +37,23 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
         positions_(config.max_position_embeddings, config.d_model),
         encoder_(config.encoder_layers, config.d_model, config.attention_heads, layer(config)),
         decoder_(config.decoder_layers, config.d_model, config.attention_heads, layer(config)),
-        dropout_(config.dropout) {}
+        dropout_(config.dropout) {
+    if (config.copying == copying::pointer) pointer_.emplace(config.d_model);
+  }
 
   [[nodiscard]] const encoder_decoder_config& config() const noexcept { return config_; }
   [[nodiscard]] std::size_t max_positions() const noexcept {
     return config_.max_position_embeddings;
   }
 
-  /// The logits (batch, positions, vocab_size) of the token after each of target (batch,
+  /// The logits (with copying, logarithms of probabilities; a loss and a search take either) of
+  /// shape (batch, positions, vocab_size) of the token after each of target (batch,
   /// positions), given source (batch, keys), which is padding where source_mask is 0. In training,
   /// target is what the loss compares with, moved by one and begun with a start token.
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> forward(const tensor<Id>& source, const tensor<Mask>& source_mask,
                                     const tensor<Id>& target) {
-    return decode(target, encode(source, source_mask), source_mask);
+    return decode(target, encode(source, source_mask), source, source_mask);
   }
 
   /// The two halves of forward, for generating: memory is (batch, keys, d_model). They throw
@@ -70,9 +64,11 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   }
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> decode(const tensor<Id>& target, const variable<T>& memory,
-                                   const tensor<Mask>& source_mask) {
+                                   const tensor<Id>& source, const tensor<Mask>& source_mask) {
     const attention_options<T> causal{.causal = true};
-    return linear<T>(decoder_(embed(target), memory, causal, masks(source_mask)), shared_.weight());
+    const auto states = decoder_(embed(target), memory, causal, masks(source_mask));
+    const auto logits = linear<T>(states, shared_.weight());
+    return pointer_ ? (*pointer_)(logits, states, memory, source, source_mask) : logits;
   }
 
   template <typename Visit>
@@ -81,6 +77,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     visit("encoder", encoder_);
     visit("decoder", decoder_);
     visit("dropout", dropout_);
+    if (pointer_) visit("pointer", *pointer_);
   }
 
  private:
@@ -111,6 +108,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   nn::transformer_encoder<T> encoder_;
   nn::transformer_decoder<T> decoder_;
   nn::dropout dropout_;
+  std::optional<pointer<T>> pointer_;
 };
 
 }  // namespace parx::models
