@@ -20,10 +20,12 @@
 #include <parx/data/metrics.hpp>                   // IWYU pragma: export
 #include <parx/data/sampler.hpp>                   // IWYU pragma: export
 #include <parx/data/sequence_pairs.hpp>            // IWYU pragma: export
+#include <parx/data/source_target.hpp>             // IWYU pragma: export
 #include <parx/data/table.hpp>                     // IWYU pragma: export
 #include <parx/data/text/byte_bpe.hpp>             // IWYU pragma: export
 #include <parx/data/text/character_tokenizer.hpp>  // IWYU pragma: export
 #include <parx/data/text/encoding.hpp>             // IWYU pragma: export
+#include <parx/data/text/lead.hpp>                 // IWYU pragma: export
 #include <parx/data/text/llama_tokenizer.hpp>      // IWYU pragma: export
 #include <parx/data/text/padding.hpp>              // IWYU pragma: export
 #include <parx/data/text/records.hpp>              // IWYU pragma: export

@@ -207,6 +207,29 @@ BOOST_AUTO_TEST_CASE(pairs_are_shifted_by_one_behind_the_start_token) {
                  {"usage", "no token to end"}));
 }
 
+BOOST_AUTO_TEST_CASE(pairs_from_memory_are_those_of_their_file_and_empty_ones_are_left_out) {
+  const parx_test::scratch_folder folder;
+  const auto path = folder.write("p.tsv", "x\ta b\ta b c d e\ny\t \tb\nz\te\ta\nq\tc\t\n");
+  const data::source_target_options columns{.source = "2", .target = "1"};
+  const auto read = data::read_source_targets(path, columns);
+  BOOST_REQUIRE(read.size() == 2U);
+  BOOST_TEST(read[0].source == "a b c d e");
+  BOOST_TEST(read[1].target == "e");
+  const data::sequence_pair_options limits{
+      .source = "2", .target = "1", .max_source_length = 6, .max_target_length = 4};
+  const data::sequence_pairs memory(read, small(), limits), file(path, small(), limits);
+  BOOST_TEST(memory.size() == 2U);
+  BOOST_TEST((memory.counts().truncated_tokens == file.counts().truncated_tokens));
+  BOOST_TEST(memory.source(0) == file.source(0), boost::test_tools::per_element());
+  BOOST_TEST(memory.target(1) == file.target(2), boost::test_tools::per_element());
+  BOOST_TEST(has(message_of([&] {
+                   (void)data::read_source_targets(
+                       folder.write("e.jsonl", "{\"a\": \"\", \"b\": \"x\"}\n"),
+                       {.source = "a", .target = "b"});
+                 }),
+                 {"e.jsonl", "no pairs", "1 records", "\"a\""}));
+}
+
 BOOST_AUTO_TEST_CASE(batches_of_like_length_hold_every_sample_once_and_less_padding) {
   std::mt19937 random(8);
   auto lengths = std::make_shared<std::vector<std::uint32_t>>(1003);

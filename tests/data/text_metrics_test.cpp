@@ -1,5 +1,6 @@
 #include <parx/data/generated_text.hpp>
 #include <parx/data/metrics.hpp>
+#include <parx/data/text/lead.hpp>
 #include <parx/data/text/rouge.hpp>
 
 #include <cmath>
@@ -88,4 +89,15 @@ BOOST_AUTO_TEST_CASE(a_notes_headline_stands_in_it_and_the_corpus_is_small_in_ch
   const std::string corpus = data::generate_corpus(10'000);
   BOOST_TEST(corpus.size() >= 10'000U);
   BOOST_TEST(std::set<char>(corpus.begin(), corpus.end()).size() < 40U);
+}
+
+BOOST_AUTO_TEST_CASE(a_lead_ends_with_its_sentence_and_not_at_a_number_or_a_file_name) {
+  BOOST_TEST(data::lead_sentence("Version 2.5 of a.out is here! It runs.") ==
+             "Version 2.5 of a.out is here!");
+  BOOST_TEST(data::lead_sentence("no end at all") == "no end at all");
+  BOOST_TEST(data::lead_sentence("It runs.") == "It runs.");
+  BOOST_TEST(data::lead_sentence("").empty());
+  BOOST_TEST(data::lead_words(" one  two\nthree", 2) == " one  two");
+  BOOST_TEST(data::lead_words("one two", 9) == "one two");
+  BOOST_TEST(data::lead_words("one", 0).empty());
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include <parx/data/source_target.hpp>
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/random.hpp>
 
@@ -94,12 +95,6 @@ struct topic_text {
   result.text += '.';
   return result;
 }
-
-/// A source text and the target that is to be made of it.
-struct source_target {
-  std::string source;
-  std::string target;
-};
 
 /// Note `index` of the stream: three sentences, of which one, anywhere, carries the news; the
 /// target is that news: "bridge in the valley floods".

@@ -3,6 +3,7 @@
 //   parx::data::sequence_pairs train("train.jsonl.gz", tokenizer,
 //                                    {.source = "document", .target = "summary"});
 //
+// From a file, or from pairs that are in memory.
 // The target's labels are its tokens and the end token; the decoder reads the same moved right by
 // one behind the start token (teacher forcing). Immutable; fetch() from any number of threads.
 #pragma once
@@ -21,6 +22,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
+#include <parx/data/source_target.hpp>
 #include <parx/data/text/padding.hpp>
 #include <parx/data/text/records.hpp>
 #include <parx/data/text/token_cache.hpp>
@@ -79,18 +81,23 @@ class sequence_pairs {
   /// missing column or a tokenizer without an end token.
   template <tokenizer Tokenizer>
   sequence_pairs(const std::string& path, const Tokenizer& tokens, sequence_pair_options options)
-      : options_(std::move(options)), special_(tokens.special()) {
-    require(special_.separator >= 0,
-            "sequence_pairs: the tokenizer has no token to end a target with");
-    require(options_.max_target_length > 0, "sequence_pairs: max_target_length must be at least 1");
+      : sequence_pairs(std::move(options), tokens.special()) {
     const std::uint64_t key =
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
     rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
-    const text_counts& counts = rows_.counts();
-    if (counts.truncated_rows > 0)
-      log(log_level::info, "\"{}\": {} of {} texts were cut to {} and {} tokens ({} tokens in all)",
-          path, counts.truncated_rows, rows_.size(), options_.max_source_length,
-          options_.max_target_length, counts.truncated_tokens);
+    tell_what_was_cut(fmt::format("\"{}\"", path));
+  }
+  /// The same of pairs in memory, which are not kept; of the options, the lengths count.
+  template <tokenizer Tokenizer>
+  sequence_pairs(std::span<const source_target> pairs, const Tokenizer& tokens,
+                 sequence_pair_options options)
+      : sequence_pairs(std::move(options), tokens.special()) {
+    require(!pairs.empty(), "sequence_pairs: there are no pairs");
+    token_rows_data made;
+    for (const source_target& pair : pairs) add(made, tokens, pair.source, pair.target);
+    made.counts.tokens = made.ids.size();
+    rows_ = token_rows(std::move(made));
+    tell_what_was_cut(fmt::format("{} pairs", pairs.size()));
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return rows_.size() / 2; }
@@ -146,6 +153,20 @@ class sequence_pairs {
   }
 
  private:
+  sequence_pairs(sequence_pair_options options, const special_ids& special)
+      : options_(std::move(options)), special_(special) {
+    require(special_.separator >= 0,
+            "sequence_pairs: the tokenizer has no token to end a target with");
+    require(options_.max_target_length > 0, "sequence_pairs: max_target_length must be at least 1");
+  }
+
+  void tell_what_was_cut(const std::string& what) const {
+    const text_counts& counts = rows_.counts();
+    if (counts.truncated_rows == 0) return;
+    log(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)", what,
+        counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
+        counts.truncated_tokens);
+  }
   [[nodiscard]] std::uint64_t options_hash() const {
     return stable_hash(fmt::format("sequence_pairs 1|{}|{}|{}|{}|{}|{}|{}", options_.source,
                                    options_.target, static_cast<int>(options_.header),
@@ -157,28 +178,10 @@ class sequence_pairs {
   template <typename Tokenizer>
   [[nodiscard]] token_rows_data build(const std::string& path, const Tokenizer& tokens) const {
     text_records file(path, {options_.source, options_.target}, options_.format, options_.header);
-    const encode_options source_limits{.max_length = options_.max_source_length,
-                                       .truncation = options_.truncation};
-    const encode_options target_limits{.max_length = options_.max_target_length,
-                                       .truncation = options_.truncation};
-    const special_ids target_special{
-        .start = -1, .separator = special_.separator, .pad = special_.pad};
     token_rows_data made;
-    std::vector<token_id> ids;
     for (std::vector<std::string> fields; file.next(fields);) {
-      const auto add = [&](const std::string& text, const special_ids& special,
-                           const encode_options& limits) {
-        ids.clear();
-        made.counts.invalid += append_ids(tokens, text, ids);
-        const encoding row = put_together(ids, nullptr, special, limits);
-        made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
-        made.counts.truncated_tokens += row.truncated;
-        made.counts.truncated_rows += row.truncated > 0 ? 1 : 0;
-        made.end_row();
-      };
       try {
-        add(fields[0], special_, source_limits);
-        add(fields[1], target_special, target_limits);
+        add(made, tokens, fields[0], fields[1]);
       } catch (const error& failure) {
         throw_error(errc::bad_data, "{}: {}", file.place(), failure.what());
       }
@@ -186,6 +189,26 @@ class sequence_pairs {
     if (made.ids.empty()) throw_error(errc::bad_data, "\"{}\" has no records.", path);
     made.counts.tokens = made.ids.size();
     return made;
+  }
+
+  /// Adds the two rows of a pair.
+  template <typename Tokenizer>
+  void add(token_rows_data& made, const Tokenizer& tokens, const std::string& source,
+           const std::string& target) const {
+    const auto add_row = [&](const std::string& text, const special_ids& special,
+                             std::size_t length) {
+      std::vector<token_id> pieces;
+      made.counts.invalid += append_ids(tokens, text, pieces);
+      const encoding row = put_together(pieces, nullptr, special,
+                                        {.max_length = length, .truncation = options_.truncation});
+      made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
+      made.counts.truncated_tokens += row.truncated;
+      made.counts.truncated_rows += row.truncated > 0 ? 1 : 0;
+      made.end_row();
+    };
+    add_row(source, special_, options_.max_source_length);
+    add_row(target, {.start = -1, .separator = special_.separator, .pad = special_.pad},
+            options_.max_target_length);
   }
 
   sequence_pair_options options_;
