@@ -1,0 +1,127 @@
+// Pairs of a text and its summary by a command line: which files and fields, how long, which model.
+//
+// Without --train and --test they are the library's own notes and their headlines.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include <parx/data.hpp>
+#include <parx/models.hpp>
+
+namespace examples {
+
+namespace data = parx::data;
+namespace models = parx::models;
+using pair_list = std::vector<data::source_target>;
+
+/// Declares the flags, in groups of their own.
+inline void add_summary_flags(cxxopts::Options& options) {
+  const auto text = [](const char* value) {
+    return cxxopts::value<std::string>()->default_value(value);
+  };
+  options.add_options("Data")
+      ("train", "pairs to train on: .jsonl, .tsv or .csv, .gz too; else built-in notes", text(""))
+      ("test", "held-out pairs; else built-in notes", text(""))
+      ("source", "the text: a field, a column, or its number from 0 without --header",
+       text("document"))
+      ("target", "the summary, likewise", text("summary"))
+      ("header", "CSV and TSV begin with the names of their columns", cxxopts::value<bool>())
+      ("vocab", "vocab.txt of a WordPiece vocabulary; else one is made of the training pairs",
+       text(""))
+      ("vocab-size", "of one that is made, at most", text("6000"))
+      ("max-source-length", "tokens of a text; what is behind them is cut off", text("160"))
+      ("max-target-length", "tokens of a summary", text("48"));
+  options.add_options("Model")
+      ("d-model", "width", text("128"))
+      ("encoder-layers", "layers that read", text("2"))
+      ("decoder-layers", "layers that write", text("2"))
+      ("heads", "of attention, in each layer", text("4"))
+      ("ffn-dim", "width of the feed-forward parts", text("512"))
+      ("dropout", "probability", text("0.2"))
+      ("copying", "pointer: tokens of the text may be taken as they are; none: all are generated",
+       text("pointer"))
+      ("label-smoothing", "share of each label that goes to all tokens alike", text("0.1"));
+  options.add_options("Summaries")
+      ("beams", "of the search for a summary; 1: always the likeliest token", text("4"))
+      ("length-penalty", "above 0 favours long summaries, below 0 short ones", text("1"))
+      ("samples", "summaries to show", text("3"))
+      ("eval-only", "train nothing: summaries of --test by the model in this folder", text(""));
+}
+
+struct summary_settings {
+  std::string train = {}, test = {};  ///< files; empty: built-in notes
+  std::string trained = {};           ///< the folder of --eval-only, "" for none
+  data::source_target_options columns = {};
+  data::sequence_pair_options lengths = {};
+  models::encoder_decoder_config model = {};  ///< the vocabulary's size is still missing
+  models::beam_options search = {};           ///< start and end token are still missing
+  double label_smoothing = 0;
+  std::size_t samples = 0;
+};
+
+/// Throws parx::usage_error for flags that are wrong or do not fit together.
+[[nodiscard]] inline summary_settings summary_flags(const cxxopts::ParseResult& given) {
+  const auto text = [&](const char* flag) { return given[flag].as<std::string>(); };
+  const auto count = [&](const char* flag, std::size_t least = 1) {
+    return number<std::size_t>(given, flag, least, 1 << 20);
+  };
+  summary_settings s{.train = text("train"), .test = text("test"), .trained = text("eval-only")};
+  parx::require(s.trained.empty() || s.train.empty(), "--eval-only and --train exclude each other");
+  parx::require(s.trained.empty() ? s.train.empty() == s.test.empty() : true,
+                "--train and --test belong together, but only \"{}\" is given",
+                s.train.empty() ? s.test : s.train);
+  s.columns = {.source = text("source"),
+               .target = text("target"),
+               .header = given["header"].as<bool>() ? data::csv_header::present
+                                                    : data::csv_header::absent};
+  s.lengths = {.max_source_length = count("max-source-length", 3),
+               .max_target_length = count("max-target-length", 2)};
+  s.model = {.d_model = count("d-model"),
+             .encoder_layers = count("encoder-layers"),
+             .decoder_layers = count("decoder-layers"),
+             .attention_heads = count("heads"),
+             .ffn_dim = count("ffn-dim"),
+             .dropout = number(given, "dropout", 0.0, 0.99)};
+  parx::require(s.model.d_model % s.model.attention_heads == 0 && s.model.d_model % 2 == 0,
+                "--d-model {}: give an even number that --heads {} divides", s.model.d_model,
+                s.model.attention_heads);
+  if (choice(given, "copying", {"pointer", "none"}) == "pointer")
+    s.model.copying = models::copying::pointer;
+  s.search = {.max_new_tokens = s.lengths.max_target_length,
+              .beams = number<std::size_t>(given, "beams", 1, 1000),
+              .length_penalty = number(given, "length-penalty", -10.0, 10.0)};
+  s.label_smoothing = number(given, "label-smoothing", 0.0, 0.99);
+  s.samples = count("samples", 0);
+  (void)count("vocab-size", 100);
+  return s;
+}
+
+/// The pairs of a file, or `count` built-in ones from number `first` on.
+[[nodiscard]] inline pair_list read_pairs(const std::string& file,
+                                          const data::source_target_options& columns,
+                                          std::size_t first, std::size_t count) {
+  if (!file.empty()) return data::read_source_targets(file, columns);
+  pair_list notes;
+  for (std::size_t i = first; i < first + count; ++i) notes.push_back(data::generate_note(i));
+  return notes;
+}
+
+/// The one of --eval-only's folder or of --vocab, or one whose vocabulary is made of the pairs to
+/// train with, which is the same on every rank.
+[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const cxxopts::ParseResult& given,
+                                                              const summary_settings& s,
+                                                              const pair_list& pairs) {
+  if (!s.trained.empty()) return data::wordpiece_tokenizer::read(s.trained + "/vocab.txt");
+  const std::string vocabulary = given["vocab"].as<std::string>();
+  if (!vocabulary.empty()) return data::wordpiece_tokenizer::read(vocabulary);
+  data::vocabulary_builder words;
+  for (const auto& pair : pairs) words.add(pair.source), words.add(pair.target);
+  const auto size = number<std::size_t>(given, "vocab-size", 100, 1 << 20);
+  return data::wordpiece_tokenizer(words.build({.vocab_size = size}));
+}
+
+}  // namespace examples
