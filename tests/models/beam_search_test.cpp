@@ -149,3 +149,21 @@ BOOST_AUTO_TEST_CASE(a_configuration_is_kept_in_json_and_another_models_is_refus
                           return std::string(e.what()).find("no \"d_model\"") != std::string::npos;
                         });
 }
+
+BOOST_AUTO_TEST_CASE(no_run_of_tokens_comes_twice_where_that_is_not_wanted) {
+  // Whatever came before, the likeliest tokens are 5, 6, 7, in this order.
+  const auto always = [](const tensor<std::int64_t>& so_far) {
+    auto logits = tensor<float>::zeros({so_far.extent(0), 8});
+    for (std::size_t b = 0; b < so_far.extent(0); ++b) {
+      for (std::size_t v = 5; v < 8; ++v) logits.data()[b * 8 + v] = 20 - static_cast<float>(v);
+    }
+    return logits;
+  };
+  const auto made = [&](std::size_t size) {
+    return models::beam_search({.max_new_tokens = 6, .beams = 1, .no_repeat_ngram_size = size},
+                               always);
+  };
+  BOOST_TEST(made(0) == (token_list{5, 5, 5, 5, 5, 5}), boost::test_tools::per_element());
+  BOOST_TEST(made(2) == (token_list{5, 5, 6, 5, 7, 5}), boost::test_tools::per_element());
+  BOOST_TEST(made(3) == (token_list{5, 5, 5, 6, 5, 5}), boost::test_tools::per_element());
+}

@@ -5,7 +5,7 @@
 // the end token), and of the 2 * beams best continuations the best that do not end go on, as in
 // Hugging Face's BeamSearchScorer. Without tape, in evaluation mode (the model's own mode is
 // restored). Wu et al.: Google's Neural Machine Translation System (arXiv 1609.08144) for the
-// penalty.
+// penalty; Paulus et al. (arXiv 1705.04304) for no_repeat_ngram_size.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ struct beam_options {
   std::int64_t end_token = 1;
   std::size_t max_new_tokens = 64;
   std::size_t beams = 4;
-  double length_penalty = 1;  ///< above 0 favours long texts, below 0 short ones
+  double length_penalty = 1;             ///< above 0 favours long texts, below 0 short ones
+  std::size_t no_repeat_ngram_size = 0;  ///< so many tokens in a row occur once in a text; 0: any
   beam_stop stop = beam_stop::hopeless;
 };
 
@@ -78,11 +79,25 @@ struct beam_candidate {
   std::int64_t token;
 };
 
+/// The tokens that would make the last `n` of `text`, behind its start token, the same as `n` in a
+/// row before.
+[[nodiscard]] inline std::vector<std::int64_t> repeating_tokens(
+    const std::vector<std::int64_t>& text, std::size_t n) {
+  std::vector<std::int64_t> found;
+  if (n == 0 || text.size() <= n) return found;
+  const auto last = text.end() - static_cast<std::ptrdiff_t>(n - 1);
+  for (auto at = text.begin() + 1; at != last; ++at) {
+    if (std::equal(last, text.end(), at)) found.push_back(at[static_cast<std::ptrdiff_t>(n - 1)]);
+  }
+  return found;
+}
+
 /// The best `count` continuations of the beams, best first. logits is (beams, vocabulary).
 template <typename T>
 [[nodiscard]] std::vector<beam_candidate> best_candidates(const std::vector<beam>& beams,
                                                           const tensor<T>& logits,
-                                                          std::size_t count) {
+                                                          std::size_t count,
+                                                          std::size_t no_repeat) {
   const std::size_t vocabulary = logits.extent(1);
   std::vector<beam_candidate> all;
   all.reserve(beams.size() * vocabulary);
@@ -95,6 +110,10 @@ template <typename T>
     const double shift = beams[b].score - highest - std::log(sum);
     for (std::size_t v = 0; v < vocabulary; ++v) {
       all.push_back({static_cast<double>(x[v]) + shift, b, static_cast<std::int64_t>(v)});
+    }
+    for (const std::int64_t token : repeating_tokens(beams[b].tokens, no_repeat)) {
+      all[b * vocabulary + static_cast<std::size_t>(token)].score =
+          -std::numeric_limits<double>::infinity();
     }
   }
   count = std::min(count, all.size());
@@ -126,8 +145,8 @@ template <typename Next>
     for (std::size_t b = 0; b < running.size(); ++b) {
       std::copy_n(running[b].tokens.data(), length, tokens.data() + b * length);
     }
-    const auto candidates =
-        detail::best_candidates(running, next(tokens).contiguous(), 2 * options.beams);
+    const auto candidates = detail::best_candidates(
+        running, next(tokens).contiguous(), 2 * options.beams, options.no_repeat_ngram_size);
     std::vector<detail::beam> extended;
     for (std::size_t rank = 0; rank < candidates.size() && extended.size() < options.beams;
          ++rank) {
