@@ -48,6 +48,8 @@ inline void add_summary_flags(cxxopts::Options& options) {
   options.add_options("Summaries")
       ("beams", "of the search for a summary; 1: always the likeliest token", text("4"))
       ("length-penalty", "above 0 favours long summaries, below 0 short ones", text("1"))
+      ("no-repeat-ngram-size", "so many tokens in a row occur once in a summary; 0: any",
+       text("3"))
       ("samples", "summaries to show", text("3"))
       ("eval-only", "train nothing: summaries of --test by the model in this folder", text(""));
 }
@@ -93,7 +95,8 @@ struct summary_settings {
     s.model.copying = models::copying::pointer;
   s.search = {.max_new_tokens = s.lengths.max_target_length,
               .beams = number<std::size_t>(given, "beams", 1, 1000),
-              .length_penalty = number(given, "length-penalty", -10.0, 10.0)};
+              .length_penalty = number(given, "length-penalty", -10.0, 10.0),
+              .no_repeat_ngram_size = count("no-repeat-ngram-size", 0)};
   s.label_smoothing = number(given, "label-smoothing", 0.0, 0.99);
   s.samples = count("samples", 0);
   (void)count("vocab-size", 100);

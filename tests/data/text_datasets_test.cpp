@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(pairs_from_memory_are_those_of_their_file_and_empty_ones_ar
                        folder.write("e.jsonl", "{\"a\": \"\", \"b\": \"x\"}\n"),
                        {.source = "a", .target = "b"});
                  }),
-                 {"e.jsonl", "no pairs", "1 records", "\"a\""}));
+                 {"e.jsonl", "no pairs", "1 records", "\"a\"", "empty"}));
 }
 
 BOOST_AUTO_TEST_CASE(batches_of_like_length_hold_every_sample_once_and_less_padding) {

@@ -44,10 +44,11 @@ struct source_target_options {
     }
   }
   if (pairs.empty())
-    throw_error(errc::bad_data, "\"{}\" has no pairs: {} records have no \"{}\" or no \"{}\".",
-                path, blank, options.source, options.target);
+    throw_error(errc::bad_data,
+                "\"{}\" has no pairs: in all of its {} records \"{}\" or \"{}\" is empty.", path,
+                blank, options.source, options.target);
   if (blank > 0)
-    log(log_level::warn, "\"{}\": {} of {} pairs have no \"{}\" or no \"{}\" and are left out",
+    log(log_level::warn, "\"{}\": {} of {} pairs are left out, since \"{}\" or \"{}\" is empty",
         path, blank, blank + pairs.size(), options.source, options.target);
   return pairs;
 }

@@ -80,7 +80,13 @@ class text_records {
       if (found != nullptr && found->is_array())
         found = found->elements().empty() ? nullptr : found->elements().data();
     }
-    if (found == nullptr) throw_error(errc::bad_data, "{}: there is no \"{}\".", place(), column);
+    if (found == nullptr) {
+      std::string fields;
+      for (const auto& [name, value] : row_.members())
+        fields += fmt::format("{}\"{}\"", fields.empty() ? "" : ", ", name);
+      throw_error(errc::bad_data, "{}: there is no \"{}\"; there is {}.", place(), column,
+                  fields.empty() ? "nothing" : fields);
+    }
     if (found->is_string()) return found->text();
     if (found->is_number()) return json::dump(*found);
     if (found->is_array() &&
