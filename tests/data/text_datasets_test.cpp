@@ -1,6 +1,7 @@
 #include <parx/data/language_model.hpp>
 #include <parx/data/sequence_pairs.hpp>
 #include <parx/data/text_classification.hpp>
+#include <parx/data/text/token_dropout.hpp>
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -121,6 +122,28 @@ BOOST_AUTO_TEST_CASE(texts_in_memory_become_what_the_same_texts_in_a_file_become
     (void)data::text_classification(samples, small(), {.class_count = 3});
   });
   BOOST_TEST(has(wrong, {"text 3", "\"3\"", "from 0 to 2"}));
+}
+
+BOOST_AUTO_TEST_CASE(hidden_tokens_are_as_many_as_was_said_and_never_special_ones) {
+  const auto plain = parx::tensor<data::token_id>::empty({100, 100});
+  for (std::size_t i = 0; i < plain.size(); ++i) plain.data()[i] = data::token_id(i % 10);
+  const data::special_ids special{.start = 2, .separator = 3, .pad = 0};
+  const auto hide = [&](double probability, std::uint64_t seed) {
+    return numbers(data::hidden_tokens(plain, special, {probability, 77}, seed));
+  };
+  const auto changed = hide(0.3, 1);
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    const int was = int(i % 10);
+    const bool is_special = was == 0 || was == 2 || was == 3;
+    BOOST_TEST_REQUIRE((changed[i] == was || (changed[i] == 77 && !is_special)));
+  }
+  // 7 000 draws: three deviations are 115.
+  BOOST_TEST(std::abs(double(std::count(changed.begin(), changed.end(), 77)) - 2100) < 115);
+  BOOST_TEST((hide(0.3, 1) == changed));
+  BOOST_TEST((hide(0.3, 2) != changed));
+  const auto all = hide(1, 1);
+  BOOST_TEST(std::count(all.begin(), all.end(), 77) == 7000);
+  BOOST_TEST(data::hidden_tokens(plain, special, {0, 77}, 1).data() == plain.data());
 }
 
 BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line) {
