@@ -60,5 +60,20 @@ tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
 tries train_cnn "$@" && trains train_cnn 'test accuracy: [0-9.]+ % of 10000 images' model.safetensors --channels 2
+if tries train_gpt "$@"; then
+  small=(--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8)
+  trains train_gpt 'validation loss: [0-9.]+ nats a character' model/model.safetensors "${small[@]}"
+  for words in '--arch llama' '--tokenizer bpe --vocab-size 300'; do
+    ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words
+    says 'validation loss: [0-9.]+ nats a character'
+  done
+  printf 'too short\n' >"$work/short.txt"
+  ends 2 1 --data "$work/short.txt"
+  says 'shorter than one sample'
+  ends 2 1 --n-embd 130
+  says 'n_embd 130 is not a multiple of n_head 4'
+  ends 1 1 --prompt '#'
+  says "'#', was not in the text"
+fi
 
 [ "$failures" = 0 ] && echo "the training programs do what they promise"
