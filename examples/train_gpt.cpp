@@ -15,7 +15,6 @@
 #include <parx/optim.hpp>
 
 namespace data = parx::data;
-namespace nn = parx::nn;
 using ids = std::vector<data::token_id>;
 
 namespace {
@@ -77,7 +76,7 @@ void train(Model model, const corpus& text, const examples::trainer_settings& s,
   const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = share, .workers = s.workers}};
   const data::loader held_out{text.held_out, {.batch_size = s.eval_batch_size, .sampler = part}};
   const auto loss_of = [](auto& net, const auto& batch) {
-    return nn::cross_entropy(net(batch.input_ids), batch.labels);
+    return parx::nn::cross_entropy(net(batch.input_ids), batch.labels);
   };
   parx::train::trainer trainer{ddp, opt, loader, loss_of, s.trainer};
   trainer.add_evaluation(held_out, [&](auto& net, const auto& batch) -> parx::train::metrics {
