@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/ops/batch_norm.hpp>
 #include <parx/nn/module.hpp>
@@ -31,15 +32,12 @@ class batch_norm_layer : public module<Derived> {
           options_.epsilon);
     }
     const auto combine = static_cast<Derived&>(*this).sums();
-    const batch_statistics batch = statistics_of_batch(x.value(), combine);
-    require(batch.count > 1, "batch_norm: {} values a channel have no variance to train with",
-            batch.count);
-    const double unbiased = batch.count / (batch.count - 1);
-    for (std::size_t c = 0; c < mean_.value().size(); ++c) {
-      update(mean_.value().data()[c], batch.mean.data()[c]);
-      update(variance_.value().data()[c], batch.variance.data()[c] * unbiased);
-    }
-    ++*batches_.value().data();
+    // Under activation checkpointing forward runs twice: the ranks have talked the first time.
+    const batch_statistics batch = parx::detail::once([&] {
+      batch_statistics newest = statistics_of_batch(x.value(), combine);
+      track(newest);
+      return newest;
+    });
     return parx::batch_norm<T>(x, weight_, bias_, batch, options_.epsilon, combine);
   }
 
@@ -62,6 +60,16 @@ class batch_norm_layer : public module<Derived> {
         batches_(tensor<std::int64_t>::scalar(0)) {}
 
  private:
+  void track(const batch_statistics& batch) {
+    require(batch.count > 1, "batch_norm: {} values a channel have no variance to train with",
+            batch.count);
+    const double unbiased = batch.count / (batch.count - 1);
+    for (std::size_t c = 0; c < mean_.value().size(); ++c) {
+      update(mean_.value().data()[c], batch.mean.data()[c]);
+      update(variance_.value().data()[c], batch.variance.data()[c] * unbiased);
+    }
+    ++*batches_.value().data();
+  }
   void update(T& running, double newest) const {
     running = static_cast<T>((1 - options_.momentum) * static_cast<double>(running) +
                              options_.momentum * newest);
