@@ -219,9 +219,12 @@ void train_model(parx::world& world, const settings& s) {
                                 nn::linear{1024, 10}},
                  {784});
   } else if (s.model == "cnn") {
+    constexpr auto relu = parx::activation::relu;
     train_images(world, s,
-                 nn::sequential{nn::conv2d{1, 32, 3, {.padding = 1}}, nn::relu{}, nn::max_pool2d{2},
-                                nn::conv2d{32, 64, 3, {.padding = 1}}, nn::relu{}, nn::max_pool2d{2},
+                 nn::sequential{nn::conv2d{1, 32, 3, {.padding = 1, .activation = relu}},
+                                nn::max_pool2d{2},
+                                nn::conv2d{32, 64, 3, {.padding = 1, .activation = relu}},
+                                nn::max_pool2d{2},
                                 nn::flatten{}, nn::linear{64 * 7 * 7, 10}},
                  {1, 28, 28});
   } else if (s.model == "deep") {

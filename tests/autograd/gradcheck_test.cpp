@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(dropout_has_exact_gradients) {
 }
 
 BOOST_AUTO_TEST_CASE(
-    convolutions_have_exact_gradients_for_strides_paddings_and_both_ways_of_unrolling) {
+    convolutions_have_exact_gradients_for_strides_paddings_dilations_groups_and_activations) {
   const auto conv = [](conv2d_options options) {
     return [=](const auto& v) { return conv2d(v[0], v[1], v[2], options); };
   };
@@ -181,13 +181,26 @@ BOOST_AUTO_TEST_CASE(
         {normal({2, 1, 7, 6}, "x"), normal({2, 1, 2, 4}, "w"), normal({2}, "b")});
   check([](const auto& v) { return conv2d(v[0], v[1]); },
         {normal({3, 2, 5, 6}, "x"), normal({4, 2, 1, 1}, "w")});
-  // 18 x 19 windows: too many for several images at a time.
+  check(conv({.padding = 3, .dilation = 2, .activation = activation::gelu}),
+        {normal({2, 2, 5, 6}, "x"), normal({4, 2, 3, 2}, "w"), normal({4}, "b")});
+  check(conv({.stride = 2, .padding = 1, .groups = 2, .activation = activation::silu}),
+        {normal({2, 4, 5, 6}, "x"), normal({6, 2, 3, 3}, "w"), normal({6}, "b")});
+  check(conv({.padding = 1, .groups = 3, .activation = activation::relu}),
+        {normal({2, 3, 5, 6}, "x"), normal({3, 1, 3, 3}, "w"), normal({3}, "b")});
+  // More padding than kernel, hence unrolled.
+  check(conv({.padding = 2}), {normal({2, 2, 4, 3}, "x"), normal({2, 2, 2, 2}, "w"), normal({2}, "b")});
+  // The image's gradient gets another contribution before.
+  check([](const auto& v) { return conv2d(v[0], v[1], {}, {.padding = 1}) + v[0]; },
+        {normal({1, 2, 5, 6}, "x"), normal({2, 2, 3, 3}, "w")});
   check([](const auto& v) { return conv2d(v[0], v[1], {}, {.padding = 1}); },
         {normal({2, 1, 18, 19}, "x"), normal({2, 1, 3, 3}, "w")});
 }
 
 BOOST_AUTO_TEST_CASE(max_pooling_has_exact_gradients) {
   check([](const auto& v) { return max_pool2d(v[0]); }, {normal({2, 2, 5, 6}, "x")});
+  check([](const auto& v) { return max_pool2d(v[0]) + max_pool2d(v[0] * 2.0); },
+        {normal({1, 2, 5, 7}, "x")});
+  check([](const auto& v) { return sum(max_pool2d(v[0])) + sum(v[0]); }, {normal({1, 1, 3, 5}, "x")});
   check([](const auto& v) { return max_pool2d(v[0], {.size = 3, .stride = 2, .padding = 1}); },
         {normal({2, 2, 5, 6}, "x")});
 }

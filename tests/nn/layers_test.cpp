@@ -63,8 +63,20 @@ BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
   compare_with_torch("conv2d", nn::conv2d{2, 3, 3, {.padding = 1}}, {2, 2, 5, 6});
   compare_with_torch("conv2d_stride", nn::conv2d{2, 3, 2, {.stride = 2, .bias = nn::bias::none}},
                      {1, 2, 4, 6});
+  compare_with_torch("conv2d_dilation", nn::conv2d{2, 3, 3, {.padding = 2, .dilation = 2}},
+                     {2, 2, 5, 6});
+  compare_with_torch("conv2d_groups", nn::conv2d{4, 6, 3, {.padding = 1, .groups = 2}}, {2, 4, 5, 6});
+  compare_with_torch("conv2d_depthwise",
+                     nn::conv2d{4, 4, 3, {.stride = 2, .padding = 3, .dilation = 2, .groups = 4}},
+                     {2, 4, 5, 6});
+  const auto fused_convolution = [](activation f) {
+    return nn::sequential{nn::conv2d{2, 3, 3, {.padding = 1, .activation = f}}};
+  };
+  compare_with_torch("conv2d_relu", fused_convolution(activation::relu), {2, 2, 5, 6});
+  compare_with_torch("conv2d_gelu", fused_convolution(activation::gelu), {2, 2, 5, 6});
   compare_with_torch("layer_norm", nn::layer_norm{6}, {3, 6});
   compare_with_torch("max_pool2d", nn::max_pool2d{2}, {1, 2, 4, 6});
+  compare_with_torch("max_pool2d_odd", nn::max_pool2d{2}, {2, 3, 5, 7});
   compare_with_torch("avg_pool2d", nn::avg_pool2d{3, {.stride = 2, .padding = 1}}, {1, 2, 5, 6});
   compare_with_torch("adaptive_avg_pool2d", nn::adaptive_avg_pool2d{2, 3}, {1, 2, 5, 7});
   compare_with_torch("relu", nn::relu{}, {3, 4});

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <parx/autograd/ops/conv2d.hpp>
+#include <parx/core/check.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/module.hpp>
 
@@ -11,8 +12,11 @@ namespace parx::nn {
 
 struct conv2d_options {
   std::size_t stride = 1;
-  std::size_t padding = 0;  ///< zeros on every side
+  std::size_t padding = 0;   ///< zeros on every side
+  std::size_t dilation = 1;  ///< pixels from one row or column of the kernel to the next
+  std::size_t groups = 1;    ///< parts of the channels that are convolved each for itself
   nn::bias bias = nn::bias::learned;
+  parx::activation activation = parx::activation::none;  ///< applied on the way: see parx::conv2d
 };
 
 template <typename T = float>
@@ -20,12 +24,17 @@ class conv2d : public module<conv2d<T>> {
  public:
   using value_type = T;
 
-  /// From `in` to `out` channels with kernels of `kernel` x `kernel` pixels. weight is (out, in,
-  /// kernel, kernel), bias (out), as in PyTorch.
+  /// From `in` to `out` channels with kernels of `kernel` x `kernel` pixels. weight is (out,
+  /// in / groups, kernel, kernel), bias (out), as in PyTorch. Throws usage_error unless the groups
+  /// divide both.
   conv2d(std::size_t in, std::size_t out, std::size_t kernel, conv2d_options options = {})
-      : fan_in_(in * kernel * kernel),
-        options_{.stride = options.stride, .padding = options.padding},
-        weight_("weight", tensor<T>::zeros({out, in, kernel, kernel})) {
+      : fan_in_(channels_of_group(in, out, options.groups) * kernel * kernel),
+        options_{.stride = options.stride,
+                 .padding = options.padding,
+                 .dilation = options.dilation,
+                 .groups = options.groups,
+                 .activation = options.activation},
+        weight_("weight", tensor<T>::zeros({out, in / options.groups, kernel, kernel})) {
     if (options.bias == bias::learned) bias_ = parameter<T>("bias", tensor<T>::zeros({out}));
   }
 
@@ -51,6 +60,13 @@ class conv2d : public module<conv2d<T>> {
   }
 
  private:
+  [[nodiscard]] static std::size_t channels_of_group(std::size_t in, std::size_t out,
+                                                     std::size_t groups) {
+    require(groups > 0 && in % groups == 0 && out % groups == 0,
+            "conv2d: {} input and {} output channels cannot be cut into {} groups", in, out, groups);
+    return in / groups;
+  }
+
   std::size_t fan_in_;
   parx::conv2d_options options_;
   parameter<T> weight_;

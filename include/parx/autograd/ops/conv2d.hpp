@@ -1,16 +1,21 @@
-// conv2d: cross-correlation of images with kernels, as matrix products of unrolled images (im2col).
+// conv2d: f(cross-correlation of images with kernels + bias) as one operation.
 //
-// Small images are unrolled several at a time, so that the products are wide enough to be fast.
-// Backward unrolls again rather than keeping kernel-size times the memory of the input alive.
+// With stride 1 the image is multiplied without being unrolled (detail/sliding_product.hpp); else it
+// is unrolled (im2col), small images several at a time, so that the products are wide enough to be
+// fast. Backward makes the unrolled image again rather than keeping it. Bias and activation are
+// applied to what has just been computed, f' to the gradient of one image at a time.
 // Chellapilla, Puri, Simard: High Performance Convolutional Neural Networks for Document Processing
 // (2006).
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/activations.hpp>
+#include <parx/autograd/ops/detail/sliding_product.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
 #include <parx/tensor/matmul.hpp>
 
@@ -18,123 +23,278 @@ namespace parx {
 
 struct conv2d_options {
   std::size_t stride = 1;
-  std::size_t padding = 0;  ///< zeros around the image, on every side
+  std::size_t padding = 0;   ///< zeros around the image, on every side
+  std::size_t dilation = 1;  ///< pixels from one row or column of the kernel to the next
+  std::size_t groups = 1;    ///< the channels are cut into as many parts, convolved each for itself
+  parx::activation activation = parx::activation::none;  ///< applied to the result
 };
 
 namespace detail {
 
-template <typename T>
-[[nodiscard]] tensor<T> conv2d_forward(const tensor<T>& x, const tensor<T>& weight,
-                                       const tensor<T>& bias, const window2d& w) {
-  const std::size_t images = x.shape()[0], out = weight.shape()[0];
-  const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows();
-  tensor<T> y = tensor<T>::empty({images, out, w.out_height(), w.out_width()});
-  const std::size_t group = w.images_at_once(images);
-  const tensor<T> columns = w.is_identity() ? x : tensor<T>::empty({unrolled, group * pixels});
-  const tensor<T> product = group == 1 ? y : tensor<T>::empty({out, group * pixels});
-  for (std::size_t first = 0; first < images; first += group) {
-    const std::size_t count = std::min(group, images - first), width = count * pixels;
-    const T* unrolled_images = x.data() + first * w.image_size();
+/// One convolution over all groups of all images. The images are cut into parts: part i is group
+/// i % groups of image i / groups, with window.channels channels.
+struct convolution {
+  window2d window;      ///< of a part
+  std::size_t outputs;  ///< of a part
+  std::size_t groups;
+
+  [[nodiscard]] bool slides() const {
+    return window.stride == 1 && !window.is_identity() && window.padding <= window.reach_down() &&
+           window.padding <= window.reach_right();
+  }
+  [[nodiscard]] std::size_t parts_at_once(std::size_t parts) const {
+    return groups > 1 || slides() ? 1 : window.images_at_once(parts);
+  }
+  [[nodiscard]] std::size_t out_size() const { return outputs * window.out_pixels(); }
+  [[nodiscard]] std::size_t weight_size() const { return outputs * window.unrolled_rows(); }
+};
+
+/// y = f(z), z = the convolution plus bias (may be null). y may be z.
+template <typename Function, typename T>
+void slide_forward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
+                   const T* bias, T* z, T* y) {
+  const sliding_window w = sliding_window::forward(conv.window);
+  std::vector<tensor<T>, pool_allocator<tensor<T>>> packed;
+  for (std::size_t g = 0; g < conv.groups; ++g) {
+    packed.push_back(pack_weights<T>(conv.outputs, w.taps(), [&](std::size_t o, std::size_t tap) {
+      return weight[(g * conv.outputs + o) * w.taps() + tap];
+    }));
+  }
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t group = part % conv.groups, first = part * conv.out_size();
+    slide(w, x + part * conv.window.image_size(), packed[group], conv.outputs,
+          [&](std::size_t o, std::size_t row, const T* product) {
+            const std::size_t at = first + (o * w.out_height + row) * w.out_width;
+            const T b = bias != nullptr ? bias[group * conv.outputs + o] : T(0);
+            T* __restrict const to = y + at;
+            for (std::size_t i = 0; i < w.out_width; ++i) to[i] = Function::value(product[i] + b);
+            if (z == y) return;
+            for (std::size_t i = 0; i < w.out_width; ++i) z[at + i] = product[i] + b;
+          });
+  }
+}
+
+template <typename Function, typename T>
+void unroll_forward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
+                    const T* bias, T* z, T* y) {
+  const window2d& w = conv.window;
+  const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows(), out = conv.outputs;
+  const std::size_t together = conv.parts_at_once(parts);
+  const tensor<T> columns =
+      w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, together * pixels});
+  const tensor<T> product = together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
+  for (std::size_t first = 0; first < parts; first += together) {
+    const std::size_t count = std::min(together, parts - first), width = count * pixels;
+    const std::size_t group = first % conv.groups, at = first * conv.out_size();
+    const T* unrolled_images = x + first * w.image_size();
     if (!w.is_identity()) {
       unroll(w, unrolled_images, count, columns.data());
       unrolled_images = columns.data();
     }
-    T* const target = y.data() + first * out * pixels;
-    T* const result = group == 1 ? target : product.data();
-    if (bias.defined()) {
-      for (std::size_t o = 0; o < out; ++o) std::fill_n(result + o * width, width, bias.data()[o]);
+    T* const result = together == 1 ? z + at : product.data();
+    if (bias != nullptr) {
+      for (std::size_t o = 0; o < out; ++o) {
+        std::fill_n(result + o * width, width, bias[group * out + o]);
+      }
     }
-    gemm(op::plain, op::plain, out, width, unrolled, T(1), weight.data(), unrolled, unrolled_images,
-         width, bias.defined() ? T(1) : T(0), result, width);
-    if (group > 1) swap_images_and_channels(product.data(), out, count, pixels, target);
+    gemm(op::plain, op::plain, out, width, unrolled, T(1), weight + group * conv.weight_size(),
+         unrolled, unrolled_images, width, bias != nullptr ? T(1) : T(0), result, width);
+    if (together > 1) swap_images_and_channels(product.data(), out, count, pixels, z + at);
+    for (std::size_t i = at; i < at + count * conv.out_size(); ++i) y[i] = Function::value(z[i]);
   }
-  return y;
 }
 
+/// The gradients that backward was asked for.
 template <typename T>
-void conv2d_backward(const tensor<T>& upstream, const tensor<T>& x, const tensor<T>& weight,
-                     const window2d& w, const grad_sink<T>& dx, const grad_sink<T>& dweight) {
-  const std::size_t images = x.shape()[0], out = weight.shape()[0];
-  const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows();
-  const std::size_t group = w.images_at_once(images);
+struct convolution_gradients {
+  gradient_memory<T> x, weight, bias;
+};
+
+/// Adds the sum of `count` values of each output to the bias's gradient.
+template <typename T>
+void add_bias_gradient(const T* gradient, std::size_t outputs, std::size_t count, T* bias) {
+  for (std::size_t o = 0; o < outputs; ++o) {
+    const T* const of_output = gradient + o * count;
+    bias[o] += reduce_lanes(0, count, T(0), add_op{}, [=](std::size_t i) { return of_output[i]; });
+  }
+}
+
+/// gradient_of(first, count): the gradient of what the activation got, of `count` parts.
+template <typename T, typename GradientOf>
+void slide_backward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
+                    GradientOf&& gradient_of, const convolution_gradients<T>& to) {
+  const sliding_window w = sliding_window::forward(conv.window);
+  const sliding_window back = sliding_window::backward(conv.window, conv.outputs);
+  const std::size_t area = w.kernel_height * w.kernel_width;
+  std::vector<weight_gradient<T>, pool_allocator<weight_gradient<T>>> weight_sums;
+  std::vector<tensor<T>, pool_allocator<tensor<T>>> packed;
+  for (std::size_t g = 0; g < conv.groups; ++g) {
+    if (to.weight.values.defined()) weight_sums.emplace_back(w, conv.outputs);
+    if (!to.x.values.defined()) continue;
+    const T* const kernels = weight + g * conv.weight_size();
+    packed.push_back(pack_weights<T>(w.channels, back.taps(), [=](std::size_t c, std::size_t tap) {
+      return kernels[(tap / area * w.channels + c) * area + area - 1 - tap % area];
+    }));
+  }
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t group = part % conv.groups, first = part * conv.window.image_size();
+    const T* const u = gradient_of(part, std::size_t{1});
+    if (to.bias.values.defined()) {
+      add_bias_gradient(u, conv.outputs, conv.window.out_pixels(),
+                        to.bias.values.data() + group * conv.outputs);
+    }
+    if (to.weight.values.defined()) weight_sums[group].add(x + first, u);
+    if (!to.x.values.defined()) continue;
+    slide(back, u, packed[group], w.channels, [&](std::size_t c, std::size_t row, const T* values) {
+      T* const target = to.x.values.data() + first + (c * w.height + row) * w.width;
+      if (to.x.add) {
+        for (std::size_t i = 0; i < w.width; ++i) target[i] += values[i];
+      } else {
+        std::copy_n(values, w.width, target);
+      }
+    });
+  }
+  for (std::size_t g = 0; g < weight_sums.size(); ++g) {
+    weight_sums[g].write(to.weight.values.data() + g * conv.weight_size(), to.weight.beta());
+  }
+}
+
+template <typename T, typename GradientOf>
+void unroll_backward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
+                     GradientOf&& gradient_of, const convolution_gradients<T>& to) {
+  const window2d& w = conv.window;
+  const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows(), out = conv.outputs;
+  const std::size_t together = conv.parts_at_once(parts);
   const tensor<T> columns =
-      w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, group * pixels});
-  const tensor<T> gathered = group == 1 ? tensor<T>() : tensor<T>::empty({out, group * pixels});
-  const auto weight_target = dweight.needed() ? dweight.memory() : gradient_memory<T>{};
+      w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, together * pixels});
+  const tensor<T> gathered =
+      together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
   // An unrolled gradient is added back pixel by pixel; an image that is its own unrolling is
   // overwritten.
-  gradient_memory<T> image_target;
-  if (dx.needed())
-    image_target = w.is_identity() ? dx.memory() : gradient_memory<T>{dx.zeroed(), true};
-  for (std::size_t first = 0; first < images; first += group) {
-    const std::size_t count = std::min(group, images - first), width = count * pixels;
-    const T* u = upstream.data() + first * out * pixels;
-    if (group > 1) {
+  if (to.x.values.defined() && !to.x.add && !w.is_identity()) to.x.values.fill(T(0));
+  for (std::size_t first = 0; first < parts; first += together) {
+    const std::size_t count = std::min(together, parts - first), width = count * pixels;
+    const std::size_t group = first % conv.groups;
+    const T* u = gradient_of(first, count);
+    if (together > 1) {
       swap_images_and_channels(u, count, out, pixels, gathered.data());
       u = gathered.data();
     }
-    if (dweight.needed()) {
-      const T* unrolled_images = x.data() + first * w.image_size();
+    if (to.bias.values.defined()) {
+      add_bias_gradient(u, out, width, to.bias.values.data() + group * out);
+    }
+    if (to.weight.values.defined()) {
+      const T* unrolled_images = x + first * w.image_size();
       if (!w.is_identity()) {
         unroll(w, unrolled_images, count, columns.data());
         unrolled_images = columns.data();
       }
       gemm(op::plain, op::transposed, out, unrolled, width, T(1), u, width, unrolled_images, width,
-           first == 0 ? weight_target.beta() : T(1), weight_target.values.data(), unrolled);
+           first < conv.groups ? to.weight.beta() : T(1),
+           to.weight.values.data() + group * conv.weight_size(), unrolled);
     }
-    if (!dx.needed()) continue;
-    T* const image = image_target.values.data() + first * w.image_size();
-    T* const target = w.is_identity() ? image : columns.data();
-    gemm(op::transposed, op::plain, unrolled, width, out, T(1), weight.data(), unrolled, u, width,
-         w.is_identity() ? image_target.beta() : T(0), target, width);
+    if (!to.x.values.defined()) continue;
+    T* const image = to.x.values.data() + first * w.image_size();
+    gemm(op::transposed, op::plain, unrolled, width, out, T(1),
+         weight + group * conv.weight_size(), unrolled, u, width,
+         w.is_identity() ? to.x.beta() : T(0), w.is_identity() ? image : columns.data(), width);
     if (!w.is_identity()) roll_back(w, columns.data(), count, image);
   }
   // No image, no product: the gradient is zero, not what was in memory.
-  if (images == 0 && dweight.needed() && !weight_target.add) weight_target.values.fill(T(0));
+  if (parts == 0 && to.weight.values.defined() && !to.weight.add) to.weight.values.fill(T(0));
 }
 
 }  // namespace detail
 
-/// x (images, in, height, width), weight (out, in, kernel height, kernel width), bias (out) or not
-/// defined(); the result is (images, out, (height + 2 padding - kernel height) / stride + 1, ...).
-/// Throws usage_error naming the shapes that do not fit.
+/// x (images, in, height, width), weight (out, in / groups, kernel height, kernel width), bias (out)
+/// or not defined(); the result is (images, out, (height + 2 padding - dilation (kernel height - 1)
+/// - 1) / stride + 1, ...). Throws usage_error naming the shapes that do not fit.
 template <typename T>
 [[nodiscard]] variable<T> conv2d(const variable<T>& x, const variable<T>& weight,
                                  const variable<T>& bias = {}, const conv2d_options& options = {}) {
-  require(x.rank() == 4 && weight.rank() == 4 && x.extent(1) == weight.extent(1),
-          "conv2d: an input of shape {} and a weight of shape {} do not fit: (images, in, height, "
-          "width) "
-          "and (out, in, kernel height, kernel width) are needed",
-          to_string(x.shape()), to_string(weight.shape()));
+  const std::size_t groups = options.groups;
+  require(groups > 0 && x.rank() == 4 && weight.rank() == 4 &&
+              x.extent(1) == groups * weight.extent(1) && weight.extent(0) % groups == 0,
+          "conv2d: an input of shape {} and a weight of shape {} do not fit with {} groups: "
+          "(images, in, height, width) and (out, in / groups, kernel height, kernel width) are "
+          "needed",
+          to_string(x.shape()), to_string(weight.shape()), groups);
   require(!bias.defined() || bias.shape() == shape{weight.extent(0)},
           "conv2d: a bias of shape {} does not fit a weight of shape {}",
           bias.defined() ? to_string(bias.shape()) : "", to_string(weight.shape()));
-  const detail::window2d window{.channels = x.extent(1),
-                                .height = x.extent(2),
-                                .width = x.extent(3),
-                                .kernel_height = weight.extent(2),
-                                .kernel_width = weight.extent(3),
-                                .stride = options.stride,
-                                .padding = options.padding};
-  window.check("conv2d");
+  const detail::convolution conv{.window = {.channels = weight.extent(1),
+                                            .height = x.extent(2),
+                                            .width = x.extent(3),
+                                            .kernel_height = weight.extent(2),
+                                            .kernel_width = weight.extent(3),
+                                            .stride = options.stride,
+                                            .padding = options.padding,
+                                            .dilation = options.dilation},
+                                 .outputs = weight.extent(0) / groups,
+                                 .groups = groups};
+  conv.window.check("conv2d");
+  const activation f = options.activation;
+  const std::size_t parts = x.extent(0) * groups;
   const detail::product_operand<T> left(x), right(weight);
-  tensor<T> y = detail::conv2d_forward(
-      left.values().contiguous(), right.values().contiguous(),
-      bias.defined() ? bias.value().contiguous() : tensor<T>(), window);
-  detail::round_result(y);
+  const tensor<T> input = left.values().contiguous(), kernels = right.values().contiguous();
+  const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
+  const shape s{x.extent(0), weight.extent(0), conv.window.out_height(), conv.window.out_width()};
+  tensor<T> y = tensor<T>::empty(s);
+  // Autocast rounds what the activation gets.
+  const bool rounds = detail::autocasting<T>();
+  const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
+  const tensor<T> z = in_place ? y : tensor<T>::empty(s);
+  detail::with_activation<T>(rounds ? activation::none : f, [&]<typename Function>(Function) {
+    const auto forward = conv.slides() ? detail::slide_forward<Function, T>
+                                       : detail::unroll_forward<Function, T>;
+    forward(conv, parts, input.data(), kernels.data(), b.data(), z.data(),
+            rounds ? z.data() : y.data());
+  });
+  if (rounds) {
+    detail::round_result(z);
+    detail::with_activation<T>(f, [&]<typename Function>(Function) {
+      for (std::size_t i = 0; i < y.size(); ++i) y.data()[i] = Function::value(z.data()[i]);
+    });
+  }
+  const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
   return differentiable(
       std::move(y),
-      [left = left.kept(), right = right.kept(), window, type = detail::autocast_type()](
+      [=, left = left.kept(), right = right.kept(), type = detail::autocast_type()](
           const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight, grad_sink<T> dbias) {
-        if (dbias.needed()) {
-          const auto target = dbias.memory();
-          const std::size_t images = upstream.shape()[0], out = upstream.shape()[1];
-          sum_into(upstream.reshape({images, out, window.out_pixels()}),
-                   target.values.reshape({out, 1}),
-                   target.add ? accumulate::add : accumulate::overwrite);
+        detail::convolution_gradients<T> to;
+        if (dx.needed()) to.x = dx.memory();
+        if (dweight.needed()) to.weight = dweight.memory();
+        if (dbias.needed()) to.bias = {dbias.zeroed(), true};
+        const tensor<T> kept = f == activation::none ? tensor<T>() : before.values();
+        const std::size_t size = conv.out_size();
+        const tensor<T> scratch =
+            f == activation::none && type == dtype::float32
+                ? tensor<T>()
+                : tensor<T>::empty({conv.parts_at_once(parts), size});
+        const auto gradient_of = [&](std::size_t first, std::size_t count) {
+          const T* u = upstream.data() + first * size;
+          T* const made = scratch.data();
+          if (f != activation::none) {
+            const T* const v = kept.data() + first * size;
+            detail::with_activation<T>(f, [&]<typename Function>(Function) {
+              for (std::size_t i = 0; i < count * size; ++i) made[i] = u[i] * Function::slope(v[i]);
+            });
+            u = made;
+          }
+          if constexpr (std::is_same_v<T, float>) {
+            if (type != dtype::float32) {
+              (void)detail::round_values(u, made, count * size, type);
+              u = made;
+            }
+          }
+          return u;
+        };
+        const tensor<T> image = left.values().contiguous(), filter = right.values().contiguous();
+        if (conv.slides()) {
+          detail::slide_backward(conv, parts, image.data(), filter.data(), gradient_of, to);
+        } else {
+          detail::unroll_backward(conv, parts, image.data(), filter.data(), gradient_of, to);
         }
-        detail::conv2d_backward(detail::rounded(upstream, type), left.values().contiguous(),
-                                right.values().contiguous(), window, dx, dweight);
       },
       x, weight, bias);
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
@@ -21,27 +20,24 @@ struct max_pool2d_options {
 namespace detail {
 
 /// For one plane: the largest pixel of each window and where it is, without a branch on the pixels.
-/// When nothing is padded and size and stride are constants, a row of windows vectorises.
-template <typename T, typename Size, typename Stride>
-void pool_plane(const window2d& w, Size size, Stride stride, const T* plane, T* best,
-                std::uint32_t* where) {
-  const std::size_t rows = w.out_height(), columns = w.out_width(), width = w.width;
-  for (std::size_t oy = 0; oy < rows; ++oy, best += columns, where += columns) {
-    const std::size_t top = oy * stride * width;
+template <typename T>
+void pool_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where) {
+  const std::size_t columns = w.out_width();
+  for (std::size_t oy = 0; oy < w.out_height(); ++oy, best += columns, where += columns) {
+    const std::size_t top = oy * w.stride * w.width;
     for (std::size_t ox = 0; ox < columns; ++ox) {
-      const T* const window = plane + top + ox * stride;
-      T largest = *window;
-      std::uint32_t at = 0;  // from the window's first pixel: as wide as a float
-      for (std::size_t ky = 0; ky < size; ++ky) {
-        for (std::size_t kx = 0; kx < size; ++kx) {
-          const T value = window[ky * width + kx];
-          const bool larger = !(value <= largest);  // NaN is passed on
-          largest = larger ? value : largest;
-          at = larger ? static_cast<std::uint32_t>(ky * width + kx) : at;
+      std::size_t at = top + ox * w.stride;
+      T largest = plane[at];
+      for (std::size_t ky = 0; ky < w.kernel_height; ++ky) {
+        const std::size_t row = top + ky * w.width + ox * w.stride;
+        for (std::size_t i = row; i < row + w.kernel_width; ++i) {
+          const bool larger = !(plane[i] <= largest);  // NaN is passed on
+          largest = larger ? plane[i] : largest;
+          at = larger ? i : at;
         }
       }
       best[ox] = largest;
-      where[ox] = static_cast<std::uint32_t>(top + ox * stride) + at;
+      where[ox] = static_cast<std::uint32_t>(at);
     }
   }
 }
@@ -71,18 +67,84 @@ void pool_padded_plane(const window2d& w, const T* plane, T* best, std::uint32_t
 
 template <typename T>
 void pool_planes(const window2d& w, std::size_t planes, const T* x, T* best, std::uint32_t* where) {
-  using two = std::integral_constant<std::size_t, 2>;
   for (std::size_t i = 0; i < planes; ++i) {
     const T* const plane = x + i * w.image_size();
     if (w.padding > 0) {
       pool_padded_plane(w, plane, best, where);
-    } else if (w.kernel_width == 2 && w.stride == 2) {
-      pool_plane(w, two{}, two{}, plane, best, where);
     } else {
-      pool_plane(w, w.kernel_width, w.stride, plane, best, where);
+      pool_plane(w, plane, best, where);
     }
     best += w.out_pixels();
     where += w.out_pixels();
+  }
+}
+
+// Windows of 2x2 side by side, the usual ones: no pixel is in two of them, so that backward writes
+// each pixel once, and a byte says which of the four it was. Both loops vectorise.
+
+[[nodiscard]] inline bool is_quartering(const window2d& w) {
+  return w.kernel_height == 2 && w.kernel_width == 2 && w.stride == 2 && w.padding == 0;
+}
+
+template <typename T>
+void quarter_planes(const window2d& w, std::size_t planes, const T* x, T* best,
+                    std::uint8_t* where) {
+  const std::size_t rows = w.out_height(), columns = w.out_width(), width = w.width;
+  for (std::size_t plane = 0; plane < planes; ++plane, x += w.image_size()) {
+    for (std::size_t oy = 0; oy < rows; ++oy, best += columns, where += columns) {
+      const T* const top = x + 2 * oy * width;
+      const T* const bottom = top + width;
+      T* __restrict const to = best;
+      std::uint8_t* __restrict const index = where;
+      for (std::size_t ox = 0; ox < columns; ++ox) {
+        const T pixel[] = {top[2 * ox], top[2 * ox + 1], bottom[2 * ox], bottom[2 * ox + 1]};
+        T largest = pixel[0];
+        std::uint32_t at = 0;
+        for (std::uint32_t i = 1; i < 4; ++i) {
+          const bool larger = !(pixel[i] <= largest);  // NaN is passed on
+          largest = larger ? pixel[i] : largest;
+          at = larger ? i : at;
+        }
+        to[ox] = largest;
+        index[ox] = static_cast<std::uint8_t>(at);
+      }
+    }
+  }
+}
+
+/// line[2 i], line[2 i + 1] = upstream[i] where `where` is first, first + 1, else 0.
+template <typename T>
+void spread_line(std::size_t count, const T* upstream, const std::uint8_t* where,
+                 std::uint32_t first, T* __restrict line) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t at = where[i];
+    line[2 * i] = at == first ? upstream[i] : T(0);
+    line[2 * i + 1] = at == first + 1 ? upstream[i] : T(0);
+  }
+}
+
+/// dx = upstream where a pixel was the largest of its window, 0 elsewhere; or added to what dx holds.
+template <typename T>
+void spread_quarters(const window2d& w, std::size_t planes, const T* upstream,
+                     const std::uint8_t* where, const gradient_memory<T>& target) {
+  const std::size_t columns = w.out_width(), pixels = w.out_pixels(), covered = 2 * columns;
+  // All upper and all lower rows of a plane in one go each: the rows alone are short.
+  const tensor<T> lines = tensor<T>::empty({2, 2 * pixels});
+  T* dx = target.values.data();
+  for (std::size_t plane = 0; plane < planes; ++plane, upstream += pixels, where += pixels) {
+    spread_line(pixels, upstream, where, 0, lines.data());
+    spread_line(pixels, upstream, where, 2, lines.data() + 2 * pixels);
+    for (std::size_t y = 0; y < w.height; ++y, dx += w.width) {
+      // The last row of an odd height is in no window, nor is the last column of an odd width.
+      const std::size_t inside = y < 2 * w.out_height() ? covered : 0;
+      const T* const line = lines.data() + y % 2 * 2 * pixels + y / 2 * covered;
+      if (target.add) {
+        for (std::size_t i = 0; i < inside; ++i) dx[i] += line[i];
+      } else {
+        std::copy_n(line, inside, dx);
+        std::fill(dx + inside, dx + w.width, T(0));
+      }
+    }
   }
 }
 
@@ -113,6 +175,16 @@ template <typename T>
   const std::size_t planes = s[0] * s[1], pixels = window.out_pixels(),
                     plane_size = window.image_size();
   tensor<T> y = tensor<T>::empty(s);
+  if (detail::is_quartering(window)) {
+    const tensor<std::uint8_t> where = tensor<std::uint8_t>::empty(s);
+    detail::quarter_planes(window, planes, input.data(), y.data(), where.data());
+    return differentiable(
+        std::move(y),
+        [=](const tensor<T>& upstream, grad_sink<T> dx) {
+          detail::spread_quarters(window, planes, upstream.data(), where.data(), dx.memory());
+        },
+        x);
+  }
   const tensor<std::uint32_t> where = tensor<std::uint32_t>::empty(s);
   detail::pool_planes(window, planes, input.data(), y.data(), where.data());
   return differentiable(

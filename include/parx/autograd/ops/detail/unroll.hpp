@@ -15,20 +15,24 @@ namespace parx::detail {
 struct window2d {
   std::size_t channels = 0, height = 0, width = 0;
   std::size_t kernel_height = 0, kernel_width = 0;
-  std::size_t stride = 1, padding = 0;
+  std::size_t stride = 1, padding = 0, dilation = 1;
 
   /// Throws usage_error unless at least one window fits.
   void check(const char* operation) const {
-    require(stride > 0 && kernel_height > 0 && kernel_width > 0 &&
-                height + 2 * padding >= kernel_height && width + 2 * padding >= kernel_width,
-            "{}: a window of {}x{} with stride {} does not fit an image of {}x{} with padding {}",
-            operation, kernel_height, kernel_width, stride, height, width, padding);
+    require(stride > 0 && dilation > 0 && kernel_height > 0 && kernel_width > 0 &&
+                height + 2 * padding > reach_down() && width + 2 * padding > reach_right(),
+            "{}: a window of {}x{} with stride {} and dilation {} does not fit an image of {}x{} "
+            "with padding {}",
+            operation, kernel_height, kernel_width, stride, dilation, height, width, padding);
   }
+  /// From the first row, or column, of a window to its last.
+  [[nodiscard]] std::size_t reach_down() const { return (kernel_height - 1) * dilation; }
+  [[nodiscard]] std::size_t reach_right() const { return (kernel_width - 1) * dilation; }
   [[nodiscard]] std::size_t out_height() const {
-    return (height + 2 * padding - kernel_height) / stride + 1;
+    return (height + 2 * padding - reach_down() - 1) / stride + 1;
   }
   [[nodiscard]] std::size_t out_width() const {
-    return (width + 2 * padding - kernel_width) / stride + 1;
+    return (width + 2 * padding - reach_right() - 1) / stride + 1;
   }
   [[nodiscard]] std::size_t out_pixels() const { return out_height() * out_width(); }
   [[nodiscard]] std::size_t image_size() const { return channels * height * width; }
@@ -67,9 +71,11 @@ void each_unrolled_run(const window2d& w, std::size_t images, Piece&& piece, Gap
   std::size_t element = 0;
   for (std::size_t c = 0; c < w.channels; ++c) {
     for (std::size_t ky = 0; ky < w.kernel_height; ++ky) {
-      const auto rows = w.inside(ky, w.height, out_height);
+      const std::size_t down = ky * w.dilation;
+      const auto rows = w.inside(down, w.height, out_height);
       for (std::size_t kx = 0; kx < w.kernel_width; ++kx) {
-        const auto columns = w.inside(kx, w.width, out_width);
+        const std::size_t right = kx * w.dilation;
+        const auto columns = w.inside(right, w.width, out_width);
         for (std::size_t image = 0; image < images; ++image) {
           const std::size_t plane = image * w.image_size() + c * w.height * w.width;
           for (std::size_t oy = 0; oy < out_height; ++oy, element += out_width) {
@@ -77,9 +83,9 @@ void each_unrolled_run(const window2d& w, std::size_t images, Piece&& piece, Gap
               gap(element, out_width);
               continue;
             }
-            const std::size_t row = plane + (oy * w.stride + ky - w.padding) * w.width;
+            const std::size_t row = plane + (oy * w.stride + down - w.padding) * w.width;
             if (columns.begin > 0) gap(element, columns.begin);
-            piece(row + columns.begin * w.stride + kx - w.padding, element + columns.begin,
+            piece(row + columns.begin * w.stride + right - w.padding, element + columns.begin,
                   columns.end - columns.begin);
             if (columns.end < out_width) gap(element + columns.end, out_width - columns.end);
           }
