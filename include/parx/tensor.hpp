@@ -1,6 +1,7 @@
 // The tensor chapter: shared, strided tensors, their arithmetic, and counter-based random numbers.
 #pragma once
 
+#include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/pointwise.hpp>

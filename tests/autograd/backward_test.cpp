@@ -326,3 +326,20 @@ BOOST_AUTO_TEST_CASE(frozen_parameters_are_constants) {
   (w * v).backward();
   BOOST_TEST(v.grad().item() == 2.0F);
 }
+
+BOOST_AUTO_TEST_CASE(backward_takes_denormal_gradients_as_zero_and_the_thread_keeps_its_own_ways) {
+  const auto product = [](float a, float b) {
+    volatile float x = a, y = b;
+    return x * y;
+  };
+  const variable<float> x(tensor<float>::ones({3}), gradient::wanted);
+  sum(x * 1e-30F).backward({.seed = 1e-12});
+  BOOST_TEST(x.grad().at(0) == 0.0F);
+  BOOST_TEST(product(1e-30F, 1e-12F) > 0.0F);
+  {
+    const flush_denormals outer;
+    { const flush_denormals inner; }
+    BOOST_TEST(product(1e-30F, 1e-12F) == 0.0F);
+  }
+  BOOST_TEST(product(1e-30F, 1e-12F) > 0.0F);
+}

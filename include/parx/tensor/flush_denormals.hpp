@@ -1,0 +1,49 @@
+// flush_denormals: while it lives, this thread takes numbers too small for a normal float as zero.
+//
+// Processors compute with denormal numbers (below 1.2e-38 for float) in microcode, a hundred times
+// slower. They come up where gradients fade away: a network whose loss has come down to nothing
+// took 120 ms for a backward pass instead of 8. Backward passes do this by themselves. Scopes nest.
+// Does nothing on processors other than x86-64 and AArch64. Source: PyTorch's set_flush_denormal.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace parx {
+
+class [[nodiscard]] flush_denormals {
+ public:
+  flush_denormals() noexcept : before_(control()) { set_control(before_ | flushing); }
+  flush_denormals(const flush_denormals&) = delete;
+  flush_denormals& operator=(const flush_denormals&) = delete;
+  ~flush_denormals() { set_control(before_); }
+
+ private:
+#if defined(__x86_64__)
+  using word = unsigned;
+  static constexpr word flushing = 0x8040;  // MXCSR: FTZ of results and DAZ of operands
+  [[nodiscard]] static word control() noexcept { return _mm_getcsr(); }
+  static void set_control(word value) noexcept { _mm_setcsr(value); }
+#elif defined(__aarch64__)
+  using word = std::uint64_t;
+  static constexpr word flushing = word{1} << 24U;  // FPCR.FZ
+  [[nodiscard]] static word control() noexcept {
+    word value;
+    asm volatile("mrs %0, fpcr" : "=r"(value));
+    return value;
+  }
+  static void set_control(word value) noexcept { asm volatile("msr fpcr, %0" : : "r"(value)); }
+#else
+  using word = unsigned;
+  static constexpr word flushing = 0;
+  [[nodiscard]] static word control() noexcept { return 0; }
+  static void set_control(word /*value*/) noexcept {}
+#endif
+
+  word before_;
+};
+
+}  // namespace parx
