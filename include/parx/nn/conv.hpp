@@ -63,7 +63,8 @@ class conv2d : public module<conv2d<T>> {
   [[nodiscard]] static std::size_t channels_of_group(std::size_t in, std::size_t out,
                                                      std::size_t groups) {
     require(groups > 0 && in % groups == 0 && out % groups == 0,
-            "conv2d: {} input and {} output channels cannot be cut into {} groups", in, out, groups);
+            "conv2d: {} input and {} output channels cannot be cut into {} groups", in, out,
+            groups);
     return in / groups;
   }
 

@@ -1,8 +1,8 @@
 // conv2d: f(cross-correlation of images with kernels + bias) as one operation.
 //
-// With stride 1 the image is multiplied without being unrolled (detail/sliding_product.hpp); else it
-// is unrolled (im2col), small images several at a time, so that the products are wide enough to be
-// fast. Backward makes the unrolled image again rather than keeping it. Bias and activation are
+// With stride 1 the image is multiplied without being unrolled (detail/sliding_product.hpp); else
+// it is unrolled (im2col), small images several at a time, so that the products are wide enough to
+// be fast. Backward makes the unrolled image again rather than keeping it. Bias and activation are
 // applied to what has just been computed, f' to the gradient of one image at a time.
 // Chellapilla, Puri, Simard: High Performance Convolutional Neural Networks for Document Processing
 // (2006).
@@ -82,7 +82,8 @@ void unroll_forward(const convolution& conv, std::size_t parts, const T* x, cons
   const std::size_t together = conv.parts_at_once(parts);
   const tensor<T> columns =
       w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, together * pixels});
-  const tensor<T> product = together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
+  const tensor<T> product =
+      together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
   for (std::size_t first = 0; first < parts; first += together) {
     const std::size_t count = std::min(together, parts - first), width = count * pixels;
     const std::size_t group = first % conv.groups, at = first * conv.out_size();
@@ -195,9 +196,9 @@ void unroll_backward(const convolution& conv, std::size_t parts, const T* x, con
     }
     if (!to.x.values.defined()) continue;
     T* const image = to.x.values.data() + first * w.image_size();
-    gemm(op::transposed, op::plain, unrolled, width, out, T(1),
-         weight + group * conv.weight_size(), unrolled, u, width,
-         w.is_identity() ? to.x.beta() : T(0), w.is_identity() ? image : columns.data(), width);
+    gemm(op::transposed, op::plain, unrolled, width, out, T(1), weight + group * conv.weight_size(),
+         unrolled, u, width, w.is_identity() ? to.x.beta() : T(0),
+         w.is_identity() ? image : columns.data(), width);
     if (!w.is_identity()) roll_back(w, columns.data(), count, image);
   }
   // No image, no product: the gradient is zero, not what was in memory.
@@ -206,9 +207,10 @@ void unroll_backward(const convolution& conv, std::size_t parts, const T* x, con
 
 }  // namespace detail
 
-/// x (images, in, height, width), weight (out, in / groups, kernel height, kernel width), bias (out)
-/// or not defined(); the result is (images, out, (height + 2 padding - dilation (kernel height - 1)
-/// - 1) / stride + 1, ...). Throws usage_error naming the shapes that do not fit.
+/// x (images, in, height, width), weight (out, in / groups, kernel height, kernel width), bias
+/// (out) or not defined(). The result is (images, out, rows, columns) with rows =
+/// (height + 2 padding - dilation (kernel height - 1) - 1) / stride + 1. Throws usage_error naming
+/// the shapes that do not fit. Source: PyTorch's Conv2d.
 template <typename T>
 [[nodiscard]] variable<T> conv2d(const variable<T>& x, const variable<T>& weight,
                                  const variable<T>& bias = {}, const conv2d_options& options = {}) {
@@ -245,8 +247,8 @@ template <typename T>
   const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
   const tensor<T> z = in_place ? y : tensor<T>::empty(s);
   detail::with_activation<T>(rounds ? activation::none : f, [&]<typename Function>(Function) {
-    const auto forward = conv.slides() ? detail::slide_forward<Function, T>
-                                       : detail::unroll_forward<Function, T>;
+    const auto forward =
+        conv.slides() ? detail::slide_forward<Function, T> : detail::unroll_forward<Function, T>;
     forward(conv, parts, input.data(), kernels.data(), b.data(), z.data(),
             rounds ? z.data() : y.data());
   });
@@ -267,10 +269,9 @@ template <typename T>
         if (dbias.needed()) to.bias = {dbias.zeroed(), true};
         const tensor<T> kept = f == activation::none ? tensor<T>() : before.values();
         const std::size_t size = conv.out_size();
-        const tensor<T> scratch =
-            f == activation::none && type == dtype::float32
-                ? tensor<T>()
-                : tensor<T>::empty({conv.parts_at_once(parts), size});
+        const tensor<T> scratch = f == activation::none && type == dtype::float32
+                                      ? tensor<T>()
+                                      : tensor<T>::empty({conv.parts_at_once(parts), size});
         const auto gradient_of = [&](std::size_t first, std::size_t count) {
           const T* u = upstream.data() + first * size;
           T* const made = scratch.data();

@@ -123,7 +123,8 @@ void spread_line(std::size_t count, const T* upstream, const std::uint8_t* where
   }
 }
 
-/// dx = upstream where a pixel was the largest of its window, 0 elsewhere; or added to what dx holds.
+/// dx = upstream where a pixel was the largest of its window, 0 elsewhere; or added to what dx
+/// holds.
 template <typename T>
 void spread_quarters(const window2d& w, std::size_t planes, const T* upstream,
                      const std::uint8_t* where, const gradient_memory<T>& target) {

@@ -1,11 +1,11 @@
 // Convolution with stride 1 as a product of matrices, without making the unrolled image.
 //
-// In an image with zeros around it, row (channel, ky, kx) of the unrolled matrix is the image itself
-// from (channel, ky, kx) on: one vector load per row and register of windows, most of them from the
-// first-level cache. The windows that begin in the padding at the right of a row are computed in
-// vain and dropped. Images are worked on by strips of rows that stay in the second-level cache.
-// The gradient of the image is the same with the kernel turned round; that of the weight has the
-// output's channels in its registers. Pure; one thread.
+// In an image with zeros around it, row (channel, ky, kx) of the unrolled matrix is the image
+// itself from (channel, ky, kx) on: one vector load per row and register of windows, most of them
+// from the first-level cache. The windows that begin in the padding at the right of a row are
+// computed in vain and dropped. Images are worked on by strips of rows that stay in the
+// second-level cache. The gradient of the image is the same with the kernel turned round; that of
+// the weight has the output's channels in its registers. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -45,11 +45,16 @@ struct sliding_window {
   }
   /// From the gradient of the result, of `outputs` channels, to that of the image.
   [[nodiscard]] static sliding_window backward(const window2d& w, std::size_t outputs) {
-    return {outputs,    w.out_height(),
-            w.out_width(), w.kernel_height,
-            w.kernel_width, w.dilation,
-            w.reach_down() - w.padding, w.reach_right() - w.padding,
-            w.height,   w.width};
+    return {outputs,
+            w.out_height(),
+            w.out_width(),
+            w.kernel_height,
+            w.kernel_width,
+            w.dilation,
+            w.reach_down() - w.padding,
+            w.reach_right() - w.padding,
+            w.height,
+            w.width};
   }
 
   [[nodiscard]] std::size_t reach() const { return (kernel_height - 1) * dilation; }
@@ -188,8 +193,8 @@ void slide(const sliding_window& w, const T* image, const tensor<T>& weights, st
     for (std::size_t begin = 0; begin < outputs; begin += outputs_at_once) {
       for (std::size_t block = 0; block < blocks; ++block) {
         const std::size_t from = block * vectors / blocks, to = (block + 1) * vectors / blocks;
-        slide_vectors(to - from, w, strip, weights.data() + begin * w.taps(),
-                      from * lanes_of<T>, products.data() + from * lanes_of<T>, most);
+        slide_vectors(to - from, w, strip, weights.data() + begin * w.taps(), from * lanes_of<T>,
+                      products.data() + from * lanes_of<T>, most);
       }
       for (std::size_t o = begin; o < std::min(outputs, begin + outputs_at_once); ++o) {
         for (std::size_t y = 0; y < here; ++y) {
@@ -241,12 +246,18 @@ void correlate_taps(std::size_t taps, const sliding_window& w, std::size_t rows,
                     const std::array<const T*, taps_at_once>& tap, const T* gradient, T* sums,
                     std::size_t outputs) {
   switch (taps) {
-    case 1: return correlate_block<1, Vectors>(w, rows, tap, gradient, sums, outputs);
-    case 2: return correlate_block<2, Vectors>(w, rows, tap, gradient, sums, outputs);
-    case 3: return correlate_block<3, Vectors>(w, rows, tap, gradient, sums, outputs);
-    case 4: return correlate_block<4, Vectors>(w, rows, tap, gradient, sums, outputs);
-    case 5: return correlate_block<5, Vectors>(w, rows, tap, gradient, sums, outputs);
-    default: return correlate_block<6, Vectors>(w, rows, tap, gradient, sums, outputs);
+    case 1:
+      return correlate_block<1, Vectors>(w, rows, tap, gradient, sums, outputs);
+    case 2:
+      return correlate_block<2, Vectors>(w, rows, tap, gradient, sums, outputs);
+    case 3:
+      return correlate_block<3, Vectors>(w, rows, tap, gradient, sums, outputs);
+    case 4:
+      return correlate_block<4, Vectors>(w, rows, tap, gradient, sums, outputs);
+    case 5:
+      return correlate_block<5, Vectors>(w, rows, tap, gradient, sums, outputs);
+    default:
+      return correlate_block<6, Vectors>(w, rows, tap, gradient, sums, outputs);
   }
 }
 
