@@ -98,24 +98,24 @@ void train(Model model, const corpus& text, const examples::trainer_settings& s,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
+  const auto value = [](const char* given) { return cxxopts::value<std::string>()->default_value(given); };
   cxxopts::Options options("train_gpt", "Trains a language model, data parallel\n");
   options.add_options()("h,help", "print this")
-      ("data", "a text file, .gz too; a generated text without it", text(""))
-      ("tokenizer", "char, bpe, or a folder with vocab.json and merges.txt", text("char"))
-      ("vocab-size", "tokens that bpe learns", text("1000"));
+      ("data", "a text file, .gz too; a generated text without it", value(""))
+      ("tokenizer", "char, bpe, or a folder with vocab.json and merges.txt", value("char"))
+      ("vocab-size", "tokens that bpe learns", value("1000"));
   options.add_options("Model")
-      ("arch", "gpt or llama", text("gpt"))
-      ("n-layer", "layers", text("4"))
-      ("n-head", "heads of attention", text("4"))
-      ("n-embd", "width, a multiple of --n-head", text("128"))
-      ("block-size", "tokens of a sample", text("64"))
-      ("dropout", "probability, for gpt", text("0"));
+      ("arch", "gpt or llama", value("gpt"))
+      ("n-layer", "layers", value("4"))
+      ("n-head", "heads of attention", value("4"))
+      ("n-embd", "width, a multiple of --n-head", value("128"))
+      ("block-size", "tokens of a sample", value("64"))
+      ("dropout", "probability, for gpt", value("0"));
   options.add_options("Text written at the end")
-      ("sample", "tokens to write", text("500"))
-      ("temperature", "0: always the likeliest token", text("0.8"))
-      ("top-k", "take one of so many likeliest tokens; 0: any", text("0"))
-      ("prompt", "what it goes on from; without it, the first held-out token", text(""));
+      ("sample", "tokens to write", value("500"))
+      ("temperature", "0: always the likeliest token", value("0.8"))
+      ("top-k", "take one of so many likeliest tokens; 0: any", value("0"))
+      ("prompt", "what it goes on from; without it, the first held-out token", value(""));
   examples::add_trainer_flags(
       options, {.trainer = {.max_steps = 2000, .learning_rate = 2e-3,
                             .lr_scheduler_type = parx::optim::decay::cosine, .warmup_ratio = 0.05,

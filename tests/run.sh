@@ -1,5 +1,6 @@
 #!/bin/bash
 # All tests:   bash tests/run.sh
+#              bash tests/run.sh --all     also builds the benchmarks, and compiles every header by itself
 #
 # Installs what is missing (as root or with sudo; otherwise prints the command and stops), builds the
 # preset "ci" in build/ci and runs every test: the chapters' own, parxrun, a real Slurm, the rules of the
@@ -13,11 +14,14 @@ want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist
 
+options=(-DPARX_TEST_ALL_HEADERS=OFF)
+[ "${1:-}" != --all ] || options=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_TEST_ALL_HEADERS=ON)
+
 log=build/ci/build.log
 mkdir -p build/ci
 echo "building in build/ci (with $(build_jobs) jobs; the compilers' messages are in $log)"
 start=$SECONDS
-if ! { configure ci && cmake --build --preset ci --parallel "$(build_jobs)"; } >"$log" 2>&1; then
+if ! { configure ci "${options[@]}" && cmake --build --preset ci --parallel "$(build_jobs)"; } >"$log" 2>&1; then
   grep -E -A12 'error|Error|FAILED' "$log" | head -n 100
   echo "the build failed; all it said is in $log"
   echo "0 passed, 1 failed"

@@ -1,0 +1,1 @@
+// Only carries the precompiled libraries: see CMakeLists.txt.
