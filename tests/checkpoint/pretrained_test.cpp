@@ -97,6 +97,39 @@ BOOST_AUTO_TEST_CASE(a_model_in_several_files_is_read_through_its_index) {
   BOOST_CHECK_EXCEPTION(load(), error, says("No such file"));
 }
 
+BOOST_AUTO_TEST_CASE(a_model_saved_over_one_in_several_files_replaces_it) {
+  const scratch_folder folder;
+  auto old = made(1);
+  auto saved = made(2);
+  auto model = made(3);
+  const auto in_one_file = folder.file("model.safetensors");
+  const auto shard = folder.file("model-00001-of-00001.safetensors");
+  const auto index = folder.file("model.safetensors.index.json");
+  save_pretrained(old, config, folder.file(""));
+  std::filesystem::rename(in_one_file, shard);
+  const auto write_index = [&] {
+    (void)folder.write("model.safetensors.index.json",
+                       R"({"weight_map": {"weight": "model-00001-of-00001.safetensors",)"
+                       R"( "bias": "model-00001-of-00001.safetensors"}})");
+  };
+  const auto check_loads = [&](auto& expected) {
+    load_pretrained(model, config, folder.file(""));
+    BOOST_TEST(model.weight().value().span() == expected.weight().value().span(),
+               boost::test_tools::per_element());
+  };
+  write_index();
+  check_loads(old);
+  save_pretrained(saved, config, folder.file(""));
+  check_loads(saved);
+  BOOST_TEST(!std::filesystem::exists(shard));
+  BOOST_TEST(!std::filesystem::exists(index));
+  // A process that was killed before it had removed the index, or another program's leftovers.
+  write_index();
+  save_pretrained(old, config, folder.file("other"));
+  std::filesystem::rename(folder.file("other/model.safetensors"), shard);
+  check_loads(saved);
+}
+
 BOOST_AUTO_TEST_CASE(pytorch_reads_what_is_written_here_and_the_other_way_round) {
   const scratch_folder folder;
   auto layer = made(3);

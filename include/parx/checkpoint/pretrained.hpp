@@ -43,8 +43,29 @@ enum class letter_case { lower, kept };
           {"tokenizer_config.json", json::dump(config, 2) + "\n"}};
 }
 
+namespace detail {
+
+/// Removes a model in several files that one in a single file has replaced. What cannot be removed
+/// stays: nobody reads it beside the single file.
+inline void remove_shards(const std::filesystem::path& folder) {
+  const auto index = folder / shard_index_name;
+  std::error_code failure;
+  if (!std::filesystem::exists(index, failure)) return;
+  try {
+    for (const auto& [name, tensors] : read_shard_index(index)) {
+      if (name != model_file_name && name.ends_with(".safetensors"))
+        std::filesystem::remove(folder / name, failure);
+    }
+  } catch (const error& /*unreadable: then it names nothing*/) {
+  }
+  std::filesystem::remove(index, failure);
+}
+
+}  // namespace detail
+
 /// Writes the model, its configuration and `files` (a tokenizer's) into `folder`, which is created.
-/// Each file appears whole or not at all, the model last. Throws errc::io.
+/// Each file appears whole or not at all, the model last; a model in several files that was there
+/// is removed after that. Throws errc::io.
 template <typename Model>
 void save_pretrained(Model& model, const json::value& config, const std::filesystem::path& folder,
                      const text_files& files = {}) {
@@ -56,7 +77,8 @@ void save_pretrained(Model& model, const json::value& config, const std::filesys
   }
   for (const auto& [name, text] : files) detail::write_atomically((folder / name).string(), text);
   detail::write_atomically((folder / "config.json").string(), json::dump(config, 2) + "\n");
-  save_state(model, (folder / "model.safetensors").string(), {{"format", "pt"}});
+  save_state(model, (folder / detail::model_file_name).string(), {{"format", "pt"}});
+  detail::remove_shards(folder);
 }
 
 /// The config.json of a model directory. Throws errc::io, errc::bad_data.

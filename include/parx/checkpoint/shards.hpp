@@ -1,7 +1,7 @@
 // safetensors_shards: the tensors of a model directory, whether they are in one file or in many.
 //
-// model.safetensors, or the files that model.safetensors.index.json names, as Hugging Face's
-// libraries write large models. Any number of threads may read.
+// model.safetensors, or where it is not there the files that model.safetensors.index.json names, as
+// Hugging Face's libraries write large models and look for them. Any number of threads may read.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,17 +23,44 @@
 
 namespace parx {
 
+namespace detail {
+
+inline constexpr std::string_view model_file_name = "model.safetensors";
+inline constexpr std::string_view shard_index_name = "model.safetensors.index.json";
+
+/// The files that an index names, each with the tensors that are in it. Throws errc::io,
+/// errc::bad_data.
+[[nodiscard]] inline std::map<std::string, std::vector<std::string>> read_shard_index(
+    const std::filesystem::path& index) {
+  std::map<std::string, std::vector<std::string>> files;
+  try {
+    const json::value whole = json::parse(input_file(index.string()).whole_text());
+    for (const auto& [tensor, file] : whole.at("weight_map").members()) {
+      const std::string& name = file.text();
+      if (name.find('/') != std::string::npos)
+        throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
+      files[name].push_back(tensor);
+    }
+  } catch (const json::error& reason) {
+    throw_error(errc::bad_data, "\"{}\" is damaged: {}.", index.string(), reason.what());
+  }
+  return files;
+}
+
+}  // namespace detail
+
 class safetensors_shards {
  public:
   /// Throws errc::io or errc::bad_data: no model there, a shard missing or damaged, a tensor that the
   /// index promises and its file has not.
   explicit safetensors_shards(const std::filesystem::path& folder) : path_(folder.string()) {
-    const auto index = folder / "model.safetensors.index.json";
+    const auto whole = folder / detail::model_file_name;
+    const auto index = folder / detail::shard_index_name;
     std::error_code failure;
-    if (!std::filesystem::exists(index, failure)) {
-      add(safetensors_file((folder / "model.safetensors").string()), {});
+    if (std::filesystem::exists(whole, failure) || !std::filesystem::exists(index, failure)) {
+      add(safetensors_file(whole.string()), {});
     } else {
-      for (const auto& [file, names] : read_index(index))
+      for (const auto& [file, names] : detail::read_shard_index(index))
         add(safetensors_file((folder / file).string()), names);
     }
     for (std::size_t i = 0; i < tensors_.size(); ++i) by_name_.emplace(tensors_[i].name, i);
@@ -57,24 +85,6 @@ class safetensors_shards {
   }
 
  private:
-  using names_by_file = std::map<std::string, std::vector<std::string>>;
-
-  [[nodiscard]] static names_by_file read_index(const std::filesystem::path& index) {
-    names_by_file files;
-    try {
-      const json::value whole = json::parse(detail::input_file(index.string()).whole_text());
-      for (const auto& [tensor, file] : whole.at("weight_map").members()) {
-        const std::string& name = file.text();
-        if (name.find('/') != std::string::npos)
-          throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
-        files[name].push_back(tensor);
-      }
-    } catch (const json::error& reason) {
-      throw_error(errc::bad_data, "\"{}\" is damaged: {}.", index.string(), reason.what());
-    }
-    return files;
-  }
-
   void add(safetensors_file file, const std::vector<std::string>& promised) {
     for (const std::string& name : promised) {
       if (file.find(name) == nullptr) {
