@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -121,6 +122,47 @@ BOOST_AUTO_TEST_CASE(uneven_ranks_get_exactly_the_single_process_gradients) {
       for (const auto& each : results) {
         BOOST_TEST(each == expected, "world " << world);
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_parameter_outside_of_the_model_gets_the_gradient_of_this_ranks_mean) {
+  // Two passes over the same rows, the second over fewer; wrapped, only that one is synchronised.
+  const auto passes = [](auto&& run, int rank, int world, auto&& first_pass_scope) {
+    const parx::parameter<float> heat("heat", tensor<float>::full({3}, 1));
+    const auto [begin, end] = rows_of(rank, world);
+    const auto pass = [&, first = begin](std::size_t last) {
+      const auto x = integers(16, 6, 1).slice(0, first, last);
+      loss_of(run(x) * heat, integers(16, 3, 2).slice(0, first, last),
+              static_cast<double>(last - first)).backward();
+    };
+    {
+      [[maybe_unused]] const auto guard = first_pass_scope();
+      pass(end);
+    }
+    const auto grad = heat.grad().clone();
+    pass(end - 1);
+    const auto both = heat.grad();
+    return std::vector<float>{grad.data()[0], grad.data()[1], grad.data()[2],
+                              both.data()[0], both.data()[1], both.data()[2]};
+  };
+  for (const int world : {1, 2, 3}) {
+    const auto results = on_ranks(world, [&](parx::process_group& group) {
+      model m;
+      make_integer_valued(m);
+      parx::ddp ddp{m, group};
+      return passes(ddp, group.rank(), world, [&] { return ddp.no_sync(); });
+    });
+    for (int rank = 0; rank < world; ++rank) {
+      model m;
+      make_integer_valued(m);
+      const auto expected = passes(m, rank, world, [] { return 0; });
+      const auto& found = results[static_cast<std::size_t>(rank)];
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        BOOST_TEST(std::abs(found[i] - expected[i]) <= 1e-5F * std::abs(expected[i]),
+                   "world " << world << ", rank " << rank << ": " << found[i] << " and " << expected[i]);
+      }
+      BOOST_TEST(std::abs(expected[0]) > 0);
     }
   }
 }

@@ -23,7 +23,7 @@ class backward_observer {
   /// indices of the attached leaves that this backward reaches, ascending; every attached leaf that
   /// is missing gets no gradient and no leaf_ready. Returns the factor to start the gradients from:
   /// 1 / count for the gradient of the mean, 1 for that of the sum. Two observers must return the
-  /// same.
+  /// same. Leaves without an observer get the gradient of the mean in any case.
   virtual double begin_backward(double count, std::span<const std::size_t> reached) = 0;
   /// The gradient of this leaf is complete, and in place where bind_grad put it.
   virtual void leaf_ready(std::size_t leaf_index) = 0;

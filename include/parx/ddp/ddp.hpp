@@ -6,7 +6,8 @@
 //   optimizer.step();                     // every rank takes the same step
 //
 // Each rank works on its own samples; after backward() every rank has the gradient of the mean over
-// all of them, however unevenly they are dealt. All ranks end with bit-identical parameters.
+// all of them, however unevenly they are dealt. All ranks end with bit-identical parameters. A parameter
+// that is not the model's stays this rank's own: it gets the gradient of the mean over its samples.
 #pragma once
 
 #include <algorithm>

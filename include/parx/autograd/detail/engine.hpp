@@ -1,7 +1,8 @@
 // The backward pass: collect the graph, count what each leaf will get, walk it in descending
 // sequence.
 //
-// Knows nodes, not values, so one pass may cross element types. Runs on the calling thread; scratch
+// Observers may want the gradient of the sum, to divide it later; a leaf that has no observer gets
+// that of the mean in any case. Knows nodes, not values, so one pass may cross element types. Runs on the calling thread; scratch
 // memory is kept per thread. A node may start another backward: over leaves that this one does not
 // reach, or over a graph that it made itself and that ends at older nodes (recomputation).
 #pragma once
@@ -72,7 +73,8 @@ class backward_pass {
                                         : a->observer_index < b->observer_index;
     });
     bool agreed = false;
-    double factor = count == 0 ? 1 : 1 / count;
+    const double mean = count == 0 ? 1 : 1 / count;
+    double factor = mean;
     for (std::size_t i = 0; i < scratch_.leaves.size();) {
       backward_observer* const observer = scratch_.leaves[i]->observer;
       scratch_.reached.clear();
@@ -88,6 +90,13 @@ class backward_pass {
               factor, wanted);
       factor = wanted;
       agreed = true;
+    }
+    unobserved_scale_ = mean / factor;
+    if (unobserved_scale_ != 1) {
+      // What earlier passes left there is scaled with the rest when the leaf is complete.
+      for (const counted<node_base>& leaf : scratch_.leaves) {
+        if (leaf->observer == nullptr) leaf->scale_gradient(1 / unobserved_scale_);
+      }
     }
     return factor;
   }
@@ -158,10 +167,14 @@ class backward_pass {
       scratch_.stack.push_back(&found);
     }
   }
-  static void contribution_arrived(node_base& leaf) {
+  void contribution_arrived(node_base& leaf) {
     if (--leaf.pending > 0) return;
     leaf.complete();
-    if (leaf.observer != nullptr) leaf.observer->leaf_ready(leaf.observer_index);
+    if (leaf.observer != nullptr) {
+      leaf.observer->leaf_ready(leaf.observer_index);
+    } else if (unobserved_scale_ != 1) {
+      leaf.scale_gradient(unobserved_scale_);
+    }
   }
 
   [[nodiscard]] static std::uint64_t next_pass() noexcept {
@@ -175,6 +188,7 @@ class backward_pass {
 
   graph_after after_;
   std::uint64_t oldest_;
+  double unobserved_scale_ = 1;  // on leaves without an observer, when they are complete
   scratch scratch_;
 };
 

@@ -91,6 +91,14 @@ class leaf final : public node<T> {
   void complete() override {
     if (!written_) (void)row_memory({});
   }
+  /// Zero rows stay zero: what is known of them stays true.
+  void scale_gradient(double factor) override {
+    if (!written_) return;
+    T* const values = this->gradient.data();
+    const std::size_t count = this->gradient.size();
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = static_cast<T>(static_cast<double>(values[i]) * factor);
+  }
   void drop_gradient() noexcept override {}
   [[nodiscard]] bool gradient_is_finite() const override {
     return !written_ || node<T>::gradient_is_finite();

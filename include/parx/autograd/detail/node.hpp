@@ -53,6 +53,8 @@ class node_base {
   virtual void release() noexcept {}
   /// A leaf that backward has reached: makes its gradient zero if nothing was contributed.
   virtual void complete() {}
+  /// A leaf: multiplies the gradient that it has, if any.
+  virtual void scale_gradient(double /*factor*/) {}
 
   /// Larger than the numbers of all nodes before, on any thread.
   [[nodiscard]] static std::uint64_t next_sequence() noexcept {
