@@ -2,7 +2,8 @@
 // would compute it, however unevenly the samples are dealt.
 //
 // Forward adds sums, sums of squares and counts over the group, backward the two sums of its
-// formula: one small all-reduce each, blocking, on every rank that trains. PyTorch's SyncBatchNorm.
+// formula: one small all-reduce each, blocking, on every rank that trains. Rows of weight 0, which the
+// sampler pads an epoch with, count in the statistics: see nn/batch_norm.hpp. PyTorch's SyncBatchNorm.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,9 @@
 // batch_norm: channels normalised over the batch; in evaluation by the running statistics of
 // training. PyTorch's BatchNorm1d, 2d and 3d in one: x is (n, channels, ...).
+//
+// Every row of x counts in the statistics, also one of weight 0: a sample with which
+// data::remainder::exact fills an epoch's last batch moves them as any other does, though it has no
+// part in the loss. With data::remainder::drop there are no such samples.
 #pragma once
 
 #include <cstddef>
