@@ -90,7 +90,8 @@ int main(int argc, char** argv) {
     parx::optim::adamw opt{parx::optim::decay_groups(
         ddp.parameters(), parx::optim::adamw_options{.weight_decay = training.weight_decay})};
     const data::length_groups like_lengths{.lengths = train.lengths(),
-                                           .batch = training.batch_size * static_cast<std::size_t>(world.size())};
+                                           .batch = training.batch_size * static_cast<std::size_t>(world.size()) *
+                                                    training.trainer.gradient_accumulation_steps};
     const data::loader loader{
         train, {.batch_size = training.batch_size,
                 .sampler = data::distributed_sampler{train.size(), world,

@@ -40,11 +40,13 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
   return config;
 }
 
-/// This rank's share, texts of like length in a batch.
+/// This rank's share, texts of like length in a step.
 data::loader_options share(const data::text_classification& texts, data::sample_order order,
                            std::size_t batch_size, const examples::trainer_settings& s,
                            const parx::world& world) {
-  const std::size_t batch = batch_size * static_cast<std::size_t>(world.size());
+  // Where the same samples make a step, a run goes on in the same order on another number of ranks.
+  const std::size_t batch = batch_size * static_cast<std::size_t>(world.size()) *
+                            s.trainer.gradient_accumulation_steps;
   const data::sampler_options options{
       .order = order,
       .seed = s.trainer.seed,

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <parx/train/meter.hpp>
@@ -122,7 +124,8 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_from_its_file_to_the_last_bit) {
                              .num_samples = 50,
                              .global_batch = 16,
                              .world_size = 4,
-                             .seed = std::numeric_limits<std::uint64_t>::max()};
+                             .seed = std::numeric_limits<std::uint64_t>::max(),
+                             .data_order = "sequential"};
   state.best_metric = 0.1 + 0.2;
   state.best_model_checkpoint = "out/\"quoted\"/checkpoint-5";
   state.loss_since_log = {.sum = 1e-300, .count = 3};
@@ -136,4 +139,31 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_from_its_file_to_the_last_bit) {
   BOOST_TEST(back.best_metric.value() == 0.1 + 0.2);
   BOOST_TEST((back.log_history == state.log_history));
   BOOST_CHECK_THROW((void)train::state_from(parx::json::parse("{}")), parx::json::error);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_goes_on_in_another_order_of_its_data_is_warned) {
+  namespace data = parx::data;
+  const auto lengths = std::make_shared<const std::vector<std::uint32_t>>(64, 5U);
+  const auto state_with = [&](std::size_t batch) {
+    train::trainer_state state{.num_samples = 64, .global_batch = 16};
+    state.data_order =
+        train::data_order_of({.seed = 3, .group_by_length = {.lengths = lengths, .batch = batch}});
+    return state;
+  };
+  std::string lines;
+  parx::logger::instance().set_sink([&](parx::log_level, std::string_view line) { lines += line; });
+  BOOST_TEST(train::resumed(state_with(16), state_with(16), "a").data_order ==
+             state_with(16).data_order);
+  BOOST_TEST(lines.empty(), lines);
+  (void)train::resumed(state_with(16), state_with(4), "a");
+  BOOST_TEST(lines.find("batch 16, pool 50 and seed 3") != std::string::npos, lines);
+  BOOST_TEST(lines.find("batch 4, pool 50 and seed 3") != std::string::npos, lines);
+  // What was saved without an order, or by a sampler that is not parx's, says nothing.
+  lines.clear();
+  (void)train::resumed({.num_samples = 64, .global_batch = 16}, state_with(4), "a");
+  parx::logger::instance().set_sink({});
+  BOOST_TEST(lines.empty(), lines);
+  // The seed of a sequential order decides nothing.
+  BOOST_TEST(train::data_order_of({.order = data::sample_order::sequential, .seed = 1}) ==
+             train::data_order_of({.order = data::sample_order::sequential, .seed = 2}));
 }

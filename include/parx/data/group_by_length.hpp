@@ -21,7 +21,7 @@ namespace parx::data {
 struct length_groups {
   /// Tokens of each sample, as the text data sets give it; null: no grouping.
   std::shared_ptr<const std::vector<std::uint32_t>> lengths = nullptr;
-  std::size_t batch = 32;  ///< samples that all ranks together take in one step
+  std::size_t batch = 32;  ///< samples that all ranks together take in one optimizer step
   std::size_t pool = 50;   ///< batches that are sorted together; fewer: more random, more padding
 };
 

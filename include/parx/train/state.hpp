@@ -19,6 +19,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/log.hpp>
+#include <parx/data/sampler.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -34,6 +35,7 @@ struct trainer_state {
   std::size_t global_batch = 0;    ///< samples of one step, over all ranks
   std::size_t world_size = 1;      ///< of the run that wrote this
   std::uint64_t seed = 0;
+  std::string data_order = {};  ///< of an epoch: see data_order_of
 
   std::optional<double> best_metric = std::nullopt;
   std::uint64_t best_global_step = 0;
@@ -44,6 +46,22 @@ struct trainer_state {
   nn::tally loss_of_run = {};
   std::vector<record> log_history = {};  ///< every line, each with its "step"
 };
+
+/// What makes the order of an epoch's samples, besides the data: with the same words samples_seen
+/// means the same samples.
+[[nodiscard]] inline std::string data_order_of(const data::sampler_options& options) {
+  const auto& groups = options.group_by_length;
+  std::string text = options.order == data::sample_order::sequential
+                         ? "sequential"
+                         : fmt::format("shuffled with seed {}", options.seed);
+  if (groups.lengths != nullptr) {
+    text += fmt::format(", grouped by length with batch {}, pool {} and seed {}", groups.batch,
+                        groups.pool, options.seed);
+  }
+  if (options.remainder == data::remainder::repeat) text += ", the remainder repeated";
+  if (options.remainder == data::remainder::drop) text += ", the remainder dropped";
+  return text;
+}
 
 /// Takes an evaluation's figure into account; true where it is the best so far. Equality is no
 /// gain. Source: EarlyStoppingCallback and Trainer._determine_best_metric of Hugging Face's
@@ -90,10 +108,19 @@ struct trainer_state {
         "there, but not as that run would have",
         path, saved.global_batch, saved.seed, fresh.global_batch, fresh.seed);
   }
+  const bool both_known = !saved.data_order.empty() && !fresh.data_order.empty();
+  if (both_known && saved.data_order != fresh.data_order) {
+    log(log_level::warn,
+        "\"{}\" was made with its samples {}, this run takes them {}: in the epoch that it goes on "
+        "with some come twice and some never. With group_by_length, keep batch what all ranks take "
+        "in one step, accumulation included",
+        path, saved.data_order, fresh.data_order);
+  }
   saved.max_steps = fresh.max_steps;
   saved.global_batch = fresh.global_batch;
   saved.world_size = fresh.world_size;
   saved.seed = fresh.seed;
+  saved.data_order = fresh.data_order;
   return saved;
 }
 
@@ -113,6 +140,7 @@ struct trainer_state {
   object["total_train_batch_size"] = s.global_batch;
   object["world_size"] = s.world_size;
   object["seed"] = s.seed;
+  object["data_order"] = s.data_order;
   object["early_stopping_patience_counter"] = s.evaluations_without_gain;
   object["loss_since_log"] = pair_of(s.loss_since_log);
   object["loss_of_run"] = pair_of(s.loss_of_run);
@@ -142,6 +170,7 @@ struct trainer_state {
   s.global_batch = object.at("total_train_batch_size").as<std::size_t>();
   s.world_size = object.at("world_size").as<std::size_t>();
   s.seed = object.at("seed").as<std::uint64_t>();
+  s.data_order = object.at("data_order").text();
   s.evaluations_without_gain = object.at("early_stopping_patience_counter").as<std::size_t>();
   s.loss_since_log = tally_of("loss_since_log");
   s.loss_of_run = tally_of("loss_of_run");
