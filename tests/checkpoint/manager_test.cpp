@@ -173,6 +173,22 @@ BOOST_AUTO_TEST_CASE(the_oldest_go_but_never_the_best_and_never_the_newest) {
   BOOST_TEST(checkpoints.best()->metric().value() == 4.0);
 }
 
+BOOST_AUTO_TEST_CASE(clearing_removes_whole_and_damaged_checkpoints_and_nothing_else) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  checkpoint_manager checkpoints(out);
+  BOOST_CHECK_THROW(checkpoints.clear(), error);
+  checkpoints.probe();
+  checkpoints.save(1, filled(7).parts());
+  checkpoints.save(2, filled(7).parts());  // still being written when clear() is called
+  fs::create_directory(out + "/checkpoint-3");
+  fs::create_directory(out + "/checkpoint-9x");
+  std::ofstream(out + "/train.jsonl") << "{}\n";
+  checkpoints.clear();
+  BOOST_TEST(names_in(out) == (std::set<std::string>{"checkpoint-9x", "train.jsonl"}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(damaged_checkpoints_are_passed_over_and_the_damage_is_named) {
   const scratch_folder folder;
   const std::string out = folder.file("out");

@@ -5,7 +5,8 @@
 //   checkpoints.save(step, checkpoint_parts{}.add("model", model).add("optimizer", optimizer));
 //
 // Invariant: whatever is killed whenever, every folder with such a name is whole, and the newest
-// good one is never removed. Files carry checksums; latest() passes over what does not fit them.
+// good one is never removed but by clear(). Files carry checksums; latest() passes over what does not
+// fit them.
 // Names and limits are those of Hugging Face's Trainer. Made for a group, rank 0 writes and all
 // functions are collective: what fails there throws on every rank. One thread calls.
 #pragma once
@@ -69,6 +70,13 @@ class checkpoint_manager {
   /// checkpoint of `bytes` could be saved into it now.
   void probe(std::uint64_t bytes = 0, call_site site = call_site::current()) {
     detail::agree_on_rank0(group_, site, [&] { detail::probe_folder(folder_, bytes); });
+  }
+
+  /// Removes all checkpoints, whole or damaged; the folder and what else is in it stay. Throws
+  /// errc::io where there is no folder, or another writer keeps it.
+  void clear(call_site site = call_site::current()) {
+    wait(site);
+    detail::agree_on_rank0(group_, site, [&] { detail::remove_checkpoints(folder_); });
   }
 
   /// Saves <folder>/checkpoint-<step>; one that is there is replaced. In the background, an earlier

@@ -42,6 +42,16 @@ inline constexpr std::string_view checkpoint_prefix = "checkpoint-";
   return std::filesystem::path(folder) / fmt::format("{}{}", checkpoint_prefix, step);
 }
 
+/// The step of a checkpoint's folder of this name; nullopt for any other name.
+[[nodiscard]] inline std::optional<std::uint64_t> step_of(std::string_view name) {
+  if (!name.starts_with(checkpoint_prefix)) return std::nullopt;
+  std::uint64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, code] = std::from_chars(name.data() + checkpoint_prefix.size(), end, step);
+  if (code != std::errc{} || stop != end) return std::nullopt;
+  return step;
+}
+
 [[nodiscard]] inline bool is_better(double a, double b, metric_goal goal) noexcept {
   return goal == metric_goal::maximize ? a > b : a < b;
 }
@@ -95,15 +105,11 @@ template <typename PassOver>
   std::vector<saved_checkpoint> found;
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(checkpoint_prefix)) continue;
-    std::uint64_t step = 0;
-    const char* const end = name.data() + name.size();
-    const auto [stop, code] = std::from_chars(name.data() + checkpoint_prefix.size(), end, step);
-    if (code != std::errc{} || stop != end) continue;
+    const auto step = step_of(entry.path().filename().string());
+    if (!step) continue;
     try {
       found.push_back(saved_checkpoint::open(entry.path(), checkpoint_check::sizes));
-      if (found.back().step() != step) {
+      if (found.back().step() != *step) {
         found.pop_back();
         throw_error(errc::bad_data, "\"{}\" is damaged: its manifest is that of another step.",
                     entry.path().string());
@@ -185,6 +191,17 @@ inline void rotate(const std::string& folder, std::uint64_t just_saved, std::siz
     remove_folder(oldest->path());
     --kept;
   }
+}
+
+/// Removes all checkpoints, whole or damaged, without reading them.
+inline void remove_checkpoints(const std::string& folder) {
+  const folder_lock lock(folder);
+  std::error_code failure;
+  std::vector<std::filesystem::path> present;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    if (step_of(entry.path().filename().string())) present.push_back(entry.path());
+  }
+  for (const auto& path : present) remove_folder(path);
 }
 
 }  // namespace detail
