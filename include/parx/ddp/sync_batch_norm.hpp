@@ -18,7 +18,9 @@ template <typename T = float>
 class sync_batch_norm : public nn::batch_norm_layer<sync_batch_norm<T>, T> {
  public:
   /// The group is borrowed. In training, every rank calls the layer, and backward, equally often;
-  /// in evaluation nothing is exchanged.
+  /// in evaluation nothing is exchanged. Under a ddp over the same group every rank uses the same
+  /// parameters in a pass, or the sums here and those of the gradients come in different orders: give
+  /// the layer a subgroup() of all ranks where that does not hold.
   sync_batch_norm(std::size_t channels, process_group& group, nn::batch_norm_options options = {})
       : nn::batch_norm_layer<sync_batch_norm<T>, T>(channels, options), group_(&group) {}
 
