@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -12,6 +13,14 @@
 #include <parx/train/run_log.hpp>
 
 namespace parx::train {
+
+/// The number of values in all parameters of a model, whatever its kind.
+template <typename Module>
+[[nodiscard]] std::size_t parameter_count(Module& module) {
+  std::size_t count = 0;
+  module.for_each_parameter([&](const std::string&, auto& p) { count += p.value().size(); });
+  return count;
+}
 
 /// 1234567 as "1,234,567", whatever the locale.
 [[nodiscard]] inline std::string with_commas(std::uint64_t number) {

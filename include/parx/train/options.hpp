@@ -74,6 +74,16 @@ struct trainer_options {
   bool log_to_console = true;   ///< the lines that Hugging Face's Trainer prints
 };
 
+/// Of the metric that evaluations are compared by.
+[[nodiscard]] inline bool is_greater_better(const trainer_options& o) {
+  return o.greater_is_better.value_or(!o.metric_for_best_model.ends_with("loss"));
+}
+
+/// For who finds another run in output_dir.
+inline constexpr const char* resume_advice =
+    "set resume_from_checkpoint to resume::latest to go on from it or to resume::overwrite, or "
+    "give another folder";
+
 /// Throws usage_error for values and combinations that cannot be meant.
 inline void validate(const trainer_options& o) {
   require(o.max_steps > 0 || o.num_train_epochs > 0,

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
@@ -178,6 +179,16 @@ struct trainer_state {
     s.log_history.push_back(record_from(line));
   }
   return s;
+}
+
+/// The state in a trainer's checkpoint. Throws errc::bad_data where there is none.
+[[nodiscard]] inline trainer_state state_in(const saved_checkpoint& saved) {
+  try {
+    return state_from(saved.json("trainer_state"));
+  } catch (const json::error& wrong) {
+    throw_error(errc::bad_data, "\"{}\" has a trainer_state.json that no trainer wrote: {}",
+                saved.path(), wrong.what());
+  }
 }
 
 }  // namespace parx::train

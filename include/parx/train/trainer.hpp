@@ -44,6 +44,7 @@
 #include <parx/trace/progress.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
+#include <parx/train/detail/lines.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/meter.hpp>
@@ -109,7 +110,7 @@ class trainer {
       });
       bar_ = &bar;
       if (options_.explain) log_.print("***** What this run will do *****\n" + explain());
-      announce(log_, plan_, parameter_count(), state_.global_step);
+      announce(log_, plan_, parameter_count(model_.module()), state_.global_step);
       call(&callbacks::on_train_begin);
       meter_ = meter();
       times_before_ = model_.times();
@@ -198,11 +199,8 @@ class trainer {
     }
     const auto last = folder.latest(site_);
     require(!last || options_.resume_from_checkpoint == resume::latest,
-            "trainer: output_dir \"{}\" holds the checkpoint of step {} of an earlier run; set "
-            "resume_from_checkpoint to resume::latest to go on from it or to resume::overwrite, or "
-            "give another "
-            "folder",
-            options_.output_dir, last ? last->step() : 0);
+            "trainer: output_dir \"{}\" holds the checkpoint of step {} of an earlier run; {}",
+            options_.output_dir, last ? last->step() : 0, resume_advice);
     if (last) go_back_to(*last);
     first_step_ = state_.global_step;
   }
@@ -211,8 +209,9 @@ class trainer {
     if (!checkpoints_) {
       checkpoints_.emplace(group(), options_.output_dir,
                            checkpoint_options{.save_total_limit = options_.save_total_limit,
-                                              .goal = greater_is_better() ? metric_goal::maximize
-                                                                          : metric_goal::minimize});
+                                              .goal = is_greater_better(options_)
+                                                          ? metric_goal::maximize
+                                                          : metric_goal::minimize});
     }
     return *checkpoints_;
   }
@@ -225,22 +224,10 @@ class trainer {
   }
 
   void go_back_to(const saved_checkpoint& saved) {
-    try {
-      state_ = resumed(state_from(saved.json("trainer_state")), state_, saved.path());
-    } catch (const json::error& wrong) {
-      throw_error(errc::bad_data, "\"{}\" has a trainer_state.json that no trainer wrote: {}",
-                  saved.path(), wrong.what());
-    }
+    state_ = resumed(state_in(saved), state_, saved.path());
     saved.load("model", model_.module());
     saved.load("optimizer", optimizer_);
     precision_.load(saved);
-  }
-
-  [[nodiscard]] std::size_t parameter_count() {
-    std::size_t count = 0;
-    model_.module().for_each_parameter(
-        [&](const std::string&, auto& p) { count += p.value().size(); });
-    return count;
   }
 
   void run_epoch() {
@@ -382,17 +369,9 @@ class trainer {
   void write_line(double norm, double lr) {
     fold();
     meter_.pause();
-    const record figures = summarise(merged_);
-    record line{{"loss", std::exchange(state_.loss_since_log, {}).mean()},
-                {"grad_norm", norm},
-                {"learning_rate", lr},
-                {"epoch", state_.epoch}};
-    for (const auto& [name, value] : figures.entries()) {
-      if (name != "loss") line.set(name, value);
-    }
-    if (const auto scale = precision_.loss_scale()) line.set("loss_scale", *scale);
-    line.set("eta_seconds",
-             figures.at("step_ms") * 1e-3 * static_cast<double>(plan_.steps - state_.global_step));
+    const record line =
+        detail::training_line(state_, std::exchange(state_.loss_since_log, {}).mean(), norm, lr,
+                              summarise(merged_), precision_.loss_scale());
     keep(line);
     log_.write(line, run_log::kind::train, state_.global_step, seconds());
     log_.write_ranks(rank_table(merged_), state_.global_step, seconds());
@@ -412,20 +391,15 @@ class trainer {
       return std::nullopt;
     return metric_of(line, options_.metric_for_best_model);
   }
-  [[nodiscard]] bool greater_is_better() const {
-    return options_.greater_is_better.value_or(!options_.metric_for_best_model.ends_with("loss"));
-  }
 
   /// Whether this is the best so far; ends training when there was no gain for long enough.
   [[nodiscard]] bool judge(double metric) {
     const bool best =
-        note_metric(state_, metric, greater_is_better(), options_.early_stopping_threshold);
+        note_metric(state_, metric, is_greater_better(options_), options_.early_stopping_threshold);
     const std::size_t patience = options_.early_stopping_patience;
     if (patience > 0 && state_.evaluations_without_gain >= patience) {
       stopping_ = true;
-      log_.print(fmt::format(
-          "  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}", patience,
-          options_.metric_for_best_model, state_.best_metric.value_or(0), state_.best_global_step));
+      log_.print(detail::stopping_text(state_, options_));
     }
     return best;
   }
@@ -452,12 +426,7 @@ class trainer {
       saved_checkpoint::open(state_.best_model_checkpoint).load("model", model_.module());
     }
     const double runtime = seconds();
-    record line{
-        {"train_runtime", runtime},
-        {"train_samples_per_second", samples_ / runtime},
-        {"train_steps_per_second", static_cast<double>(state_.global_step - first_step_) / runtime},
-        {"train_loss", state_.loss_of_run.mean()},
-        {"epoch", state_.epoch}};
+    const record line = detail::closing_line(state_, runtime, samples_, first_step_);
     keep(line);
     log_.write(line, run_log::kind::train, state_.global_step, runtime);
     call(&callbacks::on_train_end);

@@ -1,0 +1,50 @@
+// What the lines of a training run say, made of its state and of what the ranks counted. Local,
+// pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/train/options.hpp>
+#include <parx/train/record.hpp>
+#include <parx/train/state.hpp>
+
+namespace parx::train::detail {
+
+/// A line of training: `loss` since the one before, and `figures` of all ranks (summarise).
+[[nodiscard]] inline record training_line(const trainer_state& state, double loss, double norm,
+                                          double lr, const record& figures,
+                                          std::optional<double> loss_scale) {
+  record line{
+      {"loss", loss}, {"grad_norm", norm}, {"learning_rate", lr}, {"epoch", state.epoch}};
+  for (const auto& [name, value] : figures.entries()) {
+    if (name != "loss") line.set(name, value);
+  }
+  if (loss_scale) line.set("loss_scale", *loss_scale);
+  line.set("eta_seconds", figures.at("step_ms") * 1e-3 *
+                              static_cast<double>(state.max_steps - state.global_step));
+  return line;
+}
+
+/// The last line of a run that took `seconds` for its steps after `first_step` and `samples`.
+[[nodiscard]] inline record closing_line(const trainer_state& state, double seconds,
+                                         double samples, std::uint64_t first_step) {
+  return {{"train_runtime", seconds},
+          {"train_samples_per_second", samples / seconds},
+          {"train_steps_per_second", static_cast<double>(state.global_step - first_step) / seconds},
+          {"train_loss", state.loss_of_run.mean()},
+          {"epoch", state.epoch}};
+}
+
+[[nodiscard]] inline std::string stopping_text(const trainer_state& state,
+                                               const trainer_options& options) {
+  return fmt::format("  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}",
+                     options.early_stopping_patience, options.metric_for_best_model,
+                     state.best_metric.value_or(0), state.best_global_step);
+}
+
+}  // namespace parx::train::detail
