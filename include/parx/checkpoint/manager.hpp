@@ -82,18 +82,19 @@ class checkpoint_manager {
   /// Saves <folder>/checkpoint-<step>; one that is there is replaced. In the background, an earlier
   /// save is waited for first, and its failure thrown here; `parts` may change again as soon as
   /// this returns. Throws errc::io, naming path and reason: earlier checkpoints are untouched.
-  /// `metric` is what best() compares, at rank 0.
+  /// `metric` is what best() compares, at rank 0; where the caller knows of a best one, `best_step`
+  /// is the one that save_total_limit spares.
   void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
-            call_site site = call_site::current()) {
+            std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current()) {
     wait(site);
     if (options_.mode == save_mode::blocking) {
-      detail::agree_on_rank0(group_, site, [&] { write(step, parts, metric); });
+      detail::agree_on_rank0(group_, site, [&] { write(step, parts, metric, best_step); });
       return;
     }
     detail::agree_on_rank0(group_, site, [&] {
-      writer_ = std::thread([this, step, copy = parts.copied_to(memory_), metric] {
+      writer_ = std::thread([this, step, copy = parts.copied_to(memory_), metric, best_step] {
         try {
-          write(step, copy, metric);
+          write(step, copy, metric, best_step);
         } catch (...) {
           failure_ = std::current_exception();
         }
@@ -115,10 +116,12 @@ class checkpoint_manager {
   [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
     return find(site, [](const auto& all) { return all; });
   }
-  /// The one with the best metric, in the same way; nullopt where none has a metric.
+  /// The one with the best metric, of equal ones the oldest, in the same way; nullopt where none has
+  /// a metric.
   [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current()) {
     return find(site, [&](auto all) {
       std::erase_if(all, [](const auto& one) { return !one.metric(); });
+      std::reverse(all.begin(), all.end());  // oldest first
       std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
         return detail::is_better(*a.metric(), *b.metric(), options_.goal);
       });
@@ -130,11 +133,12 @@ class checkpoint_manager {
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
 
  private:
-  void write(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric) {
+  void write(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric,
+             std::optional<std::uint64_t> best_step) {
     const detail::folder_lock lock(folder_);
     detail::remove_stale(folder_);
     detail::write_checkpoint(folder_, step, parts, metric);
-    detail::rotate(folder_, step, options_.save_total_limit, options_.goal);
+    detail::rotate(folder_, step, options_.save_total_limit, options_.goal, best_step);
   }
 
   void rethrow_failure() {

@@ -225,6 +225,12 @@ class trainer {
 
   void go_back_to(const saved_checkpoint& saved) {
     state_ = resumed(state_in(saved), state_, saved.path());
+    if (!state_.best_model_checkpoint.empty()) {
+      state_.best_model_checkpoint = best_path();
+      if (options_.load_best_model_at_end) {  // a wrong one is an error now, not at the end
+        (void)saved_checkpoint::open(best_path(), checkpoint_check::sizes);
+      }
+    }
     saved.load("model", model_.module());
     saved.load("optimizer", optimizer_);
     precision_.load(saved);
@@ -407,13 +413,17 @@ class trainer {
   void save(std::optional<double> metric, bool best) {
     fold();
     meter_.pause();
-    if (best) {
-      state_.best_model_checkpoint =
-          parx::detail::checkpoint_path(options_.output_dir, state_.global_step).string();
-    }
-    checkpoints().save(state_.global_step, parts(), metric, site_);
+    if (best) state_.best_model_checkpoint = best_path();
+    checkpoints().save(state_.global_step, parts(), metric,
+                       state_.best_metric ? std::optional(state_.best_global_step) : std::nullopt,
+                       site_);
     call(&callbacks::on_save);
     meter_.go_on();
+  }
+
+  /// Where the best model is as of now: the folder may have had another name when it was saved.
+  [[nodiscard]] std::string best_path() const {
+    return parx::detail::checkpoint_path(options_.output_dir, state_.best_global_step).string();
   }
 
   record finish() {

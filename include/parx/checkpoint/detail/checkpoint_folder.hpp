@@ -174,16 +174,20 @@ inline void write_checkpoint(const std::string& folder, std::uint64_t step,
   staged.commit();
 }
 
-/// Removes the oldest checkpoints until `limit` are left (0: no limit), but neither the best one nor
-/// `just_saved`, which is known to be good.
+/// Removes the oldest checkpoints until `limit` are left (0: no limit), but neither `just_saved`,
+/// which is known to be good, nor the best one: that of step `best_step` where there is one, else
+/// that with the best metric, of equal ones the oldest.
 inline void rotate(const std::string& folder, std::uint64_t just_saved, std::size_t limit,
-                   metric_goal goal) {
+                   metric_goal goal, std::optional<std::uint64_t> best_step = std::nullopt) {
   if (limit == 0) return;
   const auto all = list_checkpoints(folder, [](const error& /*told when loading*/) {});
   const saved_checkpoint* best = nullptr;
-  for (const saved_checkpoint& one : all) {
-    if (one.metric() && (best == nullptr || is_better(*one.metric(), *best->metric(), goal)))
+  for (const saved_checkpoint& one : all) {  // newest first
+    if (one.metric() && (best == nullptr || !is_better(*best->metric(), *one.metric(), goal)))
       best = &one;
+  }
+  for (const saved_checkpoint& one : all) {
+    if (best_step == one.step()) best = &one;
   }
   std::size_t kept = all.size();
   for (auto oldest = all.rbegin(); oldest != all.rend() && kept > limit; ++oldest) {
