@@ -64,3 +64,63 @@ BOOST_AUTO_TEST_CASE(of_models_with_equal_metrics_the_first_is_kept_and_loaded) 
       parx::error, [](const auto& found) { return mentions(found, "checkpoint-2"); });
   BOOST_TEST(steps == 0);
 }
+
+BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_a_number_is_neither_stepped_nor_saved) {
+  // The loss is as before: 0 is added to it, with a gradient of 1e30 x 1e30 x 0.
+  for (const double max_grad_norm : {1.0, 0.0}) {
+    const folder place("gradients");
+    std::vector<std::string> texts(2);
+    std::vector<bool> finite(2);
+    const auto train_it = [&] {
+      parx::run_threads(2, [&](parx::process_group& group) {
+        const auto rank = static_cast<std::size_t>(group.rank());
+        const auto source = points(40);
+        classifier model(0);
+        model.initialize(3);
+        parx::ddp ddp{model, group};
+        parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1}};
+        const parx::data::loader loader{
+            source, {.batch_size = 4, .sampler = parx::data::distributed_sampler{40, group}}};
+        auto options = quiet(6);
+        options.output_dir = place.path;
+        options.max_grad_norm = max_grad_norm;
+        options.save_steps = 1;
+        options.save_total_limit = 1;
+        options.logging_steps = 100;
+        int calls = 0;
+        train::trainer trainer{ddp, opt, loader,
+                               [&](auto& m, auto& batch) {
+                                 const auto logits = m(batch.x);
+                                 auto loss = parx::nn::cross_entropy(logits, batch.y);
+                                 if (group.rank() == 1 && ++calls == 3) {
+                                   loss.sum =
+                                       loss.sum + parx::sum(logits * 0.0F * 1e30F * 1e30F);
+                                 }
+                                 return loss;
+                               },
+                               options};
+        try {
+          trainer.train();
+        } catch (const parx::error& stopped) {
+          texts[rank] = stopped.what();
+          finite[rank] = true;
+          model.for_each_parameter([&](const std::string&, auto& p) {
+            for (const float value : p.value().span()) {
+              if (!std::isfinite(value)) finite[rank] = false;
+            }
+          });
+          throw;
+        }
+      });
+    };
+    BOOST_CHECK_THROW(train_it(), parx::error);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      BOOST_TEST(texts[rank].find("the norm of the gradients is nan in step 3") !=
+                     std::string::npos,
+                 texts[rank]);
+      BOOST_TEST(finite[rank]);
+    }
+    BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-2/manifest.json"));
+    BOOST_TEST(!std::filesystem::exists(place.path + "/checkpoint-3"));
+  }
+}

@@ -45,6 +45,19 @@ enum class nonfinite {
   error,  ///< throw parx::error with errc::bad_data before anything is changed
 };
 
+/// For a caller that has looked at the norm itself: multiplies all gradients by max_norm / (norm +
+/// 1e-6) where that is below 1.
+template <typename T>
+void scale_grad(const std::vector<target<T>>& targets, double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  if (factor >= 1) return;
+  for (const target<T>& one : targets) {
+    one.for_each_grad([&](std::span<T> grad) {
+      for (T& value : grad) value *= static_cast<T>(factor);
+    });
+  }
+}
+
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
 /// before. Throws usage_error unless max_norm is positive.
 template <typename T>
@@ -58,13 +71,7 @@ double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
                 "infinite or NaN. Lower the learning rate, or look for the layer that makes it",
                 norm);
   }
-  const double factor = max_norm / (norm + 1e-6);
-  if (factor >= 1) return norm;
-  for (const target<T>& one : targets) {
-    one.for_each_grad([&](std::span<T> grad) {
-      for (T& value : grad) value *= static_cast<T>(factor);
-    });
-  }
+  scale_grad(targets, norm, max_norm);
   return norm;
 }
 template <typename T>

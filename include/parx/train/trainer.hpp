@@ -22,7 +22,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -44,6 +43,7 @@
 #include <parx/trace/progress.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
+#include <parx/train/detail/finite.hpp>
 #include <parx/train/detail/lines.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
@@ -299,13 +299,10 @@ class trainer {
   }
 
   void check_loss(const nn::tally& loss) {
-    if (std::isfinite(loss.sum) || !options_.stop_at_nan) return;
-    throw_error(  // fabs: what came out of 0 / 0 has a sign bit, and "-nan" says no more than "nan"
-        errc::bad_data,
-        "the loss of rank {} is {} in step {} (epoch {:.2f}, learning rate {:.3g}); earlier "
-        "checkpoints are as they were. Look at that batch, lower the rate, or set detect_anomaly",
-        group().rank(), std::isnan(loss.sum) ? std::fabs(loss.sum) : loss.sum,
-        state_.global_step + 1, state_.epoch, rate());
+    if (options_.stop_at_nan) detail::require_finite(loss, here());
+  }
+  [[nodiscard]] detail::whereabouts here() {
+    return {group().rank(), state_.global_step + 1, state_.epoch, rate()};
   }
 
   [[nodiscard]] double rate() const {
@@ -317,13 +314,13 @@ class trainer {
     const std::uint64_t step = state_.global_step + 1;
     const bool last = step >= plan_.steps;
     const bool logs = options_.logging_steps > 0 && (step % options_.logging_steps == 0 || last);
-    double norm = 0;
     precision_.unscale(optimizer_);
-    if (options_.max_grad_norm > 0) {
-      norm = optim::clip_grad_norm(targets_, options_.max_grad_norm);
-    } else if (logs) {
-      norm = optim::grad_norm(targets_);
-    }
+    // A loss scale leaves a step with infinite gradients out.
+    const bool guards = options_.stop_at_nan && !precision_.loss_scale();
+    const bool clips = options_.max_grad_norm > 0;
+    const double norm = logs || guards || clips ? optim::grad_norm(targets_) : 0;
+    if (guards) detail::require_finite(norm, targets_, here());
+    if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
     optimizer_.set_lr(lr);
     precision_.step(optimizer_);
     state_.global_step = step;

@@ -1,0 +1,66 @@
+// What stop_at_nan looks at: the loss of every batch, and the norm of the gradients before a step.
+//
+// Both are looked at before anything is changed, so that the parameters and all checkpoints are
+// those of the last good step. Under data parallelism the gradients are equal on all ranks, and all
+// throw alike. Local.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <parx/core/error.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/optim/target.hpp>
+
+namespace parx::train::detail {
+
+/// Where in a run something happened.
+struct whereabouts {
+  int rank = 0;
+  std::uint64_t step = 0;  ///< the one that is being made, counted from 1
+  double epoch = 0;
+  double learning_rate = 0;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("in step {} (epoch {:.2f}, learning rate {:.3g})", step, epoch,
+                       learning_rate);
+  }
+};
+
+/// What came out of 0 / 0 has a sign bit, and "-nan" says no more than "nan".
+[[nodiscard]] inline double without_sign_of_nan(double value) noexcept {
+  return std::isnan(value) ? std::fabs(value) : value;
+}
+
+inline void require_finite(const nn::tally& loss, const whereabouts& here) {
+  if (std::isfinite(loss.sum)) return;
+  throw_error(errc::bad_data,
+              "the loss of rank {} is {} {}; earlier checkpoints are as they were. Look at that "
+              "batch, lower the rate, or set detect_anomaly",
+              here.rank, without_sign_of_nan(loss.sum), here.text());
+}
+
+/// `norm` is that of the gradients of `targets`, before they were scaled by it.
+template <typename T>
+void require_finite(double norm, const std::vector<optim::target<T>>& targets,
+                    const whereabouts& here) {
+  if (std::isfinite(norm)) return;
+  std::string first;
+  for (const optim::target<T>& each : targets) {
+    each.for_each_grad([&](std::span<const T> part) {
+      for (const T value : part) {
+        if (first.empty() && !std::isfinite(value)) first = each.name();
+      }
+    });
+  }
+  throw_error(errc::bad_data,
+              "the norm of the gradients is {} {}, though the loss is a number; {} is the first "
+              "parameter with such a gradient. The step was not made, and earlier checkpoints are "
+              "as they were. Lower the rate, or set detect_anomaly",
+              without_sign_of_nan(norm), here.text(), first.empty() ? "none" : first);
+}
+
+}  // namespace parx::train::detail
