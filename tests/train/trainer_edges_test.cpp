@@ -124,3 +124,37 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_a_number_is_neither_stepped_nor_save
     BOOST_TEST(!std::filesystem::exists(place.path + "/checkpoint-3"));
   }
 }
+
+BOOST_AUTO_TEST_CASE(training_trains_and_an_evaluation_leaves_every_module_in_its_mode) {
+  parx::run_threads(1, [&](parx::process_group& group) {
+    const auto source = points(32);
+    classifier model(0.5);
+    model.initialize(3);
+    parx::ddp ddp{model, group};
+    parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1}};
+    const parx::data::loader loader{
+        source, {.batch_size = 8, .sampler = parx::data::distributed_sampler{32, group}}};
+    std::vector<bool> seen;
+    train::trainer trainer{ddp, opt, loader,
+                           [&](auto& m, auto& batch) {
+                             seen.push_back(model.noise.is_training());
+                             return parx::nn::cross_entropy(m(batch.x), batch.y);
+                           },
+                           quiet(3)};
+    trainer.add_evaluation(loader, [&](auto& m, auto& batch) -> train::metrics {
+      BOOST_TEST(!model.noise.is_training());
+      return {{"loss", parx::nn::cross_entropy(m(batch.x), batch.y)}};
+    });
+    model.eval();
+    (void)trainer.evaluate();
+    BOOST_TEST(!model.noise.is_training());
+    trainer.train();
+    BOOST_TEST((seen == std::vector<bool>{true, true, true}));
+    BOOST_TEST(model.is_training());
+    model.first.eval();  // a layer that is held still stays so
+    (void)trainer.evaluate();
+    BOOST_TEST(model.is_training());
+    BOOST_TEST(model.noise.is_training());
+    BOOST_TEST(!model.first.is_training());
+  });
+}

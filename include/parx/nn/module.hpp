@@ -145,6 +145,14 @@ class module : public detail::module_state {
         .start(self());
   }
 
+  /// Calls visitor(path, module&) for this module, whose path is empty, and all within, each before
+  /// those within it: PyTorch's named_modules.
+  template <typename Visitor>
+  void for_each_module(Visitor&& visitor) {
+    walk([&](const std::string& path, auto& part) { visitor(path, part); },
+         [](auto&, const std::string&, auto&, const initializer&) {});
+  }
+
   /// Handles of all parameters, for an optimizer. Their element type is that of the module unless
   /// another is given; a model with several needs for_each_parameter.
   template <typename T = void>

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <parx/autograd/no_grad.hpp>
 #include <parx/comm/process_group.hpp>
@@ -37,21 +38,37 @@ template <typename Batch>
   }
 }
 
-/// Puts a module's random layers to rest while it lives.
+/// Puts a module's random layers to rest while it lives; then each is in the mode that it was in.
 template <typename Module>
 class [[nodiscard]] evaluation_mode {
  public:
   explicit evaluation_mode(Module& module) : module_(module) {
+    if constexpr (has_parts) {
+      module.for_each_module(
+          [&](const std::string&, auto& part) { were_training_.push_back(part.is_training()); });
+    }
     if constexpr (requires { module.eval(); }) module.eval();
   }
   ~evaluation_mode() {
-    if constexpr (requires { module_.train(); }) module_.train();
+    if constexpr (has_parts) {
+      auto was_training = were_training_.begin();  // outer ones first, which set what is within
+      module_.for_each_module([&](const std::string&, auto& part) {
+        *was_training++ ? part.train() : part.eval();
+      });
+    } else if constexpr (requires { module_.train(); }) {
+      module_.train();
+    }
   }
   evaluation_mode(const evaluation_mode&) = delete;
   evaluation_mode& operator=(const evaluation_mode&) = delete;
 
  private:
+  static constexpr bool has_parts = requires(Module& m) {
+    m.for_each_module([](const std::string&, auto&) {});
+  };
+
   Module& module_;
+  std::vector<bool> were_training_;  // in the order of for_each_module
   no_grad guard_;
 };
 

@@ -188,6 +188,7 @@ class trainer {
     samples_ = 0;
     merged_.assign(world(), {});
     targets_ = optimizer_.targets();
+    if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!saves()) return;
     checkpoint_manager& folder = checkpoints();
     folder.probe(parts().bytes(), site_);
