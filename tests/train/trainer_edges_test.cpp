@@ -158,3 +158,25 @@ BOOST_AUTO_TEST_CASE(training_trains_and_an_evaluation_leaves_every_module_in_it
     BOOST_TEST(!model.first.is_training());
   });
 }
+
+BOOST_AUTO_TEST_CASE(an_optimizer_of_a_part_of_the_model_trains_that_part) {
+  const auto source = points(32);
+  parx::run_threads(2, [&](parx::process_group& group) {
+    classifier model(0);
+    model.initialize(3);
+    parx::ddp ddp{model, group};
+    parx::optim::sgd opt{model.second.parameters(), {.lr = 0.1}};
+    const parx::data::loader loader{
+        source, {.batch_size = 4, .sampler = parx::data::distributed_sampler{32, group}}};
+    train::trainer trainer{
+        ddp, opt, loader,
+        [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); },
+        quiet(5)};
+    const float first = model.first.weight().value().data()[0];
+    const float second = model.second.weight().value().data()[0];
+    trainer.train();
+    BOOST_TEST(trainer.state().global_step == 5u);
+    BOOST_TEST(model.first.weight().value().data()[0] == first);
+    BOOST_TEST(model.second.weight().value().data()[0] != second);
+  });
+}

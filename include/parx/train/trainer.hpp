@@ -324,6 +324,8 @@ class trainer {
     if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
     optimizer_.set_lr(lr);
     precision_.step(optimizer_);
+    // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
+    if constexpr (requires { model_.module().zero_grad(); }) model_.module().zero_grad();
     state_.global_step = step;
     ++meter_.counts.steps;
     call(&callbacks::on_step_end);
