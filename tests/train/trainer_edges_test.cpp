@@ -180,3 +180,39 @@ BOOST_AUTO_TEST_CASE(an_optimizer_of_a_part_of_the_model_trains_that_part) {
     BOOST_TEST(model.second.weight().value().data()[0] != second);
   });
 }
+
+BOOST_AUTO_TEST_CASE(groups_with_rates_of_their_own_keep_them_in_proportion) {
+  const auto source = points(32);
+  parx::run_threads(1, [&](parx::process_group& group) {
+    classifier model(0);
+    model.initialize(3);
+    parx::ddp ddp{model, group};
+    using group_of = parx::optim::parameter_group<float, parx::optim::adamw_options>;
+    parx::optim::adamw<float> opt{std::vector<group_of>{
+        {parx::optim::targets_of(model.first.parameters()), {.lr = 1e-5}},
+        {parx::optim::targets_of(model.second.parameters()), {.lr = 1e-2}}}};
+    const parx::data::loader loader{
+        source, {.batch_size = 8, .sampler = parx::data::distributed_sampler{32, group}}};
+    const auto loss = [](auto& m, auto& batch) {
+      return parx::nn::cross_entropy(m(batch.x), batch.y);
+    };
+    auto options = quiet(4);
+    options.learning_rate = 1e-3;
+    BOOST_CHECK_EXCEPTION((train::trainer{ddp, opt, loader, loss, options}), parx::usage_error,
+                          [](const auto& found) { return mentions(found, "1e-05, 0.01"); });
+    options.learning_rate.reset();
+    train::trainer trainer{ddp, opt, loader, loss, options};
+    std::vector<double> body, head;
+    trainer.add_callbacks({.on_step_end = [&](const auto&) {
+      body.push_back(opt.options(0).lr);
+      head.push_back(opt.options(1).lr);
+    }});
+    trainer.train();
+    for (std::size_t step = 0; step < 4; ++step) {  // linear to 0
+      const double part = 1 - static_cast<double>(step) / 4;
+      BOOST_TEST(body[step] == 1e-5 * part, boost::test_tools::tolerance(1e-12));
+      BOOST_TEST(head[step] == 1e-2 * part, boost::test_tools::tolerance(1e-12));
+    }
+    BOOST_TEST(curve(trainer.state(), "learning_rate").front() == 1e-2);
+  });
+}

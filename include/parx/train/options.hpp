@@ -35,12 +35,13 @@ struct trainer_options {
   std::size_t gradient_accumulation_steps = 1;
 
   /// The highest rate; without one that of the optimizer's options. It rises linearly over the
-  /// warm-up, then follows lr_scheduler_type to 0 at the end.
+  /// warm-up, then follows lr_scheduler_type to 0 at the end. Groups of parameters with rates of
+  /// their own keep them in proportion; it is left out then.
   std::optional<double> learning_rate = std::nullopt;
   optim::decay lr_scheduler_type = optim::decay::linear;
   std::uint64_t warmup_steps = 0;
   double warmup_ratio = 0;  ///< of all steps; used where warmup_steps is 0
-  /// The rate of each step, counted from 0, instead of all the above.
+  /// The rate of each step, counted from 0, instead of all the above; the highest group's.
   std::function<double(std::uint64_t)> lr_schedule = {};
   /// Matrix products in bfloat16 or float16 (parx::autocast), float16 with a loss scale.
   bool bf16 = false;

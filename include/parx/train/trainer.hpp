@@ -44,6 +44,7 @@
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/finite.hpp>
+#include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/lines.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
@@ -72,9 +73,9 @@ class trainer {
         loss_(std::move(loss)),
         options_(std::move(options)),
         site_(site),
-        precision_(options_) {
+        precision_(options_),
+        rates_(optimizer, options_.learning_rate) {
     validate(options_);
-    lr_ = options_.learning_rate.value_or(static_cast<double>(optimizer.options().lr));
     plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
                       loader.batches());
     state_.max_steps = plan_.steps;
@@ -129,7 +130,7 @@ class trainer {
 
   /// Collective. What train() will do: ranks, batch arithmetic, memory, how gradients are summed.
   [[nodiscard]] std::string explain() {
-    return explain_run(model_, optimizer_, plan_, options_, lr_, site_);
+    return explain_run(model_, optimizer_, plan_, options_, rates_.highest(), site_);
   }
 
   /// Collective. All evaluations that were added; the figures of all ranks, on all ranks.
@@ -307,7 +308,7 @@ class trainer {
   }
 
   [[nodiscard]] double rate() const {
-    return learning_rate_at(options_, plan_, lr_, state_.global_step);
+    return learning_rate_at(options_, plan_, rates_.highest(), state_.global_step);
   }
 
   void end_step(bool epoch_ends) {
@@ -322,7 +323,7 @@ class trainer {
     const double norm = logs || guards || clips ? optim::grad_norm(targets_) : 0;
     if (guards) detail::require_finite(norm, targets_, here());
     if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
-    optimizer_.set_lr(lr);
+    rates_.set(optimizer_, lr);
     precision_.step(optimizer_);
     // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
     if constexpr (requires { model_.module().zero_grad(); }) model_.module().zero_grad();
@@ -455,7 +456,7 @@ class trainer {
   const trainer_options options_;
   const call_site site_;
   precision precision_;
-  double lr_ = 0;
+  const detail::group_rates rates_;
   run_plan plan_;
   trainer_state state_;
   std::vector<std::pair<std::string, evaluate_function>> evaluations_;

@@ -1,0 +1,63 @@
+// group_rates: the learning rates of an optimizer's groups of parameters under one schedule.
+//
+// The schedule is that of the group with the highest rate; each other one follows it in the
+// proportion that it began with, as with PyTorch's LambdaLR. Local.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include <parx/core/check.hpp>
+
+namespace parx::train::detail {
+
+class group_rates {
+ public:
+  /// The rates are the optimizer's, or `learning_rate` for all where it is given. Throws
+  /// usage_error where that would make rates equal that are not.
+  template <typename Optimizer>
+  group_rates(const Optimizer& optimizer, std::optional<double> learning_rate) {
+    if constexpr (requires { optimizer.group_count(); }) {
+      for (std::size_t i = 0; i < optimizer.group_count(); ++i) {
+        rates_.push_back(static_cast<double>(optimizer.options(i).lr));
+      }
+    } else {
+      rates_.push_back(static_cast<double>(optimizer.options().lr));
+    }
+    highest_ = *std::max_element(rates_.begin(), rates_.end());
+    differ_ = *std::min_element(rates_.begin(), rates_.end()) < highest_;
+    require(!differ_ || !learning_rate,
+            "trainer: learning_rate is {}, but the optimizer's groups have rates of their own, {}; "
+            "leave learning_rate out, and each follows the schedule from its own",
+            learning_rate.value_or(0), fmt::join(rates_, ", "));
+    highest_ = learning_rate.value_or(highest_);
+  }
+
+  /// What the schedule begins from.
+  [[nodiscard]] double highest() const noexcept { return highest_; }
+
+  /// Gives every group its part of `rate`, the highest one of a step.
+  template <typename Optimizer>
+  void set(Optimizer& optimizer, double rate) const {
+    if (differ_) {
+      if constexpr (requires { optimizer.group_count(); }) {
+        for (std::size_t i = 0; i < rates_.size(); ++i) {
+          optimizer.options(i).lr = rate * (rates_[i] / highest_);
+        }
+      }
+    } else {
+      optimizer.set_lr(rate);
+    }
+  }
+
+ private:
+  std::vector<double> rates_;
+  double highest_ = 0;
+  bool differ_ = false;
+};
+
+}  // namespace parx::train::detail
