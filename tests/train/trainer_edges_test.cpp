@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -215,4 +216,22 @@ BOOST_AUTO_TEST_CASE(groups_with_rates_of_their_own_keep_them_in_proportion) {
     }
     BOOST_TEST(curve(trainer.state(), "learning_rate").front() == 1e-2);
   });
+}
+
+BOOST_AUTO_TEST_CASE(when_on_save_is_called_the_checkpoint_is_on_the_disk) {
+  const folder place("on_save");
+  setup s{.options = quiet(12)};
+  s.options.output_dir = place.path;
+  s.options.save_steps = 1;
+  std::atomic<int> whole{0};
+  parx::run_threads(2, [&](parx::process_group& group) {
+    run(group, s, [&](auto& trainer) {
+      if (group.rank() == 0) return;  // one rank is enough for all to wait
+      trainer.add_callbacks({.on_save = [&](const train::trainer_state& state) {
+        const auto path = fmt::format("{}/checkpoint-{}", place.path, state.global_step);
+        whole += parx::saved_checkpoint::open(path).step() == state.global_step ? 1 : 0;
+      }});
+    });
+  });
+  BOOST_TEST(whole == 12);
 }

@@ -23,7 +23,9 @@ struct callbacks {
   at_state on_epoch_end = {};
   at_figures on_log = {};       ///< with the line
   at_figures on_evaluate = {};  ///< with the figures, "eval_loss", ...
-  at_state on_save = {};        ///< when the checkpoint of this step is on the disk, on rank 0
+  /// When the checkpoint of this step is on the disk, for which training waits then; without one it
+  /// is written while training goes on. Added before train().
+  at_state on_save = {};
   at_state on_train_end = {};
 };
 

@@ -8,7 +8,9 @@
 //   }
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +49,14 @@ inline void add(metrics& total, const metrics& more) {
             total[i].name, more[i].name);
     total[i].value += more[i].value;
   }
+}
+
+/// Collective. Whether it is true on any rank.
+[[nodiscard]] inline bool on_any_rank(process_group& group, bool here,
+                                      call_site site = call_site::current()) {
+  std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(here)};
+  parx::all_reduce(group, any, {.op = reduce_op::max}, site);
+  return any[0] != 0;
 }
 
 /// Collective. The same over all ranks, in bits that are equal on all of them: what is decided by

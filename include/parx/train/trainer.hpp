@@ -20,6 +20,7 @@
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -191,6 +192,9 @@ class trainer {
     targets_ = optimizer_.targets();
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!saves()) return;
+    const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
+    announces_saves_ =
+        on_any_rank(group(), std::any_of(callbacks_.begin(), callbacks_.end(), hears), site_);
     checkpoint_manager& folder = checkpoints();
     folder.probe(parts().bytes(), site_);
     if (options_.resume_from_checkpoint == resume::overwrite) {
@@ -418,6 +422,7 @@ class trainer {
     checkpoints().save(state_.global_step, parts(), metric,
                        state_.best_metric ? std::optional(state_.best_global_step) : std::nullopt,
                        site_);
+    if (announces_saves_) checkpoints().wait(site_);
     call(&callbacks::on_save);
     meter_.go_on();
   }
@@ -463,6 +468,7 @@ class trainer {
   std::vector<callbacks> callbacks_;
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;
+  bool announces_saves_ = false;
 
   std::optional<checkpoint_manager> checkpoints_;
   decltype(std::declval<Optimizer&>().targets()) targets_;
