@@ -235,3 +235,32 @@ BOOST_AUTO_TEST_CASE(when_on_save_is_called_the_checkpoint_is_on_the_disk) {
   });
   BOOST_TEST(whole == 12);
 }
+
+BOOST_AUTO_TEST_CASE(what_compares_evaluations_needs_one) {
+  const folder place("none_added");
+  parx::run_threads(1, [&](parx::process_group& group) {
+    const auto source = points(16);
+    classifier model(0);
+    parx::ddp ddp{model, group};
+    parx::optim::sgd opt{ddp.parameters()};
+    const parx::data::loader loader{
+        source, {.batch_size = 8, .sampler = parx::data::distributed_sampler{16, group}}};
+    auto options = quiet(2);
+    options.eval_strategy = train::strategy::steps;
+    options.output_dir = place.path;
+    const auto refuses = [&] {
+      train::trainer trainer{
+          ddp, opt, loader,
+          [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); },
+          options};
+      BOOST_CHECK_EXCEPTION(trainer.train(), parx::usage_error, [](const auto& found) {
+        return mentions(found, "add_evaluation");
+      });
+    };
+    options.early_stopping_patience = 2;
+    refuses();
+    options.early_stopping_patience = 0;
+    options.load_best_model_at_end = true;
+    refuses();
+  });
+}

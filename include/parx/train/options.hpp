@@ -75,6 +75,10 @@ struct trainer_options {
   bool log_to_console = true;   ///< the lines that Hugging Face's Trainer prints
 };
 
+/// Whether one evaluation is held against another.
+[[nodiscard]] inline bool compares_evaluations(const trainer_options& o) {
+  return o.load_best_model_at_end || o.early_stopping_patience > 0;
+}
 /// Of the metric that evaluations are compared by.
 [[nodiscard]] inline bool is_greater_better(const trainer_options& o) {
   return o.greater_is_better.value_or(!o.metric_for_best_model.ends_with("loss"));

@@ -185,6 +185,8 @@ class trainer {
 
   /// Looks at output_dir and goes back to where an earlier run stood.
   void begin() {
+    require(!evaluations_.empty() || !compares_evaluations(options_),
+            "trainer: load_best_model_at_end and early_stopping_patience need an add_evaluation()");
     stopping_ = false;
     stop_requested_ = false;
     samples_ = 0;
@@ -398,8 +400,7 @@ class trainer {
 
   /// What evaluations are compared by, where they are.
   [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
-    if (!options_.load_best_model_at_end && options_.early_stopping_patience == 0)
-      return std::nullopt;
+    if (!compares_evaluations(options_)) return std::nullopt;
     return metric_of(line, options_.metric_for_best_model);
   }
 
