@@ -264,3 +264,29 @@ BOOST_AUTO_TEST_CASE(what_compares_evaluations_needs_one) {
     refuses();
   });
 }
+
+BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
+  const folder place("logs");
+  setup s{.options = quiet(3)};
+  s.options.output_dir = place.path;
+  s.options.save_strategy = train::strategy::no;
+  on_ranks(1, s);
+  const auto lines = lines_of(place.path + "/train.jsonl");
+  BOOST_TEST(lines.size() == 4u);
+  for (const int world : {1, 2}) {
+    bool refused = false;
+    try {
+      on_ranks(world, s);
+    } catch (const std::exception& found) {
+      refused = mentions(found, "the log of an earlier run");
+    }
+    BOOST_TEST(refused);
+  }
+  BOOST_TEST(lines_of(place.path + "/train.jsonl") == lines);
+  for (const auto wish : {train::resume::overwrite, train::resume::latest}) {
+    s.options.resume_from_checkpoint = wish;
+    --s.options.max_steps;
+    on_ranks(1, s);
+    BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == s.options.max_steps + 1);
+  }
+}

@@ -22,9 +22,9 @@ enum class strategy { no, steps, epoch };
 
 /// Where a run goes on from.
 enum class resume {
-  no,      ///< from the start; an output_dir that holds checkpoints is refused
+  no,      ///< from the start; an output_dir with the checkpoints or logs of a run is refused
   latest,  ///< from the newest whole checkpoint in output_dir, from the start where there is none
-  overwrite,  ///< from the start; checkpoints that are there are deleted
+  overwrite,  ///< from the start; checkpoints and logs that are there are deleted
 };
 
 struct trainer_options {

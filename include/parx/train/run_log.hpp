@@ -10,17 +10,21 @@
 // thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -107,7 +111,7 @@ class run_log {
   run_log(const trainer_options& options, progress* bar, std::uint64_t step)
       : console_(options.log_to_console), bar_(bar) {
     if (options.output_dir.empty()) return;
-    for (const char* name : {"train.jsonl", "ranks.jsonl", "train.csv", "eval.csv"}) {
+    for (const char* name : file_names) {
       detail::forget_after(options.output_dir + "/" + name, step);
     }
     lines_ = detail::append_file(options.output_dir + "/train.jsonl");
@@ -118,6 +122,15 @@ class run_log {
       events_ =
           std::make_unique<event_writer>(options.output_dir + "/runs/" + detail::time_stamp());
     }
+  }
+
+  /// Whether an earlier run has written lines into `folder`.
+  [[nodiscard]] static bool has_lines(const std::string& folder) {
+    return std::any_of(file_names.begin(), file_names.end(), [&](const char* name) {
+      std::error_code missing;
+      const auto bytes = std::filesystem::file_size(folder + "/" + name, missing);
+      return !missing && bytes > 0;
+    });
   }
 
   enum class kind { train, eval };
@@ -164,6 +177,9 @@ class run_log {
   }
 
  private:
+  static constexpr std::array<const char*, 4> file_names{"train.jsonl", "ranks.jsonl", "train.csv",
+                                                         "eval.csv"};
+
   bool console_ = false;
   progress* bar_ = nullptr;
   detail::append_file lines_;

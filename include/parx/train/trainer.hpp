@@ -206,9 +206,13 @@ class trainer {
       });
     }
     const auto last = folder.latest(site_);
-    require(!last || options_.resume_from_checkpoint == resume::latest,
-            "trainer: output_dir \"{}\" holds the checkpoint of step {} of an earlier run; {}",
-            options_.output_dir, last ? last->step() : 0, resume_advice);
+    const bool logged = on_any_rank(group(), is_rank0() && run_log::has_lines(options_.output_dir));
+    require(options_.resume_from_checkpoint == resume::latest ||
+                (!last && (!logged || options_.resume_from_checkpoint == resume::overwrite)),
+            "trainer: output_dir \"{}\" holds {} of an earlier run; {}",
+            options_.output_dir,
+            last ? fmt::format("the checkpoint of step {}", last->step()) : "the log",
+            resume_advice);
     if (last) go_back_to(*last);
     first_step_ = state_.global_step;
   }
