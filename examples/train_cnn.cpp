@@ -135,6 +135,7 @@ int main(int argc, char** argv) {
                              step = state.global_step;
                              if (ema_decay > 0) average.update();
                            }});
+    if (ema_decay > 0) trainer.add_state("ema", average);
     trainer.train();
     parx::print0(world, "test accuracy: {:.2f} % of {} images\n",
                  100 * trainer.evaluate().at("eval_accuracy"), held_out.size());

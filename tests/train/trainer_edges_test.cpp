@@ -290,3 +290,42 @@ BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
     BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == s.options.max_steps + 1);
   }
 }
+
+BOOST_AUTO_TEST_CASE(an_average_of_the_weights_resumes_in_the_same_bits) {
+  const folder place("ema");
+  const auto source = points(50);
+  const auto average_after = [&](std::uint64_t steps, train::resume from) {
+    std::vector<float> values;
+    parx::run_threads(1, [&](parx::process_group& group) {
+      classifier model(0);
+      model.initialize(3);
+      parx::ddp ddp{model, group};
+      parx::optim::adamw opt{ddp.parameters(), {.lr = 0.02}};
+      parx::optim::ema average{model.parameters(), {.decay = 0.9}};
+      const parx::data::loader loader{
+          source, {.batch_size = 8, .sampler = parx::data::distributed_sampler{50, group}}};
+      auto options = quiet(8);
+      options.output_dir = place.path;
+      options.save_steps = 3;
+      options.resume_from_checkpoint = from;
+      train::trainer trainer{
+          ddp, opt, loader,
+          [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); },
+          options};
+      trainer.add_state("ema", average);
+      trainer.add_callbacks({.on_step_end = [&](const train::trainer_state& state) {
+        average.update();
+        if (state.global_step == steps) trainer.request_stop();
+      }});
+      trainer.train();
+      const auto swapped = average.swap();
+      for (const auto& each : model.parameters()) {
+        values.insert(values.end(), each.value().begin(), each.value().end());
+      }
+    });
+    return values;
+  };
+  const auto whole = average_after(8, train::resume::no);
+  (void)average_after(4, train::resume::overwrite);
+  BOOST_TEST(average_after(8, train::resume::latest) == whole);
+}

@@ -9,12 +9,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
@@ -180,6 +182,12 @@ struct trainer_state {
   }
   return s;
 }
+
+/// Something of the user's that checkpoints keep.
+struct saved_part {
+  std::function<void(checkpoint_parts&)> add;
+  std::function<void(const saved_checkpoint&)> load;
+};
 
 /// The state in a trainer's checkpoint. Throws errc::bad_data where there is none.
 [[nodiscard]] inline trainer_state state_in(const saved_checkpoint& saved) {

@@ -93,6 +93,13 @@ class trainer {
     evaluations_.emplace_back(std::move(prefix),
                               make_evaluation(model_, loader, std::move(measure)));
   }
+  /// Local. Saves `state`, an optim::ema or whatever checkpoint_parts::add takes, with every
+  /// checkpoint, as <name>.safetensors, and loads it with the model. Borrowed; before train().
+  template <typename State>
+  void add_state(const std::string& name, State& state) {
+    states_.push_back({[=, &state](checkpoint_parts& to) { to.add(name, state); },
+                       [=, &state](const saved_checkpoint& from) { from.load(name, state); }});
+  }
   /// Local. Called at the turning points of training, after those that were added before.
   void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
 
@@ -231,6 +238,7 @@ class trainer {
     checkpoint_parts made;
     made.add("model", model_.module()).add("optimizer", optimizer_);
     precision_.add_to(made);
+    for (const auto& [add, load] : states_) add(made);
     made.add_json("trainer_state", to_json(state_));
     return made;
   }
@@ -246,6 +254,7 @@ class trainer {
     saved.load("model", model_.module());
     saved.load("optimizer", optimizer_);
     precision_.load(saved);
+    for (const auto& [add, load] : states_) load(saved);
   }
 
   void run_epoch() {
@@ -471,6 +480,7 @@ class trainer {
   trainer_state state_;
   std::vector<std::pair<std::string, evaluate_function>> evaluations_;
   std::vector<callbacks> callbacks_;
+  std::vector<saved_part> states_;
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;
   bool announces_saves_ = false;
