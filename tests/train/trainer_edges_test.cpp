@@ -40,6 +40,7 @@ BOOST_AUTO_TEST_CASE(of_models_with_equal_metrics_the_first_is_kept_and_loaded) 
   s.options.metric_for_best_model = "accuracy";
   for (const result& each : on_ranks(2, s)) {
     BOOST_TEST(each.state.best_global_step == 2u);
+    BOOST_TEST(each.state.data_order == "shuffled with seed 5");
     BOOST_TEST(each.state.best_model_checkpoint == place.path + "/checkpoint-2");
   }
   BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-2/manifest.json"));

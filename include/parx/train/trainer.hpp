@@ -29,7 +29,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -84,6 +83,7 @@ class trainer {
     state_.global_batch = plan_.global_batch();
     state_.world_size = world();
     state_.seed = options_.seed;
+    state_.data_order = data_order_of(loader.sampler().options());
   }
 
   /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
