@@ -1,1 +1,1 @@
-// Only carries the precompiled libraries: see CMakeLists.txt.
+// Only carries the precompiled headers: see CMakeLists.txt.

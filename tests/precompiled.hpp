@@ -1,5 +1,5 @@
-// What most tests spend their compilation on: the libraries, once for all of them. Nothing of parx, whose
-// headers are what is tested.
+// What most tests spend their compilation on: the libraries and parx's headers, once for all of them. That
+// a header includes what it needs is the claim of hygiene/headers_alone.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -32,3 +32,5 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <parx.hpp>
