@@ -61,8 +61,8 @@ concept communication_hook = std::copyable<H> && requires(H hook, hook_bucket& b
 class comm_hook {
  public:
   comm_hook() = default;
-  template <communication_hook H>
-    requires(!std::same_as<H, comm_hook>)
+  template <typename H>
+    requires(!std::same_as<H, comm_hook>) && communication_hook<H>  // in this order: the second asks for copies
   comm_hook(H hook)  // NOLINT(google-explicit-constructor)
       : held_(std::make_unique<model<H>>(std::move(hook))) {}
   comm_hook(const comm_hook& other) : held_(other ? other.held_->clone() : nullptr) {}
