@@ -52,6 +52,9 @@ class text_records {
     fields.resize(columns_.size());
     if (jsonl_) {
       if (!jsonl_->next(row_)) return false;
+      if (!row_.is_object())
+        throw_error(errc::bad_data, "{}: expected an object like {{\"{}\": ...}}.", place(),
+                    columns_.empty() ? "text" : columns_.front());
       for (std::size_t i = 0; i < columns_.size(); ++i) fields[i] = json_text(columns_[i]);
       return true;
     }
