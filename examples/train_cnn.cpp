@@ -1,74 +1,25 @@
-// Trains a convolutional image classifier with the trainer: MNIST-like IDX files or drawn digits.
+// Trains a convolutional image classifier with the trainer: MNIST-like IDX files, CIFAR's binary
+// version, or drawn digits.
 //   parxrun -n 2 build/release/bin/train_cnn --data /usr/share/datasets/fashion-mnist --explain
 //   srun -N 3 --ntasks-per-node=2 build/release/bin/train_cnn --data mnist --output-dir out
-#include <optional>
 #include <string>
 
 #include "trainer_flags.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
+#include <parx/models/cnn.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
 namespace data = parx::data;
 namespace nn = parx::nn;
 
-namespace {
-
-enum class norms { batch, none };
-
-/// Two convolutions, each with a pooling of 2 x 2, and two linear layers, for 28 x 28 pixels. The
-/// first convolution makes `channels`, the second twice as many.
-class cnn : public nn::module<cnn> {
- public:
-  using value_type = float;
-
-  cnn(std::size_t channels, double dropout, norms kind, parx::process_group& group)
-      : first_{1, channels, 3, {.padding = 1}},
-        second_{channels, 2 * channels, 3, {.padding = 1}},
-        hidden_{2 * channels * 7 * 7, 128},
-        dropout_{dropout},
-        classes_{128, 10} {
-    if (kind == norms::none) return;
-    first_norm_.emplace(channels, group);
-    second_norm_.emplace(2 * channels, group);
-  }
-
-  [[nodiscard]] parx::variable<float> forward(const parx::variable<float>& images) {
-    auto x = first_(images);
-    x = parx::max_pool2d(parx::relu(first_norm_ ? (*first_norm_)(x) : x), {.size = 2});
-    x = second_(x);
-    x = parx::max_pool2d(parx::relu(second_norm_ ? (*second_norm_)(x) : x), {.size = 2});
-    return classes_(dropout_(parx::relu(hidden_(parx::flatten(x)))));
-  }
-
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("conv1", first_);
-    if (first_norm_) visit("norm1", *first_norm_);
-    visit("conv2", second_);
-    if (second_norm_) visit("norm2", *second_norm_);
-    visit("hidden", hidden_);
-    visit("dropout", dropout_);
-    visit("classifier", classes_);
-  }
-
- private:
-  nn::conv2d<float> first_, second_;
-  std::optional<parx::sync_batch_norm<float>> first_norm_, second_norm_;
-  nn::linear<float> hidden_;
-  nn::dropout dropout_;
-  nn::linear<float> classes_;
-};
-
-}  // namespace
-
 int main(int argc, char** argv) {
   const auto text = [](auto value) { return cxxopts::value<std::string>()->default_value(value); };
   cxxopts::Options options("train_cnn", "Trains a convolutional image classifier, data parallel\n");
   options.add_options()("h,help", "print this");
   options.add_options("Data and model")
-      ("data", "folder with the IDX files (.gz too); else drawn digits", text(""))
+      ("data", "folder with IDX (.gz too) or CIFAR .bin files; else drawn digits", text(""))
       ("shift", "images to train with are moved by so many pixels at most", text("0"))
       ("mirror", "half of the images to train with are mirrored", cxxopts::value<bool>())
       ("channels", "of the first convolution", text("32"))
@@ -90,8 +41,12 @@ int main(int argc, char** argv) {
     const data::augmentation changes{
         examples::number<std::size_t>(given, "shift", 0, 27),
         given["mirror"].as<bool>() ? data::mirror::allowed : data::mirror::never};
-    const auto channels = examples::number<std::size_t>(given, "channels", 1, 4096);
+    using parx::models::cnn_norm;
     const bool plain = examples::choice(given, "norm", {"batch", "none"}) == "none";
+    parx::models::cnn_config config{
+        .hidden_channels = examples::number<std::size_t>(given, "channels", 1, 4096),
+        .classifier_dropout = examples::number(given, "dropout", 0.0, 0.99),
+        .norm = plain ? cnn_norm::none : cnn_norm::batch};
     const auto smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);
     const auto ema_decay = examples::number(given, "ema-decay", 0.0, 1.0);
     examples::start_run(world, s);
@@ -99,14 +54,17 @@ int main(int argc, char** argv) {
     data::any_dataset images = data::generated_digits{20'000};
     data::any_dataset held_out = data::generated_digits{10'000, {.first = 20'000}};
     if (const auto path = given["data"].as<std::string>(); !path.empty()) {
-      auto read = data::image_dataset::from_folder(path, "train");
+      auto read = data::image_dataset::from_folder(path, data::split::train);
       const auto scale = read.statistics();
+      config.image_channels = read.channels();
+      config.image_rows = read.rows();
+      config.image_columns = read.columns();
+      config.num_labels = read.classes();
       images = std::move(read).with(scale);
-      held_out = data::image_dataset::from_folder(path, "t10k", scale);
+      held_out = data::image_dataset::from_folder(path, data::split::test, scale);
     }
 
-    cnn model(channels, examples::number(given, "dropout", 0.0, 0.99),
-              plain ? norms::none : norms::batch, world);
+    parx::models::cnn<float, parx::sync_batch_norm<float>> model{config, world};
     model.initialize(s.trainer.seed);
     parx::ddp ddp{model, world};
     parx::optim::adamw opt{parx::optim::decay_groups(

@@ -101,10 +101,10 @@ int main(int argc, char** argv) {
     data::any_dataset images = data::generated_digits{20'000};
     data::any_dataset test = data::generated_digits{10'000, {.first = 20'000}};
     if (!folder.empty()) {
-      auto read = data::image_dataset::from_folder(folder, "train");
+      auto read = data::image_dataset::from_folder(folder, data::split::train);
       const auto scale = read.statistics();
       images = std::move(read).with(scale);
-      test = data::image_dataset::from_folder(folder, "t10k", scale);
+      test = data::image_dataset::from_folder(folder, data::split::test, scale);
     }
     parx::print0(world, "data: {}\n", folder.empty() ? "generated digits" : std::filesystem::absolute(folder).string());
     if (model == "mlp") {

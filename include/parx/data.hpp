@@ -5,9 +5,11 @@
 #include <parx/data/augment.hpp>                   // IWYU pragma: export
 #include <parx/data/dataset.hpp>                   // IWYU pragma: export
 #include <parx/data/find_file.hpp>                 // IWYU pragma: export
+#include <parx/data/formats/cifar.hpp>             // IWYU pragma: export
 #include <parx/data/formats/csv.hpp>               // IWYU pragma: export
 #include <parx/data/formats/gzip.hpp>              // IWYU pragma: export
 #include <parx/data/formats/idx.hpp>               // IWYU pragma: export
+#include <parx/data/formats/image_bytes.hpp>       // IWYU pragma: export
 #include <parx/data/formats/jsonl.hpp>             // IWYU pragma: export
 #include <parx/data/formats/lines.hpp>             // IWYU pragma: export
 #include <parx/data/formats/token_shards.hpp>      // IWYU pragma: export

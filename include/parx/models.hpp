@@ -1,9 +1,10 @@
-// L5: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder;
-// and how texts are made with them.
+// L5: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder,
+// and how texts are made with them; a CNN for images.
 #pragma once
 
 #include <parx/models/beam_search.hpp>             // IWYU pragma: export
 #include <parx/models/bert.hpp>                    // IWYU pragma: export
+#include <parx/models/cnn.hpp>                     // IWYU pragma: export
 #include <parx/models/decoding_cache.hpp>          // IWYU pragma: export
 #include <parx/models/encoder_decoder.hpp>         // IWYU pragma: export
 #include <parx/models/encoder_decoder_config.hpp>  // IWYU pragma: export

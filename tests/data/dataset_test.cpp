@@ -38,23 +38,23 @@ BOOST_AUTO_TEST_CASE(pixels_become_normalised_floats_and_keep_their_places) {
                      idx_bytes({2051, 2, 1, 2}, std::string("\x00\xFF\x33\x66", 4)));
   (void)folder.write("train-labels", idx_bytes({2049, 2}, "\x03\x07"));
   const std::array<std::size_t, 3> indices{1, 0, 1};
-  const auto planes =
-      data::image_dataset::from_folder(folder.file(""), "train", {.mean = 0.5F, .deviation = 0.25F})
-          .fetch(indices);
+  const auto planes = data::image_dataset::from_folder(folder.file(""), data::split::train,
+                                                       {.mean = 0.5F, .deviation = 0.25F})
+                          .fetch(indices);
   BOOST_TEST((planes.x.shape() == shape{3, 1, 1, 2}));
   const std::array<float, 6> expected{-1.2F, -0.4F, -2.0F, 2.0F, -1.2F, -0.4F};
   BOOST_TEST(planes.x.span() == expected, boost::test_tools::tolerance(1e-5F)
                                               << boost::test_tools::per_element());
   const std::array<std::int64_t, 3> labels{7, 3, 7};
   BOOST_TEST(planes.y.span() == labels, boost::test_tools::per_element());
-  const auto flat =
-      data::image_dataset::from_folder(folder.file(""), "train", {.shape = data::image_shape::flat})
-          .fetch(indices);
+  const auto flat = data::image_dataset::from_folder(folder.file(""), data::split::train,
+                                                     {.shape = data::image_shape::flat})
+                        .fetch(indices);
   BOOST_TEST((flat.x.shape() == shape{3, 2}));
 }
 
 BOOST_AUTO_TEST_CASE(statistics_are_the_pixels_mean_and_deviation) {
-  data::idx_images images{.count = 1, .rows = 2, .columns = 2, .pixels = {0, 0, 255, 255}};
+  data::image_bytes images{.count = 1, .rows = 2, .columns = 2, .pixels = {0, 0, 255, 255}};
   auto set = data::image_dataset(images, {0});
   BOOST_TEST(set.statistics().mean == 0.5F);
   BOOST_TEST(set.statistics().deviation == 0.5F);
@@ -79,13 +79,87 @@ BOOST_AUTO_TEST_CASE(images_and_labels_that_do_not_fit_are_refused) {
 
 BOOST_AUTO_TEST_CASE(a_folder_without_the_files_or_with_too_many_is_refused) {
   const scratch_folder folder;
-  const auto load = [&] { (void)data::image_dataset::from_folder(folder.file(""), "train"); };
+  const auto load = [&] {
+    (void)data::image_dataset::from_folder(folder.file(""), data::split::train);
+  };
   expect_error(errc::io, {"holds 0 files", "train*images*"}, load);
   expect_error(errc::io, {"/nonexistent", "No such file"},
-               [] { (void)data::image_dataset::from_folder("/nonexistent", "train"); });
+               [] { (void)data::image_dataset::from_folder("/nonexistent", data::split::train); });
   (void)folder.write("train-images-a", "");
   (void)folder.write("train-images-b", "");
   expect_error(errc::io, {"holds 2 files", "train-images-a", "train-images-b"}, load);
+}
+
+namespace {
+/// A record of CIFAR: the labels, then planes of one value each.
+std::string cifar_record(const std::string& labels, const std::string& planes) {
+  std::string record = labels;
+  for (const char value : planes) record.append(std::size_t{32 * 32}, value);
+  return record;
+}
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_folder_of_cifar_10_is_its_batches_in_order) {
+  const scratch_folder folder;
+  (void)folder.write("data_batch_2.bin", cifar_record("\x09", "ghi"));
+  (void)folder.write("data_batch_1.bin", cifar_record("\x03", "abc") + cifar_record("\x04", "def"));
+  (void)folder.write("test_batch.bin", cifar_record("\x05", "xyz"));
+  (void)folder.write("batches.meta.txt", "airplane");
+  const auto train = data::image_dataset::from_folder(folder.file(""), data::split::train);
+  BOOST_TEST(train.size() == 3U);
+  BOOST_TEST(train.classes() == 10U);
+  const std::array<std::size_t, 2> indices{2, 0};
+  const auto some = train.fetch(indices);
+  BOOST_TEST((some.x.shape() == shape{2, 3, 32, 32}));
+  for (std::size_t plane = 0; plane < 3; ++plane) {
+    BOOST_TEST(some.x.at(0, plane, 31, 0) == float('g' + int(plane)) / 255,
+               boost::test_tools::tolerance(1e-5F));
+    BOOST_TEST(some.x.at(1, plane, 0, 31) == float('a' + int(plane)) / 255,
+               boost::test_tools::tolerance(1e-5F));
+  }
+  BOOST_TEST(some.y.at(0) == 9);
+  BOOST_TEST(some.y.at(1) == 3);
+  BOOST_TEST(data::image_dataset::from_folder(folder.file(""), data::split::test).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(cifar_100_has_a_coarse_and_a_fine_label) {
+  const scratch_folder folder;
+  const auto file = folder.write("train.bin", cifar_record("\x13\x63", "abc"));
+  const auto fine = data::image_dataset::from_folder(folder.file(""), data::split::train);
+  const std::array<std::size_t, 1> first{0};
+  BOOST_TEST(fine.classes() == 100U);
+  BOOST_TEST(fine.fetch(first).y.at(0) == 99);
+  BOOST_TEST(fine.fetch(first).x.at(0, 0, 0, 0) == float('a') / 255,
+             boost::test_tools::tolerance(1e-5F));
+  const auto coarse = data::image_dataset::from_cifar({file}, data::cifar_labels::cifar100_coarse);
+  BOOST_TEST(coarse.classes() == 20U);
+  BOOST_TEST(coarse.fetch(first).y.at(0) == 19);
+}
+
+BOOST_AUTO_TEST_CASE(a_wrong_cifar_file_is_refused_by_file_and_record) {
+  const scratch_folder folder;
+  using data::cifar_labels;
+  const auto read = [](const std::string& path, cifar_labels kind) {
+    return [=] { (void)data::image_dataset::from_cifar({path}, kind); };
+  };
+  const std::string good = cifar_record("\x03", "abc");
+  const auto cut = folder.write("cut.bin", good + good.substr(0, 100));
+  expect_error(errc::bad_data,
+               {"cut.bin\" holds 3173 bytes", "1 records", "100 bytes more", "cut short"},
+               read(cut, cifar_labels::cifar10));
+  const auto label = folder.write("label.bin", good + cifar_record("\x0A", "abc"));
+  expect_error(errc::bad_data, {"label.bin\": record 1 (at byte 3073) has the label 10", "0 to 9"},
+               read(label, cifar_labels::cifar10));
+  const auto hundred = folder.write("hundred.bin", cifar_record("\x01\x02", "abc"));
+  expect_error(errc::bad_data, {"just 1 records of CIFAR-100"},
+               read(hundred, cifar_labels::cifar10));
+  expect_error(errc::bad_data, {"just 1 records of CIFAR-10;"},
+               read(folder.write("ten.bin", good), cifar_labels::cifar100));
+  expect_error(
+      errc::bad_data, {"record 0", "fine label 100"},
+      read(folder.write("fine.bin", cifar_record("\x01\x64", "abc")), cifar_labels::cifar100));
+  expect_error(errc::bad_data, {"empty.bin\" is empty"},
+               read(folder.write("empty.bin", ""), cifar_labels::cifar10));
 }
 
 BOOST_AUTO_TEST_CASE(images_to_train_with_are_moved_and_mirrored_by_the_seed) {
@@ -224,11 +298,11 @@ BOOST_AUTO_TEST_CASE(mnist_loads_from_a_folder_of_packed_files) {
   for (const char* name : {"mnist", "fashion-mnist"}) {
     const auto folder = parx_test::real_data(name);
     if (!folder) continue;
-    const auto set = data::image_dataset::from_folder(*folder, "t10k");
+    const auto set = data::image_dataset::from_folder(*folder, data::split::test);
     BOOST_TEST(set.size() == 10'000U);
     const std::array<std::size_t, 2> some{0, 9'999};
     BOOST_TEST((set.fetch(some).x.shape() == shape{2, 1, 28, 28}));
-    const auto train = data::image_dataset::from_folder(*folder, "train");
+    const auto train = data::image_dataset::from_folder(*folder, data::split::train);
     // Published: MNIST 0.1307 and 0.3081, Fashion-MNIST 0.2860 and 0.3530, over their training
     // images.
     const bool is_fashion = std::string_view(name) == "fashion-mnist";

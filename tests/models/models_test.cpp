@@ -5,13 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nn/torch_oracle.hpp>
 
 #include <parx/autograd/ops/loss.hpp>
+#include <parx/nn/activation.hpp>
+#include <parx/nn/sequential.hpp>
 #include <parx/optim/adamw.hpp>
+#include <parx/optim/sgd.hpp>
 
 using namespace parx;
 
@@ -42,30 +47,63 @@ tensor<std::int64_t> tokens(std::size_t step, std::size_t batch, std::size_t len
   }
   return ids;
 }
+tensor<float> images(std::size_t step, shape of) {
+  auto pixels = tensor<float>::empty(of);
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const auto level = static_cast<double>((i * i * 13 + i * 7 + step % 4 * 101) % 97);
+    pixels.data()[i] = static_cast<float>(level / 97 - 0.4);
+  }
+  return pixels;
+}
+tensor<std::int64_t> labels(std::size_t step, std::size_t count) {
+  auto classes = tensor<std::int64_t>::empty({count});
+  for (std::size_t i = 0; i < count; ++i) {
+    classes.data()[i] = static_cast<std::int64_t>((i * 3 + step % 4) % 10);
+  }
+  return classes;
+}
 tensor<std::uint8_t> padding(const std::vector<std::size_t>& lengths, std::size_t keys) {
   return key_mask_of(lengths, keys);
 }
 
-/// 20 steps of AdamW give torch's losses. `loss_of(model, step)` is a weighted loss.
-template <typename Model, typename Loss>
-void train_like_torch(const std::string& name, Model model, Loss loss_of) {
-  static const auto torch_numbers = parx_test::ask_torch(__FILE__, "torch_models.py");
-  if (!torch_numbers) return;
-  set_weights(model);
+/// What torch_models.py says, once.
+const std::optional<parx_test::oracle_numbers>& torch_numbers() {
+  static const auto numbers = parx_test::ask_torch(__FILE__, "torch_models.py");
+  return numbers;
+}
+
+/// Whether a loss is torch's to 1e-4.
+void compare_with_torch(double found, double expected, const std::string& which) {
+  BOOST_TEST(std::abs(found - expected) <= 1e-4 * expected,
+             which << ": " << found << " and torch's " << expected);
+}
+
+/// 20 steps of `optimizer` give torch's losses. `loss_of(model, step)` is a weighted loss.
+template <typename Model, typename Optimizer, typename Loss>
+void train_like_torch(const std::string& name, Model& model, Optimizer optimizer, Loss loss_of) {
   BOOST_TEST(static_cast<double>(model.parameter_count()) ==
-             torch_numbers->at(name + ".parameters").at(0));
-  optim::adamw<float> optimizer(model.parameters(), {.lr = 1e-3});
-  const std::vector<double>& expected = torch_numbers->at(name + ".loss");
+             torch_numbers()->at(name + ".parameters").at(0));
+  const std::vector<double>& expected = torch_numbers()->at(name + ".loss");
   BOOST_REQUIRE(expected.size() == 20);
   for (std::size_t step = 0; step < expected.size(); ++step) {
     model.zero_grad();
     const auto loss = loss_of(model, step);
     loss.backward();
     optimizer.step();
-    const double found = static_cast<double>(loss.mean());
-    BOOST_TEST(std::abs(found - expected[step]) <= 1e-4 * expected[step],
-               name << ", step " << step << ": " << found << " and torch's " << expected[step]);
+    compare_with_torch(static_cast<double>(loss.mean()), expected[step],
+                       name + ", step " + std::to_string(step));
   }
+}
+template <typename Model, typename Loss>
+void train_like_torch(const std::string& name, Model model, Loss loss_of) {
+  if (!torch_numbers()) return;
+  set_weights(model);
+  train_like_torch(name, model, optim::adamw<float>(model.parameters(), {.lr = 1e-3}), loss_of);
+}
+template <typename Model>
+optim::sgd<float> sgd_of(Model& model) {
+  set_weights(model);
+  return optim::sgd<float>(model.parameters(), {.lr = 0.05, .momentum = 0.9});
 }
 
 template <typename Model>
@@ -138,6 +176,42 @@ BOOST_AUTO_TEST_CASE(an_encoder_decoder_trains_as_in_pytorch) {
                                                 target.slice(1, 0, 7)),
                                           target.slice(1, 1, 8), {.label_smoothing = 0.1});
                    });
+}
+
+BOOST_AUTO_TEST_CASE(a_cnn_trains_and_then_evaluates_as_in_pytorch) {
+  if (!torch_numbers()) return;
+  models::cnn<float> model({.image_channels = 2,
+                            .image_rows = 13,
+                            .image_columns = 12,
+                            .hidden_channels = 4,
+                            .hidden_size = 16,
+                            .classifier_dropout = 0});
+  const auto loss_of = [](auto& net, std::size_t step) {
+    return cross_entropy(net(images(step, {6, 2, 13, 12})), labels(step, 6));
+  };
+  train_like_torch("cnn", model, sgd_of(model), loss_of);
+  model.eval();
+  compare_with_torch(static_cast<double>(loss_of(model, 0).mean()),
+                     torch_numbers()->at("cnn.evaluated").at(0), "by the running statistics");
+}
+
+BOOST_AUTO_TEST_CASE(a_cnn_without_norm_has_the_same_layers_but_those) {
+  models::cnn<float> model({.norm = models::cnn_norm::none});
+  BOOST_TEST(names_of(std::move(model)).size() == 8U);
+  models::cnn<float> small({.image_rows = 8, .image_columns = 8});
+  BOOST_CHECK_EXCEPTION((void)small(images(0, {2, 1, 8, 9})), usage_error, [](const auto& error) {
+    return std::string(error.what()).find("(2, 1, 8, 9) are not (n, 1, 8, 8)") != std::string::npos;
+  });
+  BOOST_CHECK_THROW(models::cnn<float>({.image_rows = 3}), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(an_mlp_trains_as_in_pytorch) {
+  if (!torch_numbers()) return;
+  nn::sequential model{nn::linear{20, 16}, nn::relu{}, nn::linear{16, 16}, nn::relu{},
+                       nn::linear{16, 10}};
+  train_like_torch("mlp", model, sgd_of(model), [](auto& net, std::size_t step) {
+    return cross_entropy(net(images(step, {6, 20})), labels(step, 6));
+  });
 }
 
 BOOST_AUTO_TEST_CASE(parameters_are_called_as_in_hugging_faces_models) {

@@ -1,4 +1,4 @@
-"""Trains BERT, GPT-2, Llama and an encoder-decoder for 20 steps in PyTorch: the same arithmetic, weights and batches
+"""Trains BERT, GPT-2, Llama, an encoder-decoder, a CNN and an MLP for 20 steps in PyTorch: the same arithmetic, weights and batches
 as models_test.cpp. Prints "model.loss", one number for each step."""
 import math
 import sys
@@ -187,10 +187,46 @@ def encoder_decoder(w, step):
     return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), label_smoothing=0.1)
 
 
-for model in (bert, gpt, llama, encoder_decoder):
+def images(step, *shape):
+    i = torch.arange(math.prod(shape), dtype=torch.int64)
+    return (((i * i * 13 + i * 7 + step % 4 * 101) % 97).double() / 97 - 0.4).float().reshape(shape)
+
+
+def labels(step, count):
+    return (torch.arange(count, dtype=torch.int64) * 3 + step % 4) % 10
+
+
+running = {}  # the CNN's statistics
+
+
+def cnn(w, step, training=True):
+    x = images(step, 6, 2, 13, 12)
+    for i in (1, 2):
+        channels = 4 * i
+        x = F.conv2d(x, w(f"conv{i}.weight", channels, x.shape[1], 3, 3), w(f"conv{i}.bias", channels), padding=1)
+        mean, variance = running.setdefault(i, (torch.zeros(channels), torch.ones(channels)))
+        x = F.batch_norm(x, mean, variance, w(f"norm{i}.weight", channels), w(f"norm{i}.bias", channels), training)
+        x = F.max_pool2d(F.relu(x), 2)
+    x = x.flatten(1)
+    x = F.relu(F.linear(x, w("hidden.weight", 16, x.shape[1]), w("hidden.bias", 16)))
+    return F.cross_entropy(F.linear(x, w("classifier.weight", 10, 16), w("classifier.bias", 10)), labels(step, 6))
+
+
+def mlp(w, step):
+    x = images(step, 6, 20)
+    x = F.relu(F.linear(x, w("0.weight", 16, 20), w("0.bias", 16)))
+    x = F.relu(F.linear(x, w("2.weight", 16, 16), w("2.bias", 16)))
+    return F.cross_entropy(F.linear(x, w("4.weight", 10, 16), w("4.bias", 10)), labels(step, 6))
+
+
+for model in (bert, gpt, llama, encoder_decoder, cnn, mlp):
     weights = Weights()
     model(weights, 0)
-    optimizer = torch.optim.AdamW(weights.all.values(), lr=1e-3)
+    running.clear()
+    if model in (cnn, mlp):
+        optimizer = torch.optim.SGD(weights.all.values(), lr=0.05, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(weights.all.values(), lr=1e-3)
     losses = []
     for step in range(20):
         optimizer.zero_grad()
@@ -200,3 +236,5 @@ for model in (bert, gpt, llama, encoder_decoder):
         losses.append(loss.item())
     print(f"{model.__name__}.loss", *losses)
     print(f"{model.__name__}.parameters", sum(p.numel() for p in weights.all.values()))
+    if model is cnn:
+        print("cnn.evaluated", cnn(weights, 0, training=False).item())

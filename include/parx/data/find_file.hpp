@@ -1,5 +1,5 @@
-// find_file: the one file of a folder that a data set is to be read from, by a part of its name.
-// Local; any thread.
+// find_file: the file or files of a folder that a data set is to be read from, by a part of their
+// names. Local; any thread.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,13 @@
 
 namespace parx::data {
 
-/// The path of the file in `folder` whose name begins with `prefix` and holds `part`: "train" and
-/// ".csv" find train.csv, train_10k.csv.gz. `what` says in messages what the folder should hold,
-/// "the IDX files". Throws errc::io when there is no such file or more than one.
-[[nodiscard]] inline std::string find_file(const std::string& folder, std::string_view prefix,
-                                           std::string_view part, std::string_view what) {
+/// The paths of the files in `folder` whose names begin with `prefix` and hold `part`, in
+/// alphabetical order. `what` says in messages what the folder should hold, "the IDX files". Throws
+/// errc::io when the folder cannot be listed.
+[[nodiscard]] inline std::vector<std::string> find_files(const std::string& folder,
+                                                         std::string_view prefix,
+                                                         std::string_view part,
+                                                         std::string_view what) {
   std::error_code failure;
   std::vector<std::string> found;
   for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
@@ -32,8 +34,16 @@ namespace parx::data {
     throw_error(errc::io, "cannot list the folder \"{}\": {}. Give the folder that holds {}.",
                 folder, failure.message(), what);
   }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// The only such file: "train" and ".csv" find train.csv, train_10k.csv.gz. Throws errc::io when
+/// there is none or more than one.
+[[nodiscard]] inline std::string find_file(const std::string& folder, std::string_view prefix,
+                                           std::string_view part, std::string_view what) {
+  const std::vector<std::string> found = find_files(folder, prefix, part, what);
   if (found.size() != 1) {
-    std::sort(found.begin(), found.end());
     throw_error(errc::io, "the folder \"{}\" holds {} files named \"{}*{}*\", expected one{}{}. {}",
                 folder, found.size(), prefix, part, found.empty() ? "" : ": ",
                 fmt::join(found, ", "),

@@ -54,7 +54,8 @@ class generated_digits {
   [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const {
     const std::size_t pixels = side() * side();
     batch result{
-        tensor<float>::empty(batch_shape(options_.images.shape, indices.size(), side(), side())),
+        tensor<float>::empty(
+            batch_shape(options_.images.shape, indices.size(), 1, side(), side())),
         tensor<std::int64_t>::empty({indices.size()}),
         {}};
     for (std::size_t i = 0; i < indices.size(); ++i) {

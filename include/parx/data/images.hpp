@@ -1,4 +1,4 @@
-// image_dataset: grey images with class labels, kept as bytes and made into floats batch by batch.
+// image_dataset: images with class labels, kept as bytes and made into floats batch by batch.
 //
 // Bytes take a quarter of the memory, and the conversion is a multiplication and an addition that
 // runs at memory speed. Immutable; fetch() from any number of threads.
@@ -18,12 +18,14 @@
 #include <parx/core/error.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/find_file.hpp>
+#include <parx/data/formats/cifar.hpp>
 #include <parx/data/formats/idx.hpp>
+#include <parx/data/formats/image_bytes.hpp>
 
 namespace parx::data {
 
-/// How a batch of images is laid out: [n, 1, rows, columns] for convolutions, [n, rows * columns]
-/// for linear layers.
+/// How a batch of images is laid out: [n, channels, rows, columns] for convolutions, [n, channels *
+/// rows * columns] for linear layers.
 enum class image_shape { planes, flat };
 
 /// Pixels become (value - mean) / deviation, where value runs from 0 (background) to 1.
@@ -35,16 +37,20 @@ struct image_options {
 
 /// The shape of a batch of `count` images.
 [[nodiscard]] inline parx::shape batch_shape(image_shape wanted, std::size_t count,
-                                             std::size_t rows, std::size_t columns) {
-  if (wanted == image_shape::flat) return {count, rows * columns};
-  return {count, 1, rows, columns};
+                                             std::size_t channels, std::size_t rows,
+                                             std::size_t columns) {
+  if (wanted == image_shape::flat) return {count, channels * rows * columns};
+  return {count, channels, rows, columns};
 }
+
+/// What images are read for: those to train with, or those to test with.
+enum class split { train, test };
 
 class image_dataset {
  public:
   /// Throws errc::bad_data, with the names in the message, when there are not as many labels as
   /// images or a label is not below `classes`.
-  image_dataset(idx_images images, std::vector<std::uint8_t> labels, image_options options = {},
+  image_dataset(image_bytes images, std::vector<std::uint8_t> labels, image_options options = {},
                 std::size_t classes = 10, std::string_view images_name = "images",
                 std::string_view labels_name = "labels")
       : images_(std::move(images)),
@@ -78,27 +84,46 @@ class image_dataset {
     return {read_idx_images(images), read_idx_labels(labels), options, classes, images, labels};
   }
 
-  /// Reads the pair of files in `folder` whose names begin with `part` ("train", "t10k") and hold
-  /// "images" and "labels", as MNIST and its relatives name them. Throws errc::io when there is no
-  /// such file or more than one, errc::bad_data for wrong contents.
-  [[nodiscard]] static image_dataset from_folder(const std::string& folder, std::string_view part,
+  /// Reads the files of CIFAR-10 (data_batch*.bin, test_batch*.bin) or CIFAR-100 (train.bin,
+  /// test.bin; fine labels) in `folder`; without any of them, the pair of IDX files whose names
+  /// begin with "train" or "t10k" and hold "images" and "labels", as MNIST and its relatives name
+  /// them. An IDX file has labels below `classes`. Throws errc::io when a file is missing or there
+  /// is more than one, errc::bad_data for wrong contents.
+  [[nodiscard]] static image_dataset from_folder(const std::string& folder, split part,
                                                  image_options options = {},
                                                  std::size_t classes = 10) {
-    const std::string images = find_file(folder, part, "images", "the IDX files");
-    return from_idx(images, find_file(folder, part, "labels", "the IDX files"), options, classes);
+    constexpr std::string_view wanted = "IDX files, or the .bin files of CIFAR";
+    const bool train = part == split::train;
+    const auto batches = find_files(folder, train ? "data_batch" : "test_batch", ".bin", wanted);
+    if (!batches.empty()) return from_cifar(batches, cifar_labels::cifar10, options);
+    const auto whole = find_files(folder, train ? "train" : "test", ".bin", wanted);
+    if (!whole.empty()) return from_cifar(whole, cifar_labels::cifar100, options);
+    const std::string_view prefix = train ? "train" : "t10k";
+    const std::string images = find_file(folder, prefix, "images", wanted);
+    return from_idx(images, find_file(folder, prefix, "labels", wanted), options, classes);
+  }
+
+  /// Reads files of CIFAR-10 or CIFAR-100 in their binary version, one after another. Throws as
+  /// read_cifar.
+  [[nodiscard]] static image_dataset from_cifar(const std::vector<std::string>& files,
+                                                cifar_labels kind, image_options options = {}) {
+    cifar_images all;
+    for (const std::string& file : files) read_cifar(file, kind, all);
+    return {std::move(all.images), std::move(all.labels), options, classes_of(kind)};
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return labels_.size(); }
+  [[nodiscard]] std::size_t channels() const noexcept { return images_.channels; }
   [[nodiscard]] std::size_t rows() const noexcept { return images_.rows; }
   [[nodiscard]] std::size_t columns() const noexcept { return images_.columns; }
   [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
 
   [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const {
-    const std::size_t pixels = rows() * columns();
-    batch result{
-        tensor<float>::empty(batch_shape(options_.shape, indices.size(), rows(), columns())),
-        tensor<std::int64_t>::empty({indices.size()}),
-        {}};
+    const std::size_t pixels = channels() * rows() * columns();
+    batch result{tensor<float>::empty(
+                     batch_shape(options_.shape, indices.size(), channels(), rows(), columns())),
+                 tensor<std::int64_t>::empty({indices.size()}),
+                 {}};
     const float scale = 1.0F / (255.0F * options_.deviation);
     const float shift = -options_.mean / options_.deviation;
     for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -114,8 +139,8 @@ class image_dataset {
     return result;
   }
 
-  /// The pixels' mean and standard deviation, as image_options takes them. Those of the training
-  /// images belong to the test images, too.
+  /// Mean and standard deviation of the pixels of all channels, as image_options takes them. Those
+  /// of the training images belong to the test images, too.
   [[nodiscard]] image_options statistics() const {
     std::uint64_t sum = 0;
     std::uint64_t squares = 0;
@@ -138,7 +163,7 @@ class image_dataset {
   }
 
  private:
-  idx_images images_;
+  image_bytes images_;
   std::vector<std::uint8_t> labels_;
   image_options options_;
   std::size_t classes_;

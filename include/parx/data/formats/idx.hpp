@@ -15,15 +15,9 @@
 
 #include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>
+#include <parx/data/formats/image_bytes.hpp>
 
 namespace parx::data {
-
-struct idx_images {
-  std::size_t count = 0;
-  std::size_t rows = 0;
-  std::size_t columns = 0;
-  std::vector<std::uint8_t> pixels;  ///< [count, rows, columns], 0 is background
-};
 
 namespace detail {
 
@@ -70,11 +64,11 @@ inline void expect_end(gzip_reader& file, std::string_view what) {
 
 /// Reads a file of images. Throws errc::io when it cannot be read, errc::bad_data when it is not
 /// such a file, is cut short, or holds more than its header says.
-[[nodiscard]] inline idx_images read_idx_images(const std::string& path) {
+[[nodiscard]] inline image_bytes read_idx_images(const std::string& path) {
   gzip_reader file(path);
   detail::expect_idx_magic(file, detail::idx_image_magic, "images", "labels",
                            detail::idx_label_magic);
-  idx_images images;
+  image_bytes images;
   images.count = detail::read_big_endian(file, "the number of images");
   images.rows = detail::read_big_endian(file, "the number of rows");
   images.columns = detail::read_big_endian(file, "the number of columns");
