@@ -12,3 +12,4 @@
 #include <parx/models/gpt.hpp>                     // IWYU pragma: export
 #include <parx/models/llama.hpp>                   // IWYU pragma: export
 #include <parx/models/pointer.hpp>                 // IWYU pragma: export
+#include <parx/models/source_cache.hpp>            // IWYU pragma: export

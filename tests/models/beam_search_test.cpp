@@ -3,8 +3,10 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +26,7 @@ std::vector<float> logits_after(std::int64_t before_last, std::int64_t last) {
   }
   return row;
 }
-tensor<float> next(const tensor<std::int64_t>& so_far) {
+tensor<float> next(const tensor<std::int64_t>& so_far, std::span<const std::size_t> /*rows*/) {
   const std::size_t beams = so_far.extent(0), length = so_far.extent(1);
   auto logits = tensor<float>::empty({beams, 4});
   for (std::size_t b = 0; b < beams; ++b) {
@@ -87,9 +89,9 @@ BOOST_AUTO_TEST_CASE(a_search_that_stops_early_asks_the_model_less_often) {
     std::size_t count = 0;
     (void)models::beam_search(
         {.max_new_tokens = 50, .beams = 2, .length_penalty = penalty, .stop = stop},
-        [&](const auto& so_far) {
+        [&](const auto& so_far, auto rows) {
           ++count;
-          return next(so_far);
+          return next(so_far, rows);
         });
     return count;
   };
@@ -131,6 +133,69 @@ BOOST_DATA_TEST_CASE(a_source_becomes_the_text_that_its_decoder_prefers,
              boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(beams_are_told_which_of_the_last_beams_they_continue) {
+  std::vector<token_list> before{{}};
+  (void)models::beam_search({.max_new_tokens = 6, .beams = 3},
+                            [&](const tensor<std::int64_t>& so_far, auto rows) {
+                              std::vector<token_list> now;
+                              for (std::size_t b = 0; b < so_far.extent(0); ++b) {
+                                token_list text;
+                                for (std::size_t t = 0; t < so_far.extent(1); ++t)
+                                  text.push_back(so_far.at(b, t));
+                                now.push_back(text);
+                                text.pop_back();
+                                BOOST_TEST(text == before.at(rows[b]));
+                              }
+                              before = now;
+                              return next(so_far, rows);
+                            });
+}
+
+BOOST_DATA_TEST_CASE(a_search_with_cached_keys_finds_what_one_without_finds,
+                     boost::unit_test::data::make({false, true}) *
+                         boost::unit_test::data::make({false, true}),
+                     copies, post) {
+  models::encoder_decoder<float> model(
+      {.vocab_size = 20,
+       .d_model = 16,
+       .encoder_layers = 1,
+       .decoder_layers = 2,
+       .attention_heads = 2,
+       .ffn_dim = 32,
+       .max_position_embeddings = 24,
+       .order = post ? nn::norm_order::post : nn::norm_order::pre,
+       .copying = copies ? models::copying::pointer : models::copying::none});
+  model.initialize(5);
+  model.eval();
+  const no_grad guard;
+  for (const token_list& source :
+       {token_list{5, 3, 9}, token_list{7}, token_list{2, 2, 4, 6, 19}}) {
+    const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
+    const auto seen = tensor<std::uint8_t>::ones({1, source.size()});
+    auto cache = model.make_cache(ids, seen, 12);
+    float furthest = 0;
+    // The whole text again for every token.
+    const auto whole = [&](const tensor<std::int64_t>& so_far, auto rows) {
+      const std::size_t beams = so_far.extent(0), length = so_far.extent(1);
+      const auto all =
+          model(ids.expand({beams, source.size()}), seen.expand({beams, source.size()}), so_far)
+              .value();
+      const auto last = all.select(1, length - 1).contiguous();
+      cache.select(rows);
+      const auto cached =
+          model.decode(so_far.slice(1, length - 1, length), &cache).value().contiguous();
+      for (std::size_t i = 0; i < last.size(); ++i)
+        furthest = std::max(furthest, std::abs(last.data()[i] - cached.data()[i]));
+      return last;
+    };
+    const models::beam_options options{.max_new_tokens = 12, .beams = 3};
+    const auto expected = models::beam_search(options, whole);
+    BOOST_TEST(furthest < 1e-5F);
+    BOOST_TEST(models::beam_search(model, source, options) == expected,
+               boost::test_tools::per_element());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_configuration_is_kept_in_json_and_another_models_is_refused) {
   const models::encoder_decoder_config config{.vocab_size = 12,
                                               .d_model = 16,
@@ -152,7 +217,7 @@ BOOST_AUTO_TEST_CASE(a_configuration_is_kept_in_json_and_another_models_is_refus
 
 BOOST_AUTO_TEST_CASE(no_run_of_tokens_comes_twice_where_that_is_not_wanted) {
   // Whatever came before, the likeliest tokens are 5, 6, 7, in this order.
-  const auto always = [](const tensor<std::int64_t>& so_far) {
+  const auto always = [](const tensor<std::int64_t>& so_far, auto) {
     auto logits = tensor<float>::zeros({so_far.extent(0), 8});
     for (std::size_t b = 0; b < so_far.extent(0); ++b) {
       for (std::size_t v = 5; v < 8; ++v) logits.data()[b * 8 + v] = 20 - static_cast<float>(v);

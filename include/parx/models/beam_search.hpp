@@ -129,8 +129,9 @@ template <typename T>
 
 }  // namespace detail
 
-/// The tokens behind start_token, up to and with end_token where it was reached. `next(tokens)`
-/// gives the logits (beams, vocabulary) of the tokens behind (beams, positions). Throws usage_error
+/// The tokens behind start_token, up to and with end_token where it was reached. `next(tokens,
+/// rows)` gives the logits (beams, vocabulary) of the tokens behind (beams, positions), of which
+/// beam b is what beam rows[b] of the call before was, and one token more. Throws usage_error
 /// without beams or tokens.
 template <typename Next>
 [[nodiscard]] std::vector<std::int64_t> beam_search(const beam_options& options, Next&& next) {
@@ -139,6 +140,7 @@ template <typename Next>
           options.max_new_tokens);
   detail::finished_beams finished(options);
   std::vector<detail::beam> running{{0, {options.start_token}}};
+  std::vector<std::size_t> rows{0};
   bool done = false;
   for (std::size_t length = 1; length <= options.max_new_tokens && !done; ++length) {
     auto tokens = tensor<std::int64_t>::empty({running.size(), length});
@@ -146,8 +148,10 @@ template <typename Next>
       std::copy_n(running[b].tokens.data(), length, tokens.data() + b * length);
     }
     const auto candidates = detail::best_candidates(
-        running, next(tokens).contiguous(), 2 * options.beams, options.no_repeat_ngram_size);
+        running, next(tokens, std::span<const std::size_t>(rows)).contiguous(), 2 * options.beams,
+        options.no_repeat_ngram_size);
     std::vector<detail::beam> extended;
+    rows.clear();
     for (std::size_t rank = 0; rank < candidates.size() && extended.size() < options.beams;
          ++rank) {
       const detail::beam_candidate& chosen = candidates[rank];
@@ -155,6 +159,7 @@ template <typename Next>
       text.push_back(chosen.token);
       if (chosen.token != options.end_token) {
         extended.push_back({chosen.score, std::move(text)});
+        rows.push_back(chosen.from);
       } else if (rank < options.beams) {
         finished.add(std::move(text), chosen.score);
       }
@@ -180,14 +185,13 @@ template <typename T>
   options.max_new_tokens = std::min(options.max_new_tokens, model.max_positions());
   const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
   const auto seen = tensor<std::uint8_t>::ones({1, source.size()});
-  const tensor<T> memory = model.encode(ids, seen).value();
-  return beam_search(options, [&](const tensor<std::int64_t>& tokens) {
-    const std::size_t beams = tokens.extent(0), keys = source.size();
-    const variable<T> same = memory.expand({beams, keys, memory.extent(2)});
-    const auto logits =
-        model.decode(tokens, same, ids.expand({beams, keys}), seen.expand({beams, keys})).value();
-    return logits.select(1, tokens.extent(1) - 1);
-  });
+  source_cache<T> cache = model.make_cache(ids, seen, options.max_new_tokens);
+  const auto next = [&](const tensor<std::int64_t>& tokens, std::span<const std::size_t> rows) {
+    cache.select(rows);
+    const std::size_t length = tokens.extent(1);
+    return model.decode(tokens.slice(1, length - 1, length), &cache).value().select(1, 0);
+  };
+  return beam_search(options, next);
 }
 
 }  // namespace parx::models

@@ -18,6 +18,7 @@
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/models/encoder_decoder_config.hpp>
 #include <parx/models/pointer.hpp>
+#include <parx/models/source_cache.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/position.hpp>
@@ -56,7 +57,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return decode(target, encode(source, source_mask), source, source_mask);
   }
 
-  /// The two halves of forward, for generating: memory is (batch, keys, d_model). They throw
+  /// The two halves of forward: memory is (batch, keys, d_model). They throw
   /// usage_error before the parameters have values.
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> encode(const tensor<Id>& source, const tensor<Mask>& source_mask) {
@@ -69,6 +70,32 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     const auto states = decoder_(embed(target), memory, causal, masks(source_mask));
     const auto logits = linear<T>(states, shared_.weight());
     return pointer_ ? (*pointer_)(logits, states, memory, source, source_mask) : logits;
+  }
+
+  /// For generating token by token: what is the same for all tokens of texts of up to `capacity`
+  /// tokens about source (1, keys), whose mask is source_mask. Call this and decode() with it
+  /// within no_grad, in evaluation mode.
+  template <std::integral Id, std::integral Mask>
+  [[nodiscard]] source_cache<T> make_cache(const tensor<Id>& source,
+                                           const tensor<Mask>& source_mask, std::size_t capacity) {
+    require(source.rank() == 2 && source.extent(0) == 1,
+            "encoder_decoder: a cache is for one source, (1, keys), not {}",
+            to_string(source.shape()));
+    const variable<T> memory = encode(source, source_mask);
+    return {decoder_.make_caches(memory, capacity),
+            pointer_ ? pointer_->keys(memory) : variable<T>(), source.template cast<std::int64_t>(),
+            source_mask.template cast<std::uint8_t>()};
+  }
+  /// The logits of the tokens after `next` (texts, positions), which come behind those that the
+  /// cache has seen, and are among them afterwards.
+  template <std::integral Id>
+  [[nodiscard]] variable<T> decode(const tensor<Id>& next, source_cache<T>* cache) {
+    const variable<T> x = embed(next, cache->length());
+    const auto states = decoder_(x, &cache->layers(), masks(cache->mask()));
+    const auto logits = linear<T>(states, shared_.weight());
+    return pointer_
+               ? pointer_->point(logits, states, cache->pointer_keys(), cache->ids(), cache->mask())
+               : logits;
   }
 
   template <typename Visit>
@@ -92,14 +119,15 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return {.key_mask = mask.template cast<std::uint8_t>()};
   }
   template <std::integral Id>
-  [[nodiscard]] variable<T> embed(const tensor<Id>& ids) {
+  [[nodiscard]] variable<T> embed(const tensor<Id>& ids, std::size_t first = 0) {
     this->require_ready();
-    require(ids.rank() == 2 && ids.extent(1) <= config_.max_position_embeddings && ids.size() > 0,
+    const std::size_t most = config_.max_position_embeddings;
+    require(ids.rank() == 2 && first + ids.extent(1) <= most && ids.size() > 0,
             "encoder_decoder: token ids of shape {} are not (batch, positions) with 1 to {} "
             "positions",
-            to_string(ids.shape()), config_.max_position_embeddings);
+            to_string(ids.shape()), first < most ? most - first : 0);
     const T scale = std::sqrt(static_cast<T>(config_.d_model));
-    return dropout_(positions_(shared_(ids) * scale));
+    return dropout_(positions_(shared_(ids) * scale, first));
   }
 
   encoder_decoder_config config_;

@@ -38,7 +38,17 @@ class pointer : public nn::module<pointer<T>> {
   [[nodiscard]] variable<T> forward(const variable<T>& logits, const variable<T>& states,
                                     const variable<T>& memory, const tensor<Id>& ids,
                                     const tensor<Mask>& mask) {
-    const variable<T> scores = matmul(query_(states) * scale_, transpose(key_(memory), 1, 2));
+    return point(logits, states, keys(memory), ids, mask);
+  }
+  /// The two halves of forward, for generating: the keys of a memory are the same for every token.
+  [[nodiscard]] variable<T> keys(const variable<T>& memory) {
+    return transpose(key_(memory), 1, 2);
+  }
+  template <std::integral Id, std::integral Mask>
+  [[nodiscard]] variable<T> point(const variable<T>& logits, const variable<T>& states,
+                                  const variable<T>& keys, const tensor<Id>& ids,
+                                  const tensor<Mask>& mask) {
+    const variable<T> scores = matmul(query_(states) * scale_, keys);
     return pointer_mixture(logits, scores, gate_(states), ids, mask);
   }
 

@@ -2,7 +2,9 @@
 // which a text is made token by token.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include <parx/autograd/ops/attention.hpp>
@@ -29,6 +31,13 @@ class kv_cache {
   /// Forgets everything behind the first `length` positions.
   void truncate(std::size_t length) noexcept { length_ = std::min(length_, length); }
 
+  /// Text number b goes on from what text number rows[b] was; there are rows.size() texts then.
+  /// Throws usage_error for a row that does not exist.
+  void select(std::span<const std::size_t> rows) {
+    keys_ = selected(keys_, rows);
+    values_ = selected(values_, rows);
+  }
+
   /// Adds (batch, positions, width); returns views of all keys and values so far. Throws
   /// usage_error when they do not fit.
   std::pair<tensor<T>, tensor<T>> append(const tensor<T>& keys, const tensor<T>& values) {
@@ -42,8 +51,26 @@ class kv_cache {
   }
 
  private:
+  [[nodiscard]] tensor<T> selected(const tensor<T>& from, std::span<const std::size_t> rows) const {
+    const tensor<T> to = tensor<T>::empty({rows.size(), from.extent(1), from.extent(2)});
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      require(rows[b] < from.extent(0), "kv_cache: text {} of {} does not exist", rows[b],
+              from.extent(0));
+      to.slice(0, b, b + 1)
+          .slice(1, 0, length_)
+          .copy_from(from.slice(0, rows[b], rows[b] + 1).slice(1, 0, length_));
+    }
+    return to;
+  }
+
   tensor<T> keys_, values_;
   std::size_t length_ = 0;
+};
+
+/// The keys and values of a memory, made once for many queries: multi_head_attention::project.
+template <typename T = float>
+struct projected_memory {
+  variable<T> keys, values;
 };
 
 struct dot_product_attention_options {
@@ -132,6 +159,23 @@ class multi_head_attention : public module<multi_head_attention<T>> {
                                     const variable<T>& value,
                                     const attention_options<T>& masks = {}) {
     return out_(core_(project(query, 0), project(key, 1), project(value, 2), masks));
+  }
+
+  /// x attends to itself and to the earlier positions in the cache, and is added to them; causal,
+  /// without gradients for what is cached.
+  [[nodiscard]] variable<T> forward(const variable<T>& x, kv_cache<T>* cache) {
+    const variable<T> all = parx::linear<T>(x, in_weight_, in_bias_);
+    const auto part = [&](std::size_t i) { return slice(all, -1, i * width_, (i + 1) * width_); };
+    return out_(core_(part(0), part(1), part(2), cache));
+  }
+  /// query attends to a memory whose keys and values were made before.
+  [[nodiscard]] variable<T> forward(const variable<T>& query, const projected_memory<T>& memory,
+                                    const attention_options<T>& masks) {
+    return out_(core_(project(query, 0), memory.keys, memory.values, masks));
+  }
+  /// What forward() makes of `memory` (batch, keys, width) as key and value.
+  [[nodiscard]] projected_memory<T> project(const variable<T>& memory) const {
+    return {project(memory, 1), project(memory, 2)};
   }
 
   template <typename Visit>

@@ -27,7 +27,7 @@ template <typename T = float>
   return table;
 }
 
-/// Adds the sinusoids of positions 0, 1, ... to x (..., positions, width). No parameters.
+/// Adds the sinusoids of positions first, first + 1, ... to x (..., positions, width). No parameters.
 template <typename T = float>
 class sinusoidal_position : public module<sinusoidal_position<T>> {
  public:
@@ -36,9 +36,9 @@ class sinusoidal_position : public module<sinusoidal_position<T>> {
   sinusoidal_position(std::size_t positions, std::size_t width)
       : table_(sinusoids<T>(positions, width)) {}
 
-  /// Throws usage_error when x has more positions than the table.
-  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return x + variable<T>(table_.slice(0, 0, x.extent(-2)));
+  /// Throws usage_error when x has positions behind the table's.
+  [[nodiscard]] variable<T> forward(const variable<T>& x, std::size_t first = 0) const {
+    return x + variable<T>(table_.slice(0, first, first + x.extent(-2)));
   }
 
  private:

@@ -86,6 +86,14 @@ class transformer_encoder_layer : public module<transformer_encoder_layer<T>> {
   nn::dropout dropout_, dropout1_, dropout2_;
 };
 
+/// What a transformer_decoder_layer keeps between the tokens of a text: the keys and values of the
+/// positions so far, and those of the memory, which stay the same.
+template <typename T = float>
+struct decoder_layer_cache {
+  kv_cache<T> self;
+  projected_memory<T> memory;
+};
+
 template <typename T = float>
 class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
  public:
@@ -111,15 +119,22 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
   [[nodiscard]] variable<T> forward(const variable<T>& x, const variable<T>& memory,
                                     const attention_options<T>& masks = {.causal = true},
                                     const attention_options<T>& memory_masks = {}) {
-    auto y = detail::residual(x, norm1_, options_.order, [&](const variable<T>& z) {
-      return dropout1_(self_attention_(z, masks));
-    });
-    y = detail::residual(y, norm2_, options_.order, [&](const variable<T>& z) {
-      return dropout2_(memory_attention_(z, memory, memory, memory_masks));
-    });
-    return detail::residual(y, norm3_, options_.order, [&](const variable<T>& z) {
-      return dropout3_(linear2_(dropout_(linear1_(z))));
-    });
+    return around(
+        x, [&](const variable<T>& z) { return self_attention_(z, masks); },
+        [&](const variable<T>& z) { return memory_attention_(z, memory, memory, memory_masks); });
+  }
+  /// x is the positions behind those in the cache, which holds them afterwards; causal. Call it
+  /// within no_grad.
+  [[nodiscard]] variable<T> forward(const variable<T>& x, decoder_layer_cache<T>* cache,
+                                    const attention_options<T>& memory_masks) {
+    return around(
+        x, [&](const variable<T>& z) { return self_attention_(z, &cache->self); },
+        [&](const variable<T>& z) { return memory_attention_(z, cache->memory, memory_masks); });
+  }
+  /// For up to `capacity` positions in each text of memory (batch, keys, width).
+  [[nodiscard]] decoder_layer_cache<T> make_cache(const variable<T>& memory,
+                                                  std::size_t capacity) const {
+    return {{memory.extent(0), capacity, memory.extent(2)}, memory_attention_.project(memory)};
   }
 
   template <typename Visit>
@@ -138,6 +153,18 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
   }
 
  private:
+  /// The layer around its two attentions.
+  template <typename Self, typename Memory>
+  [[nodiscard]] variable<T> around(const variable<T>& x, Self to_itself, Memory to_memory) {
+    auto y = detail::residual(x, norm1_, options_.order,
+                              [&](const variable<T>& z) { return dropout1_(to_itself(z)); });
+    y = detail::residual(y, norm2_, options_.order,
+                         [&](const variable<T>& z) { return dropout2_(to_memory(z)); });
+    return detail::residual(y, norm3_, options_.order, [&](const variable<T>& z) {
+      return dropout3_(linear2_(dropout_(linear1_(z))));
+    });
+  }
+
   transformer_layer_options options_;
   multi_head_attention<T> self_attention_, memory_attention_;
   linear<T> linear1_, linear2_;
@@ -166,6 +193,22 @@ class transformer_stack : public module<transformer_stack<Layer>> {
     variable<value_type> y = x;
     for (Layer& layer : layers_) y = layer(y, others...);
     return norm_ ? (*norm_)(y) : y;
+  }
+  /// A decoder's layers, each with its own of `caches`, for generating.
+  [[nodiscard]] variable<value_type> forward(const variable<value_type>& x,
+                                             std::vector<decoder_layer_cache<value_type>>* caches,
+                                             const attention_options<value_type>& memory_masks) {
+    variable<value_type> y = x;
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      y = layers_[i](y, &caches->at(i), memory_masks);
+    return norm_ ? (*norm_)(y) : y;
+  }
+  /// See transformer_decoder_layer::make_cache.
+  [[nodiscard]] std::vector<decoder_layer_cache<value_type>> make_caches(
+      const variable<value_type>& memory, std::size_t capacity) const {
+    std::vector<decoder_layer_cache<value_type>> caches;
+    for (const Layer& layer : layers_) caches.push_back(layer.make_cache(memory, capacity));
+    return caches;
   }
 
   template <typename Visit>
