@@ -23,6 +23,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <type_traits>
 
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
@@ -98,6 +99,9 @@ class grad_scaler {
     bool overflow = false;
     for (const auto& target : optimizer.targets()) {
       using value = typename Optimizer::value_type;
+      static_assert(!std::is_same_v<value, float16>,
+                    "gradients in float16 cannot be unscaled in place: what the scale has saved would "
+                    "be lost. Hold the parameters in float and compute under autocast<float16>");
       // Of a row-sparse gradient only the touched rows: zeros stay zeros.
       target.for_each_grad([&](std::span<value> part) {
         overflow |= detail::multiply_finding_overflow(part, static_cast<value>(1 / get_scale()));

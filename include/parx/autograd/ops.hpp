@@ -6,6 +6,7 @@
 #include <parx/autograd/ops/attention.hpp>
 #include <parx/autograd/ops/average_pool.hpp>
 #include <parx/autograd/ops/batch_norm.hpp>
+#include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/concat.hpp>
 #include <parx/autograd/ops/conv2d.hpp>
 #include <parx/autograd/ops/dropout.hpp>

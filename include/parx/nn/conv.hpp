@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/conv2d.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/linear.hpp>
@@ -39,8 +40,9 @@ class conv2d : public module<conv2d<T>> {
   }
 
   /// See parx::conv2d. Throws usage_error when x does not fit.
-  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return parx::conv2d<T>(x, weight_, bias_, options_);
+  [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
+    using A = arithmetic_type<T>;
+    return parx::conv2d<A>(x, cast<A>(weight_), cast<A>(bias_), options_);
   }
 
   template <typename Visit>

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 
+#include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/embedding.hpp>
 #include <parx/nn/module.hpp>
 
@@ -26,8 +27,8 @@ class embedding : public module<embedding<T>> {
 
   /// The result is (indices..., width). Throws usage_error for an index outside the rows.
   template <std::integral Index>
-  [[nodiscard]] variable<T> forward(const tensor<Index>& indices) const {
-    return parx::embedding<T>(weight_, indices);
+  [[nodiscard]] variable<arithmetic_type<T>> forward(const tensor<Index>& indices) const {
+    return cast<arithmetic_type<T>>(parx::embedding<T>(weight_, indices));
   }
 
   template <typename Visit>

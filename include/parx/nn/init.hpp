@@ -25,6 +25,19 @@ struct initializer {
   /// Fills `values` (contiguous), the whole parameter called `path`.
   template <typename T>
   void fill(const tensor<T>& values, std::uint64_t seed, std::string_view path) const {
+    if constexpr (is_half<T>) {
+      if (kind == distribution::keep) return;
+      const tensor<float> exact = tensor<float>::empty(values.shape());
+      fill(exact, seed, path);
+      convert(exact.data(), values.data(), values.size());
+    } else {
+      fill_exactly(values, seed, path);
+    }
+  }
+
+ private:
+  template <typename T>
+  void fill_exactly(const tensor<T>& values, std::uint64_t seed, std::string_view path) const {
     const random_stream stream(seed, path);
     switch (kind) {
       case distribution::keep:

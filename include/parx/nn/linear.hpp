@@ -1,8 +1,12 @@
 // linear: y = f(x W^T + b) over the last axis, f being an activation function or nothing.
+//
+// As with the other layers, T is what the parameters are held in: of linear<bfloat16>, input and
+// result are float.
 #pragma once
 
 #include <cstddef>
 
+#include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/nn/module.hpp>
 
@@ -33,8 +37,9 @@ class linear : public module<linear<T>> {
   }
 
   /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.
-  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return parx::linear<T>(x, weight_, bias_, activation_);
+  [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
+    using A = arithmetic_type<T>;
+    return parx::linear<A>(x, cast<A>(weight_), cast<A>(bias_), activation_);
   }
 
   template <typename Visit>

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/layer_norm.hpp>
 #include <parx/autograd/ops/rms_norm.hpp>
 #include <parx/nn/module.hpp>
@@ -21,8 +22,9 @@ class layer_norm : public module<layer_norm<T>> {
         weight_("weight", tensor<T>::ones({width})),
         bias_("bias", tensor<T>::zeros({width})) {}
 
-  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return parx::layer_norm<T>(x, weight_, bias_, options_);
+  [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
+    using A = arithmetic_type<T>;
+    return parx::layer_norm<A>(x, cast<A>(weight_), cast<A>(bias_), options_);
   }
 
   template <typename Visit>
@@ -46,8 +48,9 @@ class rms_norm : public module<rms_norm<T>> {
   explicit rms_norm(std::size_t width, rms_norm_options options = {})
       : options_(options), weight_("weight", tensor<T>::ones({width})) {}
 
-  [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return parx::rms_norm<T>(x, weight_, options_);
+  [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
+    using A = arithmetic_type<T>;
+    return parx::rms_norm<A>(x, cast<A>(weight_), options_);
   }
 
   template <typename Visit>

@@ -5,9 +5,9 @@
 //   w -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 //
 // At every 16th step first moments that are too small to matter become zero (adamw_rule::drop), so
-// that rows of an embedding come to rest; dense gradients or not, the same elements at the same steps.
-// Loshchilov, Hutter: Decoupled Weight Decay Regularization (arXiv 1711.05101). Source: PyTorch's
-// torch.optim.AdamW; t counts the steps of each parameter.
+// that rows of an embedding come to rest; dense gradients or not, the same elements at the same
+// steps. Loshchilov, Hutter: Decoupled Weight Decay Regularization (arXiv 1711.05101). Source:
+// PyTorch's torch.optim.AdamW; t counts the steps of each parameter.
 #pragma once
 
 #include <array>
@@ -45,13 +45,16 @@ struct adamw_rule {
 
   adamw_rule() = default;
   adamw_rule(const adamw_options& o, std::uint64_t steps)
-      : keep(static_cast<T>(1 - o.lr * o.weight_decay)), beta1(static_cast<T>(o.beta1)),
-        beta2(static_cast<T>(o.beta2)), rest1(static_cast<T>(1 - o.beta1)),
+      : keep(static_cast<T>(1 - o.lr * o.weight_decay)),
+        beta1(static_cast<T>(o.beta1)),
+        beta2(static_cast<T>(o.beta2)),
+        rest1(static_cast<T>(1 - o.beta1)),
         rest2(static_cast<T>(1 - o.beta2)),
         step_size(static_cast<T>(o.lr / (1 - std::pow(o.beta1, static_cast<double>(steps))))),
-        root_scale(static_cast<T>(
-            1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(steps))))),
-        epsilon(static_cast<T>(o.epsilon)), drops_remains(steps % 16 == 0) {}
+        root_scale(
+            static_cast<T>(1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(steps))))),
+        epsilon(static_cast<T>(o.epsilon)),
+        drops_remains(steps % 16 == 0) {}
 
   /// Nothing changes without a gradient.
   [[nodiscard]] bool rests_still() const noexcept { return false; }
@@ -102,8 +105,8 @@ struct adamw_rule {
 }  // namespace detail
 
 template <typename T = float>
-class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<T>> {
-  using base = optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<T>>;
+class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<arithmetic_type<T>>> {
+  using base = optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<arithmetic_type<T>>>;
 
  public:
   static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
@@ -127,7 +130,8 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<T>
             "adamw: beta1 {} and beta2 {} must be in [0, 1)", o.beta1, o.beta2);
   }
   [[nodiscard]] static bool has_state(const adamw_options& /*o*/) noexcept { return true; }
-  [[nodiscard]] static detail::adamw_rule<T> rule(const adamw_options& o, std::uint64_t steps) {
+  [[nodiscard]] static detail::adamw_rule<arithmetic_type<T>> rule(const adamw_options& o,
+                                                                   std::uint64_t steps) {
     return {o, steps};
   }
 };

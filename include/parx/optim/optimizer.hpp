@@ -2,9 +2,11 @@
 //
 // step() applies the gradients and consumes them: the next backward starts anew, so a training loop
 // needs no zero_grad(). Several backward passes before one step() add up.
-// Embeddings give gradients to few rows of a table: a step costs what these rows cost, and the result
-// is that of a dense step to the last bits (row_updates).
-// An optimizer belongs to one thread; its parameters' values are read on it, too.
+// Of parameters in 16 bits an optimizer keeps copies in float32, its master weights, and takes the
+// steps on those: see detail/master_copy.hpp.
+// Embeddings give gradients to few rows of a table: a step costs what these rows cost, and the
+// result is that of a dense step to the last bits (row_updates). An optimizer belongs to one
+// thread; its parameters' values are read on it, too.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/optim/detail/master_copy.hpp>
 #include <parx/optim/detail/row_ledger.hpp>
 #include <parx/optim/group.hpp>
 #include <parx/optim/target.hpp>
@@ -30,14 +33,15 @@ enum class row_updates {
   lazy,      ///< nothing, value and state, as with PyTorch's SparseAdam
 };
 
-/// Derived has a `Rule` (see detail/lanes.hpp), `Rule rule(const Options&, steps) const`, `bool
-/// has_state(const Options&)`, and `static constexpr std::array state_names`, one name for each
-/// tensor that a slot keeps. Options have `lr` and `rows`.
+/// Derived has a `Rule` (see detail/lanes.hpp; in arithmetic_type<T>), `Rule rule(const Options&,
+/// steps) const`, `bool has_state(const Options&)`, and `static constexpr std::array state_names`,
+/// one name for each tensor that a slot keeps. Options have `lr` and `rows`.
 template <typename Derived, typename T, typename Options, typename Rule>
 class optimizer {
  public:
   using value_type = T;
   using options_type = Options;
+  using state_type = arithmetic_type<T>;
 
   /// Updates every target that has a gradient, then drops the gradients. Local, does not block.
   void step() {
@@ -47,7 +51,9 @@ class optimizer {
       const Options& options = options_[one.group];
       if (Derived::has_state(options)) make_state(one);
       const Rule rule = Derived::rule(options, one.steps);
-      if (const auto rows = one.updated.row_grad()) {
+      if constexpr (is_half<T>) {
+        update_masters(one, options.rows, rule);
+      } else if (const auto rows = one.updated.row_grad()) {
         update_rows(one, options.rows, rule, *rows);
       } else {
         const std::span<T> value = one.updated.value();
@@ -81,10 +87,10 @@ class optimizer {
     for (Options& each : options_) each.lr = lr;
   }
 
-  /// Calls visitor(name, tensor<T>&) for all state tensors, "0.weight.exp_avg", and visitor(name,
-  /// std::uint64_t&) for the number of steps of each target, "0.weight.step": what a checkpoint has
-  /// to keep. A tensor has the target's size and is all zero before its first step. Up to date, and
-  /// may be written, until the next step.
+  /// Calls visitor(name, tensor<state_type>&) for all state tensors, "0.weight.exp_avg", and of
+  /// 16-bit targets "0.weight.master", and visitor(name, std::uint64_t&) for the number of steps of
+  /// each target, "0.weight.step": what a checkpoint has to keep. A tensor has the target's size
+  /// and is all zero before its first step. Up to date, and may be written, until the next step.
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {
     for (slot& one : slots_) {
@@ -92,6 +98,9 @@ class optimizer {
       make_state(one);
       for (std::size_t i = 0; i < one.state.size(); ++i) {
         visitor(one.updated.name() + "." + std::string(Derived::state_names[i]), one.state[i]);
+      }
+      if constexpr (is_half<T>) {
+        visitor(one.updated.name() + ".master", one.master.follow(one.updated.value()));
       }
       visitor(one.updated.name() + ".step", one.steps);
     }
@@ -116,29 +125,60 @@ class optimizer {
   }
 
  private:
-  using ledger = detail::row_ledger<T, Rule>;
+  struct nothing {};
+  using state_tensors = std::vector<tensor<state_type>>;
+  template <typename U>
+  struct helpers {
+    using ledger = detail::row_ledger<U, Rule>;
+    using master = nothing;
+  };
+  template <typename U>
+  requires is_half<U>
+  struct helpers<U> {
+    using ledger = nothing;
+    using master = detail::master_copy<U>;
+  };
+  using ledger = typename helpers<T>::ledger;
   struct slot {
     target<T> updated;
     std::size_t group = 0;
-    std::vector<tensor<T>> state = {};
+    state_tensors state = {};
     std::uint64_t steps = 0;
     std::unique_ptr<ledger> rows = {};  // refers to `state`; slots stay where they are
+    typename helpers<T>::master master = {};
   };
 
   /// The state tensors of a slot, zero at first.
   static void make_state(slot& one) {
     while (one.state.size() < Derived::state_names.size()) {
-      one.state.push_back(tensor<T>::zeros({one.updated.size()}));
+      one.state.push_back(tensor<state_type>::zeros({one.updated.size()}));
     }
   }
 
-  static void update(slot& one, const Rule& rule, T* value, const T* grad, std::size_t begin,
-                     std::size_t count) {
+  static void update(slot& one, const Rule& rule, state_type* value, const state_type* grad,
+                     std::size_t begin, std::size_t count) {
     if (one.state.empty()) {
       detail::update_lanes<0>(rule, value, one.state, grad, begin, count);
     } else {
       detail::update_lanes<Rule::states>(rule, value, one.state, grad, begin, count);
     }
+  }
+
+  /// A step of the float32 copy. Rows without a gradient have their steps at once, or none.
+  static void update_masters(slot& one, row_updates wish, const Rule& rule) {
+    tensor<float>& master = one.master.follow(one.updated.value());
+    const tensor<float> grad = tensor<float>::empty(master.shape());
+    const auto update_part = [&](const T* from, std::size_t begin, std::size_t count) {
+      convert(from + begin, grad.data() + begin, count);
+      update(one, rule, master.data(), grad.data(), begin, count);
+    };
+    if (const auto rows = one.updated.row_grad(); rows && wish == row_updates::lazy) {
+      const std::size_t width = master.size() / std::max<std::size_t>(rows->values.shape()[0], 1);
+      for (const std::size_t row : rows->rows) update_part(rows->values.data(), row * width, width);
+    } else {
+      update_part(one.updated.grad().data(), 0, master.size());
+    }
+    one.master.round_to(one.updated.value());
   }
 
   static void update_rows(slot& one, row_updates wish, const Rule& rule,

@@ -42,8 +42,11 @@ struct sgd_rule {
 
   sgd_rule() = default;
   sgd_rule(const sgd_options& o, std::uint64_t steps)
-      : lr(static_cast<T>(o.lr)), momentum(static_cast<T>(o.momentum)),
-        decay(static_cast<T>(o.weight_decay)), form(o.form), drops_remains(steps % 16 == 0) {}
+      : lr(static_cast<T>(o.lr)),
+        momentum(static_cast<T>(o.momentum)),
+        decay(static_cast<T>(o.weight_decay)),
+        form(o.form),
+        drops_remains(steps % 16 == 0) {}
 
   [[nodiscard]] bool rests_still() const noexcept { return momentum == 0 && decay == 0; }
 
@@ -89,8 +92,8 @@ struct sgd_rule {
 }  // namespace detail
 
 template <typename T = float>
-class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<T>> {
-  using base = optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<T>>;
+class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic_type<T>>> {
+  using base = optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic_type<T>>>;
 
  public:
   static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
@@ -114,7 +117,8 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<T>> {
             "sgd: Nesterov's form needs a momentum above 0");
   }
   [[nodiscard]] static bool has_state(const sgd_options& o) noexcept { return o.momentum != 0; }
-  [[nodiscard]] static detail::sgd_rule<T> rule(const sgd_options& o, std::uint64_t steps) {
+  [[nodiscard]] static detail::sgd_rule<arithmetic_type<T>> rule(const sgd_options& o,
+                                                                 std::uint64_t steps) {
     return {o, steps};
   }
 };

@@ -179,6 +179,10 @@ struct float16 {
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
+/// What numbers of T are computed in: float for the 16-bit types, else T.
+template <typename T>
+using arithmetic_type = std::conditional_t<is_half<T>, float, T>;
+
 /// Converts `count` elements. The two ranges must not overlap.
 inline void convert(const bfloat16* from, float* to, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) to[i] = from[i];

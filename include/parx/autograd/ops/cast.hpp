@@ -1,0 +1,30 @@
+// cast: the same values in another type; the gradient goes back in the type that it came from.
+//
+// So a parameter may be held in 16 bits and computed with in float, which is what the layers of
+// parx::nn do with parameters of bfloat16 and float16.
+#pragma once
+
+#include <type_traits>
+
+#include <parx/autograd/function.hpp>
+
+namespace parx {
+
+/// x as To, rounded to the nearest; x itself where that is its type. Each contribution to x's
+/// gradient is rounded to x's type.
+template <typename To, typename From>
+[[nodiscard]] variable<To> cast(const variable<From>& x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else {
+    if (!x.defined()) return {};
+    return differentiable(
+        x.value().template cast<To>(),
+        [](const tensor<To>& upstream, grad_sink<From> dx) {
+          dx.add(upstream.template cast<From>());
+        },
+        x);
+  }
+}
+
+}  // namespace parx
