@@ -16,13 +16,15 @@
 namespace jobs {
 
 /// shm_ring: shared memory where the kernel lets nobody read another process's memory.
+/// tcp_striped: several connections for each link; rank 0 wishes for 3, the others for 4.
 /// hybrid: ranks 0, 2, 4, ... take themselves for one host and 1, 3, 5, ... for another.
-enum class kind { inproc, tcp, shm, shm_ring, hybrid };
+enum class kind { inproc, tcp, tcp_striped, shm, shm_ring, hybrid };
 
 inline std::string name_of(kind which) {
   switch (which) {
     case kind::inproc: return "inproc";
     case kind::tcp: return "tcp";
+    case kind::tcp_striped: return "tcp over several connections";
     case kind::shm: return "shm";
     case kind::shm_ring: return "shm without single copies";
     case kind::hybrid: return "hybrid";
@@ -52,7 +54,8 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
           parx::detail::endpoint_options given{.job_store = store, .store_host = "127.0.0.1", .rank = rank,
                                                .world_size = world, .local_world_size = world,
                                                .may_spin = false, .env = {}};
-          if (which == kind::tcp) given.env["PARX_TRANSPORT"] = "tcp";
+          if (which == kind::tcp || which == kind::tcp_striped) given.env["PARX_TRANSPORT"] = "tcp";
+          if (which == kind::tcp_striped) given.env["PARX_STREAMS"] = rank == 0 ? "3" : "4";
           if (which == kind::shm_ring) given.env["PARX_SINGLE_COPY"] = "0";
           if (which == kind::hybrid) given.env["PARX_HOST_ID"] = rank % 2 == 0 ? "even" : "odd";
           transport = std::make_unique<parx::hybrid_transport>(

@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(every_dtype_and_reduction_is_exact_by_every_algorithm) {
 }
 
 BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::tcp_striped, jobs::kind::shm, jobs::kind::hybrid}) {
     for (const int world : worlds) {
       std::size_t turn = 0;
       run(kind, world, 1 << 18, [&](const catalog_entry& entry, std::vector<trial>& out) {
@@ -148,7 +148,8 @@ BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
 }
 
 BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::shm_ring, jobs::kind::hybrid}) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::tcp_striped, jobs::kind::shm, jobs::kind::shm_ring,
+                          jobs::kind::hybrid}) {
     for (const int world : {2, 3, 4}) {
       run(kind, world, 0, [&](const catalog_entry& entry, std::vector<trial>& out) {
         if (entry.what == operation::barrier) return;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/transport/shm.hpp>
+#include <parx/transport/striped.hpp>
 #include <parx/transport/tcp.hpp>
 
 namespace parx {
@@ -47,14 +48,11 @@ class hybrid_transport final : public transport {
     bool opening = false;
     for (const link_interest& each : interests) {
       detail::process_link& stream = as_process_link(each);
-      const auto plan = stream.before_sleep(each.readable, each.writable);
-      if (plan.descriptor < 0) {
-        // Left out: poll refuses more entries than a process may have descriptors, -1 or not.
-        opening = true;
-        continue;
-      }
-      polled_.push_back({plan.descriptor, plan.events, 0});
-      sleepers_.push_back(&stream);
+      // A link that is not open yet may append nothing: poll refuses more entries than a process may have
+      // descriptors, -1 or not.
+      const auto plan = stream.before_sleep(each.readable, each.writable, polled_);
+      sleepers_.push_back({&stream, polled_.size()});
+      opening |= plan.awaiting;
       if (plan.ready) limit = std::chrono::milliseconds(0);
     }
     if (opening) {
@@ -67,7 +65,12 @@ class hybrid_transport final : public transport {
     if (::poll(polled_.data(), polled_.size(), timeout) < 0) {
       for (pollfd& each : polled_) each.revents = 0;
     }
-    for (std::size_t i = 0; i < sleepers_.size(); ++i) sleepers_[i]->after_sleep(polled_[i + 2].revents);
+    std::size_t next = 2;
+    for (const sleeper& each : sleepers_) {
+      short events = 0;
+      for (; next < each.end; ++next) events = static_cast<short>(events | polled_[next].revents);
+      each.stream->after_sleep(events);
+    }
     if (polled_[0].revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
@@ -187,6 +190,10 @@ class hybrid_transport final : public transport {
     int global = -1;
     std::unique_ptr<link_pair> links;  ///< null until one is asked for
   };
+  struct sleeper {
+    detail::process_link* stream = nullptr;
+    std::size_t end = 0;  ///< of its entries in polled_
+  };
 
   hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members, int rank,
                    std::uint64_t group)
@@ -215,12 +222,19 @@ class hybrid_transport final : public transport {
     const detail::peer_record record = record_of(peer);
     const bool share = shared_->own().shares_memory_with(record);
     const detail::link_key key{group_, peer, kind};
-    if (rank_ > peer) {
-      if (share) return std::make_unique<shm_link>(*shared_, key, rank_, record);
-      return std::make_unique<tcp_link>(*shared_, key, rank_, record);
-    }
+    if (share && rank_ > peer) return std::make_unique<shm_link>(*shared_, key, rank_, record);
     if (share) return std::make_unique<shm_link>(*shared_, key, record);
-    return std::make_unique<tcp_link>(*shared_, key, record.boot_id == shared_->own().boot_id);
+    const int count = std::min(shared_->own().streams, record.streams);
+    if (count == 1) return std::make_unique<tcp_link>(make_stream(key, record), peer);
+    std::vector<detail::tcp_stream> streams;
+    for (int number = 0; number < count; ++number) {
+      streams.push_back(make_stream({group_, peer, kind, number}, record));
+    }
+    return std::make_unique<striped_link>(std::move(streams), peer);
+  }
+  [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key, const detail::peer_record& record) {
+    if (rank_ > key.peer) return {*shared_, key, rank_, record};
+    return {*shared_, key, record.boot_id == shared_->own().boot_id};
   }
 
   /// The ranks that share memory with this one, itself included, in order.
@@ -284,7 +298,7 @@ class hybrid_transport final : public transport {
   std::uint64_t group_;
   descriptor wake_;
   std::vector<pollfd> polled_;
-  std::vector<detail::process_link*> sleepers_;  ///< in the order of polled_, from its third entry on
+  std::vector<sleeper> sleepers_;  ///< in the order of polled_, from its third entry on
   bool abort_signalled_ = false;
   std::optional<bool> shares_memory_;
 };

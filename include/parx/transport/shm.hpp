@@ -52,14 +52,15 @@ class shm_link final : public detail::process_link {
     return received;
   }
 
-  [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable) override {
-    if (state_ == state::awaiting) return {};
-    if (state_ == state::connecting) return {-1, 0, false};
+  [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable,
+                                                std::vector<pollfd>& polled) override {
+    if (state_ != state::open) return {.awaiting = true};
     mine().asleep.store(1, std::memory_order_seq_cst);
     // Either the peer's next move sees this side asleep, or this side sees the move.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const bool ready = ended_ || (readable && receiver_.ready()) || (writable && sender_.ready());
-    return {socket_.get(), POLLIN, ready};
+    polled.push_back({socket_.get(), POLLIN, 0});
+    return {.ready = ready};
   }
   void after_sleep(short events) override {
     if (state_ != state::open) return;

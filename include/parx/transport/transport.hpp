@@ -38,6 +38,7 @@ struct const_bytes {
   const std::byte* data = nullptr;
   std::size_t size = 0;
   // Hints for links that can move bytes in more than one way.
+  std::size_t to_follow = 0;  ///< bytes of the same message that come behind these, once they are there
   bool fresh = false;   ///< likely written a moment ago: in this core's cache, dear to read from another
   bool at_ease = false; ///< this rank has nothing to receive meanwhile, so it may well do its share of copying
 };

@@ -324,8 +324,11 @@ class engine {
       if (size == 0 ? !ready(index) : permitted == 0) return progressed;
       const const_bytes head{header_.data() + state.header_sent, frame_size - state.header_sent};
       const region& from = action_at(index).from;
-      const const_bytes body{read_at(from) + done_at(index), permitted,
-                             overwrites_input_ || from.where != place::input, only_sends_};
+      const const_bytes body{.data = read_at(from) + done_at(index),
+                             .size = permitted,
+                             .to_follow = size - done_at(index) - permitted,
+                             .fresh = overwrites_input_ || from.where != place::input,
+                             .at_ease = only_sends_};
       if (head.size + body.size > 0) {
         std::size_t sent = state.stream->try_send(head, body);
         if (sent == 0) return progressed;

@@ -32,6 +32,7 @@ struct link_key {
   std::uint64_t group = 0;
   int peer = -1;  ///< in the group's numbering
   channel kind = channel::collective;
+  int stream = 0;  ///< of the connections that are one link
   auto operator<=>(const link_key&) const = default;
 };
 
@@ -154,8 +155,8 @@ class arrivals {
       return;
     }
     if (ended(greeting->group)) return;
-    arrived_.insert_or_assign({greeting->group, greeting->from, static_cast<channel>(greeting->channel)},
-                              std::move(each.came));
+    const link_key key{greeting->group, greeting->from, static_cast<channel>(greeting->channel), greeting->stream};
+    arrived_.insert_or_assign(key, std::move(each.came));
   }
 
   [[nodiscard]] bool ended(std::uint64_t group) const noexcept {

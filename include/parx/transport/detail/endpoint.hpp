@@ -117,6 +117,7 @@ class endpoint {
     greeting.group = key.group;
     greeting.from = from;
     greeting.to = key.peer;
+    greeting.stream = key.stream;
     std::copy(token_.begin(), token_.end(), greeting.token.begin());
     return std::bit_cast<frame_bytes>(greeting);
   }
@@ -176,6 +177,7 @@ class endpoint {
 
  private:
   using token_text = std::array<char, 32>;
+  static constexpr int most_streams = 64;
 
   [[nodiscard]] std::vector<placement> place(const deadline& limit) {
     std::vector<std::string> keys;
@@ -212,6 +214,11 @@ class endpoint {
     self.network = read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
     if (wanted == "auto") self.memory = "parx-" + random_text();
     self.pid = ::getpid();
+    self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
+    if (self.streams < 1 || self.streams > most_streams) {
+      throw_usage("PARX_STREAMS=\"{}\" is not a number of connections to a peer from 1 to {}", self.streams,
+                  most_streams);
+    }
     return self;
   }
 

@@ -4,7 +4,8 @@
 // call_header: precedes the payload of one operation on one link in one direction. It is the
 //   operation's fingerprint: equal headers imply equal schedules, so the payload needs no framing of
 //   its own, and a difference is found before the operation can end well.
-// Both are 64 bytes, little-endian.
+// segment_header: precedes each piece of a link that runs over several connections.
+// The first two are 64 bytes; all are little-endian.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ struct link_hello {
   std::int32_t from = -1;  ///< the connecting rank, in the group's numbering
   std::int32_t to = -1;
   std::array<char, 32> token{};  ///< the job's token, read from its store
-  std::uint64_t reserved = 0;
+  std::int32_t stream = 0;       ///< of the connections that are one link
+  std::int32_t reserved = 0;
 };
 static_assert(sizeof(link_hello) == frame_size && std::is_trivially_copyable_v<link_hello>);
 
@@ -41,6 +43,13 @@ static_assert(sizeof(link_hello) == frame_size && std::is_trivially_copyable_v<l
   if (frame.magic != link_hello::expected_magic || frame.channel > 2) return std::nullopt;
   return frame;
 }
+
+struct segment_header {
+  std::uint64_t offset = 0;   ///< of its first byte among all that the link has carried this way
+  std::uint32_t length = 0;   ///< bytes behind this header
+  std::uint32_t striped = 0;  ///< bytes behind those that may come over any of the connections
+};
+static_assert(sizeof(segment_header) == 16 && std::is_trivially_copyable_v<segment_header>);
 
 struct call_header {
   static constexpr std::uint32_t expected_magic = 0x31435850;  // "PXC1"

@@ -30,6 +30,7 @@ struct peer_record {
   std::uint16_t port = 0;
   int pid = 0;
   std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
+  int streams = 1;  ///< TCP connections that it would like a link to have; the smaller wish of two ranks holds
 
   /// Whether the two can share memory. Both sides come to the same answer.
   [[nodiscard]] bool shares_memory_with(const peer_record& other) const noexcept {
@@ -38,12 +39,12 @@ struct peer_record {
   }
 
   [[nodiscard]] std::string to_text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network, memory, port,
-                       pid, probe);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network, memory, port,
+                       pid, probe, streams);
   }
   /// Throws errc::protocol for anything that to_text() did not write.
   [[nodiscard]] static peer_record from_text(std::string_view text) {
-    std::array<std::string_view, 8> lines;
+    std::array<std::string_view, 9> lines;
     for (std::string_view& line : lines) {
       const auto end = text.find('\n');
       if (end == std::string_view::npos) throw_error(errc::protocol, "a rank's record in the store is cut short");
@@ -55,7 +56,8 @@ struct peer_record {
     const auto number = [](std::string_view from, auto& to) {
       return std::from_chars(from.data(), from.data() + from.size(), to).ec == std::errc{};
     };
-    if (!number(lines[5], record.port) || !number(lines[6], record.pid) || !number(lines[7], record.probe)) {
+    if (!number(lines[5], record.port) || !number(lines[6], record.pid) || !number(lines[7], record.probe) ||
+        !number(lines[8], record.streams) || record.streams < 1) {
       throw_error(errc::protocol, "a rank's record in the store has a number that is none");
     }
     return record;

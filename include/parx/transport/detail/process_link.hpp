@@ -1,22 +1,25 @@
 // process_link: a link between two processes, as the transport's sleeper sees it.
 #pragma once
 
+#include <poll.h>
+
+#include <vector>
+
 #include <parx/transport/transport.hpp>
 
 namespace parx::detail {
 
 /// What a sleeper does about one link.
 struct sleep_plan {
-  int descriptor = -1;  ///< to poll; -1 while the peer has not connected
-  short events = 0;
-  bool ready = false;   ///< something can move at once: do not sleep
+  bool awaiting = false;  ///< the peer has not connected yet
+  bool ready = false;     ///< something can move at once: do not sleep
 };
 
 class process_link : public link {
  public:
-  /// Called before a sleep, for what it is to be ended by.
-  [[nodiscard]] virtual sleep_plan before_sleep(bool readable, bool writable) = 0;
-  /// Called after it with the events that poll found.
+  /// Called before a sleep: appends to `polled` what it is to be ended by.
+  [[nodiscard]] virtual sleep_plan before_sleep(bool readable, bool writable, std::vector<pollfd>& polled) = 0;
+  /// Called after it with the events that poll found, those of all appended entries in one.
   virtual void after_sleep(short events) = 0;
   /// Whether the peer has ever been reached: a link that was open breaks by itself.
   [[nodiscard]] virtual bool open() const noexcept = 0;

@@ -1,0 +1,156 @@
+// tcp_stream: one TCP connection to a peer, from its opening to its end.
+//
+// The hot path calls the socket's non-blocking operations directly, on the thread that needs the
+// progress. Opening does not block either: a connection that is on its way is looked at again.
+#pragma once
+
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include <parx/transport/detail/endpoint.hpp>
+#include <parx/transport/detail/process_link.hpp>
+
+namespace parx::detail {
+
+class tcp_stream {
+ public:
+  /// A stream that waits for its peer to connect.
+  tcp_stream(endpoint& shared, const link_key& key, bool same_host)
+      : shared_(&shared), key_(key), same_host_(same_host) {}
+
+  /// A stream that connects to its peer as rank `from` of the group. Throws link_lost.
+  tcp_stream(endpoint& shared, const link_key& key, int from, const peer_record& peer)
+      : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id), from_(from) {
+    if (is_loopback(peer.address) && !same_host_) {
+      throw link_lost(key.peer, fmt::format("it is on another host ({}) but offers the loopback address {}; set "
+                                            "PARX_SOCKET_IFNAME there to the interface that faces the others",
+                                            peer.host, peer.address));
+    }
+    address_ = fmt::format("{}:{}", peer.address, peer.port);
+    const auto address = socket_address::tcp(peer.address, peer.port);
+    socket_ = stream_socket(address.storage.ss_family);
+    if (!socket_.valid()) {
+      throw link_lost(key.peer, fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
+                                            errno_text(errno)));
+    }
+    state_ = state::connecting;
+    if (::connect(socket_.get(), address.data(), address.length) != 0 && errno != EINPROGRESS) refuse(errno);
+    static_cast<void>(opened());
+  }
+
+  /// Whether bytes can be moved: looks on where the stream is still being opened. Throws link_lost.
+  [[nodiscard]] bool opened() {
+    if (state_ == state::open) return true;
+    return finish_opening();
+  }
+  [[nodiscard]] bool is_open() const noexcept { return state_ == state::open; }
+  /// The peer has sent its last byte, and it was received.
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+
+  /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost.
+  std::size_t send(std::span<iovec> parts) {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const auto sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno == EAGAIN || errno == EINTR) return 0;
+    throw link_lost(key_.peer, reason(errno));
+  }
+  /// The same; also 0 when the stream has ended. `wanted` is the size of all parts.
+  std::size_t receive(std::span<iovec> parts, std::size_t wanted) {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const auto received = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    if (received > 0) {
+      if (wanted > quick_ack_bytes) {
+        // After small messages the kernel delays acknowledgements by 40 ms and more, and a stream whose
+        // window is still small stands still meanwhile. The flag does not last, so it is set again.
+        const int on = 1;
+        ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+      }
+      return static_cast<std::size_t>(received);
+    }
+    if (received == 0) {
+      ended_ = true;
+      return 0;
+    }
+    if (errno == EAGAIN || errno == EINTR) return 0;
+    throw link_lost(key_.peer, reason(errno));
+  }
+
+  /// While it is being opened, for link::before_sleep: what a sleeper polls. True where that is nothing yet.
+  [[nodiscard]] bool awaits_peer(std::vector<pollfd>& polled) const {
+    if (state_ == state::connecting) polled.push_back({socket_.get(), POLLOUT, 0});
+    return state_ == state::awaiting;
+  }
+
+  /// Of an open stream: send() takes nothing more while this many bytes have not left this host.
+  void limit_unsent(int bytes) noexcept {
+    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+  }
+
+  void close() noexcept {
+    if (socket_.valid()) ::shutdown(socket_.get(), SHUT_WR);
+    socket_.close();
+    state_ = state::closed;
+  }
+
+ private:
+  enum class state { awaiting, connecting, open, closed };
+  static constexpr std::size_t quick_ack_bytes = std::size_t{32} << 10;
+
+  [[nodiscard]] bool finish_opening() {
+    switch (state_) {
+      case state::open: return true;
+      case state::closed: throw link_lost(key_.peer, "this rank closed the connection");
+      case state::awaiting: {
+        auto arrived = shared_->incoming().claim(key_);
+        if (!arrived) return false;
+        socket_ = std::move(arrived->socket);
+        break;
+      }
+      case state::connecting: {
+        const int failure = connection_state(socket_.get());
+        if (failure == EINPROGRESS) return false;
+        if (failure != 0) refuse(failure);
+        const auto greeting = shared_->hello(key_, from_);
+        if (::send(socket_.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(greeting.size())) {
+          throw link_lost(key_.peer, fmt::format("it does not take a greeting: {}", errno_text(errno)));
+        }
+        break;
+      }
+    }
+    tune(socket_.get(), same_host_);
+    state_ = state::open;
+    return true;
+  }
+  [[noreturn]] void refuse(int number) const {
+    throw link_lost(key_.peer, fmt::format("its address {} does not answer: {}", address_, errno_text(number)));
+  }
+  [[nodiscard]] static std::string reason(int number) {
+    if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
+    if (number == ETIMEDOUT) return "nothing was heard from it for 30 s (host or network down?)";
+    return errno_text(number);
+  }
+
+  endpoint* shared_;
+  link_key key_;
+  bool same_host_;
+  int from_ = -1;
+  std::string address_;
+  parx::descriptor socket_;
+  state state_ = state::awaiting;
+  bool ended_ = false;
+};
+
+}  // namespace parx::detail

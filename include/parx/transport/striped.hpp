@@ -1,0 +1,248 @@
+// striped_link: a link over several TCP connections, for networks that hold each single one back.
+//
+// The link's bytes are cut into segments, each with a header that says where it lies among them. A small
+// message goes over the first connection, and so does the first segment of a large one, whose header says
+// how many bytes behind it may come over any connection. Such a segment goes to the next connection that
+// takes it: one that holds `credit` unsent bytes takes none, so that a slow one gets less. The receiver
+// reads the segments in their order, whichever connection they are on; what comes early waits in the
+// kernel, where the window of its connection bounds it. No byte is copied for the sake of the order.
+// Losing one connection is losing the peer.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <parx/transport/detail/tcp_stream.hpp>
+
+namespace parx {
+
+class striped_link final : public detail::process_link {
+ public:
+  striped_link(std::vector<detail::tcp_stream> streams, int peer) : peer_(peer) {
+    for (detail::tcp_stream& each : streams) lanes_.push_back({.stream = std::move(each)});
+  }
+
+  /// What is taken beyond a segment that has not left whole is not counted yet, but dealt: as with any
+  /// link, the caller offers the rest of the same bytes again.
+  std::size_t try_send(const_bytes first, const_bytes second) override {
+    if (!opened()) return 0;
+    const std::uint64_t end = sent_ + first.size + second.size;
+    for (lane& each : lanes_) {
+      if (each.sending()) push(each, first, second);
+    }
+    // One segment a connection, and then the other direction has its turn.
+    for (std::size_t tries = 0; tries < lanes_.size() && dealt_ < end; ++tries) {
+      const bool anywhere = dealt_ < stripes_end_;
+      lane& taker = lanes_[anywhere ? next_++ % lanes_.size() : 0];
+      if (!taker.sending()) deal(taker, end - dealt_, anywhere ? 0 : second.to_follow, first, second);
+    }
+    std::uint64_t whole = dealt_;
+    for (const lane& each : lanes_) {
+      if (each.sending()) whole = std::min(whole, each.out.offset + each.body_sent());
+    }
+    return static_cast<std::size_t>(whole - std::exchange(sent_, whole));
+  }
+
+  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+    if (!opened()) return 0;
+    const std::size_t room = first.size + second.size;
+    std::size_t got = 0;
+    while (got < room) {
+      lane* source = holder();
+      if (source == nullptr && look()) continue;
+      const std::size_t read = source == nullptr ? 0 : pull(*source, first, second, got);
+      if (read == 0) break;
+      got += read;
+    }
+    if (got == 0) mind_the_ended();
+    return got;
+  }
+
+  [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable,
+                                                std::vector<pollfd>& polled) override {
+    if (!open()) {
+      bool awaiting = false;
+      for (const lane& each : lanes_) awaiting |= each.stream.awaits_peer(polled);
+      return {.awaiting = awaiting};
+    }
+    const bool busy = std::any_of(lanes_.begin(), lanes_.end(), [](const lane& each) { return each.sending(); });
+    const lane* source = holder();
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      const lane& each = lanes_[i];
+      const bool reads = source != nullptr ? &each == source : looked_at(i);
+      const bool writes = busy ? each.sending() : i == 0 || dealt_ < stripes_end_;
+      const int events = (readable && reads ? POLLIN : 0) | (writable && writes ? POLLOUT : 0);
+      if (events != 0) polled.push_back({each.stream.descriptor(), static_cast<short>(events), 0});
+    }
+    return {};
+  }
+  void after_sleep(short) override {}
+
+  [[nodiscard]] bool open() const noexcept override { return open_; }
+  void close() noexcept override {
+    for (lane& each : lanes_) each.stream.close();
+    open_ = false;
+  }
+
+ private:
+  /// Large enough to make a segment's cost small, small enough for a message of a megabyte to use all
+  /// connections.
+  static constexpr std::size_t segment_bytes = std::size_t{128} << 10;
+  static constexpr int credit = 2 * int{segment_bytes};
+  static constexpr std::size_t header_bytes = sizeof(detail::segment_header);
+  static constexpr std::uint64_t most_striped = std::uint64_t{1} << 30;
+  /// A peer that leaves ends all its connections at once, though what they carried may come in any order.
+  static constexpr std::chrono::seconds end_patience{1};
+
+  struct lane {
+    detail::tcp_stream stream;
+    detail::segment_header out{};  ///< the latest segment that it was dealt
+    std::size_t out_sent = 0;      ///< of it, header included
+    detail::segment_header in{};   ///< the segment that comes next over it
+    std::size_t in_received = 0;   ///< of it, header included
+
+    [[nodiscard]] bool sending() const noexcept { return out.length > 0 && out_sent < header_bytes + out.length; }
+    [[nodiscard]] std::size_t body_sent() const noexcept { return std::max(out_sent, header_bytes) - header_bytes; }
+    [[nodiscard]] bool knows_next() const noexcept { return in_received >= header_bytes; }
+  };
+
+  [[nodiscard]] bool opened() {
+    if (open_) return true;
+    bool all = true;
+    for (lane& each : lanes_) all &= each.stream.opened();
+    if (!all) return false;
+    for (lane& each : lanes_) each.stream.limit_unsent(credit);
+    return open_ = true;
+  }
+
+  /// Gives a connection the next segment, if it takes any of it now.
+  void deal(lane& taker, std::uint64_t offered, std::size_t to_follow, const_bytes first, const_bytes second) {
+    const auto length = std::min<std::uint64_t>(offered, segment_bytes);
+    std::uint64_t striped = 0;
+    if (dealt_ >= stripes_end_) striped = std::min(offered - length + to_follow, most_striped);
+    taker.out = {dealt_, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(striped)};
+    taker.out_sent = 0;
+    push(taker, first, second);
+    if (taker.out_sent == 0) {
+      taker.out.length = 0;
+      return;
+    }
+    dealt_ += length;
+    if (striped > 0) stripes_end_ = dealt_ + striped;
+  }
+
+  void push(lane& to, const_bytes first, const_bytes second) {
+    iovec parts[3];
+    std::size_t used = 0;
+    if (to.out_sent < header_bytes) {
+      parts[used++] = {reinterpret_cast<std::byte*>(&to.out) + to.out_sent, header_bytes - to.out_sent};
+    }
+    const auto skip = static_cast<std::size_t>(to.out.offset + to.body_sent() - sent_);
+    used += slice({const_cast<std::byte*>(first.data), first.size}, {const_cast<std::byte*>(second.data), second.size},
+                  skip, to.out.length - to.body_sent(), parts + used);
+    to.out_sent += to.stream.send({parts, used});
+  }
+
+  /// Bytes skip to skip + size of two buffers that are one, as at most two parts. Returns their number.
+  [[nodiscard]] static std::size_t slice(mutable_bytes first, mutable_bytes second, std::size_t skip,
+                                         std::size_t size, iovec* parts) noexcept {
+    std::size_t used = 0;
+    if (skip < first.size) {
+      const std::size_t here = std::min(size, first.size - skip);
+      parts[used++] = {first.data + skip, here};
+      size -= here;
+      skip += here;
+    }
+    if (size > 0) parts[used++] = {second.data + (skip - first.size), size};
+    return used;
+  }
+
+  /// The connection that brings the next byte, if its header has been read.
+  [[nodiscard]] lane* holder() noexcept {
+    for (lane& each : lanes_) {
+      if (each.knows_next() && each.in.offset + (each.in_received - header_bytes) == received_) return &each;
+    }
+    return nullptr;
+  }
+  /// Whether the next byte may come over this connection, which has not told yet what it brings.
+  [[nodiscard]] bool looked_at(std::size_t number) const noexcept {
+    const lane& each = lanes_[number];
+    return (number == 0 || received_ < incoming_stripes_end_) && !each.knows_next() && !each.stream.ended();
+  }
+  /// Reads headers. True when one is whole that was not before.
+  [[nodiscard]] bool look() {
+    bool found = false;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      if (!looked_at(i)) continue;
+      lane& each = lanes_[i];
+      iovec part{reinterpret_cast<std::byte*>(&each.in) + each.in_received, header_bytes - each.in_received};
+      each.in_received += each.stream.receive({&part, 1}, part.iov_len);
+      if (each.knows_next()) {
+        check(each);
+        found = true;
+      }
+    }
+    return found;
+  }
+  void check(const lane& each) {
+    const detail::segment_header& next = each.in;
+    const bool first = &each == lanes_.data();
+    if (next.length == 0 || next.length > segment_bytes || next.offset < received_ || (next.striped > 0 && !first)) {
+      throw link_lost(peer_, "it sent bytes that are no segment of parx");
+    }
+    if (next.striped > 0) incoming_stripes_end_ = next.offset + next.length + next.striped;
+  }
+
+  /// Receives bytes of the segment that a connection brings, and the header of its next one.
+  std::size_t pull(lane& from, mutable_bytes first, mutable_bytes second, std::size_t skip) {
+    const std::size_t left = header_bytes + from.in.length - from.in_received;
+    const std::size_t size = std::min(left, first.size + second.size - skip);
+    iovec parts[3];
+    std::size_t used = slice(first, second, skip, size, parts);
+    detail::segment_header next;
+    if (size == left) parts[used++] = {&next, header_bytes};
+    const std::size_t got = from.stream.receive({parts, used}, size);
+    const std::size_t body = std::min(got, size);
+    received_ += body;
+    from.in_received += body;
+    if (body < left) return body;
+    from.in = next;
+    from.in_received = got - body;
+    if (from.knows_next()) check(from);
+    return body;
+  }
+
+  /// Nothing has come: it may be that nothing will.
+  void mind_the_ended() {
+    using clock = std::chrono::steady_clock;
+    const auto has_ended = [](const lane& each) { return each.stream.ended(); };
+    if (std::none_of(lanes_.begin(), lanes_.end(), has_ended)) return;
+    const lane* source = holder();
+    if (source == nullptr && received_ >= incoming_stripes_end_) source = lanes_.data();
+    if ((source != nullptr && source->stream.ended()) || std::all_of(lanes_.begin(), lanes_.end(), has_ended)) {
+      throw link_lost(peer_, "it closed the connection");
+    }
+    if (first_end_ == clock::time_point{}) first_end_ = clock::now();
+    if (clock::now() - first_end_ > end_patience) {
+      throw link_lost(peer_, fmt::format("one of the {} connections to it has ended", lanes_.size()));
+    }
+  }
+
+  std::vector<lane> lanes_;
+  int peer_;
+  bool open_ = false;
+  // Places among the bytes of the link, which are counted from its opening.
+  std::uint64_t sent_ = 0;         ///< all before it have left, and the caller knows
+  std::uint64_t dealt_ = 0;        ///< all before it were given to a connection
+  std::uint64_t stripes_end_ = 0;  ///< where only the first connection may be used again
+  std::uint64_t received_ = 0;
+  std::uint64_t incoming_stripes_end_ = 0;
+  std::size_t next_ = 1;
+  std::chrono::steady_clock::time_point first_end_{};
+};
+
+}  // namespace parx
