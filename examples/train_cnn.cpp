@@ -7,6 +7,7 @@
 #include "trainer_flags.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/models/cnn.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>

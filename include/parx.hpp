@@ -17,6 +17,8 @@
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/hook_powersgd.hpp>
+#include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/amp.hpp>
 #include <parx/train.hpp>
 // IWYU pragma: end_exports

@@ -1,14 +1,13 @@
-// L5: distributed data parallel training.
+// L5: distributed data parallel training of any model. By name, since they need parx's own tensors and
+// layers, which others do without: <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp>.
 #pragma once
 
-#include <parx/comm.hpp>         // IWYU pragma: export
-#include <parx/ddp/bucket.hpp>   // IWYU pragma: export
-#include <parx/ddp/ddp.hpp>      // IWYU pragma: export
-#include <parx/ddp/hook.hpp>     // IWYU pragma: export
+#include <parx/comm.hpp>               // IWYU pragma: export
+#include <parx/ddp/bucket.hpp>         // IWYU pragma: export
+#include <parx/ddp/ddp.hpp>            // IWYU pragma: export
+#include <parx/ddp/hook.hpp>           // IWYU pragma: export
 #include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
-#include <parx/ddp/hook_powersgd.hpp>  // IWYU pragma: export
-#include <parx/ddp/module.hpp>   // IWYU pragma: export
-#include <parx/ddp/raw.hpp>      // IWYU pragma: export
-#include <parx/ddp/save.hpp>     // IWYU pragma: export
-#include <parx/ddp/sync_batch_norm.hpp>     // IWYU pragma: export
-#include <parx/launch.hpp>       // IWYU pragma: export
+#include <parx/ddp/module.hpp>         // IWYU pragma: export
+#include <parx/ddp/raw.hpp>            // IWYU pragma: export
+#include <parx/ddp/save.hpp>           // IWYU pragma: export
+#include <parx/launch.hpp>             // IWYU pragma: export

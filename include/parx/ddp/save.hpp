@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <string>
 
-#include <parx/checkpoint.hpp>
 #include <parx/checkpoint/detail/agreement.hpp>
 #include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/state.hpp>
 #include <parx/core/descriptor.hpp>
 
 namespace parx {
