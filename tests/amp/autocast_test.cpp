@@ -171,6 +171,70 @@ BOOST_AUTO_TEST_CASE(products_are_those_of_rounded_operands_added_up_in_float) {
   check_products<parx::float16>();
 }
 
+namespace {
+/// Attention over rounded operands, its result rounded; the gradient knows the rounded result alone.
+template <typename Half, typename Product>
+void check_attention(Product product, std::vector<tensor<float>> inputs) {
+  std::vector<variable<float>> x;
+  std::vector<variable<double>> exact;
+  for (const tensor<float>& input : inputs) {
+    x.emplace_back(input, parx::gradient::wanted);
+    exact.emplace_back(as_double<Half>(input), parx::gradient::wanted);
+  }
+  variable<float> y;
+  {
+    const parx::autocast<Half> scope;
+    // A leaf keeps its float values on the tape, what was computed does not.
+    std::vector<variable<float>> computed;
+    for (const auto& leaf : x) computed.push_back(leaf * 1.0F);
+    y = product(computed);
+  }
+  const variable<double> truth = product(exact);
+  const double half_unit = std::is_same_v<Half, parx::bfloat16> ? 0x1p-8 : 0x1p-11;
+  BOOST_TEST(distance(y.value(), truth.value()) <= half_unit + 1e-6);
+  BOOST_TEST(is_representable<Half>(y.value()));
+  const tensor<float> upstream = noise(y.shape(), "upstream");
+  y.backward_from(upstream);
+  truth.backward_from(upstream.cast<double>());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double far = distance(x[i].grad(), exact[i].grad());
+    BOOST_TEST(far <= 2 * half_unit, "input " << i << ": " << far);
+  }
+}
+template <typename Half>
+void check_attentions() {
+  const auto options = []<typename T>(T) {
+    return parx::attention_options<T>{.heads = 2, .causal = true};
+  };
+  check_attention<Half>(
+      [&]<typename T>(const std::vector<variable<T>>& x) {
+        return parx::scaled_dot_product_attention(x[0], x[1], x[2], options(T()));
+      },
+      {noise({2, 30, 32}, "q"), noise({2, 30, 32}, "k"), noise({2, 30, 32}, "v")});
+  check_attention<Half>(
+      [&]<typename T>(const std::vector<variable<T>>& x) {
+        return parx::self_attention(x[0], options(T()));
+      },
+      {noise({2, 30, 96}, "qkv")});
+}
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(attention_is_that_of_rounded_operands_in_float) {
+  check_attentions<parx::bfloat16>();
+  check_attentions<parx::float16>();
+}
+
+BOOST_AUTO_TEST_CASE(attention_leaves_half_on_the_tape) {
+  const variable<float> x(noise({8, 128, 64}, "x"));
+  parx::nn::multi_head_attention<> layer(64, 2);
+  const auto forward = [&] { return parx::sum(layer(x)); };
+  (void)forward();
+  // Queries, keys, values and the result, which is the last product's operand.
+  const auto whole = static_cast<double>(tape_bytes<float>(forward));
+  BOOST_TEST(whole >= 4.0 * 4 * 8 * 128 * 64);
+  BOOST_TEST(static_cast<double>(tape_bytes<parx::bfloat16>(forward)) <= 0.53 * whole);
+}
+
 BOOST_AUTO_TEST_CASE(scopes_nest_and_belong_to_a_thread) {
   const variable<float> third(tensor<float>::full({1, 1}, 1.0F / 3));
   const variable<float> one(tensor<float>::ones({1, 1}));

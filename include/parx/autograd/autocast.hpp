@@ -12,9 +12,9 @@
 // figures of hardware with such products. A CPU without them gains memory, not time: what backward
 // needs is kept in 16 bits wherever that loses nothing.
 //
-//   in T:             linear, matmul, conv2d
-//   in float:         scaled_dot_product_attention (its operands come from linear, rounded), softmax,
-//                     losses, norms, reductions, embedding, optimizers
+//   in T:             linear, matmul, conv2d, scaled_dot_product_attention (its scores, and all
+//                     that is computed between its operands and its result, in float)
+//   in float:         softmax, losses, norms, reductions, embedding, optimizers
 //   as it comes:      everything element by element (relu, gelu, dropout, +, *), views
 //
 // bfloat16 has float's range and needs nothing else; float16 needs amp::grad_scaler. Double is never

@@ -1,7 +1,8 @@
 // scaled_dot_product_attention: softmax(scale q k^T + bias) v without the matrix of scores.
 //
 // See detail/attention_tiles.hpp for how. The tape keeps one number for each query and head beside
-// q, k, v and the result.
+// q, k, v and the result. Under autocast these four are rounded and kept in 16 bits; scores,
+// probabilities and what backward makes of them are float.
 // Vaswani et al.: Attention Is All You Need (arXiv 1706.03762).
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <span>
 #include <type_traits>
 
+#include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/attention_tiles.hpp>
 #include <parx/tensor/random.hpp>
@@ -94,6 +96,24 @@ template <typename T>
   return p;
 }
 
+/// Queries, keys or values as the tiles take them, and what to keep of them for backward.
+template <typename T>
+struct attention_operand {
+  tensor<T> values;
+  saved<T> kept;
+
+  explicit attention_operand(const variable<T>& x) {
+    if (autocasting<T>()) {
+      const product_operand<T> rounded(x);
+      values = rounded.values();
+      kept = rounded.kept();
+    } else {
+      values = dense_rows(x.value());
+      kept = saved<T>(values);
+    }
+  }
+};
+
 }  // namespace detail
 
 /// For each query the values of the keys it sees, weighted by softmax(scale q k^T + bias).
@@ -116,9 +136,7 @@ template <typename T>
   const auto problem = detail::describe_attention(q.shape(), k.shape(), v.shape(), options);
   const std::size_t heads = options.heads;
   const std::size_t served = heads / problem.group;  // 0 with four axes
-  const tensor<T> queries = detail::dense_rows(q.value());
-  const tensor<T> keys = detail::dense_rows(k.value());
-  const tensor<T> values = detail::dense_rows(v.value());
+  const detail::attention_operand<T> of_q(q), of_k(k), of_v(v);
   const std::size_t value_width = problem.value_width;
   const tensor<T> result = tensor<T>::empty(
       heads > 0 ? shape{problem.batches, problem.queries, problem.heads * value_width}
@@ -126,16 +144,21 @@ template <typename T>
   const tensor<T> log_sum = tensor<T>::empty({problem.batches, problem.heads, problem.queries});
   using input = detail::heads_view<const T>;
   using target = detail::heads_view<T>;
-  detail::attention_forward<T>(problem, input::of(queries, heads), input::of(keys, served),
-                               input::of(values, served), target::of(result, heads),
-                               log_sum.data());
+  detail::attention_forward<T>(problem, input::of(of_q.values, heads),
+                               input::of(of_k.values, served), input::of(of_v.values, served),
+                               target::of(result, heads), log_sum.data());
+  detail::round_result(result);
   // One variable in two places (attention(x, x, x)) has one gradient: its shares are made apart.
   const auto* const key_node = k.node().get();
   const bool apart =
       q.node().get() != key_node && key_node != v.node().get() && v.node().get() != q.node().get();
   return differentiable(
       result,
-      [=](const tensor<T>& upstream, grad_sink<T> dq, grad_sink<T> dk, grad_sink<T> dv) {
+      [problem, heads, served, apart, log_sum, kept_q = of_q.kept, kept_k = of_k.kept,
+       kept_v = of_v.kept, kept = detail::saved<T>(result)](
+          const tensor<T>& upstream, grad_sink<T> dq, grad_sink<T> dk, grad_sink<T> dv) {
+        const tensor<T> queries = kept_q.values(), keys = kept_k.values();
+        const tensor<T> values = kept_v.values(), outcome = kept.values();
         const bool in_place = apart && dq.needed() && dk.needed() && dv.needed();
         const auto to_q =
             in_place ? dq.memory()
@@ -143,7 +166,7 @@ template <typename T>
         const tensor<T> to_k = in_place ? dk.zeroed() : tensor<T>::zeros(keys.shape());
         const tensor<T> to_v = in_place ? dv.zeroed() : tensor<T>::zeros(values.shape());
         detail::attention_backward<T>(problem, input::of(queries, heads), input::of(keys, served),
-                                      input::of(values, served), input::of(result, heads),
+                                      input::of(values, served), input::of(outcome, heads),
                                       input::of(upstream, heads), log_sum.data(),
                                       target::of(to_q.values, heads), to_q.beta(),
                                       target::of(to_k, served), target::of(to_v, served));
@@ -169,7 +192,7 @@ template <typename T>
   const std::size_t whole = qkv.extent(-1) / 3;
   const shape one{qkv.extent(0), qkv.extent(1), whole};
   const auto problem = detail::describe_attention(one, one, one, options);
-  const tensor<T> packed = detail::dense_rows(qkv.value());
+  const detail::attention_operand<T> operand(qkv);
   const tensor<T> result = tensor<T>::empty(one);
   const tensor<T> log_sum = tensor<T>::empty({problem.batches, heads, problem.queries});
   using input = detail::heads_view<const T>;
@@ -177,18 +200,22 @@ template <typename T>
   const auto part = [=](const auto& tensor_of_three, std::size_t i) {
     return tensor_of_three.slice(-1, i * whole, (i + 1) * whole);
   };
-  detail::attention_forward<T>(problem, input::of(part(packed, 0), heads),
-                               input::of(part(packed, 1), heads), input::of(part(packed, 2), heads),
-                               target::of(result, heads), log_sum.data());
+  const tensor<T>& whole_qkv = operand.values;
+  detail::attention_forward<T>(
+      problem, input::of(part(whole_qkv, 0), heads), input::of(part(whole_qkv, 1), heads),
+      input::of(part(whole_qkv, 2), heads), target::of(result, heads), log_sum.data());
+  detail::round_result(result);
   return differentiable(
       result,
-      [=](const tensor<T>& upstream, grad_sink<T> dqkv) {
+      [problem, heads, part, log_sum, kept_qkv = operand.kept, kept = detail::saved<T>(result)](
+          const tensor<T>& upstream, grad_sink<T> dqkv) {
+        const tensor<T> packed = kept_qkv.values(), outcome = kept.values();
         const tensor<T> sum = dqkv.zeroed();
         detail::attention_backward<T>(
             problem, input::of(part(packed, 0), heads), input::of(part(packed, 1), heads),
-            input::of(part(packed, 2), heads), input::of(result, heads), input::of(upstream, heads),
-            log_sum.data(), target::of(part(sum, 0), heads), T(1), target::of(part(sum, 1), heads),
-            target::of(part(sum, 2), heads));
+            input::of(part(packed, 2), heads), input::of(outcome, heads),
+            input::of(upstream, heads), log_sum.data(), target::of(part(sum, 0), heads), T(1),
+            target::of(part(sum, 1), heads), target::of(part(sum, 2), heads));
       },
       qkv);
 }
