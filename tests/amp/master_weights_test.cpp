@@ -21,6 +21,7 @@
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/clip.hpp>
+#include <parx/optim/ema.hpp>
 
 #include <data/support.hpp>
 
@@ -138,6 +139,20 @@ BOOST_AUTO_TEST_CASE(a_value_that_somebody_else_has_written_counts) {
   const auto master = state_dict(optimizer).at<float>("p.master");
   BOOST_TEST(master.at(0) == 1 - 1e-4F);
   BOOST_TEST(master.at(1) == 3.0F);
+}
+
+BOOST_AUTO_TEST_CASE(averages_of_16_bit_values_are_float) {
+  const parameter<bfloat16> p("p", tensor<bfloat16>::ones({2}));
+  optim::ema average(std::vector{p}, {.decay = 0.999, .warmup = optim::decay_warmup::off});
+  p.value().fill(2.0F);
+  for (int step = 0; step < 500; ++step) average.update();
+  {
+    const auto swapped = average.swap();
+    // 2 - 0.999^500, which 16 bits would never have left 1 for.
+    BOOST_TEST(static_cast<float>(p.value().at(0)) == static_cast<float>(bfloat16(1.3936F)));
+  }
+  BOOST_TEST(static_cast<float>(p.value().at(0)) == 2.0F);
+  BOOST_TEST(std::abs(state_dict(average).at<float>("p.ema").at(1) - 1.3936F) < 1e-3F);
 }
 
 BOOST_AUTO_TEST_CASE(rows_without_a_gradient_step_on_unless_they_are_lazy) {

@@ -218,6 +218,10 @@ BOOST_AUTO_TEST_CASE(damaged_checkpoints_are_passed_over_and_the_damage_is_named
         "checkpoint-2\" is damaged: manifest.json: its checksum does not fit"}) {
     BOOST_TEST(mentions(log.text(), part), log.text() << " does not mention " << part);
   }
+  BOOST_TEST(!mentions(log.text(), "no other checkpoint"));
+  fs::resize_file(out + "/checkpoint-1/model.safetensors", 1000);
+  BOOST_TEST(!checkpoints.latest().has_value());
+  BOOST_TEST(mentions(log.text(), "out\" has no other checkpoint to go on from"));
 }
 
 BOOST_AUTO_TEST_CASE(whenever_the_process_is_killed_the_last_checkpoint_loads) {

@@ -86,6 +86,16 @@ BOOST_AUTO_TEST_CASE(a_file_that_does_not_fit_is_reported_in_full_and_changes_no
   BOOST_TEST((values_of(model) == before));
 }
 
+BOOST_AUTO_TEST_CASE(of_many_differences_the_first_are_listed) {
+  state_report report;
+  for (int i = 0; i < 30; ++i) {
+    report.missing.push_back(fmt::format("m{}", i));
+    report.mismatched.push_back(fmt::format("d{}", i));
+  }
+  BOOST_TEST(mentions(report.text(), "m8, m9, and 20 more\n"));
+  BOOST_TEST(mentions(report.text(), "\n  different: d3, and 26 more"));
+}
+
 BOOST_AUTO_TEST_CASE(what_fits_can_be_loaded_alone) {
   const scratch_folder folder;
   auto saved = make_model(1);

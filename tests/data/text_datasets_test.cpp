@@ -155,6 +155,12 @@ BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line)
   };
   BOOST_TEST(
       has(load("1,a,b\n7,c,d\n", data::ag_news()), {"bad.csv", "line 2", "\"7\"", "1, 2, 3, 4"}));
+  BOOST_TEST(has(load("1,a,b\n7,c,d\n", data::ag_news()), {"Name all classes"}));
+  BOOST_TEST(has(load("label,title,text\n1,a,b\n", data::ag_news()),
+                 {"line 1", "\"label\"", "If this line names the columns"}));
+  auto twice = data::ag_news();
+  twice.classes.push_back("2");
+  BOOST_TEST(has(load("1,a,b\n", twice), {"usage", "\"2\" is named twice", "number 1 and number 4"}));
   BOOST_TEST(has(load("1,a,b\n2,c\n", data::ag_news()), {"line 2", "2 fields"}));
   BOOST_TEST(has(load("1,a\n", data::ag_news()), {"line 1", "2 columns"}));
   BOOST_TEST(has(load("1,a,b\n2,a,b\n4,a,b\n", data::ag_news()), {"bad.csv", "class 2", "\"3\""}));
@@ -170,6 +176,43 @@ BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line)
                    (void)data::text_classification("/nonexistent.csv", small(), data::ag_news());
                  }),
                  {"/nonexistent.csv", "No such file"}));
+}
+
+namespace {
+/// What `call` logs.
+template <typename Call>
+std::string logged_by(Call call) {
+  std::string lines;
+  logger::instance().set_sink([&](log_level, std::string_view line) { lines += line; });
+  const std::string failure = message_of(call);
+  logger::instance().set_sink(nullptr);
+  return failure == "nothing was thrown" ? lines : failure;
+}
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_first_text_that_is_no_utf_8_is_named_and_all_are_counted) {
+  const parx_test::scratch_folder folder;
+  const auto labelled = folder.write("c.csv", "1,a,b\n2,a \xFF b,c\n3,a,b\n4,a,\xC3\n");
+  BOOST_TEST(has(logged_by([&] {
+                   (void)data::text_classification(labelled, small(), data::ag_news());
+                 }),
+                 {"c.csv\", line 2: byte 3 of the text is no UTF-8", "c.csv\": 2 pieces"}));
+  const auto tsv = folder.write("p.tsv", "a\tb\nb\ta \xFF\n");
+  BOOST_TEST(has(logged_by([&] {
+                   (void)data::sequence_pairs(tsv, small(), {.source = "0", .target = "1"});
+                 }),
+                 {"p.tsv\", line 2: byte 3", "p.tsv\": 1 pieces"}));
+  const std::vector<data::source_target> pairs{{"a", "b"}, {"a", "b \xFF"}};
+  BOOST_TEST(has(logged_by([&] { (void)data::sequence_pairs(pairs, small(), {}); }),
+                 {"pair 1: byte 3", "2 pairs: 1 pieces"}));
+  const auto text = folder.write("t.txt", "a b c \xFF d");
+  BOOST_TEST(has(logged_by([&] {
+                   (void)data::language_model::read(text, small(), {.context_length = 2});
+                 }),
+                 {"t.txt\": byte 7"}));
+  BOOST_TEST(logged_by([&] {
+    (void)data::sequence_pairs(std::span(pairs).first(1), small(), {});
+  }) == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_language_model_sees_every_token_once_an_epoch_and_its_successor_as_label) {

@@ -153,8 +153,10 @@ class checkpoint_manager {
     constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
     std::vector<std::uint64_t> chosen{none};
     detail::agree_on_rank0(group_, site, [&] {
-      const auto pass_over = [](const error& reason) {
+      std::size_t passed_over = 0;
+      const auto pass_over = [&](const error& reason) {
         log(log_level::warn, "passing over a checkpoint: {}", reason.what());
+        ++passed_over;
       };
       for (const saved_checkpoint& one : order(detail::list_checkpoints(folder_, pass_over))) {
         try {
@@ -165,6 +167,8 @@ class checkpoint_manager {
           pass_over(reason);
         }
       }
+      if (passed_over > 0)
+        log(log_level::warn, "\"{}\" has no other checkpoint to go on from", folder_);
     });
     if (group_ == nullptr) return found;
     broadcast(*group_, chosen, {.root = 0}, site);

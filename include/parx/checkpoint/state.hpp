@@ -38,15 +38,26 @@ struct state_report {
   [[nodiscard]] bool empty() const noexcept {
     return missing.empty() && unexpected.empty() && mismatched.empty();
   }
-  /// Several lines, one for each kind of difference that there is.
+  /// Several lines, for each kind of difference that there is; of many the first ones.
   [[nodiscard]] std::string text() const {
     std::string result;
     if (!missing.empty())
-      result += fmt::format("\n  missing from the {}: {}", source, fmt::join(missing, ", "));
+      result += fmt::format("\n  missing from the {}: {}", source, first_of(missing, 10, ", "));
     if (!unexpected.empty())
-      result += fmt::format("\n  unknown to the model: {}", fmt::join(unexpected, ", "));
-    for (const std::string& one : mismatched) result += fmt::format("\n  different: {}", one);
+      result += fmt::format("\n  unknown to the model: {}", first_of(unexpected, 10, ", "));
+    if (!mismatched.empty())
+      result += fmt::format("\n  different: {}", first_of(mismatched, 4, "\n  different: "));
     return result;
+  }
+
+ private:
+  [[nodiscard]] static std::string first_of(const std::vector<std::string>& all, std::size_t most,
+                                            const char* between) {
+    const std::size_t shown = std::min(all.size(), most);
+    const auto end = all.begin() + static_cast<std::ptrdiff_t>(shown);
+    std::string text = fmt::format("{}", fmt::join(all.begin(), end, between));
+    if (shown < all.size()) text += fmt::format(", and {} more", all.size() - shown);
+    return text;
   }
 };
 
@@ -184,7 +195,7 @@ template <typename Target, typename File>
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
-/// floating-point types are converted. Throws errc::bad_data with all differences when there are any
+/// floating-point types are converted. Throws errc::bad_data with the differences when there are any
 /// and `match` is strict: nothing is changed then. Throws errc::io when the disk fails while it is
 /// read; what was read before has been loaded.
 template <typename Target, typename File>

@@ -21,6 +21,7 @@
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/formats/token_shards.hpp>
+#include <parx/data/text/append_text.hpp>
 #include <parx/data/text/token_cache.hpp>
 #include <parx/data/text/tokenizer.hpp>
 
@@ -69,10 +70,11 @@ class language_model {
     const std::size_t end =
         options.last == 1 ? tokens_.size() : static_cast<std::size_t>(all * options.last);
     const std::size_t window = options.context_length + 1;  // the last token is only a label
-    require(end - begin_ >= window,
-            "language_model: a text of {} tokens is shorter than one sample, a context of {} tokens "
-            "and the label of the last; take a shorter context or more text",
-            end - begin_, options.context_length);
+    require(
+        end - begin_ >= window,
+        "language_model: a text of {} tokens is shorter than one sample, a context of {} tokens "
+        "and the label of the last; take a shorter context or more text",
+        end - begin_, options.context_length);
     size_ = (end - begin_ - window) / options_.stride + 1;
   }
 
@@ -87,11 +89,12 @@ class language_model {
                       : content_hash(path) ^ tokens.fingerprint() ^ stable_hash("language_model 1");
     const token_rows rows = cached_rows(cache, key, [&] {
       token_rows_data made;
-      made.counts.invalid = append_ids(tokens, read_text(path), made.ids);
+      append_text(made, tokens, read_text(path), made.ids, fmt::format("\"{}\"", path));
       made.counts.tokens = made.ids.size();
       made.end_row();
       return made;
     });
+    tell_what_was_dropped(rows.counts(), fmt::format("\"{}\"", path));
     return language_model(token_shards::from(rows.ids(), rows.owner()), options);
   }
 

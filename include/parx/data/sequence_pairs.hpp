@@ -23,6 +23,7 @@
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/source_target.hpp>
+#include <parx/data/text/append_text.hpp>
 #include <parx/data/text/padding.hpp>
 #include <parx/data/text/records.hpp>
 #include <parx/data/text/token_cache.hpp>
@@ -86,6 +87,7 @@ class sequence_pairs {
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
     rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
     tell_what_was_cut(fmt::format("\"{}\"", path));
+    tell_what_was_dropped(rows_.counts(), fmt::format("\"{}\"", path));
   }
   /// The same of pairs in memory, which are not kept; of the options, the lengths count.
   template <tokenizer Tokenizer>
@@ -94,10 +96,12 @@ class sequence_pairs {
       : sequence_pairs(std::move(options), tokens.special()) {
     require(!pairs.empty(), "sequence_pairs: there are no pairs");
     token_rows_data made;
-    for (const source_target& pair : pairs) add(made, tokens, pair.source, pair.target);
+    for (const source_target& pair : pairs)
+      add(made, tokens, pair.source, pair.target, fmt::format("pair {}", &pair - pairs.data()));
     made.counts.tokens = made.ids.size();
     rows_ = token_rows(std::move(made));
     tell_what_was_cut(fmt::format("{} pairs", pairs.size()));
+    tell_what_was_dropped(rows_.counts(), fmt::format("{} pairs", pairs.size()));
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return rows_.size() / 2; }
@@ -181,7 +185,7 @@ class sequence_pairs {
     token_rows_data made;
     for (std::vector<std::string> fields; file.next(fields);) {
       try {
-        add(made, tokens, fields[0], fields[1]);
+        add(made, tokens, fields[0], fields[1], file.place());
       } catch (const error& failure) {
         throw_error(errc::bad_data, "{}: {}", file.place(), failure.what());
       }
@@ -191,14 +195,14 @@ class sequence_pairs {
     return made;
   }
 
-  /// Adds the two rows of a pair.
+  /// Adds the two rows of a pair; `place` is where it stands, for messages.
   template <typename Tokenizer>
   void add(token_rows_data& made, const Tokenizer& tokens, const std::string& source,
-           const std::string& target) const {
+           const std::string& target, const std::string& place) const {
     const auto add_row = [&](const std::string& text, const special_ids& special,
                              std::size_t length) {
       std::vector<token_id> pieces;
-      made.counts.invalid += append_ids(tokens, text, pieces);
+      append_text(made, tokens, text, pieces, place);
       const encoding row = put_together(pieces, nullptr, special,
                                         {.max_length = length, .truncation = options_.truncation});
       made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());

@@ -24,6 +24,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
+#include <parx/data/text/append_text.hpp>
 #include <parx/data/text/padding.hpp>
 #include <parx/data/text/records.hpp>
 #include <parx/data/text/token_cache.hpp>
@@ -87,6 +88,12 @@ class text_classification {
                       text_classification_options options)
       : options_(std::move(options)), pad_(special_ids(tokens.special()).pad) {
     require(!options_.texts.empty(), "text_classification: no text columns were given");
+    for (auto each = options_.classes.begin(); each != options_.classes.end(); ++each) {
+      require(std::find(options_.classes.begin(), each, *each) == each,
+              "text_classification: the class \"{}\" is named twice, as number {} and number {}",
+              *each, std::find(options_.classes.begin(), each, *each) - options_.classes.begin(),
+              each - options_.classes.begin());
+    }
     require(options_.max_length > 0, "text_classification: max_length must be at least 1");
     const std::uint64_t key =
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
@@ -96,8 +103,7 @@ class text_classification {
     if (counts.truncated_rows > 0)
       log(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
           counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
-    if (counts.invalid > 0)
-      log(log_level::warn, "\"{}\": {} pieces are no UTF-8 and were dropped", path, counts.invalid);
+    tell_what_was_dropped(counts, fmt::format("\"{}\"", path));
   }
 
   /// The same of texts that are in memory: samples have a `text` and a `label`, a class number.
@@ -110,7 +116,8 @@ class text_classification {
     std::vector<token_id> ids;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::string place = fmt::format("text {}", i);
-      made.labels.push_back(read_label(place, std::to_string(samples[i].label)));
+      made.labels.push_back(
+          read_label(place, std::to_string(samples[i].label), "Give the right number of classes"));
       add_row(made, ids, tokens, samples[i].text, place);
     }
     finish(made, "the list of texts");
@@ -161,7 +168,11 @@ class text_classification {
     std::vector<token_id> ids;
     std::string text;
     for (std::vector<std::string> fields; file.next(fields);) {
-      made.labels.push_back(read_label(file.place(), fields[0]));
+      const bool perhaps_names = made.labels.empty() && options_.header == csv_header::absent;
+      made.labels.push_back(read_label(
+          file.place(), fields[0],
+          perhaps_names ? "If this line names the columns, say that the file has a header"
+                        : "Name all classes that the file has, or mend this line"));
       text = fields[1];
       for (std::size_t i = 2; i < fields.size(); ++i) text.append(" ").append(fields[i]);
       add_row(made, ids, tokens, text, file.place());
@@ -177,7 +188,7 @@ class text_classification {
     const encode_options limits{.max_length = options_.max_length,
                                 .truncation = options_.truncation};
     ids.clear();
-    made.counts.invalid += append_ids(tokens, text, ids);
+    append_text(made, tokens, text, ids, place);
     try {
       const encoding row = put_together(ids, nullptr, tokens.special(), limits);
       made.ids.insert(made.ids.end(), row.input_ids.begin(), row.input_ids.end());
@@ -193,14 +204,15 @@ class text_classification {
     made.counts.tokens = made.ids.size();
   }
 
-  [[nodiscard]] std::int64_t read_label(const std::string& place,
-                                        const std::string& text) const {
+  /// `advice` is for a reader whose file has another label there.
+  [[nodiscard]] std::int64_t read_label(const std::string& place, const std::string& text,
+                                        const char* advice) const {
     const auto& names = options_.classes;
     if (!names.empty()) {
       const auto found = std::find(names.begin(), names.end(), text);
       if (found != names.end()) return found - names.begin();
-      throw_error(errc::bad_data, "{}: the label \"{:.60}\" is none of the classes {}.", place,
-                  text, fmt::join(names, ", "));
+      throw_error(errc::bad_data, "{}: the label \"{:.60}\" is none of the classes {}. {}.", place,
+                  text, fmt::join(names, ", "), advice);
     }
     std::int64_t number = -1;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -208,8 +220,9 @@ class text_classification {
                                    ? static_cast<std::int64_t>(options_.class_count)
                                    : std::int64_t{1} << 20U;
     if (code != std::errc{} || end != text.data() + text.size() || number < 0 || number >= limit)
-      throw_error(errc::bad_data, "{}: the label \"{:.60}\" is not a class number from 0 to {}.",
-                  place, text, limit - 1);
+      throw_error(errc::bad_data,
+                  "{}: the label \"{:.60}\" is not a class number from 0 to {}. {}.", place, text,
+                  limit - 1, advice);
     return number;
   }
 
@@ -224,11 +237,10 @@ class text_classification {
     for (const std::int64_t each : rows_.labels()) ++count[static_cast<std::size_t>(each)];
     for (std::size_t i = 0; i < classes_; ++i) {
       if (count[i] == 0)
-        throw_error(
-            errc::bad_data,
-            "{} has no sample of class {}{}. Give the right classes, or allow empty ones.",
-            source, i,
-            options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
+        throw_error(errc::bad_data,
+                    "{} has no sample of class {}{}. Give the right classes, or allow empty ones.",
+                    source, i,
+                    options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
     }
   }
 

@@ -6,6 +6,7 @@
 //
 // shadow = d shadow + (1 - d) value with d = min(decay, (1 + t) / (10 + t)) at update t, so that the
 // first values are soon forgotten. Source: TensorFlow's ExponentialMovingAverage, timm's ModelEmaV3.
+// Averages of 16-bit parameters are float; the model gets them rounded.
 // An update reads every parameter whole: row-sparse steps are caught up with by then.
 // Threads: that of the optimizer.
 #pragma once
@@ -41,19 +42,26 @@ class ema {
     require(options.decay >= 0 && options.decay <= 1, "ema: the decay must be in [0, 1], not {}",
             options.decay);
     shadows_.reserve(parameters_.size());
-    for (const parameter<T>& each : parameters_) shadows_.push_back(each.value().clone());
+    for (const parameter<T>& each : parameters_) {
+      if constexpr (is_half<T>) {
+        shadows_.push_back(each.value().template cast<float>());
+      } else {
+        shadows_.push_back(each.value().clone());
+      }
+    }
   }
 
   /// After a step of the optimizer. Local. Throws usage_error while the averages are swapped in.
   void update() {
     require(!is_swapped_, "ema: update() while the averages are in the model's place");
-    const auto keep = static_cast<T>(decay_at(updates_++));
+    using A = arithmetic_type<T>;
+    const auto keep = static_cast<A>(decay_at(updates_++));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const T* const value = parameters_[i].value().data();
-      T* const shadow = shadows_[i].data();
+      A* const shadow = shadows_[i].data();
       // In this form equal numbers stay equal.
       for (std::size_t k = 0; k < shadows_[i].size(); ++k) {
-        shadow[k] += (T(1) - keep) * (value[k] - shadow[k]);
+        shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
       }
     }
   }
@@ -94,14 +102,23 @@ class ema {
   void exchange(bool in) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const tensor<T>& value = parameters_[i].value();
-      std::swap_ranges(value.begin(), value.end(), shadows_[i].begin());
+      if constexpr (!is_half<T>) {
+        std::swap_ranges(value.begin(), value.end(), shadows_[i].begin());
+      } else if (in) {
+        trained_.push_back(value.clone());
+        convert(shadows_[i].data(), value.data(), value.size());
+      } else {
+        value.copy_from(trained_[i]);
+      }
     }
+    if (!in) trained_.clear();
     is_swapped_ = in;
   }
 
   std::vector<parameter<T>> parameters_;
   ema_options options_;
-  std::vector<tensor<T>> shadows_;
+  std::vector<tensor<arithmetic_type<T>>> shadows_;
+  std::vector<tensor<T>> trained_;  // 16-bit values while the averages are in their place
   std::uint64_t updates_ = 0;
   bool is_swapped_ = false;
 };

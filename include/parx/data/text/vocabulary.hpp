@@ -65,8 +65,9 @@ class vocabulary {
       const auto [found, is_new] = result.ids_.emplace(token, result.next_id());
       if (!is_new)
         throw_error(errc::bad_data,
-                    "\"{}\", line {}: the token \"{}\" is there twice, first in line {}.", path,
-                    file.number(), token, found->second + 1);
+                    "\"{}\", line {}: the token \"{}\" is there twice, first in line {}. Ids "
+                    "are line numbers, so no line may be taken out: get the file again.",
+                    path, file.number(), token, found->second + 1);
       result.tokens_.push_back(token);
     }
     if (result.size() == 0) throw_error(errc::bad_data, "\"{}\" has no tokens.", path);
