@@ -22,8 +22,9 @@ class deadline {
     return {start, start + limit};
   }
   [[nodiscard]] static deadline never() noexcept { return {clock::now(), clock::time_point::max()}; }
-  /// What stands where none has been set yet: never, and elapsed_seconds() means nothing. Reads no clock.
+  /// What stands where none has been set yet: never. Reads no clock.
   [[nodiscard]] static deadline unset() noexcept { return {{}, clock::time_point::max()}; }
+  [[nodiscard]] bool is_unset() const noexcept { return start_ == clock::time_point{}; }
 
   [[nodiscard]] bool passed() const noexcept { return !is_never() && clock::now() >= end_; }
   [[nodiscard]] bool is_never() const noexcept { return end_ == clock::time_point::max(); }
@@ -33,8 +34,9 @@ class deadline {
     if (is_never()) return duration::max();
     return std::max(duration::zero(), std::chrono::ceil<duration>(end_ - clock::now()));
   }
-  /// Time since the deadline was made, in seconds: the "after 30.0 s" of error messages.
+  /// Time since the deadline was made, in seconds: the "after 30.0 s" of error messages. 0 of one that is unset.
   [[nodiscard]] double elapsed_seconds() const noexcept {
+    if (is_unset()) return 0;
     return std::chrono::duration<double>(clock::now() - start_).count();
   }
   /// The limit as an argument for poll(2): milliseconds, at most `cap`, -1 for no limit.

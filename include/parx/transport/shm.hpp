@@ -44,11 +44,8 @@ class shm_link final : public detail::process_link {
     if (!opened()) return 0;
     const bool ended = ended_;
     const std::size_t received = receiver_.receive(first, second, pid_, key_.peer);
-    if (received > 0) {
-      ring_bell();
-    } else if (ended) {
-      throw link_lost(key_.peer, "it closed the connection");
-    }
+    if (received > 0 && receiver_.awaited()) ring_bell();
+    if (received == 0 && ended) throw link_lost(key_.peer, "it closed the connection");
     return received;
   }
 

@@ -76,6 +76,7 @@ class group_core {
       const std::lock_guard lock(mutex_);
       if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
       enqueue(request);
+      for (call* each = &request; each != nullptr; each = each->next.get()) each->start_clock();
       if (inline_mode()) return;
       if (owned_) network_->wake();
     }
@@ -161,7 +162,7 @@ class group_core {
     request.header.sequence = is_message(request) ? 0 : ++sequence_;
     request.header.line = static_cast<std::uint32_t>(request.site.line);
     request.header.set_file(request.site.file_name());
-    request.until = deadline::after(request.timeout.count() > 0 ? request.timeout : options_.timeout);
+    if (request.timeout.count() <= 0) request.timeout = options_.timeout;
   }
 
   /// Locked.
@@ -313,7 +314,10 @@ class group_core {
     interests_.clear();
     if (started_) engine_.interests(interests_);
     messages_.interests(interests_);
-    for_each_pending([&](const call& request) { limit = std::min(limit, request.until.remaining()); });
+    for_each_pending([&](call& request) {
+      request.start_clock();
+      limit = std::min(limit, request.until.remaining());
+    });
     network_->wait(interests_, limit);
 
     if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
@@ -352,8 +356,8 @@ class group_core {
   /// Calls that the driver knows of. Driver only.
   template <typename Visit>
   void for_each_pending(Visit visit) const {
-    for (const call* each : queue_) visit(*each);
-    messages_.for_each_pending([&](const call& each) { visit(each); });
+    for (call* each : queue_) visit(*each);
+    messages_.for_each_pending([&](call& each) { visit(each); });
   }
 
   [[nodiscard]] const call* oldest() const {

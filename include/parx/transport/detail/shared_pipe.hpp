@@ -133,6 +133,12 @@ class pipe_receiver {
   pipe_receiver(pipe_state& state, const std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
+  /// Whether the sender may be waiting for what the last receive() has done: for its offer to be taken, or for
+  /// room. Who waits for room has filled the ring since, which takes longer than a store needs to be seen.
+  [[nodiscard]] bool awaited() const noexcept {
+    return took_ || state_->written.load(std::memory_order_relaxed) - read_before_ >= capacity_ / 2;
+  }
+
   void permit_offers() noexcept { state_->can_take.store(1, std::memory_order_relaxed); }
 
   /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws link_lost
@@ -140,6 +146,8 @@ class pipe_receiver {
   std::size_t receive(mutable_bytes first, mutable_bytes second, pid_t sender, int peer) {
     // What is in the ring came before what is offered, and is seen by whoever sees the offer.
     const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
+    took_ = false;
+    read_before_ = read_;
     std::size_t got = get(first);
     if (got == first.size) got += get(second, got - first.size);
     if (offered == taken_ || read_ != written_) return got;  // get() has looked for all it could use
@@ -185,6 +193,7 @@ class pipe_receiver {
     // Looked at after the copy: what was copied before the sender closed is what it offered.
     std::atomic_thread_fence(std::memory_order_acquire);
     if (state_->withdrawn.load(std::memory_order_relaxed) != 0) throw link_lost(peer, "it closed the connection");
+    took_ = true;
     taken_ += static_cast<std::uint64_t>(got);
     state_->taken.store(taken_, std::memory_order_release);
     return static_cast<std::size_t>(got);
@@ -196,6 +205,8 @@ class pipe_receiver {
   std::uint64_t written_ = 0;  ///< as last seen
   std::uint64_t read_ = 0;
   std::uint64_t taken_ = 0;
+  std::uint64_t read_before_ = 0;  ///< the last receive()
+  bool took_ = false;              ///< of an offer, in the last receive()
 };
 
 }  // namespace parx::detail
