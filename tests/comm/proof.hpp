@@ -298,7 +298,7 @@ class simulation {
       for (std::size_t r = 1; combines && r < ranks_.size(); ++r) value = combine(value, ranks_[r].at(step.from)[k]);
       value.scaled += step.completes ? 1 : 0;
       state.at(step.to)[k] = value;
-      if (step.kind != action_kind::combine_for_all) continue;
+      if (step.kind != action_kind::combine_for_all && step.kind != action_kind::spread) continue;
       for (rank_state& each : ranks_) each.at(step.to)[k] = value;
     }
   }

@@ -20,6 +20,7 @@
 #include <parx/comm/schedule/plan.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/transport.hpp>
+#include <parx/types/detail/stream_copy.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::detail {
@@ -267,6 +268,7 @@ class engine {
       const action& step = action_at(index);
       switch (step.kind) {
         case action_kind::fetch: copy_bytes(write_at(step.to), shared_at(step.from, step.peer), total(index)); break;
+        case action_kind::spread: spread(step, total(index)); break;
         case action_kind::combine: combine(step, false); break;
         case action_kind::combine_for_all: combine(step, true); break;
         default:
@@ -283,11 +285,28 @@ class engine {
   }
 
   static void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-    if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+    if (to == from || bytes == 0) return;
+    if (bytes >= least_streamed) return stream_copy(to, from, bytes);
+    std::memcpy(to, from, bytes);
   }
   [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
     const shared_view& view = where.where == place::input ? data_.shared_input : data_.shared_output;
     return view.of(rank) + where.offset * data_.element_size;
+  }
+
+  /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
+  void spread(const action& step, std::size_t bytes) {
+    static constexpr std::size_t block_bytes = std::size_t{64} << 10;
+    const std::byte* from = read_at(step.from);
+    for (std::size_t done = 0; done < bytes; done += block_bytes) {
+      const std::size_t size = std::min(block_bytes, bytes - done);
+      for (int rank = 0; rank < world_; ++rank) {
+        std::byte* to = shared_at(step.to, rank) + done;
+        if (to == from + done) continue;
+        if (bytes >= least_streamed) stream_copy(to, from + done, size);
+        else std::memcpy(to, from + done, size);
+      }
+    }
   }
 
   /// One pass over all ranks' buffers, in blocks that stay in the first-level cache until they are handed

@@ -27,6 +27,7 @@ enum class action_kind : std::uint8_t {
   receive_reduce,  ///< to = from op (what `peer` sends)
   copy,            ///< to = from
   fetch,           ///< to = `from` in the shared buffer of `peer`
+  spread,          ///< to = from, in all ranks' shared buffers
   combine,         ///< to = op over `from` in all ranks' shared buffers, in rank order
   combine_for_all, ///< the same, and to = the result in all ranks' shared buffers
 };

@@ -41,6 +41,7 @@ struct plan {
     switch (step.kind) {
       case action_kind::copy:
       case action_kind::fetch:
+      case action_kind::spread:
       case action_kind::combine:
       case action_kind::combine_for_all: result.local.push_back(index); break;
       case action_kind::send: lane_of(step.peer).sends.push_back(index); break;

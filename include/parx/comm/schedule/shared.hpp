@@ -2,7 +2,7 @@
 //
 // Nothing travels but signals: a barrier when all have entered (the contents may be read), and
 // one when all are done (the buffers may be changed again). Between them a rank reduces its own block
-// over all ranks' buffers in one pass, or copies what it needs. Sums are formed in rank order, the same
+// over all ranks' buffers in one pass, or does its share of the copying. Sums are formed in rank order, the same
 // for every element: all ranks get the same bits, which need not be those of ring or doubling.
 #pragma once
 
@@ -40,30 +40,28 @@ namespace parx::schedules {
 [[nodiscard]] inline schedule shared_all_gather(int rank, const partition& cut) {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
   const int world = cut.parts();
-  const std::int32_t written = plan.add({.kind = action_kind::copy, .from = cut.alone(place::input, rank),
-                                         .to = cut.block(place::output, rank)});
-  std::int32_t last = detail::append_barrier(plan, rank, world, written);
-  for (int distance = 1; distance < world; ++distance) {
-    const int peer = wrap(rank + distance, world);
-    const region block = cut.block(place::output, peer);
-    last = plan.add({.kind = action_kind::fetch, .peer = peer, .from = block, .to = block,
-                     .after = {last, no_action}});
-  }
-  detail::append_barrier(plan, rank, world, last);
+  const std::int32_t entered = detail::append_barrier(plan, rank, world, no_action);
+  const std::int32_t written = plan.add({.kind = action_kind::spread, .from = cut.alone(place::input, rank),
+                                         .to = cut.block(place::output, rank), .after = {entered, no_action}});
+  detail::append_barrier(plan, rank, world, written);
   return plan;
 }
 
-/// The output is shared; `count` elements from the root.
+/// The output is shared; `count` elements from the root, which does its share of the copying: it writes the last
+/// part of all others' buffers while they read the rest from its own.
 [[nodiscard]] inline schedule shared_broadcast(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
-  const region all{place::output, 0, count};
+  const region written = chunk(place::output, count, world, world - 1);
+  const region read{place::output, 0, written.offset};
   std::int32_t last = no_action;
   if (rank == root) {
-    last = plan.add({.kind = action_kind::copy, .from = {place::input, 0, count}, .to = all});
+    last = plan.add({.kind = action_kind::copy, .from = {place::input, 0, count}, .to = {place::output, 0, count}});
   }
   last = detail::append_barrier(plan, rank, world, last);
-  if (rank != root) {
-    last = plan.add({.kind = action_kind::fetch, .peer = root, .from = all, .to = all,
+  if (rank == root) {
+    last = plan.add({.kind = action_kind::spread, .from = written, .to = written, .after = {last, no_action}});
+  } else {
+    last = plan.add({.kind = action_kind::fetch, .peer = root, .from = read, .to = read,
                      .after = {last, no_action}});
   }
   detail::append_barrier(plan, rank, world, last);
