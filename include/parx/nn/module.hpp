@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,34 +35,13 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/nn/detail/module_state.hpp>
+#include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>
 
 namespace parx::nn {
 
-template <typename Derived>
-class module;
-
 namespace detail {
-
-/// What every module holds, whatever its type.
-class module_state {
- public:
-  /// Whether layers that differ in training (dropout) behave as in training.
-  [[nodiscard]] bool is_training() const noexcept { return training_; }
-
- protected:
-  module_state() = default;
-  module_state(module_state&&) noexcept = default;
-  module_state& operator=(module_state&&) noexcept = default;
-  ~module_state() = default;
-
- private:
-  template <typename Derived>
-  friend class nn::module;
-
-  bool training_ = true;
-  bool ready_ = false;  // the parameters have their first values
-};
 
 template <typename T>
 concept has_value_type = requires {
@@ -111,9 +91,7 @@ class module : public detail::module_state {
   /// Gives all parameters their first values, from (seed, path, index of the element), and seeds
   /// the random layers. Overwrites what was there: load a checkpoint afterwards.
   void initialize(std::uint64_t seed) {
-    walk([](const std::string&,
-            auto& part) { static_cast<detail::module_state&>(part).ready_ = false; },
-         [](auto&, const std::string&, auto&, const initializer&) {});
+    walk_parts(detail::unreadiness());
     prepare(seed);
   }
 
@@ -121,8 +99,7 @@ class module : public detail::module_state {
   /// different seeds; a run that is resumed takes one that it has not used.
   void reseed(std::uint64_t seed) {
     make_ready();
-    walk([=](const std::string& path, auto& part) { seed_layer(part, seed, path); },
-         [](auto&, const std::string&, auto&, const initializer&) {});
+    walk_parts(detail::noise_seeding(seed));
   }
 
   /// Calls visitor(path, parameter<T>&) for each parameter, once, in the order of members(). The
@@ -166,28 +143,32 @@ class module : public detail::module_state {
 
   /// The number of values in all parameters.
   [[nodiscard]] std::size_t parameter_count() {
-    std::size_t count = 0;
-    for_each_parameter([&](const std::string&, auto& p) { count += p.size(); });
-    return count;
+    make_ready();
+    detail::parameter_counting counting;
+    walk_parts(counting);
+    return counting.count;
   }
 
   /// Training mode, the default, and evaluation mode, of this module and all within.
-  void train() { set_training(true); }
-  void eval() { set_training(false); }
+  void train() { walk_parts(detail::training_setting(true)); }
+  void eval() { walk_parts(detail::training_setting(false)); }
+  /// Whether each module is in training mode, in the order of for_each_module; and back to that.
+  [[nodiscard]] std::vector<bool> training_modes() {
+    detail::training_modes noted;
+    walk_parts(noted);
+    return std::move(noted.modes);
+  }
+  void set_training_modes(const std::vector<bool>& modes) {
+    walk_parts(detail::training_restoring(modes));
+  }
 
   /// Its parameters are constants to the next forward pass, or get gradients again: PyTorch's
   /// requires_grad_. Freeze before making a ddp, or on all ranks.
-  void freeze() {
-    for_each_parameter([](const std::string&, auto& p) { p.freeze(); });
-  }
-  void unfreeze() {
-    for_each_parameter([](const std::string&, auto& p) { p.unfreeze(); });
-  }
+  void freeze() { for_each(&detail::any_parameter::freeze); }
+  void unfreeze() { for_each(&detail::any_parameter::unfreeze); }
 
   /// The next backward overwrites the gradients.
-  void zero_grad() {
-    for_each_parameter([](const std::string&, auto& p) { p.zero_grad(); });
-  }
+  void zero_grad() { for_each(&detail::any_parameter::zero_grad); }
 
   /// Nothing: a module without parameters need not define it.
   template <typename Visit>
@@ -210,43 +191,49 @@ class module : public detail::module_state {
         .start(self());
   }
 
-  /// For detect_anomaly, from the outermost module that is called.
-  void name_modules(parx::detail::anomaly_watch& watch) {
-    walk([&](const std::string& path,
-             auto& part) { watch.name_module(static_cast<detail::module_state*>(&part), path); },
-         [](auto&, const std::string&, auto&, const initializer&) {});
+  /// The one walk over the model for all that needs no types.
+  [[gnu::noinline]] void walk_parts(detail::part_visitor& visitor) {
+    walk(
+        [&](const std::string& path, auto& part) {
+          visitor.on_module(path, part, seeder<std::remove_reference_t<decltype(part)>>());
+        },
+        [&]<typename T>(detail::module_state& owner, const std::string& path,
+                        const parameter<T>& held, const initializer& start) {
+          visitor.on_parameter(owner, path, detail::parameter_of<T>(held), start);
+        });
   }
+  template <typename Visitor>
+  void walk_parts(Visitor&& visitor) {
+    walk_parts(static_cast<detail::part_visitor&>(visitor));
+  }
+  void for_each(void (detail::any_parameter::*function)() const) {
+    make_ready();
+    walk_parts(detail::parameter_calls(function));
+  }
+
+  template <typename Module>
+  static detail::noise_seeder seeder() {
+    if constexpr (requires(Module& layer) { layer.seed_noise(std::uint64_t{}, ""); }) {
+      return [](detail::module_state& layer, std::uint64_t seed, std::string_view path) {
+        static_cast<Module&>(layer).seed_noise(seed, path);
+      };
+    } else {
+      return nullptr;
+    }
+  }
+
+  /// For detect_anomaly, from the outermost module that is called.
+  void name_modules(parx::detail::anomaly_watch& watch) { walk_parts(detail::module_naming(watch)); }
 
   /// Names all parameters by their path from here; modules that are not ready get their first
   /// values.
   void prepare(std::uint64_t seed) {
-    walk([](const std::string&, auto&) {},
-         [=](detail::module_state& owner, const std::string& path, auto& parameter,
-             const initializer& start) {
-           parameter.rename(path);
-           if (!owner.ready_) start.fill(parameter.value(), seed, path);
-         });
-    walk(
-        [=](const std::string& path, auto& part) {
-          auto& state = static_cast<detail::module_state&>(part);
-          if (!std::exchange(state.ready_, true)) seed_layer(part, seed, path);
-        },
-        [](auto&, const std::string&, auto&, const initializer&) {});
-  }
-
-  template <typename Module>
-  static void seed_layer(Module& layer, std::uint64_t seed, const std::string& path) {
-    if constexpr (requires { layer.seed_noise(seed, path); }) layer.seed_noise(seed, path);
+    walk_parts(detail::first_values(seed));
+    walk_parts(detail::readiness(seed));
   }
 
   void make_ready() {
     if (!ready_) prepare(0);
-  }
-
-  void set_training(bool on) {
-    walk([=](const std::string&,
-             auto& part) { static_cast<detail::module_state&>(part).training_ = on; },
-         [](auto&, const std::string&, auto&, const initializer&) {});
   }
 };
 

@@ -17,9 +17,13 @@ namespace parx::train {
 /// The number of values in all parameters of a model, whatever its kind.
 template <typename Module>
 [[nodiscard]] std::size_t parameter_count(Module& module) {
-  std::size_t count = 0;
-  module.for_each_parameter([&](const std::string&, auto& p) { count += p.value().size(); });
-  return count;
+  if constexpr (requires { module.parameter_count(); }) {
+    return module.parameter_count();
+  } else {
+    std::size_t count = 0;
+    module.for_each_parameter([&](const std::string&, auto& p) { count += p.value().size(); });
+    return count;
+  }
 }
 
 /// 1234567 as "1,234,567", whatever the locale.

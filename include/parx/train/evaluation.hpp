@@ -43,18 +43,12 @@ template <typename Module>
 class [[nodiscard]] evaluation_mode {
  public:
   explicit evaluation_mode(Module& module) : module_(module) {
-    if constexpr (has_parts) {
-      module.for_each_module(
-          [&](const std::string&, auto& part) { were_training_.push_back(part.is_training()); });
-    }
+    if constexpr (has_parts) were_training_ = module.training_modes();
     if constexpr (requires { module.eval(); }) module.eval();
   }
   ~evaluation_mode() {
     if constexpr (has_parts) {
-      auto was_training = were_training_.begin();  // outer ones first, which set what is within
-      module_.for_each_module([&](const std::string&, auto& part) {
-        *was_training++ ? part.train() : part.eval();
-      });
+      module_.set_training_modes(were_training_);
     } else if constexpr (requires { module_.train(); }) {
       module_.train();
     }
@@ -63,12 +57,10 @@ class [[nodiscard]] evaluation_mode {
   evaluation_mode& operator=(const evaluation_mode&) = delete;
 
  private:
-  static constexpr bool has_parts = requires(Module& m) {
-    m.for_each_module([](const std::string&, auto&) {});
-  };
+  static constexpr bool has_parts = requires(Module& m) { m.training_modes(); };
 
   Module& module_;
-  std::vector<bool> were_training_;  // in the order of for_each_module
+  std::vector<bool> were_training_;
   no_grad guard_;
 };
 

@@ -14,6 +14,7 @@
 
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/init.hpp>
 
 namespace parx::nn::detail {
@@ -39,11 +40,37 @@ concept walkable = requires(M& m) {
   m.is_training();
 };
 
+/// Where a walk is: all of it that does not depend on types.
+class walk_position {
+ public:
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ protected:
+  /// Goes down to a member; returns what leave() wants.
+  [[nodiscard, gnu::noinline]] std::size_t enter(std::string_view name) {
+    const std::size_t outer = path_.size();
+    if (outer > 0) path_ += '.';
+    path_ += name;
+    return outer;
+  }
+  void leave(std::size_t outer) { path_.resize(outer); }
+  [[nodiscard, gnu::noinline]] bool is_first_visit(const void* node) {
+    return seen_.insert(node).second;
+  }
+
+ private:
+  std::string path_;
+  std::unordered_set<const void*> seen_;
+};
+
 /// `on_module(path, module)` before its members; `on_parameter(owner, path, parameter,
-/// initializer)` once for each parameter, under its first path when several modules share it;
-/// `on_buffer(path, buffer)` for each buffer.
+/// initializer)` once for each parameter, under its first path when several modules share it, its
+/// owner a module_state; `on_buffer(path, buffer)` for each buffer.
+///
+/// Every visitor makes the compiler go through the whole model again: what needs no types goes
+/// through part_visitor.
 template <typename OnModule, typename OnParameter, typename OnBuffer = no_buffers>
-class walker {
+class walker : private walk_position {
  public:
   walker(OnModule on_module, OnParameter on_parameter, OnBuffer on_buffer = {})
       : on_module_(std::move(on_module)),
@@ -52,46 +79,40 @@ class walker {
 
   template <typename Module>
   void start(Module& module) {
-    on_module_(std::as_const(path_), module);
-    owned_by<Module> visit{*this, module};
-    module.members(visit);
+    on_module_(path(), module);
+    module_state* const outer = std::exchange(owner_, &module);
+    module.members(*this);
+    owner_ = outer;
+  }
+
+  /// What members() calls: visit("name", member), also for buffers, or visit("name", parameter,
+  /// initializer). Not inline: a model calls it from many places.
+  template <typename Member>
+  [[gnu::noinline]] void operator()(std::string_view name, Member& member,
+                                    const initializer& begin = {}) {
+    const std::size_t outer = enter(name);
+    if constexpr (is_parameter<std::remove_const_t<Member>>) {
+      if (member.defined() && is_first_visit(member.node().get())) {
+        on_parameter_(*owner_, path(), member, begin);
+      }
+    } else if constexpr (is_buffer<std::remove_const_t<Member>>) {
+      if (member.defined()) on_buffer_(path(), member);
+    } else if constexpr (walkable<Member>) {
+      start(member);
+    } else {
+      static_assert(std::ranges::range<Member>,
+                    "members() may visit parameters, buffers, modules, and ranges of them");
+      std::size_t index = 0;
+      for (auto& element : member) (*this)(std::to_string(index++), element, begin);
+    }
+    leave(outer);
   }
 
  private:
-  /// What members() calls: visit("name", member), also for buffers, or visit("name", parameter, initializer).
-  template <typename Owner>
-  struct owned_by {
-    walker& walk;
-    Owner& owner;
-
-    template <typename Member>
-    void operator()(std::string_view name, Member& member, const initializer& start = {}) {
-      const std::size_t outer = walk.path_.size();
-      if (outer > 0) walk.path_ += '.';
-      walk.path_ += name;
-      if constexpr (is_parameter<std::remove_const_t<Member>>) {
-        if (member.defined() && walk.seen_.insert(member.node().get()).second) {
-          walk.on_parameter_(owner, std::as_const(walk.path_), member, start);
-        }
-      } else if constexpr (is_buffer<std::remove_const_t<Member>>) {
-        if (member.defined()) walk.on_buffer_(std::as_const(walk.path_), member);
-      } else if constexpr (walkable<Member>) {
-        walk.start(member);
-      } else {
-        static_assert(std::ranges::range<Member>,
-                      "members() may visit parameters, buffers, modules, and ranges of them");
-        std::size_t index = 0;
-        for (auto& element : member) (*this)(std::to_string(index++), element, start);
-      }
-      walk.path_.resize(outer);
-    }
-  };
-
   OnModule on_module_;
   OnParameter on_parameter_;
   OnBuffer on_buffer_;
-  std::string path_;
-  std::unordered_set<const void*> seen_;
+  module_state* owner_ = nullptr;
 };
 
 }  // namespace parx::nn::detail

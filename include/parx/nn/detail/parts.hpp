@@ -1,0 +1,156 @@
+// part_visitor: what is done to all modules or parameters of a model whatever their types.
+//
+// A model is walked once with types, into the virtual functions here (see module::walk_parts); all
+// that modules do with themselves is then compiled once, not once for each model and purpose.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/anomaly.hpp>
+#include <parx/autograd/parameter.hpp>
+#include <parx/nn/detail/module_state.hpp>
+#include <parx/nn/init.hpp>
+
+namespace parx::nn::detail {
+
+/// A parameter of any element type.
+class any_parameter {
+ public:
+  virtual void rename(const std::string& path) const = 0;
+  virtual void fill(const initializer& start, std::uint64_t seed, std::string_view path) const = 0;
+  virtual void freeze() const = 0;
+  virtual void unfreeze() const = 0;
+  virtual void zero_grad() const = 0;
+  [[nodiscard]] virtual std::size_t size() const = 0;
+
+ protected:
+  ~any_parameter() = default;
+};
+
+template <typename T>
+class parameter_of final : public any_parameter {
+ public:
+  explicit parameter_of(const parameter<T>& held) noexcept : held_(held) {}
+
+  void rename(const std::string& path) const override { held_.rename(path); }
+  void fill(const initializer& start, std::uint64_t seed, std::string_view path) const override {
+    start.fill(held_.value(), seed, path);
+  }
+  void freeze() const override { held_.freeze(); }
+  void unfreeze() const override { held_.unfreeze(); }
+  void zero_grad() const override { held_.zero_grad(); }
+  [[nodiscard]] std::size_t size() const override { return held_.size(); }
+
+ private:
+  const parameter<T>& held_;
+};
+
+/// Starts a module's random numbers anew; null for a module that has none.
+using noise_seeder = void (*)(module_state& module, std::uint64_t seed, std::string_view path);
+
+class part_visitor {
+ public:
+  virtual void on_module(const std::string& /*path*/, module_state& /*module*/,
+                         noise_seeder /*seed_noise*/) {}
+  virtual void on_parameter(module_state& /*owner*/, const std::string& /*path*/,
+                            const any_parameter& /*parameter*/, const initializer& /*start*/) {}
+
+ protected:
+  ~part_visitor() = default;
+
+  [[nodiscard]] static bool& ready(module_state& module) noexcept { return module.ready_; }
+  [[nodiscard]] static bool& training(module_state& module) noexcept { return module.training_; }
+};
+
+/// The next prepare() gives all parameters first values.
+struct unreadiness final : part_visitor {
+  void on_module(const std::string&, module_state& module, noise_seeder) override {
+    ready(module) = false;
+  }
+};
+
+/// Names parameters by their paths; those of modules that are not ready get their first values.
+struct first_values final : part_visitor {
+  explicit first_values(std::uint64_t from) : seed(from) {}
+  void on_parameter(module_state& owner, const std::string& path, const any_parameter& parameter,
+                    const initializer& start) override {
+    parameter.rename(path);
+    if (!ready(owner)) parameter.fill(start, seed, path);
+  }
+  std::uint64_t seed;
+};
+
+/// After first_values: modules that were not ready are, and their random numbers begin.
+struct readiness final : part_visitor {
+  explicit readiness(std::uint64_t from) : seed(from) {}
+  void on_module(const std::string& path, module_state& module, noise_seeder seed_noise) override {
+    if (!std::exchange(ready(module), true) && seed_noise != nullptr) {
+      seed_noise(module, seed, path);
+    }
+  }
+  std::uint64_t seed;
+};
+
+struct noise_seeding final : part_visitor {
+  explicit noise_seeding(std::uint64_t from) : seed(from) {}
+  void on_module(const std::string& path, module_state& module, noise_seeder seed_noise) override {
+    if (seed_noise != nullptr) seed_noise(module, seed, path);
+  }
+  std::uint64_t seed;
+};
+
+struct training_setting final : part_visitor {
+  explicit training_setting(bool is_on) : on(is_on) {}
+  void on_module(const std::string&, module_state& module, noise_seeder) override {
+    training(module) = on;
+  }
+  bool on;
+};
+
+/// Notes which modules are in training mode; training_restoring goes back to that.
+struct training_modes final : part_visitor {
+  void on_module(const std::string&, module_state& module, noise_seeder) override {
+    modes.push_back(training(module));
+  }
+  std::vector<bool> modes;
+};
+struct training_restoring final : part_visitor {
+  explicit training_restoring(const std::vector<bool>& modes) : next(modes.begin()) {}
+  void on_module(const std::string&, module_state& module, noise_seeder) override {
+    training(module) = *next++;
+  }
+  std::vector<bool>::const_iterator next;
+};
+
+struct module_naming final : part_visitor {
+  explicit module_naming(parx::detail::anomaly_watch& names) : watch(names) {}
+  void on_module(const std::string& path, module_state& module, noise_seeder) override {
+    watch.name_module(&module, path);
+  }
+  parx::detail::anomaly_watch& watch;
+};
+
+/// Calls one function of all parameters.
+struct parameter_calls final : part_visitor {
+  explicit parameter_calls(void (any_parameter::*what)() const) : function(what) {}
+  void on_parameter(module_state&, const std::string&, const any_parameter& parameter,
+                    const initializer&) override {
+    (parameter.*function)();
+  }
+  void (any_parameter::*function)() const;
+};
+
+struct parameter_counting final : part_visitor {
+  void on_parameter(module_state&, const std::string&, const any_parameter& parameter,
+                    const initializer&) override {
+    count += parameter.size();
+  }
+  std::size_t count = 0;
+};
+
+}  // namespace parx::nn::detail
