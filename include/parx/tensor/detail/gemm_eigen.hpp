@@ -16,13 +16,10 @@ using const_matrix_map =
                Eigen::Unaligned, Eigen::OuterStride<>>;
 
 // The factor stands at the left operand, where Eigen folds it into the product without a temporary.
+// Only as a sum: Eigen, too, makes c = a * b out of zeros and c += a * b, and every expression of
+// products costs its reader's compiler half a second.
 template <typename Target, typename Left, typename Right, typename T>
-void assign(Target& c, const Left& a, const Right& b, T alpha, T beta) {
-  if (beta == T(0)) {
-    c.noalias() = (alpha * a) * b;
-    return;
-  }
-  if (beta != T(1)) c *= beta;
+void add(Target& c, const Left& a, const Right& b, T alpha) {
   c.noalias() += (alpha * a) * b;
 }
 
@@ -38,10 +35,15 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
   const auto right = transpose_b ? map(b, n, k, ldb) : map(b, k, n, ldb);
   matrix_map<T> target(c, static_cast<index>(m), static_cast<index>(n),
                        Eigen::OuterStride<>(static_cast<index>(ldc)));
-  if (!transpose_a && !transpose_b) assign(target, left, right, alpha, beta);
-  if (!transpose_a && transpose_b) assign(target, left, right.transpose(), alpha, beta);
-  if (transpose_a && !transpose_b) assign(target, left.transpose(), right, alpha, beta);
-  if (transpose_a && transpose_b) assign(target, left.transpose(), right.transpose(), alpha, beta);
+  if (beta == T(0)) {
+    target.setZero();
+  } else if (beta != T(1)) {
+    target *= beta;
+  }
+  if (!transpose_a && !transpose_b) add(target, left, right, alpha);
+  if (!transpose_a && transpose_b) add(target, left, right.transpose(), alpha);
+  if (transpose_a && !transpose_b) add(target, left.transpose(), right, alpha);
+  if (transpose_a && transpose_b) add(target, left.transpose(), right.transpose(), alpha);
 }
 
 }  // namespace parx::detail::eigen

@@ -20,7 +20,8 @@ struct loop_nest {
   std::array<std::array<std::size_t, N>, max_rank> step{};
   bool empty = false;
 
-  loop_nest(const shape& whole, const std::array<strides, N>& steps) {
+  // Not inline: its callers are many and flattened. The walk is, as runs may be short.
+  [[gnu::noinline]] loop_nest(const shape& whole, const std::array<strides, N>& steps) {
     for (std::size_t axis = 0; axis < whole.rank(); ++axis) {
       if (whole[axis] == 0) empty = true;
       if (whole[axis] == 1) continue;
