@@ -114,29 +114,47 @@ template <typename Source>
   return from.type == to || (from.type && is_floating(*from.type) && is_floating(to));
 }
 
+/// Numbers of a floating-point type as doubles, which hold all of them exactly, and back.
+inline void widen(dtype type, const std::byte* from, std::span<double> to) {
+  visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (is_floating(dtype_of<T>)) {
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        T value;
+        std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+        to[i] = static_cast<double>(value);
+      }
+    }
+  });
+}
+inline void narrow(dtype type, std::span<const double> from, std::byte* to) {
+  visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (is_floating(dtype_of<T>)) {
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        const T value = static_cast<T>(from[i]);
+        std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+      }
+    }
+  });
+}
+
 /// Reads `from` into memory of `type`, converting between floating-point types piece by piece.
 template <typename File>
 void read_converted(const File& file, const stored_tensor& from, dtype type,
-                           std::span<std::byte> memory) {
+                    std::span<std::byte> memory) {
   if (from.type == type) {
     file.read(from, memory);
     return;
   }
-  visit_dtype(*from.type, [&]<typename From>(std::type_identity<From>) {
-    visit_dtype(type, [&]<typename To>(std::type_identity<To>) {
-      if constexpr (is_floating(dtype_of<From>) && is_floating(dtype_of<To>)) {
-        std::vector<From> piece(std::min<std::size_t>(memory.size() / sizeof(To), 1U << 16U));
-        for (std::size_t at = 0; at < memory.size() / sizeof(To); at += piece.size()) {
-          piece.resize(std::min(piece.size(), memory.size() / sizeof(To) - at));
-          file.read(from, std::as_writable_bytes(std::span(piece)), at * sizeof(From));
-          for (std::size_t i = 0; i < piece.size(); ++i) {
-            const To converted = static_cast<To>(piece[i]);
-            std::memcpy(memory.data() + (at + i) * sizeof(To), &converted, sizeof(To));
-          }
-        }
-      }
-    });
-  });
+  const std::size_t count = memory.size() / size_of(type), stored_size = size_of(*from.type);
+  const std::size_t longest = std::min<std::size_t>(count, 1U << 16U);
+  std::vector<std::byte> stored(longest * stored_size);
+  std::vector<double> values(longest);
+  for (std::size_t at = 0; at < count; at += longest) {
+    const std::size_t part = std::min(longest, count - at);
+    file.read(from, std::span(stored).first(part * stored_size), at * stored_size);
+    widen(*from.type, stored.data(), std::span(values).first(part));
+    narrow(type, std::span<const double>(values).first(part), memory.data() + at * size_of(type));
+  }
 }
 
 }  // namespace detail
@@ -160,13 +178,13 @@ struct state_fit {
   std::vector<std::pair<state_entry, const stored_tensor*>> fitting;
 };
 
-template <typename Target, typename File>
-[[nodiscard]] state_fit fit_state(Target& target, const File& file) {
+template <typename File>
+[[nodiscard]] state_fit fit_state(std::vector<state_entry> entries, const File& file) {
   state_fit result;
   if constexpr (requires { File::kind; }) result.report.source = File::kind;
   std::set<std::string_view> unexpected;
   for (const stored_tensor& stored : file.tensors()) unexpected.insert(stored.name);
-  for (state_entry& entry : state_entries(target)) {
+  for (state_entry& entry : entries) {
     const stored_tensor* const stored = file.find(entry.name);
     if (stored == nullptr) {
       result.report.missing.push_back(entry.name);
@@ -175,8 +193,8 @@ template <typename Target, typename File>
     unexpected.erase(stored->name);
     if (stored->shape != entry.shape || !loadable(*stored, entry.type)) {
       result.report.mismatched.push_back(fmt::format(
-          "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, fmt::join(stored->shape, ", "),
-          stored->dtype_name, result.report.source, fmt::join(entry.shape, ", "),
+          "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, extents_text(stored->shape),
+          stored->dtype_name, result.report.source, extents_text(entry.shape),
           safetensors_name(entry.type)));
       continue;
     }
@@ -186,12 +204,33 @@ template <typename Target, typename File>
   return result;
 }
 
+/// load_state for what a model consists of, whatever its type.
+template <typename File>
+state_report load_entries(std::vector<state_entry> entries, const File& file, state_match match) {
+  auto [report, fitting] = fit_state(std::move(entries), file);
+  if (match == state_match::strict && !report.empty()) {
+    throw_error(errc::bad_data,
+                "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was when "
+                "the {} was made, or load with state_match::partial.",
+                file.path().empty() ? "this " + report.source : fmt::format("\"{}\"", file.path()),
+                report.text(), report.source);
+  }
+  try {
+    for (const auto& [entry, stored] : fitting)
+      read_converted(file, *stored, entry.type, entry.memory);
+  } catch (const error& reason) {
+    throw_error(reason.code_value(), "{} The model is partly overwritten: load it again.",
+                reason.what());
+  }
+  return std::move(report);
+}
+
 }  // namespace detail
 
 /// How `target` and an open file differ; changes nothing.
 template <typename Target, typename File>
 [[nodiscard]] state_report compare_state(Target& target, const File& file) {
-  return detail::fit_state(target, file).report;
+  return detail::fit_state(detail::state_entries(target), file).report;
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
@@ -202,22 +241,7 @@ template <typename Target, typename File>
   requires requires(const File& file) { file.tensors(); }
 state_report load_state(Target& target, const File& file,
                         state_match match = state_match::strict) {
-  auto [report, fitting] = detail::fit_state(target, file);
-  if (match == state_match::strict && !report.empty()) {
-    throw_error(errc::bad_data,
-                "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was when "
-                "the {} was made, or load with state_match::partial.",
-                file.path().empty() ? "this " + report.source : fmt::format("\"{}\"", file.path()),
-                report.text(), report.source);
-  }
-  try {
-    for (const auto& [entry, stored] : fitting)
-      detail::read_converted(file, *stored, entry.type, entry.memory);
-  } catch (const error& reason) {
-    throw_error(reason.code_value(), "{} The model is partly overwritten: load it again.",
-                reason.what());
-  }
-  return report;
+  return detail::load_entries(detail::state_entries(target), file, match);
 }
 template <typename Target>
 state_report load_state(Target& target, const std::string& path,

@@ -320,7 +320,7 @@ inline void append(std::string& out, const value& what, unsigned indent, unsigne
     out += what.is_negative() ? fmt::to_string(what.as<std::int64_t>())
                               : fmt::to_string(what.as<std::uint64_t>());
   } else if (what.is_number() && std::isfinite(what.as<double>())) {
-    const std::string digits = fmt::to_string(what.as<double>());
+    const std::string digits = fmt::format("{}", what.as<double>());
     out += digits;
     // A point, so that it is read as a double again.
     if (digits.find_first_of(".e") == std::string::npos) out += ".0";

@@ -41,8 +41,9 @@ namespace detail {
     ++ranks[index];
   }
   if (ranks.size() < 2) return fmt::format("{} on one host", host_of_rank.size());
-  return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(),
-                     fmt::join(ranks, " + "));
+  std::string sum;
+  for (const int each : ranks) sum += fmt::format("{}{}", sum.empty() ? "" : " + ", each);
+  return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
 }
 
 }  // namespace detail

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -157,17 +158,20 @@ namespace detail {
   const auto compute = mean_by_rank(run, "compute_percent");
   const auto wait = mean_by_rank(run, "communication_wait_percent");
   const auto data = mean_by_rank(run, "data_wait_percent");
-  std::vector<bar> bars;
-  for (std::size_t rank = 0; rank < run.world; ++rank) {
-    bars.push_back({fmt::format("rank {}", rank), {compute[rank], wait[rank], data[rank]}});
-  }
+  std::vector<std::size_t> shown(run.world);
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
   std::string title = "Where the time went, " + run.name;
-  if (bars.size() > most_bars) {
+  if (shown.size() > most_bars) {
     // The rank that never waits for others is the one that they all wait for.
-    std::stable_sort(bars.begin(), bars.end(),
-                     [](const bar& a, const bar& b) { return a.parts[1] < b.parts[1]; });
-    bars.resize(most_bars);
+    std::sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) {
+      return wait[a] < wait[b] || (wait[a] == wait[b] && a < b);
+    });
+    shown.resize(most_bars);
     title += fmt::format(" (the {} of {} ranks that wait least)", most_bars, run.world);
+  }
+  std::vector<bar> bars;
+  for (const std::size_t rank : shown) {
+    bars.push_back({fmt::format("rank {}", rank), {compute[rank], wait[rank], data[rank]}});
   }
   return share_bars(title, {"compute", "waiting for communication", "waiting for data"}, bars);
 }
@@ -209,25 +213,26 @@ namespace detail {
 }
 
 /// Throughput against the number of ranks, and how much of the smallest run's rate each rank keeps.
-[[nodiscard]] inline std::string scaling_of(std::vector<run_report> runs) {
+[[nodiscard]] inline std::string scaling_of(const std::vector<run_report>& all) {
+  std::vector<const run_report*> runs;
+  for (const run_report& each : all) runs.push_back(&each);
   std::sort(runs.begin(), runs.end(),
-            [](const auto& a, const auto& b) { return a.world < b.world; });
-  if (runs.size() < 2 || runs.front().world == runs.back().world) return "";
-  const double base =
-      runs.front().mean("samples_per_second") / static_cast<double>(runs.front().world);
+            [](const auto* a, const auto* b) { return a->world < b->world; });
+  if (runs.size() < 2 || runs.front()->world == runs.back()->world) return "";
+  const auto fewest_ranks = static_cast<double>(runs.front()->world);
+  const double base = runs.front()->mean("samples_per_second") / fewest_ranks;
   if (!(base > 0)) return "";
   curve rate{.name = "measured"}, ideal{.name = "ideal"}, efficiency{.name = "parallel efficiency"};
   std::string rows;
-  for (const run_report& run : runs) {
-    const auto ranks = static_cast<double>(run.world);
-    const double measured = run.mean("samples_per_second");
+  for (const run_report* const run : runs) {
+    const auto ranks = static_cast<double>(run->world);
+    const double measured = run->mean("samples_per_second");
     rate.points.emplace_back(ranks, measured);
     ideal.points.emplace_back(ranks, base * ranks);
     efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
     rows += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
-        xml_text(run.name), run.world, measured,
-        measured / (base * static_cast<double>(runs.front().world)),
+        xml_text(run->name), run->world, measured, measured / (base * fewest_ranks),
         efficiency.points.back().second);
   }
   return fmt::format(
@@ -276,7 +281,9 @@ namespace detail {
       }
     }
   }
-  body += chart_of(runs, {"Evaluations", "step", "value"}, measured);
+  // Curves of several runs are named after the runs.
+  const std::string value = measured.size() == 1 ? measured.front() : "value";
+  body += chart_of(runs, {"Evaluations", "step", value}, measured);
   body += chart_of(runs, {"Learning rate", "step", "learning rate"}, {"learning_rate"});
   body += chart_of(runs, {"Gradient norm", "step", "norm"}, {"grad_norm"});
   body += chart_of(runs, {"Throughput", "step", "samples/s"}, {"samples_per_second"});

@@ -102,24 +102,27 @@ inline void remove_stale(const std::string& folder) {
 template <typename PassOver>
 [[nodiscard]] std::vector<saved_checkpoint> list_checkpoints(const std::string& folder,
                                                              PassOver&& pass_over) {
-  std::vector<saved_checkpoint> found;
+  std::vector<std::uint64_t> steps;
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    const auto step = step_of(entry.path().filename().string());
-    if (!step) continue;
+    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  std::reverse(steps.begin(), steps.end());
+  std::vector<saved_checkpoint> found;
+  for (const std::uint64_t step : steps) {
+    const std::filesystem::path path = checkpoint_path(folder, step);
     try {
-      found.push_back(saved_checkpoint::open(entry.path(), checkpoint_check::sizes));
-      if (found.back().step() != *step) {
+      found.push_back(saved_checkpoint::open(path, checkpoint_check::sizes));
+      if (found.back().step() != step) {
         found.pop_back();
         throw_error(errc::bad_data, "\"{}\" is damaged: its manifest is that of another step.",
-                    entry.path().string());
+                    path.string());
       }
     } catch (const error& reason) {
       pass_over(reason);
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.step() > b.step(); });
   return found;
 }
 

@@ -12,8 +12,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,6 +38,17 @@ struct stored_tensor {
 using checkpoint_metadata = std::map<std::string, std::string>;
 
 namespace detail {
+
+/// "2, 3". Not by fmt::join, whose formatters of numbers are compiled anew in every program.
+[[nodiscard]] inline std::string extents_text(std::span<const std::uint64_t> shape,
+                                              std::string_view between = ", ") {
+  std::string text;
+  for (const std::uint64_t extent : shape) {
+    if (!text.empty()) text += between;
+    text += std::to_string(extent);
+  }
+  return text;
+}
 
 struct safetensors_type {
   std::string_view name;
@@ -84,7 +98,7 @@ struct safetensors_header {
   for (const stored_tensor& tensor : header.tensors) {
     if (text.size() > 1) text += ',';
     text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        json::quote(tensor.name), tensor.dtype_name, fmt::join(tensor.shape, ","),
+                        json::quote(tensor.name), tensor.dtype_name, extents_text(tensor.shape, ","),
                         tensor.begin, tensor.end);
   }
   text += "}";
@@ -109,7 +123,7 @@ struct safetensors_header {
   const std::uint64_t bytes = bits / 8;
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
     return fmt::format("has the offsets {} to {}, but its type {} and shape [{}] need {} bytes",
-                       tensor.begin, tensor.end, tensor.dtype_name, fmt::join(tensor.shape, ", "),
+                       tensor.begin, tensor.end, tensor.dtype_name, extents_text(tensor.shape),
                        bytes);
   }
   return std::nullopt;
@@ -161,16 +175,15 @@ struct safetensors_header {
   });
   json.end();
   auto& tensors = header.tensors;
-  std::sort(tensors.begin(), tensors.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (std::size_t i = 1; i < tensors.size(); ++i) {
-    if (tensors[i].name == tensors[i - 1].name) {
-      throw json::error(fmt::format("the tensor \"{}\" appears twice", tensors[i].name));
+  std::set<std::string_view> names;
+  for (const stored_tensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      throw json::error(fmt::format("the tensor \"{}\" appears twice", tensor.name));
     }
   }
   // By end, too, so that empty tensors come before the one that begins at the same byte.
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   std::uint64_t covered = 0;
   for (const stored_tensor& tensor : tensors) {

@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <parx/core/check.hpp>
 
@@ -33,7 +34,7 @@ class group_rates {
     require(!differ_ || !learning_rate,
             "trainer: learning_rate is {}, but the optimizer's groups have rates of their own, {}; "
             "leave learning_rate out, and each follows the schedule from its own",
-            learning_rate.value_or(0), fmt::join(rates_, ", "));
+            learning_rate.value_or(0), text());
     highest_ = learning_rate.value_or(highest_);
   }
 
@@ -55,6 +56,12 @@ class group_rates {
   }
 
  private:
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    for (const double rate : rates_) all += fmt::format("{}{}", all.empty() ? "" : ", ", rate);
+    return all;
+  }
+
   std::vector<double> rates_;
   double highest_ = 0;
   bool differ_ = false;
