@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+// Its own parser of flags, rather than std::regex, which takes seconds to compile.
+#define CXXOPTS_NO_REGEX
 #include <cxxopts.hpp>
 #include <fmt/ranges.h>
 
