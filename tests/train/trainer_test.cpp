@@ -316,6 +316,42 @@ BOOST_AUTO_TEST_CASE(an_output_dir_of_an_earlier_run_is_not_trained_over_by_acci
   BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-2/trainer_state.json"));
 }
 
+BOOST_AUTO_TEST_CASE(overwriting_a_run_leaves_nothing_of_it_that_a_resume_could_take) {
+  const folder place("overwrite");
+  const auto events = [&] {
+    std::size_t files = 0;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(place.path + "/runs")) {
+      if (each.is_regular_file()) ++files;
+    }
+    return files;
+  };
+  setup s{.options = quiet(6)};
+  s.options.output_dir = place.path;
+  s.options.save_steps = 2;
+  on_ranks(2, s);
+  // Damaged, and with a higher step than the new run will reach.
+  std::filesystem::resize_file(place.path + "/checkpoint-6/model.safetensors", 40);
+  std::ofstream(place.path + "/runs/notes.txt") << "mine";
+  s.options.resume_from_checkpoint = train::resume::overwrite;
+  s.options.max_steps = 3;
+  s.options.save_steps = 3;
+  on_ranks(2, s);
+  std::vector<std::string> checkpoints;
+  for (const auto& each : std::filesystem::directory_iterator(place.path)) {
+    const std::string name = each.path().filename().string();
+    if (name.starts_with("checkpoint-")) checkpoints.push_back(name);
+  }
+  BOOST_TEST(checkpoints == std::vector<std::string>{"checkpoint-3"},
+             boost::test_tools::per_element());
+  BOOST_TEST(events() == 2u);  // the new run's, and what is not ours
+  const auto lines = lines_of(place.path + "/train.jsonl");
+  BOOST_REQUIRE(!lines.empty());
+  BOOST_TEST(parx::json::parse(lines.back()).at("step").as<int>() == 3);
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.options.max_steps = 4;
+  BOOST_TEST(on_ranks(2, s)[0].state.global_step == 4u);
+}
+
 BOOST_AUTO_TEST_CASE(the_files_of_a_run_hold_every_line) {
   const folder place("files");
   setup s{.options = quiet(6)};

@@ -133,6 +133,23 @@ class run_log {
     });
   }
 
+  /// Deletes what earlier runs have written into `folder`: lines, tables and TensorBoard's events.
+  static void clear(const std::string& folder) {
+    std::error_code missing;
+    for (const char* name : file_names) std::filesystem::remove(folder + "/" + name, missing);
+    std::vector<std::filesystem::path> events;
+    for (const auto& run : std::filesystem::directory_iterator(folder + "/runs", missing)) {
+      std::error_code unreadable;
+      for (const auto& file : std::filesystem::directory_iterator(run.path(), unreadable)) {
+        if (event_writer::is_name(file.path().filename().string())) events.push_back(file.path());
+      }
+    }
+    for (const auto& file : events) {
+      std::filesystem::remove(file, missing);
+      std::filesystem::remove(file.parent_path(), missing);  // where nothing else is in it
+    }
+  }
+
   enum class kind { train, eval };
 
   /// A line of figures after `step` steps, `seconds` after the start. The console gets those that

@@ -45,6 +45,11 @@ namespace detail {
 
 class event_writer {
  public:
+  /// Whether a file of this name is an event file.
+  [[nodiscard]] static bool is_name(std::string_view name) noexcept {
+    return name.starts_with("events.out.tfevents.");
+  }
+
   /// Starts a new event file in `folder`, which is made where it is missing. Throws errc::io.
   explicit event_writer(const std::string& folder) {
     std::error_code failure;

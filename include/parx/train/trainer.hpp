@@ -20,14 +20,11 @@
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +32,6 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/comm/abort_reason.hpp>
-#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/core/source.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/ddp.hpp>
@@ -44,8 +40,10 @@
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/finite.hpp>
-#include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/lines.hpp>
+#include <parx/train/detail/rates.hpp>
+#include <parx/train/detail/run_book.hpp>
+#include <parx/train/detail/run_folder.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/meter.hpp>
@@ -74,7 +72,9 @@ class trainer {
         options_(std::move(options)),
         site_(site),
         precision_(options_),
-        rates_(optimizer, options_.learning_rate) {
+        rates_(optimizer, options_.learning_rate),
+        folder_(options_, model.group(), site),
+        book_(options_, model.group(), state_, site) {
     validate(options_);
     plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
                       loader.batches());
@@ -107,26 +107,22 @@ class trainer {
   /// a rank fails (a loss that is not a number, a full disk), every rank throws, and the group is
   /// closed.
   record train() {
-    const auto start = clock::now();
+    const auto start = std::chrono::steady_clock::now();
     begin();
     try {
-      start_ = start;
       progress bar{{.total = plan_.steps,
                     .enabled = is_rank0() && !options_.disable_progress,
                     .initial = state_.global_step}};
-      parx::detail::agree_on_rank0(&group(), site_, [&] {
-        log_ = run_log(options_, options_.disable_progress ? nullptr : &bar, state_.global_step);
-      });
+      book_.open(start, bar);
       bar_ = &bar;
-      if (options_.explain) log_.print("***** What this run will do *****\n" + explain());
-      announce(log_, plan_, parameter_count(model_.module()), state_.global_step);
+      if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
+      announce(book_.log, plan_, parameter_count(model_.module()), state_.global_step);
       call(&callbacks::on_train_begin);
-      meter_ = meter();
-      times_before_ = model_.times();
+      book_.begin_counting(model_.times());
       while (!done()) run_epoch();
       const record line = finish();
       bar.finish();
-      say_metrics(log_, line);
+      say_metrics(book_.log, line);
       close_log();
       return line;
     } catch (...) {
@@ -143,18 +139,15 @@ class trainer {
 
   /// Collective. All evaluations that were added; the figures of all ranks, on all ranks.
   record evaluate() {
-    meter_.pause();
+    book_.watch.pause();
     record line;
     for (const auto& [prefix, run] : evaluations_) {
       stopping_ |= evaluate_into(line, group(), prefix, run, stop_requested_);
     }
     line.set("epoch", state_.epoch);
-    keep(line);
-    log_.write(line, run_log::kind::eval, state_.global_step, seconds());
-    for (const callbacks& each : callbacks_) {
-      if (each.on_evaluate) each.on_evaluate(state_, line);
-    }
-    meter_.go_on();
+    book_.write(line, run_log::kind::eval);
+    call(&callbacks::on_evaluate, line);
+    book_.watch.go_on();
     return line;
   }
 
@@ -170,17 +163,11 @@ class trainer {
   [[nodiscard]] const trainer_options& options() const noexcept { return options_; }
 
  private:
-  using clock = std::chrono::steady_clock;
-
   [[nodiscard]] process_group& group() noexcept { return model_.group(); }
   [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(group().size()); }
   [[nodiscard]] bool is_rank0() noexcept { return group().rank() == 0; }
-  [[nodiscard]] bool saves() const noexcept { return !options_.output_dir.empty(); }
   [[nodiscard]] bool done() const noexcept {
     return stopping_ || state_.global_step >= plan_.steps;
-  }
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(clock::now() - start_).count();
   }
 
   template <typename Call, typename... Arguments>
@@ -196,44 +183,12 @@ class trainer {
             "trainer: load_best_model_at_end and early_stopping_patience need an add_evaluation()");
     stopping_ = false;
     stop_requested_ = false;
-    samples_ = 0;
-    merged_.assign(world(), {});
     targets_ = optimizer_.targets();
     if constexpr (requires { model_.module().train(); }) model_.module().train();
-    if (!saves()) return;
-    const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
-    announces_saves_ =
-        on_any_rank(group(), std::any_of(callbacks_.begin(), callbacks_.end(), hears), site_);
-    checkpoint_manager& folder = checkpoints();
-    folder.probe(parts().bytes(), site_);
-    if (options_.resume_from_checkpoint == resume::overwrite) {
-      parx::detail::agree_on_rank0(&group(), site_, [&] {
-        checkpoint_manager present(options_.output_dir);
-        while (const auto each = present.latest()) std::filesystem::remove_all(each->path());
-      });
-    }
-    const auto last = folder.latest(site_);
-    const bool logged = on_any_rank(group(), is_rank0() && run_log::has_lines(options_.output_dir));
-    require(options_.resume_from_checkpoint == resume::latest ||
-                (!last && (!logged || options_.resume_from_checkpoint == resume::overwrite)),
-            "trainer: output_dir \"{}\" holds {} of an earlier run; {}",
-            options_.output_dir,
-            last ? fmt::format("the checkpoint of step {}", last->step()) : "the log",
-            resume_advice);
-    if (last) go_back_to(*last);
-    first_step_ = state_.global_step;
+    if (!folder_.is_given()) return;
+    if (const auto last = folder_.begin(parts().bytes(), callbacks_)) go_back_to(*last);
   }
 
-  [[nodiscard]] checkpoint_manager& checkpoints() {
-    if (!checkpoints_) {
-      checkpoints_.emplace(group(), options_.output_dir,
-                           checkpoint_options{.save_total_limit = options_.save_total_limit,
-                                              .goal = is_greater_better(options_)
-                                                          ? metric_goal::maximize
-                                                          : metric_goal::minimize});
-    }
-    return *checkpoints_;
-  }
   [[nodiscard]] checkpoint_parts parts() {
     checkpoint_parts made;
     made.add("model", model_.module()).add("optimizer", optimizer_);
@@ -246,9 +201,9 @@ class trainer {
   void go_back_to(const saved_checkpoint& saved) {
     state_ = resumed(state_in(saved), state_, saved.path());
     if (!state_.best_model_checkpoint.empty()) {
-      state_.best_model_checkpoint = best_path();
+      state_.best_model_checkpoint = folder_.best_path(state_);
       if (options_.load_best_model_at_end) {  // a wrong one is an error now, not at the end
-        (void)saved_checkpoint::open(best_path(), checkpoint_check::sizes);
+        (void)saved_checkpoint::open(state_.best_model_checkpoint, checkpoint_check::sizes);
       }
     }
     saved.load("model", model_.module());
@@ -281,7 +236,7 @@ class trainer {
         end_step(epoch_ends);
         if (done()) return;
       }
-      meter_.waiting_for_data([&] { ++next; });
+      book_.watch.waiting_for_data([&] { ++next; });
     }
     // Too little was left for a batch, after a resume with larger batches that drop the last.
     if (taken == 0) state_.samples_seen = loader_.sampler().state({from.epoch + 1, 0});
@@ -313,10 +268,11 @@ class trainer {
       figure = {.sum = static_cast<double>(loss.sum), .count = static_cast<double>(loss.count)};
       check_loss(figure);
     }
-    meter_.counts.loss_sum += figure.sum;
-    meter_.counts.loss_count += figure.count;
-    meter_.counts.samples += samples_in(batch);
-    meter_.counts.tokens += tokens_in(batch);
+    rank_counts& counts = book_.watch.counts;
+    counts.loss_sum += figure.sum;
+    counts.loss_count += figure.count;
+    counts.samples += samples_in(batch);
+    counts.tokens += tokens_in(batch);
   }
 
   void check_loss(const nn::tally& loss) {
@@ -347,7 +303,7 @@ class trainer {
     // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
     if constexpr (requires { model_.module().zero_grad(); }) model_.module().zero_grad();
     state_.global_step = step;
-    ++meter_.counts.steps;
+    ++book_.watch.counts.steps;
     call(&callbacks::on_step_end);
     bar_->update(step);
     if (logs) write_line(norm, lr);
@@ -362,53 +318,22 @@ class trainer {
     } else if (epoch_ends && options_.logging_steps == 0) {
       fold();  // or nobody would hear of request_stop()
     }
-    if (saves() && (is_due(options_.save_strategy, options_.save_steps, step, epoch_ends) ||
-                    (options_.save_strategy != strategy::no && done()) ||
-                    (best && options_.load_best_model_at_end))) {
+    if (folder_.is_given() &&
+        (is_due(options_.save_strategy, options_.save_steps, step, epoch_ends) ||
+         (options_.save_strategy != strategy::no && done()) ||
+         (best && options_.load_best_model_at_end))) {
       save(metric, best);
     }
     if (epoch_ends) call(&callbacks::on_epoch_end);
   }
 
-  /// Brings all ranks' counts together.
-  void fold() {
-    meter_.pause();
-    rank_counts mine = meter_.take();
-    const auto times = model_.times();
-    mine.wait = (times - times_before_).waited;
-    mine.communication = (times - times_before_).communication;
-    times_before_ = times;
-    mine.wants_stop = stop_requested_ ? 1 : 0;
-    std::vector<rank_counts> all(world());
-    all_gather(group(), std::span<const rank_counts>(&mine, 1), all, {}, site_);
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      merged_[rank] += all[rank];
-      const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
-      state_.loss_since_log += loss;
-      state_.loss_of_run += loss;
-      samples_ += all[rank].samples;
-      stopping_ |= all[rank].wants_stop > 0;
-    }
-    meter_.go_on();
-  }
+  void fold() { stopping_ |= book_.fold(model_.times(), stop_requested_); }
 
   void write_line(double norm, double lr) {
     fold();
-    meter_.pause();
-    const record line =
-        detail::training_line(state_, std::exchange(state_.loss_since_log, {}).mean(), norm, lr,
-                              summarise(merged_), precision_.loss_scale());
-    keep(line);
-    log_.write(line, run_log::kind::train, state_.global_step, seconds());
-    log_.write_ranks(rank_table(merged_), state_.global_step, seconds());
-    merged_.assign(world(), {});
-    call(&callbacks::on_log, line);
-    meter_.go_on();
-  }
-
-  void keep(record line) {
-    line.set("step", static_cast<double>(state_.global_step));
-    state_.log_history.push_back(std::move(line));
+    book_.watch.pause();
+    call(&callbacks::on_log, book_.write_training(norm, lr, precision_.loss_scale()));
+    book_.watch.go_on();
   }
 
   /// What evaluations are compared by, where they are.
@@ -424,47 +349,36 @@ class trainer {
     const std::size_t patience = options_.early_stopping_patience;
     if (patience > 0 && state_.evaluations_without_gain >= patience) {
       stopping_ = true;
-      log_.print(detail::stopping_text(state_, options_));
+      book_.log.print(detail::stopping_text(state_, options_));
     }
     return best;
   }
 
   void save(std::optional<double> metric, bool best) {
     fold();
-    meter_.pause();
-    if (best) state_.best_model_checkpoint = best_path();
-    checkpoints().save(state_.global_step, parts(), metric,
-                       state_.best_metric ? std::optional(state_.best_global_step) : std::nullopt,
-                       site_);
-    if (announces_saves_) checkpoints().wait(site_);
+    book_.watch.pause();
+    if (best) state_.best_model_checkpoint = folder_.best_path(state_);
+    folder_.save(state_, parts(), metric);
     call(&callbacks::on_save);
-    meter_.go_on();
-  }
-
-  /// Where the best model is as of now: the folder may have had another name when it was saved.
-  [[nodiscard]] std::string best_path() const {
-    return parx::detail::checkpoint_path(options_.output_dir, state_.best_global_step).string();
+    book_.watch.go_on();
   }
 
   record finish() {
     fold();
-    if (checkpoints_) checkpoints_->wait(site_);
+    folder_.wait();
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
-      log_.print(fmt::format("  Loading best model from {} (score: {})",
+      book_.log.print(fmt::format("  Loading best model from {} (score: {})",
                              state_.best_model_checkpoint, state_.best_metric.value_or(0)));
       saved_checkpoint::open(state_.best_model_checkpoint).load("model", model_.module());
     }
-    const double runtime = seconds();
-    const record line = detail::closing_line(state_, runtime, samples_, first_step_);
-    keep(line);
-    log_.write(line, run_log::kind::train, state_.global_step, runtime);
+    const record line = book_.write_closing();
     call(&callbacks::on_train_end);
     return line;
   }
 
   void close_log() noexcept {
-    log_ = run_log();
+    book_.close();
     bar_ = nullptr;
   }
 
@@ -478,23 +392,15 @@ class trainer {
   const detail::group_rates rates_;
   run_plan plan_;
   trainer_state state_;
+  detail::run_folder folder_;
+  detail::run_book book_;
   std::vector<std::pair<std::string, evaluate_function>> evaluations_;
   std::vector<callbacks> callbacks_;
   std::vector<saved_part> states_;
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;
-  bool announces_saves_ = false;
-
-  std::optional<checkpoint_manager> checkpoints_;
   decltype(std::declval<Optimizer&>().targets()) targets_;
-  run_log log_;
   progress* bar_ = nullptr;
-  clock::time_point start_ = clock::now();
-  meter meter_;
-  ddp_times times_before_;
-  std::vector<rank_counts> merged_;  // since the last line, by rank
-  double samples_ = 0;               // of this process's run, over all ranks
-  std::uint64_t first_step_ = 0;
 };
 
 }  // namespace parx::train

@@ -1,0 +1,123 @@
+// run_book: what a run counts and writes down. The counts of all ranks since the last line, the
+// lines, and the log that they go to.
+//
+// Ranks hear of each other in fold() alone, which all of them call at the same steps; what it says
+// about stopping is equal on all. Rank 0 alone writes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/reducer.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/trace/progress.hpp>
+#include <parx/train/detail/lines.hpp>
+#include <parx/train/meter.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/record.hpp>
+#include <parx/train/run_log.hpp>
+#include <parx/train/state.hpp>
+
+namespace parx::train::detail {
+
+class run_book {
+ public:
+  /// Borrowed, all three; `state` gets the sums of the losses and the history of the lines.
+  run_book(const trainer_options& options, process_group& group, trainer_state& state,
+           call_site site)
+      : options_(options), group_(group), state_(state), site_(site) {}
+
+  /// Collective. A run begins that `start`ed then, from the state's step.
+  void open(std::chrono::steady_clock::time_point start, progress& bar) {
+    start_ = start;
+    first_step_ = state_.global_step;
+    samples_ = 0;
+    merged_.assign(ranks(), {});
+    parx::detail::agree_on_rank0(&group_, site_, [&] {
+      log = run_log(options_, options_.disable_progress ? nullptr : &bar, state_.global_step);
+    });
+  }
+  /// Local. Counts from now on; `times` are the wrapper's.
+  void begin_counting(const ddp_times& times) {
+    watch = meter();
+    times_before_ = times;
+  }
+  void close() noexcept { log = run_log(); }
+
+  /// Collective. Brings all ranks' counts together; true where a rank wants to stop.
+  [[nodiscard]] bool fold(const ddp_times& times, bool wants_stop) {
+    watch.pause();
+    rank_counts mine = watch.take();
+    mine.wait = (times - times_before_).waited;
+    mine.communication = (times - times_before_).communication;
+    times_before_ = times;
+    mine.wants_stop = wants_stop ? 1 : 0;
+    std::vector<rank_counts> all(ranks());
+    all_gather(group_, std::span<const rank_counts>(&mine, 1), all, {}, site_);
+    bool stop = false;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      merged_[rank] += all[rank];
+      const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
+      state_.loss_since_log += loss;
+      state_.loss_of_run += loss;
+      samples_ += all[rank].samples;
+      stop |= all[rank].wants_stop > 0;
+    }
+    watch.go_on();
+    return stop;
+  }
+
+  /// Local, after fold(). Writes and returns a line about the steps since the one before.
+  record write_training(double norm, double lr, std::optional<double> loss_scale) {
+    record line = training_line(state_, std::exchange(state_.loss_since_log, {}).mean(), norm, lr,
+                                summarise(merged_), loss_scale);
+    write(line, run_log::kind::train);
+    log.write_ranks(rank_table(merged_), state_.global_step, seconds());
+    merged_.assign(ranks(), {});
+    return line;
+  }
+  /// Local, after fold(). The last line.
+  record write_closing() {
+    record line = closing_line(state_, seconds(), samples_, first_step_);
+    write(line, run_log::kind::train);
+    return line;
+  }
+  /// Local. A line in the log and in the state's history.
+  void write(const record& line, run_log::kind kind) {
+    record kept = line;
+    kept.set("step", static_cast<double>(state_.global_step));
+    state_.log_history.push_back(std::move(kept));
+    log.write(line, kind, state_.global_step, seconds());
+  }
+
+  run_log log;
+  meter watch;  ///< of this rank; the loop adds to its counts
+
+ private:
+  [[nodiscard]] std::size_t ranks() const noexcept {
+    return static_cast<std::size_t>(group_.size());
+  }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  const trainer_options& options_;
+  process_group& group_;
+  trainer_state& state_;
+  const call_site site_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  ddp_times times_before_;
+  std::vector<rank_counts> merged_;  // since the last line, by rank
+  double samples_ = 0;               // of this process's run, over all ranks
+  std::uint64_t first_step_ = 0;
+};
+
+}  // namespace parx::train::detail
