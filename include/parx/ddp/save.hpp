@@ -31,8 +31,8 @@ inline void check_writable0(process_group& group, const std::string& path,
     const std::string probe = fmt::format("{}.probe.{}", detail::file_target(path), ::getpid());
     const descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file.valid()) {
-      throw_error(errc::io, "the model cannot be saved as \"{}\": {}. Give a path in a folder that exists "
-                            "and that this user may write to", path, errno_text(errno));
+      throw_error(errc::io, "\"{}\" cannot be written: {}. Give a path in a folder that exists and that "
+                            "this user may write to", path, errno_text(errno));
     }
     ::unlink(probe.c_str());
   });

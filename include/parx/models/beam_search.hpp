@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/ops/detail/rows.hpp>
 #include <parx/core/check.hpp>
 #include <parx/models/encoder_decoder.hpp>
 #include <parx/models/generate.hpp>
@@ -92,6 +93,13 @@ struct beam_candidate {
   return found;
 }
 
+/// Likelier first; of equal ones the earlier beam's, then the lower token.
+[[nodiscard]] inline bool comes_before(const beam_candidate& a, const beam_candidate& b) noexcept {
+  return a.score != b.score ? a.score > b.score
+         : a.from != b.from ? a.from < b.from
+                            : a.token < b.token;
+}
+
 /// The best `count` continuations of the beams, best first. logits is (beams, vocabulary).
 template <typename T>
 [[nodiscard]] std::vector<beam_candidate> best_candidates(const std::vector<beam>& beams,
@@ -99,32 +107,33 @@ template <typename T>
                                                           std::size_t count,
                                                           std::size_t no_repeat) {
   const std::size_t vocabulary = logits.extent(1);
-  std::vector<beam_candidate> all;
-  all.reserve(beams.size() * vocabulary);
+  count = std::min(count, beams.size() * vocabulary);
+  std::vector<T> row(vocabulary);
+  std::vector<beam_candidate> best;  // a heap: the worst of them is in front
   for (std::size_t b = 0; b < beams.size(); ++b) {
     const T* const x = logits.data() + b * vocabulary;
-    const double highest = static_cast<double>(*std::max_element(x, x + vocabulary));
-    double sum = 0;
-    for (std::size_t v = 0; v < vocabulary; ++v)
-      sum += std::exp(static_cast<double>(x[v]) - highest);
-    const double shift = beams[b].score - highest - std::log(sum);
-    for (std::size_t v = 0; v < vocabulary; ++v) {
-      all.push_back({static_cast<double>(x[v]) + shift, b, static_cast<std::int64_t>(v)});
-    }
+    const T highest = parx::detail::row_max(x, vocabulary);
+    const T sum = parx::detail::row_exp(x, highest, vocabulary, row.data());
+    const double shift =
+        beams[b].score - static_cast<double>(highest) - std::log(static_cast<double>(sum));
+    std::copy_n(x, vocabulary, row.data());
     for (const std::int64_t token : repeating_tokens(beams[b].tokens, no_repeat)) {
-      all[b * vocabulary + static_cast<std::size_t>(token)].score =
-          -std::numeric_limits<double>::infinity();
+      row[static_cast<std::size_t>(token)] = -std::numeric_limits<T>::infinity();
+    }
+    for (std::size_t v = 0; v < vocabulary; ++v) {
+      const double score = static_cast<double>(row[v]) + shift;
+      // Tokens and beams rise, so an equal one is no better than what is there.
+      if (best.size() == count && !(score > best.front().score)) continue;
+      if (best.size() == count) {
+        std::pop_heap(best.begin(), best.end(), comes_before);
+        best.pop_back();
+      }
+      best.push_back({score, b, static_cast<std::int64_t>(v)});
+      std::push_heap(best.begin(), best.end(), comes_before);
     }
   }
-  count = std::min(count, all.size());
-  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count), all.end(),
-                    [](const auto& a, const auto& b) {
-                      return a.score != b.score ? a.score > b.score
-                             : a.from != b.from ? a.from < b.from
-                                                : a.token < b.token;
-                    });
-  all.resize(count);
-  return all;
+  std::sort_heap(best.begin(), best.end(), comes_before);
+  return best;
 }
 
 }  // namespace detail
