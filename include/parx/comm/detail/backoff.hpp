@@ -3,13 +3,16 @@
 // It spins for a moment where it has a core of its own, then hands the core on with sched_yield, which is
 // cheaper than sleep and wake-up as long as the others are ranks that hand it back; where it is alone on
 // its core, a yield is only a slower spin. Beside a process that computes, one yield costs a whole time
-// slice; then yielding is left alone for a while, longer each time.
+// slice; then yielding is left alone for a while, longer each time. And where a yield let somebody else run
+// for a moment, the scheduler has put two ranks on one core, whatever cores there are: they hand it to and
+// fro at once instead of spinning first, until a yield finds nobody.
 #pragma once
 
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace parx::detail {
 
@@ -20,7 +23,7 @@ class backoff {
 
   /// One idle round. False when it is time to sleep.
   [[nodiscard]] bool idle(bool own_core) noexcept {
-    if (own_core) {
+    if (own_core && !shares_core_) {
       if (++rounds_ % rounds_between_looks != 0) return pause();
       const auto now = clock::now();
       if (rounds_ == rounds_between_looks) began_ = now;
@@ -36,6 +39,7 @@ class backoff {
   static constexpr std::chrono::microseconds spin_time{20};
   static constexpr std::chrono::microseconds yield_time{300};
   static constexpr int crowded_yields = 30;
+  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< more than a yield that finds nobody
   static constexpr std::chrono::microseconds time_slice{500};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
   static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
@@ -53,6 +57,8 @@ class backoff {
     if (before < resume_) return false;
     ::sched_yield();
     const auto after = clock::now();
+    const bool shared = after - before > switch_time && after - before <= time_slice;
+    if (std::exchange(shares_core_, shared) != shared) rounds_ = 0;
     if (after - before > time_slice) {
       resume_ = after + pause_;
       pause_ = std::min<clock::duration>(2 * pause_, longest_pause);
@@ -63,6 +69,7 @@ class backoff {
   }
 
   int rounds_ = 0;
+  bool shares_core_ = false;
   clock::time_point began_{};
   clock::time_point resume_{};
   clock::duration pause_ = first_pause;
