@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(small_vectors_take_few_steps_and_large_ones_few_bytes) {
 }
 
 BOOST_AUTO_TEST_CASE(prices_are_the_formulas_of_the_literature) {
-  const link_costs c{.alpha = 1, .per_peer = 0.25, .beta = 0.5, .gamma = 0.125};
+  const link_costs c{.alpha = 1, .per_peer = 0.25, .beta = 0.5, .gamma = 0.125, .crowding = 1};
   const auto price = [&](operation what, algorithm use, int world, std::size_t n) {
     return parx::price({.what = what, .world = world, .count = n}, use, c);
   };
@@ -64,6 +64,22 @@ BOOST_AUTO_TEST_CASE(prices_are_the_formulas_of_the_literature) {
   BOOST_TEST(price(operation::all_gather, algorithm::ring, 8, 800) == 7 + 350.0);
   BOOST_TEST(price(operation::all_to_all, algorithm::pairwise, 8, 800) == 7 + 350.0);
   BOOST_TEST(price(operation::barrier, algorithm::dissemination, 9, 0) == 4.0);
+}
+
+BOOST_AUTO_TEST_CASE(between_ranks_of_one_host_over_tcp_the_choice_is_what_was_measured_there) {
+  // Fastest at 4 and 8 ranks on two cores; see loopback_costs.
+  const auto fastest = [](operation what, int world, std::size_t n) {
+    return parx::choose({.what = what, .world = world, .count = n}, parx::loopback_costs);
+  };
+  for (const int world : {4, 8}) {
+    BOOST_TEST((fastest(operation::all_reduce, world, 16 << 10) == algorithm::doubling));
+    BOOST_TEST((fastest(operation::all_reduce, world, 256 << 10) == algorithm::ring));
+    BOOST_TEST((fastest(operation::all_reduce, world, 1 << 20) == algorithm::ring));
+    BOOST_TEST((fastest(operation::all_gather, world, 32 << 10) == algorithm::doubling));
+    BOOST_TEST((fastest(operation::reduce_scatter, world, 4 << 10) == algorithm::halving));
+    BOOST_TEST((fastest(operation::reduce_scatter, world, 256 << 10) == algorithm::ring));
+  }
+  BOOST_TEST((fastest(operation::all_reduce, 8, 64 << 10) == algorithm::halving));
 }
 
 BOOST_AUTO_TEST_CASE(every_price_is_positive_and_grows_with_the_bytes) {

@@ -26,7 +26,7 @@ class choice {
     hosts_ = network.hosts();
     found_hosts_ = true;
     if (!costs_ && first_on_another_host() < 0) {
-      costs_ = network.shares_memory() ? memory_costs : link_costs{};
+      costs_ = network.shares_memory() ? memory_costs : loopback_costs;
     }
   }
   /// The lowest rank that is not on rank 0's host; -1 where all are.
