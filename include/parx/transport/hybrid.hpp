@@ -220,7 +220,7 @@ class hybrid_transport final : public transport {
 
   [[nodiscard]] std::unique_ptr<detail::process_link> make_link(int peer, channel kind) {
     const detail::peer_record record = record_of(peer);
-    const bool share = shared_->own().shares_memory_with(record);
+    const bool share = place_of(peer).shares_memory_with(place_of(rank_));
     const detail::link_key key{group_, peer, kind};
     if (share && rank_ > peer) return std::make_unique<shm_link>(*shared_, key, rank_, record);
     if (share) return std::make_unique<shm_link>(*shared_, key, record);
@@ -241,8 +241,7 @@ class hybrid_transport final : public transport {
   [[nodiscard]] std::vector<int> host_mates() {
     std::vector<int> mates;
     for (int rank = 0; rank < size(); ++rank) {
-      const bool same_host = place_of(rank).host == place_of(rank_).host;
-      if (rank == rank_ || (same_host && place_of(rank).memory && place_of(rank_).memory)) mates.push_back(rank);
+      if (rank == rank_ || place_of(rank).shares_memory_with(place_of(rank_))) mates.push_back(rank);
     }
     return mates;
   }
@@ -258,18 +257,14 @@ class hybrid_transport final : public transport {
 
   /// Sends a mate the descriptor of shared memory.
   void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
-    const auto name = detail::socket_address::abstract(record_of(key.peer).memory);
-    const descriptor socket = detail::stream_socket(AF_UNIX);
-    while (::connect(socket.get(), name.data(), name.length) != 0) {
-      if ((errno != EAGAIN && errno != EINTR) || limit.passed()) {
-        throw link_lost(key.peer, fmt::format("it does not take shared memory: {}", errno_text(errno)));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its queue is full
+    const detail::peer_record record = record_of(key.peer);
+    auto socket = detail::endpoint::connect_to_memory(key.peer, record);
+    while (!socket) {
+      if (limit.passed()) throw link_lost(key.peer, "it does not take shared memory: too many stand in line");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      socket = detail::endpoint::connect_to_memory(key.peer, record);
     }
-    const auto greeting = shared_->hello(key, rank_);
-    if (!detail::send_with_descriptor(socket.get(), greeting.data(), greeting.size(), file.get())) {
-      throw link_lost(key.peer, fmt::format("it does not take shared memory: {}", errno_text(errno)));
-    }
+    shared_->pass_memory(*socket, file, key, rank_);
   }
   [[nodiscard]] descriptor await_memory(const detail::link_key& key, const deadline& limit) {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);

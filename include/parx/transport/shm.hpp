@@ -136,16 +136,9 @@ class shm_link final : public detail::process_link {
 
   [[nodiscard]] bool connect() {
     connects_ = true;
-    const auto name = detail::socket_address::abstract(peer_.memory);
-    socket_ = detail::stream_socket(AF_UNIX);
-    if (!socket_.valid()) {
-      throw link_lost(key_.peer, fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
-                                             errno_text(errno)));
-    }
-    if (::connect(socket_.get(), name.data(), name.length) != 0) {
-      if (errno == EAGAIN || errno == EINTR) return false;  // its queue is full for the moment
-      throw link_lost(key_.peer, fmt::format("it does not share memory any more: {}", errno_text(errno)));
-    }
+    auto connected = detail::endpoint::connect_to_memory(key_.peer, peer_);
+    if (!connected) return false;
+    socket_ = std::move(*connected);
     learn_pid();
     const bool readable = shared_.can_read(pid_, peer_);
     const std::size_t ring_bytes = readable ? small_ring : large_ring;
@@ -153,10 +146,7 @@ class shm_link final : public detail::process_link {
     memory_ = detail::shared_memory(file, rings_at + 2 * ring_bytes);
     new (memory_.data()) layout;
     shared_layout().ring_bytes = ring_bytes;
-    const auto greeting = shared_.hello(key_, from_);
-    if (!detail::send_with_descriptor(socket_.get(), greeting.data(), greeting.size(), file.get())) {
-      throw link_lost(key_.peer, fmt::format("it does not take a greeting: {}", errno_text(errno)));
-    }
+    shared_.pass_memory(socket_, file, key_, from_);
     finish_opening(readable);
     return true;
   }

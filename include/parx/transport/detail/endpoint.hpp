@@ -1,8 +1,8 @@
 // endpoint: what all groups of one process share.
 //
 // The arrivals, the peers' records and the job-wide abort key. For a pair of ranks the higher one
-// connects, so that there is never more than one attempt; whether they share memory follows from their
-// records, so that both sides expect the same kind of link.
+// connects, so that there is never more than one attempt; whether they share memory follows from the table
+// of placements, so that both sides expect the same kind of link.
 // Threads: safe from any thread.
 #pragma once
 
@@ -30,6 +30,7 @@
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/peer_record.hpp>
+#include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sockets.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -120,6 +121,27 @@ class endpoint {
     greeting.stream = key.stream;
     std::copy(token_.begin(), token_.end(), greeting.token.begin());
     return std::bit_cast<frame_bytes>(greeting);
+  }
+
+  /// A connection to where a rank of this host takes in shared memory; nullopt while too many others stand in
+  /// line there. Throws link_lost.
+  [[nodiscard]] static std::optional<descriptor> connect_to_memory(int peer, const peer_record& record) {
+    const auto name = socket_address::abstract(record.memory);
+    descriptor socket = stream_socket(AF_UNIX);
+    if (!socket.valid()) {
+      throw link_lost(peer, fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
+                                        errno_text(errno)));
+    }
+    if (::connect(socket.get(), name.data(), name.length) == 0) return socket;
+    if (errno == EAGAIN || errno == EINTR) return std::nullopt;
+    throw link_lost(peer, fmt::format("it does not share memory any more: {}", errno_text(errno)));
+  }
+  /// Says over it what it is for, and passes the memory. Throws link_lost.
+  void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key, int from) const {
+    const auto greeting = hello(key, from);
+    if (!send_with_descriptor(socket.get(), greeting.data(), greeting.size(), memory.get())) {
+      throw link_lost(key.peer, fmt::format("it does not take shared memory: {}", errno_text(errno)));
+    }
   }
 
   /// Whether the process behind a Unix connection lets this one read its memory: tried at the place

@@ -32,12 +32,6 @@ struct peer_record {
   std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
   int streams = 1;  ///< TCP connections that it would like a link to have; the smaller wish of two ranks holds
 
-  /// Whether the two can share memory. Both sides come to the same answer.
-  [[nodiscard]] bool shares_memory_with(const peer_record& other) const noexcept {
-    return boot_id == other.boot_id && network == other.network && !boot_id.empty() && !network.empty() &&
-           !memory.empty() && !other.memory.empty();
-  }
-
   [[nodiscard]] std::string to_text() const {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network, memory, port,
                        pid, probe, streams);
@@ -64,10 +58,14 @@ struct peer_record {
   }
 };
 
-/// Where a rank is: enough to choose algorithms by.
+/// Where a rank is: what algorithms and kinds of links are chosen by.
 struct placement {
   int host = 0;         ///< numbered in the order of the hosts' first ranks
-  bool memory = false;  ///< it shares memory with the others there
+  bool memory = false;  ///< it shares memory with the others there that do
+
+  [[nodiscard]] bool shares_memory_with(const placement& other) const noexcept {
+    return host == other.host && memory && other.memory;
+  }
 };
 
 [[nodiscard]] inline std::vector<placement> place_ranks(const std::vector<peer_record>& records) {
@@ -76,7 +74,7 @@ struct placement {
   for (const peer_record& each : records) {
     const auto next = static_cast<int>(numbers.size());
     const int host = numbers.emplace(each.boot_id + '\n' + each.network, next).first->second;
-    places.push_back({host, !each.memory.empty()});
+    places.push_back({host, !each.memory.empty() && !each.boot_id.empty() && !each.network.empty()});
   }
   return places;
 }
