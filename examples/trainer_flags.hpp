@@ -25,6 +25,7 @@
 #include <parx/ddp.hpp>
 #include <parx/launch.hpp>
 #include <parx/train.hpp>
+#include <parx/train/report.hpp>
 
 namespace examples {
 

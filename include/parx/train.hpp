@@ -1,4 +1,5 @@
-// L6: the training loop with everything around it, and what a run leaves behind.
+// L6: the training loop with everything around it. By name, since a program that trains need not draw:
+// <parx/train/report.hpp>, the page about runs.
 #pragma once
 
 #include <parx/train/announce.hpp>     // IWYU pragma: export
@@ -11,7 +12,6 @@
 #include <parx/train/plan.hpp>         // IWYU pragma: export
 #include <parx/train/precision.hpp>    // IWYU pragma: export
 #include <parx/train/record.hpp>       // IWYU pragma: export
-#include <parx/train/report.hpp>       // IWYU pragma: export
 #include <parx/train/run_log.hpp>      // IWYU pragma: export
 #include <parx/train/state.hpp>        // IWYU pragma: export
 #include <parx/train/tensorboard.hpp>  // IWYU pragma: export
