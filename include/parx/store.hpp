@@ -1,7 +1,4 @@
 // L2: key-value stores through which ranks find each other.
-//
-// Only the server is heavy to compile (it includes parts of Asio); a file that is a client needs no more
-// than <parx/store/tcp.hpp>, one that is handed a store <parx/store/store.hpp>.
 #pragma once
 
 #include <parx/store/dialect.hpp>     // IWYU pragma: export

@@ -1,10 +1,9 @@
 // tcp_store_server: hosts a store on a TCP port for clients of parx and of every release of
 // PyTorch, all at once.
 //
-// One thread on Asio used as a reactor: it says which sockets are ready, the system calls are
-// direct. The thread never blocks on a client: requests are parsed from whatever bytes have come,
-// answers that do not fit the socket are queued, and a client that does not take its answers is not
-// read from. Bytes that are no request (scanners, browsers, TLS) cost their connection and nothing
+// One thread waits in epoll for sockets that are ready. It never blocks on a client: requests are
+// parsed from whatever bytes have come, answers that do not fit the socket are queued, and a client
+// that does not take its answers is not read from. Bytes that are no request (scanners, browsers, TLS) cost their connection and nothing
 // else.
 //
 // Threads: construct, destroy and ask from any one thread; the constructor starts the server's own
@@ -13,9 +12,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <atomic>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -30,10 +31,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
@@ -64,13 +61,17 @@ class tcp_store_server {
   /// Listens when it returns. Throws parx::error(io) where the port cannot be had; the message
   /// names the process that has it.
   explicit tcp_store_server(tcp_store_server_options options = {})
-      : listener_(io_, listening_socket(options).release()),
-        port_(detail::bound_port(listener_.native_handle())),
-        legacy_(options.legacy_dialect),
+      : legacy_(options.legacy_dialect),
+        listener_(listening_socket(options)),
+        port_(detail::bound_port(listener_.get())),
         core_([this](std::uint64_t client, std::string_view bytes) { send(client, bytes); }) {
     require(legacy_ == store_dialect::torch_1_13 || legacy_ == store_dialect::torch_2_1,
             "legacy_dialect must be torch_1_13 or torch_2_1");
-    await_client();
+    if (!poller_.valid() || !stop_.valid()) {
+      throw_error(errc::io, "a store's server cannot start: {}", errno_text(errno));
+    }
+    watch(EPOLL_CTL_ADD, listener_, EPOLLIN, listener_id);
+    watch(EPOLL_CTL_ADD, stop_, EPOLLIN, stop_id);
     // The program's signals are not for this thread.
     sigset_t all;
     sigset_t before;
@@ -82,7 +83,7 @@ class tcp_store_server {
   tcp_store_server(const tcp_store_server&) = delete;
   tcp_store_server& operator=(const tcp_store_server&) = delete;
   ~tcp_store_server() {
-    io_.stop();
+    ::eventfd_write(stop_.get(), 1);
     thread_.join();
   }
 
@@ -108,27 +109,21 @@ class tcp_store_server {
 
  private:
   using client_id = std::uint64_t;
-  // With the context's own executor, not Asio's type-erased one, this file compiles a fifth faster.
-  using executor = boost::asio::io_context::executor_type;
-  using stream = boost::asio::posix::basic_stream_descriptor<executor>;
-  using timer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
-                                                  boost::asio::wait_traits<std::chrono::steady_clock>, executor>;
+  static constexpr client_id listener_id = 0;
+  static constexpr client_id stop_id = 1;
   using verdict = detail::store_protocol::verdict;
+  using request_parser = detail::store_protocol::request_parser;
 
   struct peer {
-    peer(boost::asio::io_context& io, int accepted, client_id number, store_dialect legacy)
-        : socket(io, accepted), id(number), parser(legacy) {}
-    stream socket;
     client_id id;
-    detail::store_protocol::request_parser parser;
-    std::string outgoing;  // what the socket did not take yet
+    descriptor socket;
+    request_parser parser;
+    std::string outgoing = {};  // what the socket did not take yet
     std::size_t outgoing_sent = 0;
-    bool awaiting_read = false;
-    bool awaiting_write = false;
+    bool awaiting_write = false;  // for room for its answers, else for its requests
     bool member = false;
-    bool doomed = false;  // closed as soon as the stack is back in the handler
+    bool doomed = false;  // closed as soon as the stack is back in guarded()
   };
-  using peer_ptr = std::shared_ptr<peer>;
 
   static descriptor listening_socket(const tcp_store_server_options& options) {
     if (options.listening_descriptor < 0) return detail::listen_on(options.address, options.port);
@@ -147,8 +142,7 @@ class tcp_store_server {
   void run() {
     while (true) {
       try {
-        io_.run();
-        return;
+        if (!serve_ready()) return;
       } catch (const std::exception& failure) {
         log(log_level::error, "the store's server on port {} goes on after: {}", port_,
             failure.what());
@@ -156,17 +150,39 @@ class tcp_store_server {
     }
   }
 
-  void await_client() {
-    listener_.async_wait(stream::wait_read, [this](const boost::system::error_code& code) {
-      if (code) return;
-      accept_all();
-    });
+  // False when the server is to stop.
+  bool serve_ready() {
+    std::array<epoll_event, 64> ready;
+    const int count = ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()),
+                                   is_paused_ ? accept_again_after_ms : -1);
+    if (is_paused_) accept_all();
+    for (int i = 0; i < count; ++i) {
+      const client_id id = ready[static_cast<std::size_t>(i)].data.u64;
+      if (id == stop_id) return false;
+      if (id == listener_id) {
+        accept_all();
+      } else if (const auto found = clients_.find(id); found != clients_.end()) {
+        // No reading before it has taken its answers: flush() goes on with it.
+        peer& c = found->second;
+        guarded(c, [&] { c.awaiting_write ? flush(c) : read_from(c); });
+      }
+    }
+    return true;
+  }
+
+  // Level-triggered: what is not done now is reported again.
+  void watch(int change, const descriptor& what, std::uint32_t events, client_id id) const {
+    epoll_event wanted{};
+    wanted.events = events;
+    wanted.data.u64 = id;
+    if (::epoll_ctl(poller_.get(), change, what.get(), &wanted) != 0) {
+      throw_error(errc::io, "the store's server cannot watch a socket: {}", errno_text(errno));
+    }
   }
 
   void accept_all() {
     while (true) {
-      const int socket =
-          ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int socket = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (socket >= 0) {
         try {
           admit(descriptor(socket));
@@ -175,157 +191,132 @@ class tcp_store_server {
               failure.what());
         }
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        return await_client();
+        return pause_accepting(false);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        return pause_accepting(errno);
+        warn_of_shortage(errno);
+        return pause_accepting(true);
       } else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) {
         log(log_level::error, "the store's server on port {} takes no more clients: {}", port_,
             errno_text(errno));
-        return;
+        is_paused_ = false;
+        return watch(EPOLL_CTL_DEL, listener_, 0, listener_id);
       }
       // Anything else is the failure of one connection that was waiting (accept(2), "Error
       // handling").
     }
   }
 
-  void pause_accepting(int reason) {
-    if (!warned_of_shortage_) {
-      warned_of_shortage_ = true;
-      log(log_level::warn,
-          "the store's server on port {} cannot take a client at the moment: {}; with too "
-          "many open files, raise `ulimit -n` on this host",
-          port_, errno_text(reason));
-    }
-    accept_again_.expires_after(std::chrono::milliseconds(100));
-    accept_again_.async_wait([this](const boost::system::error_code& code) {
-      if (!code) accept_all();
-    });
+  void warn_of_shortage(int reason) {
+    if (std::exchange(warned_of_shortage_, true)) return;
+    log(log_level::warn,
+        "the store's server on port {} cannot take a client at the moment: {}; with too many open "
+        "files, raise `ulimit -n` on this host",
+        port_, errno_text(reason));
+  }
+
+  void pause_accepting(bool pause) {
+    if (std::exchange(is_paused_, pause) == pause) return;
+    watch(EPOLL_CTL_MOD, listener_, pause ? 0U : EPOLLIN, listener_id);
   }
 
   void admit(descriptor socket) {
     detail::configure_socket(socket.get());
-    auto c = std::make_shared<peer>(io_, socket.get(), ++last_id_, legacy_);
-    (void)socket.release();
-    clients_.emplace(c->id, c);
-    await_request(c);
-  }
-
-  void await_request(const peer_ptr& c) {
-    if (std::exchange(c->awaiting_read, true)) return;
-    c->socket.async_wait(stream::wait_read, [this, c](const boost::system::error_code& code) {
-      c->awaiting_read = false;
-      if (code || !c->socket.is_open()) return;
-      // Not before it has taken its answers: flush() goes on with reading.
-      if (!c->awaiting_write) guarded(c, [&] { read_from(c); });
-    });
+    const client_id id = ++last_id_;
+    watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
+    clients_.emplace(id, peer{id, std::move(socket), request_parser(legacy_)});
   }
 
   // Whatever goes wrong for one client costs that client only.
   template <typename Action>
-  void guarded(const peer_ptr& c, Action action) {
+  void guarded(peer& c, Action action) {
     try {
       action();
     } catch (const std::exception& failure) {
       log(log_level::warn, "the store's server on port {} hangs up on a client: {}", port_,
           failure.what());
-      c->doomed = true;
+      doom(c);
     }
-    if (c->doomed) hang_up(c);
-    while (!doomed_.empty()) {
-      const peer_ptr other = std::move(doomed_.back());
-      doomed_.pop_back();
-      hang_up(other);
-    }
+    for (const client_id each : std::exchange(doomed_, {})) hang_up(each);
   }
 
   // One piece a turn, so that a client with much to say does not keep the others waiting.
-  void read_from(const peer_ptr& c) {
-    const ssize_t got = ::recv(c->socket.native_handle(), incoming_.get(), incoming_size, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-      return await_request(c);
-    if (got <= 0) {
-      c->doomed = true;
-      return;
-    }
-    c->parser.feed({incoming_.get(), static_cast<std::size_t>(got)});
+  void read_from(peer& c) {
+    const ssize_t got = ::recv(c.socket.get(), incoming_.get(), incoming_size, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (got <= 0) return doom(c);
+    c.parser.feed({incoming_.get(), static_cast<std::size_t>(got)});
     serve(c);
   }
 
-  void serve(const peer_ptr& c) {
+  void serve(peer& c) {
     using detail::store_protocol::parse_status;
     detail::store_protocol::request r;
-    while (!c->doomed && !c->awaiting_write) {
-      const parse_status status = c->parser.next(r);
-      if (status == parse_status::need_more) return await_request(c);
+    while (!c.doomed && !c.awaiting_write) {
+      const parse_status status = c.parser.next(r);
+      if (status == parse_status::need_more) return;
       if (status == parse_status::bad) {
         log(log_level::debug, "the store's server on port {} hangs up on a stranger: {}", port_,
-            c->parser.reason());
-        c->doomed = true;
-        return;
+            c.parser.reason());
+        return doom(c);
       }
-      count_member(*c);
-      if (core_.execute(c->id, c->parser.dialect(), r) == verdict::hang_up) {
+      count_member(c);
+      if (core_.execute(c.id, c.parser.dialect(), r) == verdict::hang_up) {
         log(log_level::info,
             "the store's server on port {} hangs up on a client: its request for {} cannot "
             "be answered",
             port_, r.keys.empty() ? "nothing" : detail::quoted_keys(r.keys));
-        c->doomed = true;
+        doom(c);
       }
     }
   }
 
   void send(client_id id, std::string_view bytes) {
     const auto found = clients_.find(id);
-    if (found == clients_.end() || found->second->doomed) return;
-    peer& c = *found->second;
+    if (found == clients_.end() || found->second.doomed) return;
+    peer& c = found->second;
     if (!c.awaiting_write) {
-      const ssize_t sent =
-          ::send(c.socket.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = ::send(c.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent >= 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
-      if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-        return doom(found->second);
+      if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return doom(c);
       if (bytes.empty()) return;
     }
     // Only a client that ignores what it asked to be told of can come here.
-    if (c.outgoing.size() - c.outgoing_sent > max_outgoing) return doom(found->second);
+    if (c.outgoing.size() - c.outgoing_sent > max_outgoing) return doom(c);
     c.outgoing.append(bytes);
-    if (!c.awaiting_write) await_room(found->second);
+    if (!c.awaiting_write) await_room(c);
   }
 
-  void await_room(const peer_ptr& c) {
-    c->awaiting_write = true;
-    c->socket.async_wait(stream::wait_write, [this, c](const boost::system::error_code& code) {
-      if (!code && c->socket.is_open()) guarded(c, [&] { flush(c); });
-    });
+  void await_room(peer& c) {
+    c.awaiting_write = true;
+    watch(EPOLL_CTL_MOD, c.socket, EPOLLOUT, c.id);
   }
 
-  void flush(const peer_ptr& c) {
-    const std::string_view rest = std::string_view(c->outgoing).substr(c->outgoing_sent);
-    const ssize_t sent = ::send(c->socket.native_handle(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-      c->doomed = true;
-      return;
-    }
-    if (sent > 0) c->outgoing_sent += static_cast<std::size_t>(sent);
-    if (c->outgoing_sent < c->outgoing.size()) return await_room(c);
-    c->outgoing = {};
-    c->outgoing_sent = 0;
-    c->awaiting_write = false;
+  void flush(peer& c) {
+    const std::string_view rest = std::string_view(c.outgoing).substr(c.outgoing_sent);
+    const ssize_t sent = ::send(c.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return doom(c);
+    if (sent > 0) c.outgoing_sent += static_cast<std::size_t>(sent);
+    if (c.outgoing_sent < c.outgoing.size()) return;
+    c.outgoing = {};
+    c.outgoing_sent = 0;
+    c.awaiting_write = false;
+    watch(EPOLL_CTL_MOD, c.socket, EPOLLIN, c.id);
     serve(c);  // requests that came while the answer was on its way
   }
 
-  // A client cannot be closed in the middle of an operation that still counts on it.
-  void doom(const peer_ptr& c) {
-    c->doomed = true;
-    doomed_.push_back(c);
+  // A client cannot be closed in the middle of an operation that still counts on it: see guarded().
+  void doom(peer& c) {
+    c.doomed = true;
+    doomed_.push_back(c.id);
   }
 
-  void hang_up(const peer_ptr& c) {
-    if (clients_.erase(c->id) == 0) return;
-    core_.forget(c->id);
-    boost::system::error_code ignored;
-    c->socket.close(ignored);
-    if (!c->member) return;
+  void hang_up(client_id id) {
+    const auto gone = clients_.find(id);
+    if (gone == clients_.end()) return;
+    const bool was_member = gone->second.member;
+    clients_.erase(gone);
+    core_.forget(id);
+    if (!was_member) return;
     const std::lock_guard lock(mutex_);
     --members_;
     member_left_.notify_all();
@@ -338,20 +329,22 @@ class tcp_store_server {
     ++members_;
   }
 
+  static constexpr int accept_again_after_ms = 100;
   static constexpr std::size_t incoming_size = 64 * 1024;
   static constexpr std::size_t max_outgoing = detail::store_protocol::server_core::max_answer_bytes;
 
-  boost::asio::io_context io_{1};
-  stream listener_;
-  std::uint16_t port_;
   store_dialect legacy_;
-  timer accept_again_{io_};
+  descriptor listener_;
+  std::uint16_t port_;
+  bool is_paused_ = false;  // in accepting, for want of descriptors
   bool warned_of_shortage_ = false;
-  client_id last_id_ = 0;
+  client_id last_id_ = stop_id;
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
-  std::map<client_id, peer_ptr> clients_;
-  std::vector<peer_ptr> doomed_;
+  std::map<client_id, peer> clients_;
+  std::vector<client_id> doomed_;
   detail::store_protocol::server_core core_;
+  descriptor poller_{::epoll_create1(EPOLL_CLOEXEC)};
+  descriptor stop_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
   mutable std::mutex mutex_;
   mutable std::condition_variable member_left_;
