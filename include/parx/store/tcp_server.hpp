@@ -3,8 +3,8 @@
 //
 // One thread waits in epoll for sockets that are ready. It never blocks on a client: requests are
 // parsed from whatever bytes have come, answers that do not fit the socket are queued, and a client
-// that does not take its answers is not read from. Bytes that are no request (scanners, browsers, TLS) cost their connection and nothing
-// else.
+// that does not take its answers is not read from. Bytes that are no request (scanners, browsers,
+// TLS) cost their connection and nothing else.
 //
 // Threads: construct, destroy and ask from any one thread; the constructor starts the server's own
 // thread, the destructor stops it, closes every connection and frees the port.
