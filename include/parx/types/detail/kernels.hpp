@@ -132,15 +132,18 @@ template <typename T, typename Combined>
     store_unit<T>(out + at, result, length...);
     return total_of(result);
   };
-  const auto four_steps = [&](std::size_t at) __attribute__((always_inline)) {
-    return (step(at) + step(at + next)) + (step(at + 2 * next) + step(at + 3 * next));
-  };
   for (std::size_t begin = 0; begin < bytes; begin += block_bytes) {
     const std::size_t end = std::min(bytes, begin + block_bytes);
     decltype(total_of(unit<T>{})) total{};
     std::size_t at = begin;
     // Eight at once, or each step would wait for the one before to be added.
-    for (; at + 8 * next <= end; at += 8 * next) total += four_steps(at) + four_steps(at + 4 * next);
+    for (; at + 8 * next <= end; at += 8 * next) {
+      decltype(total) part[8];
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < 8; ++i) part[i] = step(at + i * next);
+      total += ((part[0] + part[1]) + (part[2] + part[3])) +
+               ((part[4] + part[5]) + (part[6] + part[7]));
+    }
     for (; at < end; at += next) total += step(at, std::min(next, end - at));
     if constexpr (!std::is_integral_v<T>) {
       if (is_nan<computed_type<T>>(total)) [[unlikely]] replace_nans<T>(out + begin, end - begin);
