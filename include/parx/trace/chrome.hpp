@@ -9,6 +9,7 @@
 // thread of its own.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,16 +19,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/detail/chrome_json.hpp>
@@ -93,33 +93,34 @@ inline void require_folder(const std::string& path) {
 
 /// Throws errc::io when the file cannot be written in full; then nothing is left behind.
 inline void write_chrome_file(const std::string& path, const process_description& process,
-                              std::vector<thread_events> threads) {
+                              const ring* rings) {
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const auto fail = [&](int saved_errno) {
     ::unlink(temporary.c_str());
     throw_unwritable(path, saved_errno);
   };
-  struct closer {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, closer> file(std::fopen(temporary.c_str(), "wbe"));
-  if (file == nullptr) fail(errno);
+  descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.valid()) fail(errno);
 
   std::uint64_t dropped = 0;
-  for (const auto& each : threads) dropped += each.dropped;
+  for (const ring* each = rings; each != nullptr; each = each->next_ring) dropped += each->dropped();
   std::string text;
   append_header(text, process, dropped);
   const auto put = [&] {
-    if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) fail(errno);
+    for (std::string_view left = text; !left.empty();) {
+      const ssize_t written = ::write(file.get(), left.data(), left.size());
+      if (written < 0 && errno != EINTR) fail(errno);
+      if (written > 0) left.remove_prefix(static_cast<std::size_t>(written));
+    }
     text.clear();
   };
-  for (auto& each : threads) {
-    append_thread(text, std::move(each), process.pid);
+  for (const ring* each = rings; each != nullptr; each = each->next_ring) {
+    append_thread(text, each->contents(), process.pid);
     put();
   }
   text += json_footer;
   put();
-  if (std::fclose(file.release()) != 0) fail(errno);
+  if (::close(file.release()) != 0) fail(errno);
   if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
 }
 
@@ -150,7 +151,7 @@ class chrome_output {
     if (path_.empty()) return false;
     const auto& log = logger::instance();
     write_chrome_file(trace_file(path_, log.rank(), log.world_size()), describe_process(),
-                      recorder::instance().contents());
+                      recorder::instance().rings());
     return true;
   } catch (const std::exception& failure) {
     try {

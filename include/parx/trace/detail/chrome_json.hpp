@@ -44,12 +44,13 @@ inline void append_json_string(std::string& out, std::string_view text) {
 
 /// JSON has no infinity and no NaN: they become strings.
 inline void append_json_number(std::string& out, const number& value) {
-  std::visit(
-      [&](auto v) {
-        const bool quoted = !std::isfinite(static_cast<double>(v));
-        out += fmt::format("{0}{1}{0}", quoted ? "\"" : "", v);
-      },
-      value);
+  if (const auto* count = std::get_if<std::uint64_t>(&value)) {
+    out += std::to_string(*count);
+  } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+    out += std::to_string(*whole);
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    out += fmt::format("{0}{1}{0}", std::isfinite(*real) ? "" : "\"", *real);
+  }
 }
 
 /// Nanoseconds, not negative, as microseconds with all their digits: a double would round them.
@@ -112,7 +113,7 @@ inline void append_header(std::string& out, const process_description& process,
 
 /// A thread's name and its events by start time, an enclosing span before what it encloses.
 inline void append_thread(std::string& out, thread_events thread, int pid) {
-  std::stable_sort(thread.events.begin(), thread.events.end(), [](const event& a, const event& b) {
+  std::sort(thread.events.begin(), thread.events.end(), [](const event& a, const event& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
   });
   out += ",\n";

@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -68,18 +67,21 @@ struct event {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-/// What one thread recorded, oldest first.
+/// What one thread recorded, in no order.
 struct thread_events {
   int tid = 0;
   std::string thread_name;
-  std::uint64_t dropped = 0;
   std::vector<event> events;
 };
 
 class ring {
  public:
-  ring(int tid, std::string_view thread_name, std::size_t capacity)
-      : tid_(tid), thread_name_(thread_name), capacity_(capacity) {}
+  /// `next` is the one after it in the recorder's list.
+  ring(ring* next, int tid, std::string_view thread_name, std::size_t capacity)
+      : next_ring(next), tid_(tid), thread_name_(thread_name), capacity_(capacity) {}
+
+  ring* const next_ring;
+  bool is_free = false;  ///< its thread has ended; under the recorder's mutex
 
   void push(const event& next) noexcept {
     const std::lock_guard lock(mutex_);
@@ -96,6 +98,7 @@ class ring {
     ++dropped_;
   }
 
+  [[nodiscard]] int tid() const noexcept { return tid_; }
   void rename(std::string_view thread_name) {
     const std::lock_guard lock(mutex_);
     thread_name_ = thread_name;
@@ -108,13 +111,13 @@ class ring {
     const std::lock_guard lock(mutex_);
     return events_.empty() && dropped_ == 0;
   }
+  [[nodiscard]] std::uint64_t dropped() const {
+    const std::lock_guard lock(mutex_);
+    return dropped_;
+  }
   [[nodiscard]] thread_events contents() const {
     const std::lock_guard lock(mutex_);
-    thread_events copy{
-        .tid = tid_, .thread_name = thread_name_, .dropped = dropped_, .events = events_};
-    std::rotate(copy.events.begin(), copy.events.begin() + static_cast<std::ptrdiff_t>(oldest_),
-                copy.events.end());
-    return copy;
+    return {.tid = tid_, .thread_name = thread_name_, .events = events_};
   }
   void clear(std::size_t capacity) {
     const std::lock_guard lock(mutex_);
@@ -170,22 +173,22 @@ class recorder {
     if (here.mine != nullptr) here.mine->rename(here.name.view());
   }
 
-  [[nodiscard]] std::vector<thread_events> contents() const {
+  /// The ring that was made last; the others follow it. They stay, so that this list can be walked
+  /// while threads record and start.
+  [[nodiscard]] const ring* rings() const {
     const std::lock_guard lock(mutex_);
-    std::vector<thread_events> all;
-    for (const auto& each : rings_) all.push_back(each->contents());
-    return all;
+    return first_;
   }
   [[nodiscard]] bool empty() const {
-    const std::lock_guard lock(mutex_);
-    return std::all_of(rings_.begin(), rings_.end(),
-                       [](const auto& each) { return each->empty(); });
+    const ring* each = rings();
+    while (each != nullptr && each->empty()) each = each->next_ring;
+    return each == nullptr;
   }
   /// Forgets all events; from now on a ring holds `capacity` of them.
   void clear(std::size_t capacity) {
     const std::lock_guard lock(mutex_);
     capacity_ = capacity;
-    for (const auto& each : rings_) each->clear(capacity);
+    for (ring* each = first_; each != nullptr; each = each->next_ring) each->clear(capacity);
   }
 
  private:
@@ -209,25 +212,22 @@ class recorder {
 
   [[nodiscard]] ring* acquire(std::string_view name) {
     const std::lock_guard lock(mutex_);
-    const auto free = std::find_if(free_.begin(), free_.end(),
-                                   [&](const ring* each) { return each->is_named(name); });
-    if (free != free_.end()) {
-      ring* const found = *free;
-      free_.erase(free);
-      return found;
+    for (ring* each = first_; each != nullptr; each = each->next_ring) {
+      if (each->is_free && each->is_named(name)) {
+        each->is_free = false;
+        return each;
+      }
     }
-    free_.reserve(rings_.size() + 1);  // so that release() needs no memory
-    rings_.push_back(std::make_unique<ring>(static_cast<int>(rings_.size()), name, capacity_));
-    return rings_.back().get();
+    const int tid = first_ == nullptr ? 0 : first_->tid() + 1;
+    return first_ = new ring(first_, tid, name, capacity_);
   }
   void release(ring* mine) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(mine);
+    mine->is_free = true;
   }
 
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<ring>> rings_;
-  std::vector<ring*> free_;
+  ring* first_ = nullptr;
   std::size_t capacity_ = 0;
 };
 
