@@ -40,16 +40,18 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_differenc
     });
   };
   const borrowed_plan_key base{
-      .what = parx::operation::all_to_all, .count = 6, .root = 0, .counts = one, .incoming = one};
+      .scalars = {.what = parx::operation::all_to_all, .count = 6, .root = 0},
+      .counts = one,
+      .incoming = one};
   std::vector<borrowed_plan_key> keys(12, base);
-  keys[1].what = parx::operation::all_gather;
-  keys[2].asked = parx::algorithm::ring;
-  keys[3].count = 7;
-  keys[4].root = 1;
-  keys[5].element_bytes = 8;
-  keys[6].order = parx::reduction_order::ranks;
-  keys[7].shared_input = true;
-  keys[8].shared_output = true;
+  keys[1].scalars.what = parx::operation::all_gather;
+  keys[2].scalars.asked = parx::algorithm::ring;
+  keys[3].scalars.count = 7;
+  keys[4].scalars.root = 1;
+  keys[5].scalars.element_bytes = 8;
+  keys[6].scalars.order = parx::reduction_order::ranks;
+  keys[7].scalars.shared_input = true;
+  keys[8].scalars.shared_output = true;
   keys[9].counts = other;
   keys[10].incoming = shorter;
   keys[11].counts = none;
@@ -68,7 +70,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_differenc
 BOOST_AUTO_TEST_CASE(a_cache_that_is_full_starts_anew_while_old_plans_live_on) {
   plan_cache cache;
   const auto find = [&](std::size_t count) {
-    return cache.find({.count = count}, [&] {
+    return cache.find({.scalars = {.count = count}}, [&] {
       return parx::schedule{.name = {}, .actions = {}, .scratch_count = count};
     });
   };

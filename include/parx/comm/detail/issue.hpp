@@ -78,32 +78,33 @@ inline void fill_call(const process_group& group, const collective_arguments& gi
     request.data.shared_input = core.find_shared(given.input.data, given.input.bytes());
     request.data.shared_output = core.find_shared(given.output.data, given.output.bytes());
   }
-  const borrowed_plan_key key{.what = given.what,
-                              .asked = given.use,
-                              .count = given.count,
-                              .root = given.root,
-                              .element_bytes = described.size,
-                              .order = given.combine.order,
-                              .shared_input = request.data.shared_input.area != nullptr,
-                              .shared_output = request.data.shared_output.area != nullptr,
-                              .counts = given.counts,
-                              .incoming = given.incoming};
+  const borrowed_plan_key key{
+      .scalars = {.what = given.what,
+                  .asked = given.use,
+                  .count = given.count,
+                  .root = given.root,
+                  .element_bytes = described.size,
+                  .order = given.combine.order,
+                  .shared_input = request.data.shared_input.area != nullptr,
+                  .shared_output = request.data.shared_output.area != nullptr},
+      .counts = given.counts,
+      .incoming = given.incoming};
   ready_choice(core, given.site);
   request.steps = core.plans().find(key, [&] {
-    call_shape shape{.what = key.what,
+    call_shape shape{.what = given.what,
                      .rank = group.rank(),
                      .world = group.size(),
-                     .count = key.count,
-                     .root = key.root,
-                     .element_bytes = key.element_bytes,
-                     .order = key.order,
-                     .shared_input = key.shared_input,
-                     .shared_output = key.shared_output,
+                     .count = given.count,
+                     .root = given.root,
+                     .element_bytes = key.scalars.element_bytes,
+                     .order = key.scalars.order,
+                     .shared_input = key.scalars.shared_input,
+                     .shared_output = key.scalars.shared_output,
                      .host_of = core.choice().hosts()};
     if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
     if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
     return check.guard([&] {
-      if (key.asked != algorithm::automatic) return make_schedule(shape, key.asked);
+      if (given.use != algorithm::automatic) return make_schedule(shape, given.use);
       return make_schedule(shape, choose(shape, core.choice().costs(), core.choice().rules()));
     });
   });

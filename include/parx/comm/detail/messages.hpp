@@ -42,7 +42,7 @@ class messages {
     }
     lane& state = lane_of(request.peer);
     if (request.what == operation::send) {
-      state.sends.push_back({&request, 0, 0});
+      state.sends.push_back(&request);
     } else {
       state.receives.push_back(&request);
       if (!match_kept(state, request) && state.lost) throw link_lost(request.peer, "it closed the connection");
@@ -88,7 +88,7 @@ class messages {
   template <typename Visit>
   void for_each_pending(Visit visit) const {
     for (const auto& [peer, state] : lanes_) {
-      for (const auto& each : state.sends) visit(*each.request);
+      for (call* each : state.sends) visit(*each);
       for (call* each : state.receives) visit(*each);
     }
   }
@@ -99,11 +99,6 @@ class messages {
   }
 
  private:
-  struct outgoing {
-    call* request;
-    std::size_t header_sent;
-    std::size_t body_sent;
-  };
   struct kept_message {
     call_header header;
     std::vector<std::byte> bytes;
@@ -113,8 +108,10 @@ class messages {
     link* stream = nullptr;
     bool lost = false;
     int peer = -1;
-    std::deque<outgoing> sends;
-    std::list<call*> receives;
+    std::deque<call*> sends;
+    std::size_t header_sent = 0;  ///< of the first of them
+    std::size_t body_sent = 0;
+    std::vector<call*> receives;
     std::list<kept_message> kept;  ///< unasked-for; the last one may be still arriving
     // The message that is arriving.
     frame_bytes header{};
@@ -164,7 +161,7 @@ class messages {
     if (receive.peer != any_source) return;
     receive.peer = peer;
     for (auto& [other, state] : lanes_) {
-      if (other != peer) state.receives.remove(&receive);
+      if (other != peer) std::erase(state.receives, &receive);
     }
   }
   [[nodiscard]] bool all_lost() const noexcept {
@@ -217,7 +214,7 @@ class messages {
     check(receive, state.peer, found->header);
     if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
     if (found->filled == found->bytes.size()) {
-      state.receives.remove(&receive);
+      std::erase(state.receives, &receive);
       finished_.push_back(&receive);
     } else {
       state.target = &receive;
@@ -231,20 +228,20 @@ class messages {
   bool send_some(lane& state) {
     bool progressed = false;
     while (!state.sends.empty()) {
-      outgoing& front = state.sends.front();
-      const auto header = std::bit_cast<frame_bytes>(front.request->header);
-      const const_bytes head{header.data() + front.header_sent, frame_size - front.header_sent};
-      const const_bytes body{front.request->memory + front.body_sent,
-                             front.request->bytes - front.body_sent};
+      call& front = *state.sends.front();
+      const auto header = std::bit_cast<frame_bytes>(front.header);
+      const const_bytes head{header.data() + state.header_sent, frame_size - state.header_sent};
+      const const_bytes body{front.memory + state.body_sent, front.bytes - state.body_sent};
       const std::size_t sent = state.stream->try_send(head, body);
       if (sent == 0) return progressed;
       progressed = true;
       const std::size_t of_header = std::min(sent, head.size);
-      front.header_sent += of_header;
-      front.body_sent += sent - of_header;
-      if (front.header_sent == frame_size && front.body_sent == front.request->bytes) {
-        finished_.push_back(front.request);
+      state.header_sent += of_header;
+      state.body_sent += sent - of_header;
+      if (state.header_sent == frame_size && state.body_sent == front.bytes) {
+        finished_.push_back(&front);
         state.sends.pop_front();
+        state.header_sent = state.body_sent = 0;
       }
     }
     return progressed;
@@ -283,7 +280,7 @@ class messages {
     if (state.body_received < state.body_size) return got > 0;
     if (state.target != nullptr) {
       finished_.push_back(state.target);
-      state.receives.remove(state.target);
+      std::erase(state.receives, state.target);
     }
     state.target = nullptr;
     state.arriving_kept = false;

@@ -6,11 +6,11 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,8 +19,7 @@
 
 namespace parx::detail {
 
-template <typename List>
-struct plan_key {
+struct plan_scalars {
   operation what = operation::barrier;
   algorithm asked = algorithm::automatic;
   std::size_t count = 0;
@@ -29,12 +28,14 @@ struct plan_key {
   reduction_order order = reduction_order::any;
   bool shared_input = false;
   bool shared_output = false;
+  auto operator<=>(const plan_scalars&) const = default;
+};
+
+template <typename List>
+struct plan_key {
+  plan_scalars scalars{};
   List counts{};
   List incoming{};
-
-  [[nodiscard]] auto scalars() const noexcept {
-    return std::tuple(what, asked, count, root, element_bytes, order, shared_input, shared_output);
-  }
 };
 using borrowed_plan_key = plan_key<std::span<const std::size_t>>;
 using kept_plan_key = plan_key<std::vector<std::size_t>>;
@@ -48,14 +49,7 @@ class plan_cache {
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     auto made = std::make_shared<const plan>(make_plan(make()));
     if (plans_.size() >= most_plans) plans_.clear();
-    plans_.emplace(kept_plan_key{key.what,
-                                 key.asked,
-                                 key.count,
-                                 key.root,
-                                 key.element_bytes,
-                                 key.order,
-                                 key.shared_input,
-                                 key.shared_output,
+    plans_.emplace(kept_plan_key{key.scalars,
                                  {key.counts.begin(), key.counts.end()},
                                  {key.incoming.begin(), key.incoming.end()}},
                    made);
@@ -67,7 +61,7 @@ class plan_cache {
     using is_transparent = void;
     template <typename A, typename B>
     [[nodiscard]] bool operator()(const plan_key<A>& a, const plan_key<B>& b) const noexcept {
-      if (const auto left = a.scalars(), right = b.scalars(); left != right) return left < right;
+      if (const auto order = a.scalars <=> b.scalars; order != 0) return order < 0;
       if (const int order = compare(a.counts, b.counts); order != 0) return order < 0;
       return compare(a.incoming, b.incoming) < 0;
     }
