@@ -7,8 +7,8 @@ namespace parx {
 
 /// Throws usage_error with the formatted text unless `condition` holds.
 template <typename... Args>
-constexpr void require(bool condition, fmt::format_string<Args...> text, Args&&... args) {
-  if (!condition) [[unlikely]] throw_usage(text, std::forward<Args>(args)...);
+constexpr void require(bool condition, fmt::format_string<Args...> text, const Args&... args) {
+  if (!condition) [[unlikely]] throw_usage(text, args...);
 }
 
 }  // namespace parx

@@ -94,13 +94,13 @@ class usage_error : public std::invalid_argument {
 };
 
 template <typename... Args>
-[[noreturn]] void throw_usage(fmt::format_string<Args...> text, Args&&... args) {
-  throw usage_error(fmt::format(text, std::forward<Args>(args)...));
+[[noreturn]] void throw_usage(fmt::format_string<Args...> text, const Args&... args) {
+  throw usage_error(fmt::vformat(text, fmt::make_format_args(args...)));
 }
 
 template <typename... Args>
-[[noreturn]] void throw_error(errc code, fmt::format_string<Args...> text, Args&&... args) {
-  throw error(code, fmt::format(text, std::forward<Args>(args)...));
+[[noreturn]] void throw_error(errc code, fmt::format_string<Args...> text, const Args&... args) {
+  throw error(code, fmt::vformat(text, fmt::make_format_args(args...)));
 }
 
 /// "Permission denied (errno 13)" for a saved errno.

@@ -118,9 +118,9 @@ class logger {
 };
 
 template <typename... Args>
-void log(log_level level, fmt::format_string<Args...> text, Args&&... args) {
+void log(log_level level, fmt::format_string<Args...> text, const Args&... args) {
   if (logger::instance().shows(level)) {
-    logger::instance().write(level, fmt::format(text, std::forward<Args>(args)...));
+    logger::instance().write(level, fmt::vformat(text, fmt::make_format_args(args...)));
   }
 }
 

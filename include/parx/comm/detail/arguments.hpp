@@ -85,9 +85,8 @@ class call_check {
       : group_(group), what_(what), site_(site) {}
 
   template <typename... Args>
-  void require(bool holds, fmt::format_string<Args...> text, Args&&... args) const {
-    if (!holds) [[unlikely]]
-      refuse(fmt::format(text, std::forward<Args>(args)...));
+  void require(bool holds, fmt::format_string<Args...> text, const Args&... args) const {
+    if (!holds) [[unlikely]] refuse(fmt::vformat(text, fmt::make_format_args(args...)));
   }
   /// What `make` returns; its usage_error gets this call's name.
   template <typename Make>

@@ -47,8 +47,9 @@ struct rule_word {
   std::size_t column = 1;
 
   template <typename... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
-    throw_usage("{}:{}:{}: {}", source, line, column, fmt::format(why, std::forward<Args>(args)...));
+  [[noreturn]] void refuse(fmt::format_string<Args...> why, const Args&... args) const {
+    throw_usage("{}:{}:{}: {}", source, line, column,
+                fmt::vformat(why, fmt::make_format_args(args...)));
   }
 };
 
