@@ -7,6 +7,7 @@
 #include <parx/core/env.hpp>           // IWYU pragma: export
 #include <parx/core/error.hpp>         // IWYU pragma: export
 #include <parx/core/json.hpp>          // IWYU pragma: export
+#include <parx/core/json_quote.hpp>    // IWYU pragma: export
 #include <parx/core/json_reader.hpp>   // IWYU pragma: export
 #include <parx/core/log.hpp>           // IWYU pragma: export
 #include <parx/core/source.hpp>        // IWYU pragma: export

@@ -44,10 +44,11 @@ void put_safetensors(std::span<const tensor_to_store> tensors, const checkpoint_
                      Write&& write) {
   // Wide types first: then each tensor is aligned for its type, as in the reference implementation.
   std::vector<const tensor_to_store*> order;
-  for (const tensor_to_store& tensor : tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return size_of(a->type) > size_of(b->type);
-  });
+  for (const std::size_t width : {8U, 4U, 2U, 1U, 0U}) {  // 0: no dtype, which check_extent refuses
+    for (const tensor_to_store& tensor : tensors) {
+      if (size_of(tensor.type) == width) order.push_back(&tensor);
+    }
+  }
   safetensors_header header;
   header.metadata = metadata;
   std::set<std::string_view> names{"__metadata__"};

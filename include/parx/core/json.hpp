@@ -27,27 +27,10 @@
 
 #include <fmt/format.h>
 
+#include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
 
 namespace parx::json {
-
-/// `text` in quotes.
-[[nodiscard]] inline std::string quote(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (c == '\n') {
-      result += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result += '"';
-}
 
 class value;
 using array = std::vector<value>;

@@ -20,7 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/json.hpp>
+#include <parx/core/json_quote.hpp>
+#include <parx/core/json_reader.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx {
