@@ -27,6 +27,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/random_hex.hpp>
 #include <parx/core/env.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>

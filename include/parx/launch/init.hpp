@@ -85,11 +85,12 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
     if (!file || !(text << file.rdbuf())) {
       throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path, errno_text(errno));
     }
-    const auto more = parse_algorithm_rules(text.str(), *path);
-    rules.insert(rules.end(), more.begin(), more.end());
+    for (auto& each : parse_algorithm_rules(text.str(), *path)) rules.push_back(std::move(each));
   }
   if (rules.empty()) return;
-  if (choice.rules != nullptr) rules.insert(rules.end(), choice.rules->begin(), choice.rules->end());
+  if (choice.rules != nullptr) {
+    for (const algorithm_rule& each : *choice.rules) rules.push_back(each);
+  }
   choice.rules = std::make_shared<const std::vector<algorithm_rule>>(std::move(rules));
 }
 

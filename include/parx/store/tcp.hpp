@@ -16,7 +16,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +27,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
+#include <parx/core/detail/random_hex.hpp>
 #include <parx/core/error.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
@@ -287,8 +287,7 @@ class tcp_store final : public store {
   // key beside it is the lock: only its owner's token comes back.
   void append_under_lock(std::string_view key, std::string_view value, const deadline& limit) {
     const std::string lock = fmt::format("{}.append-lock", key);
-    std::random_device random;
-    const std::string token = fmt::format("{} {:08x}{:08x}", local_address_, random(), random());
+    const std::string token = detail::random_hex();
     while (compare_set(lock, "", token, limit) != token) {
       if (limit.passed()) {
         detail::throw_store_error(

@@ -33,7 +33,7 @@ class hybrid_transport final : public transport {
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
   link& link_to(int peer, channel kind) override {
-    auto& slot = links_of(peer)[static_cast<std::size_t>(kind)];
+    auto& slot = members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(kind)];
     if (slot == nullptr) slot = make_link(peer, kind);
     return *slot;
   }
@@ -86,8 +86,7 @@ class hybrid_transport final : public transport {
   void abort(std::string_view reason) noexcept override { shared_->abort(reason); }
   void close() noexcept override {
     for (const member& peer : members_) {
-      if (peer.links == nullptr) continue;
-      for (const auto& each : *peer.links) {
+      for (const auto& each : peer.links) {
         if (each != nullptr) each->close();
       }
     }
@@ -119,15 +118,15 @@ class hybrid_transport final : public transport {
   }
 
   [[nodiscard]] bool has_ended(int peer) override {
-    for (const auto& each : links_of(peer)) {
+    for (const auto& each : members_[static_cast<std::size_t>(peer)].links) {
       if (each != nullptr && each->open()) return false;  // a link that was open breaks by itself
     }
     return shared_->has_ended(global(peer));
   }
 
   [[nodiscard]] std::string describe(int peer) override {
-    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(1)));
-    if (!record) return fmt::format("rank {}", peer);
+    const auto* record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(1)));
+    if (record == nullptr) return fmt::format("rank {}", peer);
     return fmt::format("rank {} ({}, pid {})", peer, record->host, record->pid);
   }
 
@@ -185,10 +184,9 @@ class hybrid_transport final : public transport {
   }
 
  private:
-  using link_pair = std::array<std::unique_ptr<detail::process_link>, 2>;  // by channel
   struct member {
     int global = -1;
-    std::unique_ptr<link_pair> links;  ///< null until one is asked for
+    std::array<std::unique_ptr<detail::process_link>, 2> links;  ///< by channel; null until asked for
   };
   struct sleeper {
     detail::process_link* stream = nullptr;
@@ -199,7 +197,7 @@ class hybrid_transport final : public transport {
                    std::uint64_t group)
       : shared_(std::move(shared)), rank_(rank), group_(group), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_.valid()) throw_error(errc::io, "no event descriptor can be made: {}", errno_text(errno));
-    for (const int each : members) members_.push_back({each, nullptr});
+    for (const int each : members) members_.push_back({each, {}});
   }
 
   [[nodiscard]] static std::vector<int> everyone(int world_size) {
@@ -211,15 +209,10 @@ class hybrid_transport final : public transport {
     return static_cast<detail::process_link&>(*interest.stream);
   }
   [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)].global; }
-  [[nodiscard]] link_pair& links_of(int peer) {
-    auto& slot = members_[static_cast<std::size_t>(peer)].links;
-    if (slot == nullptr) slot = std::make_unique<link_pair>();
-    return *slot;
-  }
   [[nodiscard]] std::string notice_key(int rank) const { return fmt::format("notice/{:x}/{}", group_, rank); }
 
   [[nodiscard]] std::unique_ptr<detail::process_link> make_link(int peer, channel kind) {
-    const detail::peer_record record = record_of(peer);
+    const detail::peer_record& record = record_of(peer);
     const bool share = place_of(peer).shares_memory_with(place_of(rank_));
     const detail::link_key key{group_, peer, kind};
     if (share && rank_ > peer) return std::make_unique<shm_link>(*shared_, key, rank_, record);
@@ -249,15 +242,15 @@ class hybrid_transport final : public transport {
   [[nodiscard]] const detail::placement& place_of(int peer) {
     return shared_->placements()[static_cast<std::size_t>(global(peer))];
   }
-  [[nodiscard]] detail::peer_record record_of(int peer) {
-    const auto record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
-    if (!record) throw link_lost(peer, "its address is not in the job's store");
+  [[nodiscard]] const detail::peer_record& record_of(int peer) {
+    const auto* record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
+    if (record == nullptr) throw link_lost(peer, "its address is not in the job's store");
     return *record;
   }
 
   /// Sends a mate the descriptor of shared memory.
   void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
-    const detail::peer_record record = record_of(key.peer);
+    const detail::peer_record& record = record_of(key.peer);
     auto socket = detail::endpoint::connect_to_memory(key.peer, record);
     while (!socket) {
       if (limit.passed()) throw link_lost(key.peer, "it does not take shared memory: too many stand in line");
@@ -269,7 +262,7 @@ class hybrid_transport final : public transport {
   [[nodiscard]] descriptor await_memory(const detail::link_key& key, const deadline& limit) {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
-      if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived->memory);
+      if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived.memory);
       if (auto reason = shared_->abort_reason()) throw error(errc::aborted, *reason, {});
       if (limit.passed()) {
         throw error(errc::timeout, fmt::format("{} has not passed its shared memory within {:.1f} s",

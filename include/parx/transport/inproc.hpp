@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -17,7 +18,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -124,12 +124,8 @@ class inproc_pipe {
 class inproc_network : public std::enable_shared_from_this<inproc_network> {
  public:
   explicit inproc_network(int size, inproc_options options = {})
-      : options_(options), alive_(static_cast<std::size_t>(size)) {
+      : options_(options), ranks_(static_cast<std::size_t>(std::max(size, 0))) {
     require(size >= 1, "an inproc_network needs at least one rank, not {}", size);
-    for (int rank = 0; rank < size; ++rank) {
-      alive_[static_cast<std::size_t>(rank)] = true;
-      bells_.push_back(std::make_unique<detail::inproc_bell>());
-    }
   }
 
   /// The transport of one rank. The network must be held by a shared_ptr.
@@ -139,23 +135,31 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   void kill(int rank) {
     {
       const std::lock_guard lock(mutex_);
-      alive_[static_cast<std::size_t>(rank)] = false;
+      at(rank).alive = false;
     }
     ring_all();
   }
 
-  [[nodiscard]] int size() const noexcept { return static_cast<int>(bells_.size()); }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
 
  private:
   friend class inproc_transport;
   friend class inproc_link;
-  using pipe_key = std::tuple<std::uint64_t, channel, int, int>;  // group, channel, from, to
+  struct rank_state {
+    bool alive = true;
+    detail::inproc_bell bell;
+  };
+  struct pipe_key {
+    std::uint64_t group;
+    channel kind;
+    int from, to;
+    auto operator<=>(const pipe_key&) const = default;
+  };
 
-  [[nodiscard]] std::shared_ptr<detail::inproc_pipe> pipe(const pipe_key& key) {
+  /// Lives as long as the network.
+  [[nodiscard]] detail::inproc_pipe& pipe(const pipe_key& key) {
     const std::lock_guard lock(mutex_);
-    auto& slot = pipes_[key];
-    if (slot == nullptr) slot = std::make_shared<detail::inproc_pipe>(options_.pipe_bytes);
-    return slot;
+    return pipes_.try_emplace(key, options_.pipe_bytes).first->second;
   }
   /// The area of a group; its last rank takes it off the list.
   [[nodiscard]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key, std::size_t ranks,
@@ -184,18 +188,18 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   }
   [[nodiscard]] bool alive(int rank) {
     const std::lock_guard lock(mutex_);
-    return alive_[static_cast<std::size_t>(rank)];
+    return at(rank).alive;
   }
-  [[nodiscard]] detail::inproc_bell& bell(int rank) { return *bells_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] detail::inproc_bell& bell(int rank) { return at(rank).bell; }
   void ring_all() {
-    for (const auto& each : bells_) each->ring();
+    for (rank_state& each : ranks_) each.bell.ring();
   }
+  [[nodiscard]] rank_state& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   inproc_options options_;
   std::mutex mutex_;
-  std::vector<bool> alive_;
-  std::vector<std::unique_ptr<detail::inproc_bell>> bells_;
-  std::map<pipe_key, std::shared_ptr<detail::inproc_pipe>> pipes_;
+  std::vector<rank_state> ranks_;
+  std::map<pipe_key, detail::inproc_pipe> pipes_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<shared_area, std::size_t>> areas_;
   std::optional<std::string> abort_reason_;
   std::map<std::pair<std::uint64_t, int>, std::string> notices_;
@@ -204,43 +208,42 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
 class inproc_link final : public link {
  public:
   inproc_link(inproc_network& network, int peer, int peer_in_network,
-              std::shared_ptr<detail::inproc_pipe> out, std::shared_ptr<detail::inproc_pipe> in)
-      : network_(network), peer_(peer), peer_in_network_(peer_in_network),
-        out_(std::move(out)), in_(std::move(in)) {}
+              detail::inproc_pipe& out, detail::inproc_pipe& in)
+      : network_(network), peer_(peer), peer_in_network_(peer_in_network), out_(out), in_(in) {}
 
   std::size_t try_send(const_bytes first, const_bytes second) override {
     if (!network_.alive(peer_in_network_)) throw link_lost(peer_, "its thread was killed");
-    if (in_->closed && in_->drained()) throw link_lost(peer_, "it closed the connection");
+    if (in_.closed && in_.drained()) throw link_lost(peer_, "it closed the connection");
     const auto visible = std::chrono::steady_clock::now() + network_.options_.delay;
-    std::size_t sent = out_->write(first, visible);
-    if (sent == first.size) sent += out_->write(second, visible);
+    std::size_t sent = out_.write(first, visible);
+    if (sent == first.size) sent += out_.write(second, visible);
     if (sent > 0) network_.bell(peer_in_network_).ring();
     return sent;
   }
 
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
-    const bool ended = in_->closed;
-    std::size_t received = in_->read(first);
-    if (received == first.size) received += in_->read(second);
+    const bool ended = in_.closed;
+    std::size_t received = in_.read(first);
+    if (received == first.size) received += in_.read(second);
     if (received > 0) {
       network_.bell(peer_in_network_).ring();  // there is room again
-    } else if (!network_.alive(peer_in_network_) && in_->drained()) {
+    } else if (!network_.alive(peer_in_network_) && in_.drained()) {
       throw link_lost(peer_, "its thread has ended");
-    } else if (ended && in_->drained()) {
+    } else if (ended && in_.drained()) {
       throw link_lost(peer_, "it closed the connection");
     }
     return received;
   }
 
-  [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_->next_arrival(); }
-  void close() { out_->closed = true; }
+  [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_.next_arrival(); }
+  void close() { out_.closed = true; }
 
  private:
   inproc_network& network_;
   int peer_;
   int peer_in_network_;
-  std::shared_ptr<detail::inproc_pipe> out_;
-  std::shared_ptr<detail::inproc_pipe> in_;
+  detail::inproc_pipe& out_;
+  detail::inproc_pipe& in_;
 };
 
 class inproc_transport final : public transport {
@@ -258,15 +261,13 @@ class inproc_transport final : public transport {
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
   link& link_to(int peer, channel kind) override {
-    auto& slot = links_[{peer, kind}];
-    if (slot == nullptr) {
-      const int here = global(rank_);
-      const int there = global(peer);
-      slot = std::make_unique<inproc_link>(*network_, peer, there,
-                                           network_->pipe({group_, kind, here, there}),
-                                           network_->pipe({group_, kind, there, here}));
-    }
-    return *slot;
+    const std::pair key(peer, kind);
+    if (const auto known = links_.find(key); known != links_.end()) return known->second;
+    const int here = global(rank_);
+    const int there = global(peer);
+    return links_.try_emplace(key, *network_, peer, there,
+                              network_->pipe({group_, kind, here, there}),
+                              network_->pipe({group_, kind, there, here})).first->second;
   }
 
   void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {
@@ -291,7 +292,7 @@ class inproc_transport final : public transport {
     network_->ring_all();
   }
   void close() noexcept override {
-    for (const auto& [key, each] : links_) each->close();
+    for (auto& [key, each] : links_) each.close();
     network_->ring_all();
   }
   std::optional<std::string> abort_reason() override {
@@ -336,12 +337,12 @@ class inproc_transport final : public transport {
   std::vector<int> members_;
   int rank_;
   std::uint64_t group_;
-  std::map<std::pair<int, channel>, std::unique_ptr<inproc_link>> links_;
+  std::map<std::pair<int, channel>, inproc_link> links_;
   std::uint64_t heard_ = 0;
 };
 
 inline std::unique_ptr<transport> inproc_network::attach(int rank) {
-  std::vector<int> everyone(bells_.size());
+  std::vector<int> everyone(ranks_.size());
   for (int each = 0; each < size(); ++each) everyone[static_cast<std::size_t>(each)] = each;
   return std::make_unique<inproc_transport>(shared_from_this(), std::move(everyone), rank, 0);
 }

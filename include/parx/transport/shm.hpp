@@ -121,15 +121,15 @@ class shm_link final : public detail::process_link {
   [[nodiscard]] bool take_arrival() {
     auto arrived = shared_.incoming().claim(key_);
     if (!arrived) return false;
-    if (!arrived->memory.valid()) throw link_lost(key_.peer, "it connected without shared memory");
-    socket_ = std::move(arrived->socket);
+    if (!arrived.memory.valid()) throw link_lost(key_.peer, "it connected without shared memory");
+    socket_ = std::move(arrived.socket);
     learn_pid();
-    memory_ = detail::shared_memory(arrived->memory, rings_at);
+    memory_ = detail::shared_memory(arrived.memory, rings_at);
     const std::size_t ring_bytes = shared_layout().ring_bytes;
     if (ring_bytes != small_ring && ring_bytes != large_ring) {
       throw link_lost(key_.peer, "its shared memory is not laid out as this version of parx does");
     }
-    memory_ = detail::shared_memory(arrived->memory, rings_at + 2 * ring_bytes);
+    memory_ = detail::shared_memory(arrived.memory, rings_at + 2 * ring_bytes);
     finish_opening(shared_.can_read(pid_, peer_));
     return true;
   }

@@ -1,8 +1,7 @@
-// A free TCP port that stays free for one's children, and random bytes for the job's secret.
+// A free TCP port that stays free for one's children.
 #pragma once
 
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -68,22 +67,5 @@ class reserved_port {
   descriptor socket_;
   std::uint16_t number_ = 0;
 };
-
-/// 128 bits from the kernel's generator, as 32 hexadecimal digits.
-[[nodiscard]] inline std::string random_hex() {
-  std::array<unsigned char, 16> bytes{};
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const auto got = ::getrandom(bytes.data() + filled, bytes.size() - filled, 0);
-    if (got > 0) {
-      filled += static_cast<std::size_t>(got);
-    } else if (errno != EINTR) {
-      throw_error(errc::io, "cannot get random bytes: {}", errno_text(errno));
-    }
-  }
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
 
 }  // namespace parx::detail

@@ -37,8 +37,10 @@ struct link_key {
 };
 
 struct arrival {
-  descriptor socket;
+  descriptor socket;  ///< invalid where none has come
   descriptor memory;  ///< valid for a connection that came with shared memory
+
+  [[nodiscard]] explicit operator bool() const noexcept { return socket.valid(); }
 };
 
 class arrivals {
@@ -71,13 +73,13 @@ class arrivals {
 
   /// Takes the connection of a link, once it is there. Does not block. Throws errc::io where
   /// descriptors have run out.
-  [[nodiscard]] std::optional<arrival> claim(const link_key& key) {
+  [[nodiscard]] arrival claim(const link_key& key) {
     const std::lock_guard lock(mutex_);
     accept_from(tcp_.get());
     if (memory_.valid()) accept_from(memory_.get());
     std::erase_if(strangers_, [this](stranger& each) { return heard(each); });
     const auto found = arrived_.find(key);
-    if (found == arrived_.end()) return std::nullopt;
+    if (found == arrived_.end()) return {};
     arrival taken = std::move(found->second);
     arrived_.erase(found);
     return taken;

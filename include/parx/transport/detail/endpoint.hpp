@@ -24,6 +24,7 @@
 
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/random_hex.hpp>
 #include <parx/core/env.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/arrivals.hpp>
@@ -52,7 +53,7 @@ class endpoint {
   explicit endpoint(endpoint_options options)
       : options_(std::move(options)), own_(describe_self(options_)), arrivals_(own_.address, own_.memory) {
     raise_descriptor_limit();
-    const std::string offer = random_text();
+    const std::string offer = random_hex();
     const std::string agreed = options_.job_store->compare_set("token", "", offer);
     if (agreed.size() != token_.size()) {
       throw_error(errc::protocol, "the job's token in the store has {} bytes instead of {}", agreed.size(),
@@ -74,19 +75,19 @@ class endpoint {
   [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
   [[nodiscard]] int abort_descriptor() const noexcept { return abort_watch_->descriptor(); }
 
-  /// The record of a rank of the job; nullopt where `limit` passes first.
-  [[nodiscard]] std::optional<peer_record> record_of(int rank, deadline limit) {
+  /// The record of a rank of the job, for good; null where `limit` passes first.
+  [[nodiscard]] const peer_record* record_of(int rank, deadline limit) {
     {
       const std::lock_guard lock(mutex_);
       const auto found = records_.find(rank);
-      if (found != records_.end()) return found->second;
+      if (found != records_.end()) return &found->second;
     }
     try {
-      const auto record = peer_record::from_text(options_.job_store->get(record_key(rank), limit));
+      auto record = peer_record::from_text(options_.job_store->get(record_key(rank), limit));
       const std::lock_guard lock(mutex_);
-      return records_[rank] = record;
+      return &records_.emplace(rank, std::move(record)).first->second;
     } catch (const error&) {
-      return std::nullopt;
+      return nullptr;
     }
   }
 
@@ -158,8 +159,8 @@ class endpoint {
   /// Whether a rank's process is gone: its host answers, but nobody listens at its port any more.
   [[nodiscard]] bool has_ended(int global_peer) {
     static constexpr int patience_ms = 200;
-    const auto record = record_of(global_peer, deadline::after(std::chrono::seconds(1)));
-    if (!record) return false;
+    const auto* record = record_of(global_peer, deadline::after(std::chrono::seconds(1)));
+    if (record == nullptr) return false;
     const auto address = socket_address::tcp(record->address, record->port);
     const descriptor probe = stream_socket(address.storage.ss_family);
     if (!probe.valid()) return false;
@@ -211,17 +212,6 @@ class endpoint {
     return place_ranks(records);
   }
 
-  [[nodiscard]] static std::string random_text() {
-    std::array<unsigned char, 16> bytes{};
-    const descriptor source(::open("/dev/urandom", O_RDONLY | O_CLOEXEC));
-    if (!source.valid() || ::read(source.get(), bytes.data(), bytes.size()) != 16) {
-      throw_error(errc::io, "/dev/urandom cannot be read: {}", errno_text(errno));
-    }
-    std::string text;
-    for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-    return text;
-  }
-
   /// All but what only listening tells. Throws usage_error for an unknown PARX_TRANSPORT.
   [[nodiscard]] static peer_record describe_self(const endpoint_options& options) {
     const std::string wanted = env_string(options.env, "PARX_TRANSPORT").value_or("auto");
@@ -234,7 +224,7 @@ class endpoint {
     self.boot_id = read_line("/proc/sys/kernel/random/boot_id");
     self.address = choose_address(options.env, options.store_host, options.local_world_size < options.world_size);
     self.network = read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
-    if (wanted == "auto") self.memory = "parx-" + random_text();
+    if (wanted == "auto") self.memory = "parx-" + random_hex();
     self.pid = ::getpid();
     self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
     if (self.streams < 1 || self.streams > most_streams) {

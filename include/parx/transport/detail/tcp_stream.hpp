@@ -115,7 +115,7 @@ class tcp_stream {
       case state::awaiting: {
         auto arrived = shared_->incoming().claim(key_);
         if (!arrived) return false;
-        socket_ = std::move(arrived->socket);
+        socket_ = std::move(arrived.socket);
         break;
       }
       case state::connecting: {
