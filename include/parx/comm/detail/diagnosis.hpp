@@ -45,6 +45,22 @@ class diagnosis {
             .host = {},
             .elapsed_seconds = request.until.elapsed_seconds()};
   }
+  /// What the thread that waits for `request` is told when the group has ended because of `reason`.
+  [[nodiscard]] error end_of(const call& request, errc code, const std::string& reason, int peer) const {
+    const bool second = code == errc::aborted;
+    return {code,
+            fmt::format("{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on", title(request),
+                        second ? "was ended" : "failed", request.until.elapsed_seconds(),
+                        second ? " because another rank failed first: " : ": ", reason),
+            context_of(request, peer)};
+  }
+  /// The same for a call that came after the end.
+  [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
+    return {errc::closed,
+            fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an earlier failure: {}",
+                        name_of(request.what), name_, request.site.file_name(), request.site.line, reason),
+            context_of(request, -1)};
+  }
 
   /// What a rank that is stuck has posted about the call it is in.
   [[nodiscard]] std::optional<call_header> notice_of(int peer) const {

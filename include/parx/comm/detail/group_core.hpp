@@ -147,14 +147,7 @@ class group_core {
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
-    if (!closed_because_.empty()) {
-      throw error(errc::closed,
-                  fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an "
-                              "earlier failure: {}",
-                              name_of(request.what), name_, request.site.file_name(),
-                              request.site.line, closed_because_),
-                  words_.context_of(request, -1));
-    }
+    if (!closed_because_.empty()) throw words_.refusal_of(request, closed_because_);
     request.header.group = id_;
     request.header.operation = static_cast<std::uint8_t>(
         // A send and its receive carry the same fingerprint.
@@ -442,13 +435,7 @@ class group_core {
     network_->close();
     const auto give = [&](call& request) {
       if (request.done) return;
-      const std::string text = fmt::format(
-          "{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on",
-          words_.title(request), reason.code == errc::aborted ? "was ended" : "failed",
-          request.until.elapsed_seconds(),
-          reason.code == errc::aborted ? " because another rank failed first: " : ": ", reason.text);
-      request.failure = std::make_exception_ptr(
-          error(reason.code, text, words_.context_of(request, reason.peer)));
+      request.failure = std::make_exception_ptr(words_.end_of(request, reason.code, reason.text, reason.peer));
       request.done = true;
     };
     take_incoming();
