@@ -50,6 +50,11 @@ struct call {
   void start_clock() noexcept {
     if (until.is_unset()) until = deadline::after(timeout);
   }
+  /// Until its deadline, which is set by now.
+  [[nodiscard]] std::chrono::milliseconds time_left() noexcept {
+    start_clock();
+    return until.remaining();
+  }
   [[nodiscard]] bool all_done() const noexcept {
     for (const call* each = this; each != nullptr; each = each->next.get()) {
       if (!each->done) return false;

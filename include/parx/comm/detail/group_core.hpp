@@ -307,10 +307,7 @@ class group_core {
     interests_.clear();
     if (started_) engine_.interests(interests_);
     messages_.interests(interests_);
-    for_each_pending([&](call& request) {
-      request.start_clock();
-      limit = std::min(limit, request.until.remaining());
-    });
+    for_each_pending([&](call& request) { limit = std::min(limit, request.time_left()); });
     network_->wait(interests_, limit);
 
     if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
