@@ -15,13 +15,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 program() {
+  local header=parx/$1.hpp
+  [[ $1 != parx ]] || header=parx.hpp
   case $1 in
     nothing) echo 'int main() {}' ;;
     fmt) printf '#include <fmt/format.h>\nint main() { fmt::print("{}\\n", 1); }\n' ;;
     launch | ddp | parx) cat <<CODE ;;
 #include <vector>
 #include <parx/comm.hpp>
-#include <parx/$1.hpp>
+#include <$header>
 int main() {
   return parx::run([](parx::world& world) {
     std::vector<float> x(4, 1.0f);
@@ -30,7 +32,7 @@ int main() {
   });
 }
 CODE
-    *) printf '#include <parx/%s.hpp>\nint main() {}\n' "$1" ;;
+    *) printf '#include <%s>\nint main() {}\n' "$header" ;;
   esac
 }
 
@@ -43,7 +45,7 @@ fi
 printf '# %s -O0, fastest of %s; thousand preprocessed lines\n' "$("$compiler" --version | head -1)" "$repeat"
 printf '%-12s %8s %8s %8s %8s %8s %8s %8s\n' chapter seconds klines parx std boost fmt eigen
 for chapter in "${chapters[@]}"; do
-  [[ $chapter == nothing || $chapter == fmt || -e $include/parx/$chapter.hpp ]] || continue
+  [[ $chapter == nothing || $chapter == fmt || $chapter == parx || -e $include/parx/$chapter.hpp ]] || continue
   program "$chapter" > "$work/main.cpp"
   best=
   failed=
