@@ -95,13 +95,15 @@ class diagnosis {
   /// those that these wait for are looked for among all ranks, if they are not too many to ask.
   void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
     static constexpr int most_asked = 64;
-    const auto entered = std::stable_partition(peers.begin(), peers.end(), [&](int peer) {
+    std::vector<int> late;
+    std::vector<int> entered;
+    for (const int peer : peers) {
       const auto theirs = notice_of(peer);
-      return !theirs || theirs->sequence < sequence;
-    });
-    if (entered != peers.begin() || network_.size() > most_asked) return;
-    const auto late = absent(sequence);
-    peers.insert(peers.begin(), late.begin(), late.end());
+      (!theirs || theirs->sequence < sequence ? late : entered).push_back(peer);
+    }
+    if (late.empty() && network_.size() <= most_asked) late = absent(sequence);
+    for (const int peer : entered) late.push_back(peer);
+    peers = std::move(late);
   }
 
   /// The ranks whose message would end a wait.
