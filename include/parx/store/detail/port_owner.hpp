@@ -4,16 +4,18 @@
 // processes of the same user (or all, for root) can be looked into.
 #pragma once
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -23,42 +25,49 @@ namespace parx::detail {
 /// none does. Columns: number, local address, remote address, state (0A: listening), queues, timer,
 /// retransmits, user, timeout, inode.
 [[nodiscard]] inline std::uint64_t listening_inode(std::string_view table, std::uint16_t port) {
-  const std::string wanted = fmt::format(":{:04X}", port);
-  std::istringstream lines{std::string(table)};
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream columns(line);
-    std::string number, local, remote, state, queues, timer, retransmits, user, timeout;
-    std::uint64_t inode = 0;
-    columns >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
-        timeout >> inode;
-    if (columns && state == "0A" && local.ends_with(wanted)) return inode;
+  for (std::size_t at = 0; at < table.size();) {
+    const std::size_t end = std::min(table.find('\n', at), table.size());
+    const std::string line(table.substr(at, end - at));
+    at = end + 1;
+    unsigned bound = 0;
+    unsigned state = 0;
+    unsigned long inode = 0;
+    const int found = std::sscanf(line.c_str(), " %*d: %*[^:]:%x %*s %x %*s %*s %*s %*s %*s %lu",
+                                  &bound, &state, &inode);
+    if (found == 3 && state == 0x0A && bound == port) return inode;
   }
   return 0;
 }
 
-[[nodiscard]] inline std::string file_text(const std::filesystem::path& path) {
+[[nodiscard]] inline std::string file_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// The names in a folder; none where it may not be looked into.
+[[nodiscard]] inline std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* const opened = ::opendir(folder.c_str());
+  if (opened == nullptr) return names;
+  while (const dirent* each = ::readdir(opened)) names.emplace_back(each->d_name);
+  ::closedir(opened);
+  return names;
+}
+
 /// "process 4711 (python3 train.py)", or nothing where /proc does not show it.
 [[nodiscard]] inline std::optional<std::string> port_owner(std::uint16_t port) {
-  namespace fs = std::filesystem;
   std::uint64_t inode = listening_inode(file_text("/proc/net/tcp"), port);
   if (inode == 0) inode = listening_inode(file_text("/proc/net/tcp6"), port);
   if (inode == 0) return std::nullopt;
   const std::string wanted = fmt::format("socket:[{}]", inode);
-  std::error_code ignored;
-  for (fs::directory_iterator process("/proc", ignored), end; process != end;
-       process.increment(ignored)) {
-    const std::string pid = process->path().filename();
+  for (const std::string& pid : names_in("/proc")) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::error_code denied;
-    for (fs::directory_iterator link(process->path() / "fd", denied); !denied && link != end;
-         link.increment(denied)) {
-      std::error_code gone;
-      if (fs::read_symlink(link->path(), gone) != wanted) continue;
-      std::string command = file_text(process->path() / "cmdline").substr(0, 200);
+    const std::string open_files = fmt::format("/proc/{}/fd/", pid);
+    for (const std::string& number : names_in(open_files)) {
+      char target[64];
+      const auto length = ::readlink((open_files + number).c_str(), target, sizeof target);
+      if (length < 0 || wanted != std::string_view(target, static_cast<std::size_t>(length))) continue;
+      std::string command = file_text(fmt::format("/proc/{}/cmdline", pid)).substr(0, 200);
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');
       return fmt::format("process {} ({})", pid, command);
