@@ -1,6 +1,7 @@
 // L2: how bytes travel between ranks.
 #pragma once
 
-#include <parx/transport/inproc.hpp>     // IWYU pragma: export
 #include <parx/transport/hybrid.hpp>     // IWYU pragma: export
+#include <parx/transport/inproc.hpp>     // IWYU pragma: export
+#include <parx/transport/solo.hpp>       // IWYU pragma: export
 #include <parx/transport/transport.hpp>  // IWYU pragma: export

@@ -12,6 +12,7 @@
 #include <parx/comm.hpp>
 #include <parx/store/hash.hpp>
 #include <parx/transport/hybrid.hpp>
+#include <parx/transport/solo.hpp>
 
 namespace jobs {
 
@@ -48,7 +49,9 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
       auto& failure = failures[static_cast<std::size_t>(rank)];
       try {
         std::unique_ptr<parx::transport> transport;
-        if (which == kind::inproc) {
+        if (which == kind::inproc && world == 1) {
+          transport = std::make_unique<parx::solo_transport>();  // as init() has it
+        } else if (which == kind::inproc) {
           transport = network->attach(rank);
         } else {
           parx::detail::endpoint_options given{.job_store = store, .store_host = "127.0.0.1", .rank = rank,

@@ -19,7 +19,7 @@
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
-#include <parx/transport/inproc.hpp>
+#include <parx/transport/solo.hpp>
 
 namespace parx {
 
@@ -43,7 +43,7 @@ class world : public process_group {
       abort(fmt::format("rank {} left its program by an exception; see that rank's output", rank()));
     }
     const bool failed = closed();
-    static_cast<process_group&>(*this) = process_group(std::make_shared<inproc_network>(1)->attach(0));
+    static_cast<process_group&>(*this) = process_group(std::make_unique<solo_transport>());
     if (meeting_ != nullptr) {
       meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
     }
@@ -117,7 +117,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   }
   detail::read_algorithm_rules(options.env, options.group.choice);
   if (job.world_size == 1) {
-    return world(std::move(job), nullptr, std::make_shared<inproc_network>(1)->attach(0), options.group);
+    return world(std::move(job), nullptr, std::make_unique<solo_transport>(), options.group);
   }
   auto meeting = std::make_unique<rendezvous>(job, options.env, deadline::after(options.rendezvous_timeout));
   auto network = meeting->connect();
