@@ -159,6 +159,21 @@ user_signals_are_passed_on_and_end_nothing() {
   start -n 2 sh -c 'trap "echo saved" USR1; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; sleep 0.6 & wait; wait'
   kill -USR1 $job; wait $job; has out '[rank 0] saved'; has out '[rank 1] saved'
 }
+a_stopped_job_goes_on_when_it_is_continued() {
+  start -n 2 sh -c 'echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; sleep 0.4; echo went on'
+  kill -TSTP $job
+  for p in $job $(cat pid.*); do for _ in $(seq 100); do ! grep -q '^State:.T' /proc/$p/status || continue 2; sleep 0.02; done; return 1; done
+  kill -CONT $job; wait $job; has out '[rank 0] went on'; has out '[rank 1] went on'
+}
+ranks_start_with_the_signals_that_parxrun_was_started_with() {
+  local with='env --default-signal --ignore-signal=HUP --block-signal=USR1,CHLD,TERM' show='grep -E ^Sig(Blk|Ign|Cgt) /proc/self/status'
+  $with $show >expected
+  timeout 9 $with "$parxrun" -n 2 --tag-output=false sh -c "[ \$RANK = 1 ] || exec $(printf '%q ' $show)" >out; cmp expected out
+  # What was blocked then is heard nevertheless.
+  rm -f ready; $with "$parxrun" -n 2 sh -c '[ $RANK = 1 ] || touch ready; exec sleep 60' 2>err & job=$!
+  for _ in $(seq 200); do [ ! -e ready ] || break; sleep 0.02; done
+  local code=0; kill -TERM $job; sleep 0.2; kill -INT $job; wait $job || code=$?; [ $code = 143 ]
+}
 ranks_die_with_a_killed_parxrun() {
   start -n 2 sh -c 'echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.2; done'
   kill -KILL $job; wait $job || true; gone $(cat pid.*)
@@ -192,6 +207,13 @@ a_stopped_reader_does_not_keep_parxrun_from_its_signals() {
   "$parxrun" -n 2 sh -c 'echo $$ >pid.$RANK; yes' >pipe 2>err & job=$!
   sleep 0.5; kill -TERM $job; gone $(cat pid.*)
   kill -TERM $job; local code=0; wait $job || code=$?; kill $reader; [ $code = 143 ]
+}
+what_parxrun_writes_to_stays_blocking_for_others() {
+  mkfifo shared; cat <shared >out & exec 5>shared
+  "$parxrun" -n 2 sh -c 'echo line; touch seen; sleep 0.5' >&5 & job=$!
+  for _ in $(seq 200); do [ ! -s out ] || break; sleep 0.02; done
+  [ $((0$(awk '/^flags/ { print $2 }' /proc/$BASHPID/fdinfo/5) & 04000)) = 0 ]
+  wait $job; exec 5>&-; wait; has out '[rank 1] line'
 }
 wrong_calls_are_explained() {
   run 2 -n 0 true; has err '-n "0": give a whole number from 1 to 4096'

@@ -1,17 +1,14 @@
 // run_ranks: starts a program as N ranks on this host and looks after them; what parxrun does.
 //
-// One thread, one poll(). Signals are read as data (signalfd), so that nothing happens in a
-// handler. A job ends in one of three ways: all ranks return 0; one fails, and the others have to
-// end within a second; parxrun is told to stop, and the ranks have `grace` to do so. No process of
-// the ranks' process groups is left behind.
+// One thread, which waits in Boost.Asio for the ranks' output, signals and times. A job ends in one
+// of three ways: all ranks return 0; one fails, and the others have to end within a second; parxrun
+// is told to stop, and the ranks have `grace` to do so. No process of the ranks' process groups is
+// left behind. This is all that needs Boost in parx, and programs that are launched do without.
 #pragma once
 
-#include <poll.h>
 #include <sched.h>
-#include <sys/signalfd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -20,6 +17,10 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,7 +37,6 @@
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
-#include <parx/launch/detail/signals_as_data.hpp>
 
 namespace parx {
 
@@ -76,22 +76,26 @@ class agent {
                         threads_per_rank()};
     if (!options_.log_dir.empty()) make_log_dir();
 
-    const signals_as_data signals;
+    catch_signals();
     start_ = clock::now();
     try {
       for (int rank = 0; rank < options_.ranks; ++rank) {
-        start_rank(file, rank_variables(env, job, rank), rank, signals.mask_before());
+        start_rank(file, rank_variables(env, job, rank), rank);
       }
-      while (!all_ended()) step(signals.reader());
+      for (rank_process& process : ranks_) {
+        for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);
+      }
+      // There is always something to wait for: the next signal.
+      while (!all_ended()) io_.run_one();
       end_leftovers();
-      while (!drained()) step(signals.reader());
+      while (!drained()) io_.run_one();
     } catch (...) {
       end_leftovers();
       throw;
     }
     for (rank_process& process : ranks_) flush_output(process, console_);
     const int code = report();
-    while (!console_.empty() && !gave_up_on_output_) step(signals.reader());
+    while (!console_.empty() && !gave_up_on_output_) io_.run_one();
     return code;
   }
 
@@ -120,9 +124,8 @@ class agent {
     }
   }
 
-  void start_rank(const std::string& file, const environment& env, int rank, const sigset_t& mask) {
-    rank_process process;
-    process.rank = rank;
+  void start_rank(const std::string& file, const environment& env, int rank) {
+    rank_process process(rank, io_);
     if (options_.tags == output_tags::rank) process.prefix = fmt::format("[rank {}] ", rank);
     const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     standard_streams streams;
@@ -141,7 +144,7 @@ class agent {
     }
     if (out.valid()) streams.out = out.get();
     if (err.valid()) streams.err = err.get();
-    process.pid = start_child(file, options_.command, env, streams, mask);
+    process.pid = start_child(file, options_.command, env, streams, mask_before_);
     ranks_.push_back(std::move(process));
   }
 
@@ -152,76 +155,70 @@ class agent {
         terminal ? make_terminal(which == stream::out ? STDOUT_FILENO : STDERR_FILENO,
                                  process.prefix.size())
                  : make_pipe();
-    process[which].reader = std::move(channel.reader);
+    process[which].reader.assign(channel.reader.release());
+    process[which].reader.non_blocking(true);
     process[which].lines =
         line_cutter(terminal ? carriage_return::rewrites : carriage_return::ordinary);
     return std::move(channel.writer);
   }
 
-  /// Waits until something happens, and deals with it.
-  void step(int signals) {
-    std::vector<pollfd> interests{{signals, POLLIN, 0}};
-    for (const stream which : {stream::out, stream::err})
-      interests.push_back(console_.queue(which).interest());
-    for (rank_process& process : ranks_) {
-      for (const stream which : {stream::out, stream::err}) {
-        // While our own reader is slow, the ranks wait: their pipes fill.
-        const int reader = console_.queue(which).full() ? -1 : process[which].reader.get();
-        interests.push_back({reader, POLLIN, 0});
-      }
-    }
-    if (::poll(interests.data(), interests.size(), poll_timeout()) < 0 && errno != EINTR) {
-      throw_error(errc::io, "parxrun cannot wait for its ranks: {}", errno_text(errno));
-    }
-    if (interests[1].revents != 0) console_.queue(stream::out).write_some();
-    if (interests[2].revents != 0 && !console_.queue(stream::err).empty()) {
-      console_.queue(stream::err).write_some();
-    }
-    for (std::size_t i = 3; i < interests.size(); ++i) {
-      if (interests[i].revents == 0) continue;
-      pass_output_on(ranks_[(i - 3) / 2], static_cast<stream>((i - 3) % 2), console_);
-    }
-    if (interests[0].revents != 0) read_signals(signals);
-    notice_ends();
-    act_on_time();
+  void pass_next_output_on(rank_process& process, stream which) {
+    if (!process[which].reader.is_open()) return;
+    const auto read = [this, &process, which] {
+      pass_output_on(process, which, console_);
+      pass_next_output_on(process, which);
+    };
+    // While our own reader is slow, the ranks wait: their pipes fill.
+    const auto read_if_room = [this, which, read](const boost::system::error_code&) {
+      console_.queue(which).when_not_full(read);
+    };
+    process[which].reader.async_wait(boost::asio::posix::descriptor_base::wait_read, read_if_room);
   }
 
-  [[nodiscard]] int poll_timeout() const {
-    const auto now = clock::now();
-    int timeout = -1;
-    for (const auto& when : {terminate_at_, kill_at_, drain_until_}) {
-      // What is overdue was dealt with, or waits for something that poll() will see.
-      if (!when || *when <= now) continue;
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*when - now).count();
-      const int capped = static_cast<int>(std::min<decltype(left)>(left, 60'000));
-      timeout = timeout < 0 ? capped : std::min(timeout, capped);
+  void catch_signals() {
+    sigset_t caught;
+    ::sigemptyset(&caught);
+    for (const int signal :
+         {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGTSTP}) {
+      struct sigaction action {};
+      ::sigaction(signal, nullptr, &action);
+      // What is ignored (SIGHUP under nohup) stays so. But who ignores SIGCHLD, as some parents
+      // make their children do, never learns how a child ended.
+      if (action.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
+      signals_.add(signal);
+      ::sigaddset(&caught, signal);
     }
-    return timeout;
+    ::pthread_sigmask(SIG_UNBLOCK, &caught, &mask_before_);
+    handle_next_signal();
   }
 
-  void read_signals(int signals) {
-    signalfd_siginfo info{};
-    while (::read(signals, &info, sizeof info) == sizeof info) {
-      const int signal = static_cast<int>(info.ssi_signo);
-      switch (signal) {
-        case SIGCHLD:
-          break;  // notice_ends() looks
-        case SIGUSR1:
-        case SIGUSR2:
-          signal_ranks(signal);
-          break;
-        case SIGTSTP:
-          signal_ranks(SIGSTOP);
-          ::raise(SIGSTOP);
-          signal_ranks(SIGCONT);
-          break;
-        // The reader of our output is gone (parxrun ... | head).
-        case SIGPIPE:
-          stop(SIGPIPE, SIGTERM);
-          break;
-        default:
-          stop(signal, signal);
-      }
+  void handle_next_signal() {
+    signals_.async_wait([this](const boost::system::error_code&, int signal) {
+      handle(signal);
+      handle_next_signal();
+    });
+  }
+
+  void handle(int signal) {
+    switch (signal) {
+      case SIGCHLD:
+        notice_ends();
+        break;
+      case SIGUSR1:
+      case SIGUSR2:
+        signal_ranks(signal);
+        break;
+      case SIGTSTP:
+        signal_ranks(SIGSTOP);
+        ::raise(SIGSTOP);
+        signal_ranks(SIGCONT);
+        break;
+      // The reader of our output is gone (parxrun ... | head).
+      case SIGPIPE:
+        stop(SIGPIPE, SIGTERM);
+        break;
+      default:
+        stop(signal, signal);
     }
   }
 
@@ -232,16 +229,17 @@ class agent {
       return;
     }
     if (stopped_by_ || failed_) {
-      if (because != SIGPIPE) kill_at_ = clock::now();
+      if (because != SIGPIPE) signal_ranks(SIGKILL);
       return;
     }
     stopped_by_ = because;
     signal_ranks(tell);
-    kill_at_ = clock::now() + options_.grace;
+    after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
   }
 
   /// To all ranks that still run, with all they have started.
   void signal_ranks(int signal) {
+    notice_ends();  // who has ended by itself was not told
     for (rank_process& process : ranks_) {
       if (process.ended) continue;
       if (signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGSTOP && signal != SIGCONT) {
@@ -262,21 +260,19 @@ class agent {
     }
     if (!failed || failed_ || stopped_by_) return;
     failed_ = true;
-    terminate_at_ = clock::now() + last_words;
-    kill_at_ = *terminate_at_ + failure_grace;
-  }
-
-  void act_on_time() {
-    const auto now = clock::now();
-    if (terminate_at_ && now >= *terminate_at_) {
-      terminate_at_.reset();
+    after(last_words, terminate_timer_, [this] {
       signal_ranks(SIGTERM);
       signal_ranks(SIGCONT);  // a stopped process would not see it
-    }
-    if (kill_at_ && now >= *kill_at_) {
-      kill_at_.reset();
-      signal_ranks(SIGKILL);
-    }
+    });
+    after(last_words + failure_grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
+  }
+
+  template <typename Action>
+  static void after(clock::duration time, boost::asio::steady_timer& timer, Action act) {
+    timer.expires_after(time);
+    timer.async_wait([act](const boost::system::error_code& cancelled) {
+      if (!cancelled) act();
+    });
   }
 
   [[nodiscard]] bool all_ended() const {
@@ -291,16 +287,14 @@ class agent {
       ::kill(-process.pid, SIGKILL);
       reap(process.pid);
     }
-    terminate_at_.reset();
-    kill_at_.reset();
     // A daemon that left its group may hold a pipe open for ever.
-    drain_until_ = clock::now() + std::chrono::seconds(1);
+    after(std::chrono::seconds(1), drain_timer_, [this] { drain_time_is_over_ = true; });
   }
 
   [[nodiscard]] bool drained() const {
     if (gave_up_on_output_) return true;
     // What waits for a slow reader of ours is not given up, however long it takes.
-    if (drain_until_ && clock::now() >= *drain_until_ && console_.empty()) return true;
+    if (drain_time_is_over_ && console_.empty()) return true;
     return std::all_of(ranks_.begin(), ranks_.end(),
                        [](const rank_process& process) { return process.output_closed(); });
   }
@@ -320,7 +314,6 @@ class agent {
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.
   [[nodiscard]] int report() {
-    drain_until_.reset();
     const std::string command = fmt::format("{}", fmt::join(options_.command, " "));
     if (failed_) {
       std::vector<rank_end> ends;
@@ -350,14 +343,18 @@ class agent {
   }
 
   const agent_options& options_;
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set signals_{io_};
+  boost::asio::steady_timer terminate_timer_{io_};
+  boost::asio::steady_timer kill_timer_{io_};
+  boost::asio::steady_timer drain_timer_{io_};
+  sigset_t mask_before_{};  ///< of blocked signals; the ranks get it
+  console console_{io_};
   std::vector<rank_process> ranks_;
-  console console_;
   clock::time_point start_{};
   std::optional<int> stopped_by_;
-  std::optional<clock::time_point> terminate_at_;
-  std::optional<clock::time_point> kill_at_;
-  std::optional<clock::time_point> drain_until_;
   bool failed_ = false;  ///< a rank failed by itself
+  bool drain_time_is_over_ = false;
   bool gave_up_on_output_ = false;
 };
 
@@ -365,10 +362,11 @@ class agent {
 
 /// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
 /// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), or
-/// 128 + signal when this process was told to stop. Blocks. Reads and blocks this thread's SIGINT,
-/// SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, so call it
-/// from a process with one thread. Throws usage_error for wrong options, program_error for a
-/// program that cannot be started, error when the system refuses files or processes.
+/// 128 + signal when this process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP,
+/// SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and
+/// at their defaults: call it from a process with one thread. Throws usage_error for wrong options,
+/// program_error for a program that cannot be started, error when the system refuses files or
+/// processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   return detail::agent(options).run();
 }

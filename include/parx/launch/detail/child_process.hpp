@@ -123,6 +123,30 @@ struct standard_streams {
   int err = 2;
 };
 
+/// fork(), with all signals blocked in the child and no handler of ours left there: one would write
+/// into the pipe that both processes share, and the parent would take the signal for its own.
+[[nodiscard]] inline pid_t fork_without_handlers() {
+  sigset_t all;
+  ::sigfillset(&all);
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::fork();
+  if (pid != 0) {
+    const int why = errno;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    errno = why;
+    return pid;
+  }
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    // What is ignored (SIGHUP under nohup) stays so.
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    ::sigaction(signal, &action, nullptr);
+  }
+  return 0;
+}
+
 /// Starts `file` as leader of a new process group, with `signal_mask`. Throws program_error when
 /// the system cannot execute it, error when it has no room for another process.
 [[nodiscard]] inline pid_t start_child(const std::string& file,
@@ -150,7 +174,7 @@ struct standard_streams {
   const descriptor failure_reader(ends[0]);
   descriptor failure_writer(ends[1]);
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
+  const pid_t pid = fork_without_handlers();
   if (pid < 0) throw_error(errc::io, "cannot start another process: {}", errno_text(errno));
   if (pid == 0) {
     // Between fork and exec only async-signal-safe functions.

@@ -1,11 +1,11 @@
 // console: parxrun's own standard output and error, to which whole lines of all ranks go.
 //
-// Writing never blocks: text waits in a queue until poll() says that there is room, so that a
-// reader who stopped (a pager) cannot keep parxrun from its signals. A line that a rank redraws in
-// place (a progress bar) stays the last one of the terminal while other lines scroll above it.
+// Writing never blocks: text waits in a queue until there is room, so that a reader who stopped (a
+// pager) cannot keep parxrun from its signals. A line that a rank redraws in place (a progress bar)
+// stays the last one of the terminal while other lines scroll above it.
 #pragma once
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,25 +14,74 @@
 #include <cerrno>
 #include <climits>
 #include <cstddef>
+#include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+
+#include <parx/core/descriptor.hpp>
 
 namespace parx::detail {
 
 /// Text on its way to one descriptor that somebody else owns.
 class output_queue {
  public:
-  explicit output_queue(int number) : number_(number) {}
+  output_queue(boost::asio::io_context& io, int number) : number_(number), room_(io) {
+    // Asio makes what it waits for non-blocking, and so it would become for everybody at the same
+    // terminal or pipe. It waits for an epoll set instead, which is readable when there is room.
+    descriptor set(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_event room{};
+    room.events = EPOLLOUT;
+    // A file cannot be in a set: it always has room.
+    if (::epoll_ctl(set.get(), EPOLL_CTL_ADD, number, &room) == 0) room_.assign(set.release());
+  }
 
   void add(std::string_view text) {
     if (!broken_) waiting_ += text;
+    write_when_there_is_room();
   }
   [[nodiscard]] bool empty() const noexcept { return waiting_.size() == sent_; }
-  /// Whether the ranks should be made to wait.
-  [[nodiscard]] bool full() const noexcept { return waiting_.size() - sent_ > (1U << 18); }
-  [[nodiscard]] pollfd interest() const noexcept { return {empty() ? -1 : number_, POLLOUT, 0}; }
 
-  /// Call when poll() found room. A pipe with room takes PIPE_BUF bytes without blocking.
+  /// Calls `next` as soon as the queue is not full: at once, or after something was written. Who
+  /// produces text waits here while our own reader is slow.
+  void when_not_full(std::function<void()> next) {
+    held_back_.push_back(std::move(next));
+    let_go_on();
+  }
+
+ private:
+  [[nodiscard]] bool full() const noexcept { return waiting_.size() - sent_ > (1U << 18); }
+
+  void let_go_on() {
+    while (!full() && !held_back_.empty()) {
+      const auto next = std::move(held_back_.front());
+      held_back_.pop_front();
+      next();
+    }
+  }
+
+  void write_when_there_is_room() {
+    if (is_waiting_ || empty()) return;
+    is_waiting_ = true;
+    const auto write = [this](const boost::system::error_code& = {}) {
+      is_waiting_ = false;
+      write_some();
+      let_go_on();
+      write_when_there_is_room();
+    };
+    if (room_.is_open()) {
+      room_.async_wait(boost::asio::posix::descriptor_base::wait_read, write);
+    } else {
+      boost::asio::post(room_.get_executor(), write);
+    }
+  }
+
+  /// A pipe with room takes PIPE_BUF bytes without blocking.
   void write_some() {
     const auto size = std::min<std::size_t>(waiting_.size() - sent_, PIPE_BUF);
     const auto written = ::write(number_, waiting_.data() + sent_, size);
@@ -49,10 +98,12 @@ class output_queue {
     }
   }
 
- private:
   int number_;
+  boost::asio::posix::stream_descriptor room_;  ///< readable when there is; closed for a file
   std::string waiting_;
   std::size_t sent_ = 0;
+  std::deque<std::function<void()>> held_back_;
+  bool is_waiting_ = false;
   bool broken_ = false;
 };
 
@@ -60,7 +111,8 @@ enum class stream : std::size_t { out, err };
 
 class console {
  public:
-  console() {
+  explicit console(boost::asio::io_context& io)
+      : queues_{output_queue(io, STDOUT_FILENO), output_queue(io, STDERR_FILENO)} {
     struct stat out {};
     struct stat err {};
     same_terminal_ = is_terminal(stream::out) && is_terminal(stream::err) &&
@@ -102,7 +154,7 @@ class console {
     if (!live_.empty()) queue(live_stream_).add(live_);
   }
 
-  std::array<output_queue, 2> queues_{output_queue(STDOUT_FILENO), output_queue(STDERR_FILENO)};
+  std::array<output_queue, 2> queues_;
   std::string live_;
   stream live_stream_ = stream::out;
   bool same_terminal_ = false;

@@ -29,9 +29,7 @@ struct output_channel {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     throw_error(errc::io, "cannot make a pipe: {}", errno_text(errno));
-  output_channel channel{descriptor(ends[0]), descriptor(ends[1])};
-  ::fcntl(channel.reader.get(), F_SETFL, O_NONBLOCK);
-  return channel;
+  return {descriptor(ends[0]), descriptor(ends[1])};
 }
 
 /// A terminal for a rank, `columns_taken` narrower than the one behind `model`, so that its
@@ -56,7 +54,6 @@ struct output_channel {
         size.ws_col > taken + 20 ? static_cast<unsigned short>(size.ws_col - taken) : size.ws_col;
     ::ioctl(writer.get(), TIOCSWINSZ, &size);
   }
-  ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
   return {std::move(reader), std::move(writer)};
 }
 

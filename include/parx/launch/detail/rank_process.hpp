@@ -1,17 +1,20 @@
 // One rank of a local job as parxrun sees it: its process, our ends of its output, how it ended.
 #pragma once
 
-#include <unistd.h>
+#include <sys/types.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
 #include <parx/core/deadline.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/line_cutter.hpp>
@@ -20,12 +23,17 @@ namespace parx::detail {
 
 /// One of a rank's two outputs, when parxrun passes it on.
 struct rank_stream {
-  descriptor reader;
+  explicit rank_stream(boost::asio::io_context& io) : reader(io) {}
+
+  boost::asio::posix::stream_descriptor reader;
   line_cutter lines;
 };
 
 struct rank_process {
-  int rank = 0;
+  rank_process(int number, boost::asio::io_context& io)
+      : rank(number), streams{rank_stream(io), rank_stream(io)} {}
+
+  int rank;
   pid_t pid = 0;
   std::string prefix;  ///< of its lines on the console
   rank_stream streams[2];
@@ -39,7 +47,7 @@ struct rank_process {
     return streams[static_cast<std::size_t>(which)];
   }
   [[nodiscard]] bool output_closed() const noexcept {
-    return !streams[0].reader.valid() && !streams[1].reader.valid();
+    return !streams[0].reader.is_open() && !streams[1].reader.is_open();
   }
 };
 
@@ -57,12 +65,13 @@ inline void pass_line_on(rank_process& process, stream which, std::string_view l
 inline void pass_output_on(rank_process& process, stream which, console& to) {
   rank_stream& source = process[which];
   char buffer[1 << 16];
-  const auto got = ::read(source.reader.get(), buffer, sizeof buffer);
-  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  // A terminal whose other side is gone reports EIO, a pipe zero bytes.
-  if (got <= 0) return source.reader.close();
+  boost::system::error_code failed;
+  const std::size_t got = source.reader.read_some(boost::asio::buffer(buffer), failed);
+  if (failed == boost::asio::error::would_block) return;
+  // A pipe whose other side is gone reports its end, a terminal EIO.
+  if (failed) return source.reader.close();
   const bool was_live = source.lines.live();
-  source.lines.feed({buffer, static_cast<std::size_t>(got)}, [&](std::string_view line) {
+  source.lines.feed({buffer, got}, [&](std::string_view line) {
     if (was_live) to.live(which, {}, {});
     pass_line_on(process, which, line, to);
   });

@@ -18,8 +18,8 @@
 namespace parx::detail {
 
 /// Holds a port, chosen by the kernel, for as long as it lives. It is bound, but never listens, and
-/// allows reuse: so nobody gets the port by chance, while a server that sets SO_REUSEADDR (Asio's
-/// acceptors and PyTorch's do) can listen there. No moment is left in which the port is free.
+/// allows reuse: so nobody gets the port by chance, while a server that sets SO_REUSEADDR (parx's
+/// store and PyTorch's do) can listen there. No moment is left in which the port is free.
 class reserved_port {
  public:
   reserved_port() : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
