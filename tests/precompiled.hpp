@@ -24,7 +24,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <Eigen/Core>

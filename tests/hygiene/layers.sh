@@ -2,8 +2,9 @@
 # The architecture as rules over the #include lines:   layers.sh INCLUDE_DIR
 #
 # A header includes only its own folder and folders of a lower level; the communication column and the
-# tensor column do not know each other. Includes are written <parx/folder/file.hpp>. <boost/asio.hpp>,
-# which is all of Asio, is included nowhere. No file is longer than 500 lines. parx.hpp has every chapter.
+# tensor column do not know each other. Includes are written <parx/folder/file.hpp>. Boost is for
+# parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere. No file is
+# longer than 500 lines. parx.hpp has every chapter.
 set -u
 cd "$1" || exit 1
 # folder level column
@@ -54,6 +55,8 @@ wrong=$(
       where = FILENAME ":" FNR ": "
       if ($0 ~ /"/) print where "write <parx/...>, not quotes"
       if ($0 ~ /<boost\/asio\.hpp>/) print where "includes all of Asio"
+      if ($0 ~ /<boost\// && FILENAME !~ /^parx\/launch\/(agent|detail\/(console|rank_process))\.hpp$/)
+        print where "includes Boost, which only parxrun may need"
       if (match($0, /<parx\/[^>]+>/)) {
         file = substr($0, RSTART + 1, RLENGTH - 2); there = chapter(file)
         if (here == "parx") everything[file]

@@ -2,6 +2,10 @@
 
 #include <vector>
 
+#ifdef BOOST_CONFIG_HPP
+#error "parx includes Boost, which only parxrun and the tests may need"
+#endif
+
 int main() {
   return parx::run([](parx::world& world) {
     std::vector<float> x(4, 1.5F);
