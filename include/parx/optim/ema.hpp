@@ -20,6 +20,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::optim {
 
