@@ -8,6 +8,7 @@
 #include <parx/core/check.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::nn {
 

@@ -7,6 +7,7 @@
 #include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/embedding.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::nn {
 

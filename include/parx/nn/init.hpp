@@ -13,6 +13,7 @@
 
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/tensor.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::nn {
 

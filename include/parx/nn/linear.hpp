@@ -9,6 +9,7 @@
 #include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::nn {
 

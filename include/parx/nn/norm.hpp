@@ -8,6 +8,7 @@
 #include <parx/autograd/ops/layer_norm.hpp>
 #include <parx/autograd/ops/rms_norm.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::nn {
 

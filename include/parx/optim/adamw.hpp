@@ -21,6 +21,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/optim/optimizer.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::optim {
 

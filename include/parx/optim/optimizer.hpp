@@ -24,6 +24,7 @@
 #include <parx/optim/group.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/tensor/tensor.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::optim {
 
