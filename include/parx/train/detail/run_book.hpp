@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/detail/agreement.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
