@@ -168,7 +168,7 @@ a_stopped_job_goes_on_when_it_is_continued() {
 ranks_start_with_the_signals_that_parxrun_was_started_with() {
   local with='env --default-signal --ignore-signal=HUP --block-signal=USR1,CHLD,TERM' show='grep -E ^Sig(Blk|Ign|Cgt) /proc/self/status'
   $with $show >expected
-  timeout 9 $with "$parxrun" -n 2 --tag-output=false sh -c "[ \$RANK = 1 ] || exec $(printf '%q ' $show)" >out; cmp expected out
+  timeout -s KILL 9 $with "$parxrun" -n 2 --tag-output=false sh -c "[ \$RANK = 1 ] || exec $(printf '%q ' $show)" >out; cmp expected out
   # What was blocked then is heard nevertheless.
   rm -f ready; $with "$parxrun" -n 2 sh -c '[ $RANK = 1 ] || touch ready; exec sleep 60' 2>err & job=$!
   for _ in $(seq 200); do [ ! -e ready ] || break; sleep 0.02; done
