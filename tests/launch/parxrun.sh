@@ -155,6 +155,11 @@ a_second_signal_does_not_wait_for_the_grace_time() {
   local before code=0; before=$(now); kill -INT $job; sleep 0.2; kill -INT $job; wait $job || code=$?
   [ $code = 130 ]; [ $(($(now) - before)) -lt 1500 ]
 }
+a_signal_that_comes_twice_at_once_is_one() {
+  start -n 2 sh -c 'trap "sleep 0.4; touch saved.\$RANK; exit 0" TERM; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.1; done'
+  kill -TERM $job; sleep 0.02; kill -TERM $job; wait $job || true
+  [ -e saved.0 ]; [ -e saved.1 ]
+}
 user_signals_are_passed_on_and_end_nothing() {
   start -n 2 sh -c 'trap "echo saved" USR1; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; sleep 0.6 & wait; wait'
   kill -USR1 $job; wait $job; has out '[rank 0] saved'; has out '[rank 1] saved'

@@ -104,6 +104,7 @@ class agent {
   // The others get a moment to say what they saw and one to clean up: together under a second.
   static constexpr std::chrono::milliseconds last_words{250};
   static constexpr std::chrono::milliseconds failure_grace{500};
+  static constexpr std::chrono::milliseconds same_wish{100};
 
   [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
   /// A single rank writes where parxrun would, so that it finds the terminal it expects.
@@ -222,17 +223,19 @@ class agent {
     }
   }
 
-  /// Somebody wants the job to end. Who asks twice does not want to wait.
+  /// Somebody wants the job to end. Who asks twice does not want to wait; what comes at once is the
+  /// same wish (timeout(1) tells its child, then the child's group).
   void stop(int because, int tell) {
     if (all_ended()) {
       gave_up_on_output_ = true;
       return;
     }
     if (stopped_by_ || failed_) {
-      if (because != SIGPIPE) signal_ranks(SIGKILL);
+      if (because != SIGPIPE && clock::now() - asked_at_ > same_wish) signal_ranks(SIGKILL);
       return;
     }
     stopped_by_ = because;
+    asked_at_ = clock::now();
     signal_ranks(tell);
     after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
   }
@@ -352,6 +355,7 @@ class agent {
   console console_{io_};
   std::vector<rank_process> ranks_;
   clock::time_point start_{};
+  clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
   bool failed_ = false;  ///< a rank failed by itself
   bool drain_time_is_over_ = false;
