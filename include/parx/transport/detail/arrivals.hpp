@@ -7,8 +7,12 @@
 // Threads: safe from any thread.
 #pragma once
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -97,6 +101,7 @@ class arrivals {
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t most_strangers = 256;
   static constexpr std::chrono::seconds stranger_patience{5};
+  static constexpr std::chrono::seconds hello_patience{1};  ///< where descriptors are scarce
 
   struct stranger {
     arrival came;
@@ -109,10 +114,12 @@ class arrivals {
     for (;;) {
       descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) {
-        if (errno != EMFILE && errno != ENFILE) return;
-        if (strangers_.empty()) {
-          throw_error(errc::io, "cannot accept another connection: {}; raise `ulimit -n`", errno_text(errno));
-        }
+        const int why = errno;
+        if (why != EMFILE && why != ENFILE) return;
+        if (!is_awaited(listener)) return;  // accept4() says so also where nobody is waiting
+        if (strangers_.empty()) throw_shortage(why);
+        // The oldest makes room, unless it may still be about to say that it is a rank of this job.
+        if (clock::now() - strangers_.front().since < hello_patience) return;
         strangers_.erase(strangers_.begin());
         continue;
       }
@@ -121,6 +128,15 @@ class arrivals {
       if (strangers_.size() >= most_strangers) strangers_.erase(strangers_.begin());
       strangers_.push_back(std::move(next));
     }
+  }
+
+  [[noreturn]] static void throw_shortage(int why) {
+    throw_error(errc::io, "cannot accept another connection: {}; raise `ulimit -n`", errno_text(why));
+  }
+  /// Whether a connection waits to be accepted.
+  [[nodiscard]] static bool is_awaited(int listener) noexcept {
+    pollfd interest{listener, POLLIN, 0};
+    return ::poll(&interest, 1, 0) > 0;
   }
 
   /// Reads on; true when the connection needs no more attention, welcomed or not.
@@ -134,6 +150,8 @@ class arrivals {
     message.msg_controllen = sizeof control;
     const auto got = ::recvmsg(each.came.socket.get(), &message, MSG_CMSG_CLOEXEC);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
+    // The kernel passes no memory to a process that has no descriptor left for it.
+    if (got > 0 && (message.msg_flags & MSG_CTRUNC) != 0) throw_shortage(EMFILE);
     if (got > 0) {
       each.received += static_cast<std::size_t>(got);
       const cmsghdr* head = CMSG_FIRSTHDR(&message);
