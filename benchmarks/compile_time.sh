@@ -43,7 +43,7 @@ else
 fi
 
 printf '# %s -O0, fastest of %s; thousand preprocessed lines\n' "$("$compiler" --version | head -1)" "$repeat"
-printf '%-12s %8s %8s %8s %8s %8s %8s %8s\n' chapter seconds klines parx std boost fmt eigen
+printf '%-12s %8s %8s %8s %8s %8s %8s\n' chapter seconds klines parx std fmt eigen
 for chapter in "${chapters[@]}"; do
   [[ $chapter == nothing || $chapter == fmt || $chapter == parx || -e $include/parx/$chapter.hpp ]] || continue
   program "$chapter" > "$work/main.cpp"
@@ -63,16 +63,15 @@ for chapter in "${chapters[@]}"; do
     awk -v chapter="$chapter" -v ms="$best" '
       /^# [0-9]+ "/ {
         place = "std"
-        if ($3 ~ /\/boost\//) place = "boost"
-        else if ($3 ~ /\/fmt\//) place = "fmt"
+        if ($3 ~ /\/fmt\//) place = "fmt"
         else if ($3 ~ /eigen3/) place = "eigen"
         else if ($3 ~ /\/parx\//) place = "parx"
         next
       }
       NF > 0 { ++lines[place]; ++all }
       END {
-        printf "%-12s %8.2f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", chapter, ms / 1000, all / 1000,
-               lines["parx"] / 1000, lines["std"] / 1000, lines["boost"] / 1000, lines["fmt"] / 1000,
+        printf "%-12s %8.2f %8.1f %8.1f %8.1f %8.1f %8.1f\n", chapter, ms / 1000, all / 1000,
+               lines["parx"] / 1000, lines["std"] / 1000, lines["fmt"] / 1000,
                lines["eigen"] / 1000
       }'
 done

@@ -2,32 +2,22 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include <parx/comm.hpp>
 #include <parx/transport/inproc.hpp>
 
+#include "count_allocations.hpp"
+
 namespace {
 
-std::size_t allocations = 0;  // this test has one thread
-
+using parx_test::allocations;
 using parx::detail::borrowed_plan_key;
 using parx::detail::plan_cache;
 using counts = std::vector<std::size_t>;
 
 }  // namespace
-
-// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_difference) {
   plan_cache cache;

@@ -3,10 +3,8 @@
 #include <parx/optim.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <map>
-#include <new>
 #include <optional>
 #include <random>
 
@@ -14,17 +12,7 @@
 
 #include <parx/nn.hpp>
 
-namespace {
-long allocations = 0;
-}
-// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "count_allocations.hpp"
 
 using namespace parx;
 
@@ -343,7 +331,7 @@ BOOST_AUTO_TEST_CASE(a_step_over_rows_allocates_nothing_after_warm_up) {
     optimizer.step();
   };
   for (int i = 0; i < 3; ++i) step();
-  const long before = allocations;
+  const std::size_t before = parx_test::allocations;
   for (int i = 0; i < 600; ++i) step();
-  BOOST_TEST(allocations == before);
+  BOOST_TEST(parx_test::allocations == before);
 }

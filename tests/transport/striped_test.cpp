@@ -7,20 +7,18 @@
 #include <netinet/in.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <new>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/jobs.hpp"
+#include "count_allocations.hpp"
 
 namespace {
 
-thread_local std::size_t allocations = 0;
-
 using namespace std::chrono_literals;
+using parx_test::allocations;
 using clock_type = std::chrono::steady_clock;
 
 /// The TCP sockets of this process that are connected.
@@ -86,15 +84,6 @@ void limit_each_connection(const std::vector<int>& sockets, std::uint64_t bytes_
 std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 2654435761u) >> 13); }
 
 }  // namespace
-
-// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 BOOST_AUTO_TEST_CASE(bytes_come_in_their_order_whatever_connection_brings_them_and_nothing_is_allocated) {
   pair_of_ranks ranks("4", "4");

@@ -21,8 +21,7 @@ void append_text(token_rows_data& made, const Tokenizer& tokens, std::string_vie
   if (dropped > 0 && made.counts.invalid == 0) {
     log(log_level::warn,
         "{}: byte {} of the text is no UTF-8. Such pieces are dropped, here and further on; "
-        "convert "
-        "the text if it is in another encoding (iconv -f latin1 -t utf8)",
+        "convert the text if it is in another encoding (iconv -f latin1 -t utf8)",
         place, find_invalid_utf8(text) + 1);
   }
   made.counts.invalid += dropped;

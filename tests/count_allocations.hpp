@@ -1,0 +1,21 @@
+// Counts the calls of operator new of each thread. For a test of one file: this replaces the operators.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace parx_test {
+
+inline thread_local std::size_t allocations = 0;
+
+}  // namespace parx_test
+
+// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++parx_test::allocations;
+  if (void* const memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
