@@ -7,6 +7,7 @@
 #include "options.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/save.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 #include <parx/trace.hpp>

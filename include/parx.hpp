@@ -18,6 +18,7 @@
 #include <parx/checkpoint.hpp>
 #include <parx/ddp.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
+#include <parx/ddp/save.hpp>
 #include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/amp.hpp>
 #include <parx/train.hpp>

@@ -1,5 +1,6 @@
-// L5: distributed data parallel training of any model. By name, since they need parx's own tensors and
-// layers, which others do without: <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp>.
+// L5: distributed data parallel training of any model. By name, since they need more than others want
+// to compile: <parx/ddp/save.hpp> (save0: files), <parx/ddp/hook_powersgd.hpp> and
+// <parx/ddp/sync_batch_norm.hpp> (parx's own tensors and layers).
 #pragma once
 
 #include <parx/comm.hpp>               // IWYU pragma: export
@@ -9,5 +10,4 @@
 #include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
 #include <parx/ddp/module.hpp>         // IWYU pragma: export
 #include <parx/ddp/raw.hpp>            // IWYU pragma: export
-#include <parx/ddp/save.hpp>           // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export

@@ -35,6 +35,7 @@
 #include <parx/core/source.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/save.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/announce.hpp>
