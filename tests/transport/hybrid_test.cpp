@@ -58,6 +58,17 @@ BOOST_AUTO_TEST_CASE(connections_that_nobody_claimed_go_with_their_group) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_listener_hands_no_pacing_on_and_remembers_what_other_hosts_are_due) {
+  const auto fresh = parx::detail::stream_socket(AF_INET);
+  const std::string usual = parx::detail::congestion_control_of(fresh.get());
+  BOOST_TEST(!usual.empty());
+  const parx::detail::arrivals incoming("127.0.0.1", "");
+  BOOST_TEST(incoming.network_control() == usual);
+  const std::string inherited = parx::detail::congestion_control_of(incoming.listeners().first);
+  BOOST_TEST((inherited == usual || usual.starts_with("bbr")));
+  BOOST_TEST(!inherited.starts_with("bbr"));
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_sleeps_although_it_awaits_more_links_than_it_may_have_descriptors) {
   static constexpr int world = 300;
   const auto store = std::make_shared<parx::hash_store>();

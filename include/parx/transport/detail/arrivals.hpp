@@ -52,6 +52,9 @@ class arrivals {
   /// Nothing is taken in before a token is set. Throws errc::io where nothing can listen.
   arrivals(const std::string& address, const std::string& memory_name)
       : address_(socket_address::tcp(address, 0)), tcp_(stream_socket(address_.storage.ss_family)) {
+    // A connection takes the listener's congestion control over, before it is known who has connected.
+    network_control_ = congestion_control_of(tcp_.get());
+    if (network_control_.starts_with("bbr")) avoid_pacing(tcp_.get());
     const bool listens = tcp_.valid() && ::bind(tcp_.get(), address_.data(), address_.length) == 0 &&
                          ::listen(tcp_.get(), SOMAXCONN) == 0 &&
                          ::getsockname(tcp_.get(), address_.data(), &address_.length) == 0;
@@ -66,6 +69,8 @@ class arrivals {
   }
 
   [[nodiscard]] std::uint16_t port() const noexcept { return address_.port(); }
+  /// What the kernel would have given to connections with other hosts.
+  [[nodiscard]] const std::string& network_control() const noexcept { return network_control_; }
   [[nodiscard]] bool shares_memory() const noexcept { return memory_.valid(); }
   /// What becomes readable when a peer connects; the second one may be -1.
   [[nodiscard]] std::pair<int, int> listeners() const noexcept { return {tcp_.get(), memory_.get()}; }
@@ -186,6 +191,7 @@ class arrivals {
 
   socket_address address_;
   descriptor tcp_;
+  std::string network_control_;
   descriptor memory_;
   std::mutex mutex_;
   std::string token_;

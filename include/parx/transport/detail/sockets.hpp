@@ -66,6 +66,23 @@ struct socket_address {
   return descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
+/// False where the kernel does not have it or does not permit it to this user.
+inline bool set_congestion_control(int socket, std::string_view name) noexcept {
+  return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+/// For a connection inside a host, ahead of connect(): once bbr has begun to pace a connection, the pacing stays
+/// when another control takes bbr's place, and a timer for every segment doubles what a byte costs the processor.
+/// Every kernel has reno and permits it.
+inline void avoid_pacing(int socket) noexcept {
+  if (!set_congestion_control(socket, "cubic")) set_congestion_control(socket, "reno");
+}
+[[nodiscard]] inline std::string congestion_control_of(int socket) {
+  char name[16] = {};  // TCP_CA_NAME_MAX
+  socklen_t size = sizeof name;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) != 0) return {};
+  return std::string(name, ::strnlen(name, sizeof name));
+}
+
 /// The error of a connection attempt: 0 when it has succeeded, EINPROGRESS while it goes on.
 [[nodiscard]] inline int connection_state(int socket, int patience_ms = 0) noexcept {
   pollfd polled{socket, POLLOUT, 0};
@@ -89,8 +106,7 @@ inline void tune(int socket, bool same_host) noexcept {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 3);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
-  // Loopback loses nothing; pacing by bbr costs about a tenth of its throughput.
-  if (same_host) ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+  if (same_host) avoid_pacing(socket);
 }
 
 /// Raises the soft limit of open descriptors to the hard one: every link of every group takes one.

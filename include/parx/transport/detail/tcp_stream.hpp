@@ -40,6 +40,7 @@ class tcp_stream {
                                             errno_text(errno)));
     }
     state_ = state::connecting;
+    if (same_host_) avoid_pacing(socket_.get());
     if (::connect(socket_.get(), address.data(), address.length) != 0 && errno != EINPROGRESS) refuse(errno);
     static_cast<void>(opened());
   }
@@ -116,6 +117,7 @@ class tcp_stream {
         auto arrived = shared_->incoming().claim(key_);
         if (!arrived) return false;
         socket_ = std::move(arrived.socket);
+        if (!same_host_) set_congestion_control(socket_.get(), shared_->incoming().network_control());
         break;
       }
       case state::connecting: {
