@@ -57,6 +57,25 @@ BOOST_AUTO_TEST_CASE(a_job_of_processes_adds_up_and_ends_well) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_is_printed_where_standard_output_was_closed_gets_into_no_file) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDIN_FILENO);
+    ::close(STDOUT_FILENO);
+    parx::init_options alone;
+    alone.env = {};
+    ::_exit(parx::run(
+        [](parx::world& /*world*/) {
+          const parx::descriptor opened(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+          if (opened.get() <= STDERR_FILENO) throw std::runtime_error("a file has its number");
+        },
+        alone));
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  BOOST_TEST(status == 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_others_within_two_seconds_and_is_named) {
   for (const int victim : {0, 2, 3}) {
     job all;

@@ -4,8 +4,10 @@
 // a connection alive; the flag is given at creation, where it cannot race with a fork.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace parx {
@@ -34,5 +36,15 @@ class descriptor {
  private:
   int number_ = -1;
 };
+
+/// Puts /dev/null where standard input, output or error was closed by whoever started the process.
+/// open() and socket() hand out the lowest free number: what a program prints would go into its
+/// checkpoint, or to a peer. Call it before anything else is opened; children inherit the three.
+inline void fill_standard_descriptors() noexcept {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(number, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", O_RDWR) < 0) return;  // it is the lowest free number
+  }
+}
 
 }  // namespace parx

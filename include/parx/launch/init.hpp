@@ -17,6 +17,7 @@
 #include <parx/comm/detail/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/rules.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/transport/solo.hpp>
@@ -99,6 +100,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
 /// Collective over the job; blocks until all its ranks have come. Throws usage_error when the launcher's
 /// variables are half set or contradict each other, parx::error when the ranks do not find each other.
 [[nodiscard]] inline world init(init_options options = {}) {
+  fill_standard_descriptors();
   options.env = detail::with_hydra_run_id(std::move(options.env));
   launch_env job = detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
