@@ -190,8 +190,8 @@ namespace detail {
   };
   if (run.world > 1) {
     verdicts.push_back(fmt::format(
-        "{:.1f} % of the time went into waiting for communication, {:.0f} % of which was "
-        "hidden behind computation.",
+        "{:.1f} % of the time went into waiting for communication; {:.0f} % of the communication "
+        "was hidden behind computation.",
         mean_of(wait), run.mean("communication_hidden_percent")));
     const auto slowest = std::min_element(wait.begin(), wait.end());
     const auto most = std::max_element(wait.begin(), wait.end());
