@@ -90,6 +90,8 @@ BOOST_AUTO_TEST_CASE(a_line_adds_ranks_up_before_it_divides) {
   BOOST_TEST(line.at("communication_wait_percent") == 25.0);
   BOOST_TEST(line.at("communication_hidden_percent") == 50.0);
   BOOST_TEST(ranks[0].compute() == 1.25);
+  // One rank communicates with nobody, whatever its reducer took the time of.
+  BOOST_TEST(!train::summarise(std::span(ranks).first(1)).find("communication_hidden_percent"));
   const auto table = train::rank_table(ranks);
   BOOST_TEST(table.at("compute_percent").elements()[0].as<double>() == 62.5);
   BOOST_TEST(table.at("samples_per_second").elements()[1].as<double>() == 1.0);

@@ -123,7 +123,7 @@ class meter {
     line.set("data_wait_percent", 100 * data / rank_seconds);
     line.set("communication_wait_percent", 100 * wait / rank_seconds);
   }
-  if (communication > 0) {
+  if (communication > 0 && ranks.size() > 1) {
     line.set("communication_hidden_percent", 100 * std::clamp(1 - wait / communication, 0.0, 1.0));
   }
   return line;
