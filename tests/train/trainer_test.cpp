@@ -113,6 +113,13 @@ BOOST_AUTO_TEST_CASE(a_run_that_resumes_in_the_middle_of_an_epoch_ends_in_the_sa
       BOOST_TEST(lines[i].substr(0, lines[i].find(',')) ==
                  whole_lines[i].substr(0, whole_lines[i].find(',')));
     }
+    // Their clock goes on, too: it does not begin again with the resumed run.
+    double before = 0;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      const double seconds = std::stod(lines[i].substr(lines[i].find(',') + 1));
+      BOOST_TEST(seconds > before, "line " << i << ": " << seconds << " after " << before);
+      before = seconds;
+    }
   }
 }
 

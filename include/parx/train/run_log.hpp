@@ -78,7 +78,7 @@ inline void forget_after(const std::string& path, std::uint64_t step) {
   std::ifstream file(path);
   if (!file.is_open()) return;
   std::string kept;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line) && !file.eof();) {  // a torn last one is dropped
     // {"step": 10, ... or 10,...; the head of a table has no number in front.
     constexpr std::string_view key = "{\"step\": ";
     const char* const begin = line.data() + (line.starts_with(key) ? key.size() : 0);
@@ -90,6 +90,19 @@ inline void forget_after(const std::string& path, std::uint64_t step) {
   parx::detail::atomic_file changed(path);
   changed.write(std::as_bytes(std::span(kept)));
   changed.commit();
+}
+
+/// The time of the last line in a train.jsonl; 0 where there is none.
+[[nodiscard]] inline double last_seconds(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) last = line;
+  if (last.empty()) return 0;
+  try {
+    return json::parse(last).at("seconds").as<double>();
+  } catch (const json::error&) {
+    return 0;  // no line of a run_log
+  }
 }
 
 /// "20261121_143210", local time.
@@ -114,6 +127,7 @@ class run_log {
     for (const char* name : file_names) {
       detail::forget_after(options.output_dir + "/" + name, step);
     }
+    seconds_before_ = detail::last_seconds(options.output_dir + "/train.jsonl");
     lines_ = detail::append_file(options.output_dir + "/train.jsonl");
     ranks_ = detail::append_file(options.output_dir + "/ranks.jsonl");
     train_table_ = detail::csv_table(options.output_dir + "/train.csv");
@@ -152,8 +166,9 @@ class run_log {
 
   enum class kind { train, eval };
 
-  /// A line of figures after `step` steps, `seconds` after the start. The console gets those that
-  /// people read line by line; the files get all.
+  /// A line of figures after `step` steps, `seconds` after the start; in the files the time of the
+  /// runs before a resume is added. The console gets those that people read line by line; the files
+  /// get all.
   void write(const record& line, kind what, std::uint64_t step, double seconds) {
     record spoken;
     for (const auto& [name, value] : line.entries()) {
@@ -161,7 +176,7 @@ class run_log {
         spoken.set(name, value);
     }
     print(dict_text(spoken));
-    record whole{{"step", static_cast<double>(step)}, {"seconds", rounded(seconds, 6)}};
+    record whole{{"step", static_cast<double>(step)}, {"seconds", rounded(seconds_before_ + seconds, 6)}};
     for (const auto& [name, value] : line.entries()) whole.set(name, value);
     lines_.append(json::dump(to_json(whole)) + "\n");
     (what == kind::train ? train_table_ : eval_table_).append(whole);
@@ -176,7 +191,7 @@ class run_log {
   /// What each rank did up to `step`.
   void write_ranks(const json::value& table, std::uint64_t step, double seconds) {
     if (!ranks_.is_open()) return;
-    json::object line{{"step", step}, {"seconds", rounded(seconds, 6)}};
+    json::object line{{"step", step}, {"seconds", rounded(seconds_before_ + seconds, 6)}};
     for (const json::member& column : table.members()) line[column.key] = column.held;
     ranks_.append(json::dump(line) + "\n");
   }
@@ -198,6 +213,7 @@ class run_log {
                                                          "eval.csv"};
 
   bool console_ = false;
+  double seconds_before_ = 0;  // that the lines kept from earlier runs span
   progress* bar_ = nullptr;
   detail::append_file lines_;
   detail::append_file ranks_;
