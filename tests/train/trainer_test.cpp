@@ -148,6 +148,27 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_another_number_of_ranks_over_the_same_gl
   BOOST_TEST((resumed[0].parameters == resumed[1].parameters));
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_goes_on_with_other_batches_ends_with_its_epochs) {
+  const folder place("batches");
+  setup s{.samples = 48, .batch_size = 4, .options = quiet(0)};
+  s.options.max_steps = 0;
+  s.options.num_train_epochs = 1;
+  s.options.output_dir = place.path;
+  s.options.save_strategy = train::strategy::epoch;
+  (void)on_ranks(1, s);
+  s.options.num_train_epochs = 3;
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.batch_size = 16;
+  std::vector<std::string> warnings;
+  parx::logger::instance().set_sink(
+      [&](parx::log_level, std::string_view line) { warnings.emplace_back(line); });
+  const auto resumed = on_ranks(3, s);
+  parx::logger::instance().set_sink({});
+  BOOST_TEST(resumed[0].state.epoch == 3);
+  BOOST_TEST(resumed[0].state.global_step == 12u + 2);
+  BOOST_TEST(warnings.size() == 1u);  // by rank 0 alone
+}
+
 BOOST_AUTO_TEST_CASE(early_stopping_and_the_best_model_are_the_same_on_all_ranks) {
   const folder place("best");
   setup s{.options = quiet(60)};

@@ -32,6 +32,12 @@ struct run_plan {
   }
 };
 
+/// Steps of the warm-up of a run of so many.
+[[nodiscard]] inline std::uint64_t warmup_of(const trainer_options& options, std::uint64_t steps) {
+  if (options.warmup_steps > 0) return options.warmup_steps;
+  return static_cast<std::uint64_t>(std::ceil(options.warmup_ratio * static_cast<double>(steps)));
+}
+
 /// Throws usage_error where an epoch has no batch.
 [[nodiscard]] inline run_plan make_plan(const trainer_options& options, std::size_t samples,
                                         std::size_t batch_size, std::size_t world,
@@ -53,10 +59,29 @@ struct run_plan {
           : std::max<std::uint64_t>(
                 1, static_cast<std::uint64_t>(std::ceil(options.num_train_epochs * per_epoch)));
   plan.epochs = (plan.steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch;
-  plan.warmup_steps = options.warmup_steps > 0
-                          ? options.warmup_steps
-                          : static_cast<std::uint64_t>(
-                                std::ceil(options.warmup_ratio * static_cast<double>(plan.steps)));
+  plan.warmup_steps = warmup_of(options, plan.steps);
+  return plan;
+}
+
+/// The plan of a run that goes on at `step`, where one with other global batches had come to `epoch`:
+/// it fills up num_train_epochs in its own batches. A number of steps that was asked for stays.
+[[nodiscard]] inline run_plan continued(run_plan plan, const trainer_options& options,
+                                        std::uint64_t step, double epoch) {
+  if (options.max_steps > 0) return plan;
+  constexpr double rounding = 1e-9;  // of an epoch's part, which came from a division
+  const auto steps_in = [&](double samples_left) {
+    const double steps = samples_left / static_cast<double>(plan.global_batch());
+    return std::clamp(std::ceil(steps - rounding), 0.0, static_cast<double>(plan.steps_per_epoch));
+  };
+  const double left = options.num_train_epochs - epoch;
+  const double of_this_epoch = std::min(left, std::floor(epoch) + 1 - epoch);
+  double steps = steps_in(of_this_epoch * static_cast<double>(plan.samples));
+  steps += std::max(0.0, std::ceil((left - of_this_epoch) *
+                                       static_cast<double>(plan.steps_per_epoch) -
+                                   rounding));
+  plan.steps = step + static_cast<std::uint64_t>(steps);
+  plan.epochs = static_cast<std::uint64_t>(std::ceil(options.num_train_epochs));
+  plan.warmup_steps = warmup_of(options, plan.steps);
   return plan;
 }
 

@@ -21,7 +21,6 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
-#include <parx/core/log.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/train/options.hpp>
@@ -95,30 +94,36 @@ struct trainer_state {
               present);
 }
 
+/// What makes a run `fresh` differ from the one that left `saved` at `path`, in a sentence each.
+[[nodiscard]] inline std::vector<std::string> differences(const trainer_state& saved,
+                                                          const trainer_state& fresh,
+                                                          const std::string& path) {
+  std::vector<std::string> found;
+  if (saved.global_batch != fresh.global_batch || saved.seed != fresh.seed) {
+    found.push_back(fmt::format(
+        "\"{}\" was made with a global batch of {} and seed {}, this run has {} and {}: it goes on "
+        "from there, but not as that run would have",
+        path, saved.global_batch, saved.seed, fresh.global_batch, fresh.seed));
+  }
+  const bool both_known = !saved.data_order.empty() && !fresh.data_order.empty();
+  if (both_known && saved.data_order != fresh.data_order) {
+    found.push_back(fmt::format(
+        "\"{}\" was made with its samples {}, this run takes them {}: in the epoch that it goes on "
+        "with some come twice and some never. With group_by_length, keep batch what all ranks take "
+        "in one step, accumulation included",
+        path, saved.data_order, fresh.data_order));
+  }
+  return found;
+}
+
 /// The state that a run `fresh` goes on with after it has found `saved` at `path`. Throws
-/// usage_error where the data are others; warns where the run will differ from the one that saved.
+/// usage_error where the data are others.
 [[nodiscard]] inline trainer_state resumed(trainer_state saved, const trainer_state& fresh,
                                            const std::string& path) {
   require(saved.num_samples == fresh.num_samples,
           "trainer: \"{}\" was made with a data set of {} samples, this one has {}; a run resumes "
-          "on its "
-          "own data",
+          "on its own data",
           path, saved.num_samples, fresh.num_samples);
-  if (saved.global_batch != fresh.global_batch || saved.seed != fresh.seed) {
-    log(log_level::warn,
-        "\"{}\" was made with a global batch of {} and seed {}, this run has {} and {}: it goes on "
-        "from "
-        "there, but not as that run would have",
-        path, saved.global_batch, saved.seed, fresh.global_batch, fresh.seed);
-  }
-  const bool both_known = !saved.data_order.empty() && !fresh.data_order.empty();
-  if (both_known && saved.data_order != fresh.data_order) {
-    log(log_level::warn,
-        "\"{}\" was made with its samples {}, this run takes them {}: in the epoch that it goes on "
-        "with some come twice and some never. With group_by_length, keep batch what all ranks take "
-        "in one step, accumulation included",
-        path, saved.data_order, fresh.data_order);
-  }
   saved.max_steps = fresh.max_steps;
   saved.global_batch = fresh.global_batch;
   saved.world_size = fresh.world_size;

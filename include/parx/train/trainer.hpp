@@ -15,7 +15,7 @@
 // ranks. Rank 0 alone writes. A run that is resumed ends in the bits of one that never stopped,
 // because whatever a step depends on (order of the data, rate, dropout) is a function of its number
 // and of the seeds; with another number of ranks it goes on with the same global batches, and
-// differs by rounding and masks.
+// differs by rounding and masks. With other global batches it still ends with num_train_epochs.
 //
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
@@ -32,6 +32,7 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/comm/abort_reason.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/ddp.hpp>
@@ -200,7 +201,16 @@ class trainer {
   }
 
   void go_back_to(const saved_checkpoint& saved) {
-    state_ = resumed(state_in(saved), state_, saved.path());
+    const trainer_state before = state_in(saved);
+    if (is_rank0()) {
+      for (const std::string& each : differences(before, state_, saved.path()))
+        log(log_level::warn, "{}", each);
+    }
+    if (before.global_batch != plan_.global_batch()) {
+      plan_ = continued(plan_, options_, before.global_step, before.epoch);
+      state_.max_steps = plan_.steps;
+    }
+    state_ = resumed(before, state_, saved.path());
     if (!state_.best_model_checkpoint.empty()) {
       state_.best_model_checkpoint = folder_.best_path(state_);
       if (options_.load_best_model_at_end) {  // a wrong one is an error now, not at the end
