@@ -1,4 +1,5 @@
-// L3: process groups and their collectives.
+// L3: process groups and their collectives. By name, for tests and sandboxes: <parx/comm/threads.hpp>,
+// ranks that are threads of one process.
 #pragma once
 
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
@@ -23,6 +24,5 @@
 #include <parx/comm/print.hpp>                       // IWYU pragma: export
 #include <parx/comm/process_group.hpp>               // IWYU pragma: export
 #include <parx/comm/shared_buffer.hpp>               // IWYU pragma: export
-#include <parx/comm/threads.hpp>                     // IWYU pragma: export
 #include <parx/comm/user_op.hpp>                     // IWYU pragma: export
 #include <parx/comm/work.hpp>                        // IWYU pragma: export

@@ -18,6 +18,7 @@
 #include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/state_dict.hpp>
 #include <parx/comm.hpp>
+#include <parx/comm/threads.hpp>
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/clip.hpp>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <parx/autograd.hpp>
+#include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 

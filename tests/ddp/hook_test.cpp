@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include <parx/comm/threads.hpp>
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>

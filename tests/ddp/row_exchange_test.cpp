@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
