@@ -73,11 +73,15 @@ BOOST_AUTO_TEST_CASE(between_ranks_of_one_host_over_tcp_the_choice_is_what_was_m
   };
   for (const int world : {4, 8}) {
     BOOST_TEST((fastest(operation::all_reduce, world, 16 << 10) == algorithm::doubling));
-    BOOST_TEST((fastest(operation::all_reduce, world, 256 << 10) == algorithm::ring));
-    BOOST_TEST((fastest(operation::all_reduce, world, 1 << 20) == algorithm::ring));
+    BOOST_TEST((fastest(operation::all_reduce, world, 256 << 10) == algorithm::halving));
+    BOOST_TEST((fastest(operation::all_reduce, world, 1 << 20) == algorithm::halving));
+    BOOST_TEST((fastest(operation::all_reduce, world, 16 << 20) == algorithm::ring));
     BOOST_TEST((fastest(operation::all_gather, world, 32 << 10) == algorithm::doubling));
+    BOOST_TEST((fastest(operation::all_gather, world, 256 << 10) == algorithm::doubling));
+    BOOST_TEST((fastest(operation::all_gather, world, 16 << 20) == algorithm::ring));
     BOOST_TEST((fastest(operation::reduce_scatter, world, 4 << 10) == algorithm::halving));
-    BOOST_TEST((fastest(operation::reduce_scatter, world, 256 << 10) == algorithm::ring));
+    BOOST_TEST((fastest(operation::reduce_scatter, world, 256 << 10) == algorithm::halving));
+    BOOST_TEST((fastest(operation::reduce_scatter, world, 16 << 20) == algorithm::ring));
   }
   BOOST_TEST((fastest(operation::all_reduce, 8, 64 << 10) == algorithm::halving));
 }

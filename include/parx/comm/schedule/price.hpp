@@ -29,10 +29,9 @@ inline constexpr link_costs memory_costs{.alpha = 2.5e-6, .per_peer = 0.3e-6, .b
                                          .local_beta = 0.12e-9};
 
 /// What is taken for ranks of one host that talk over TCP: fitted to 4 and 8 ranks on two cores, where each
-/// message in flight costs the processor time that all are short of, and large streams that cross evict each other's
-/// pieces from the cache.
+/// message in flight costs the processor time that all are short of. A byte costs what it costs, whoever it goes to.
 inline constexpr link_costs loopback_costs{.alpha = 12e-6, .per_peer = 6e-6, .beta = 0.35e-9, .gamma = 0.15e-9,
-                                           .crowding = 1.6};
+                                           .crowding = 1.03};
 
 namespace prices {
 
