@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,8 +112,9 @@ class csv_reader {
     if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
     double value = 0;
     const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    // A float holds no more, and infinity would pass for a number.
     if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() ||
-        !std::isfinite(value)) {
+        !(std::abs(value) <= std::numeric_limits<float>::max())) {
       throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
                   record_line_, column_name(column), text);
     }
