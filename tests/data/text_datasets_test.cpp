@@ -372,6 +372,24 @@ BOOST_AUTO_TEST_CASE(many_ranks_tokenise_once_and_share_the_file) {
   BOOST_TEST(data::text_classification(path, counting_tokenizer{.calls = &calls}, options).size() ==
              6U);
   BOOST_TEST(calls == 6);
+  // The same contents under a name that says another format are other records.
+  options.format = data::text_format::by_name;
+  options.empty_classes = data::empty_classes::allow;
+  const auto first_row = [&](const std::string& file) {
+    const data::text_classification set(file, counting_tokenizer{.calls = &calls}, options);
+    return set.tokens(0).size();
+  };
+  constexpr const char* twice = "1,a\t1,a b\tc d\n";
+  options.label = "0";
+  options.texts = {"1"};
+  options.classes = {"1", "1,a"};
+  options.max_length = 32;
+  const auto as_csv = first_row(folder.write("r.csv", twice));
+  const auto as_tsv = first_row(folder.write("r.tsv", twice));
+  options.cache.clear();
+  BOOST_TEST(first_row(folder.file("r.csv")) == as_csv);
+  BOOST_TEST(first_row(folder.file("r.tsv")) == as_tsv);
+  BOOST_TEST(as_csv != as_tsv);
 }
 
 BOOST_AUTO_TEST_CASE(

@@ -84,7 +84,7 @@ class sequence_pairs {
   sequence_pairs(const std::string& path, const Tokenizer& tokens, sequence_pair_options options)
       : sequence_pairs(std::move(options), tokens.special()) {
     const std::uint64_t key =
-        options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
+        options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
     rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
     tell_what_was_cut(fmt::format("\"{}\"", path));
     tell_what_was_dropped(rows_.counts(), fmt::format("\"{}\"", path));
@@ -171,11 +171,11 @@ class sequence_pairs {
         counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
         counts.truncated_tokens);
   }
-  [[nodiscard]] std::uint64_t options_hash() const {
-    return stable_hash(fmt::format("sequence_pairs 1|{}|{}|{}|{}|{}|{}|{}", options_.source,
+  [[nodiscard]] std::uint64_t options_hash(const std::string& path) const {
+    return stable_hash(fmt::format("sequence_pairs 2|{}|{}|{}|{}|{}|{}|{}", options_.source,
                                    options_.target, static_cast<int>(options_.header),
-                                   static_cast<int>(options_.format), options_.max_source_length,
-                                   options_.max_target_length,
+                                   static_cast<int>(text_format_of(path, options_.format)),
+                                   options_.max_source_length, options_.max_target_length,
                                    static_cast<int>(options_.truncation)));
   }
 

@@ -96,7 +96,7 @@ class text_classification {
     }
     require(options_.max_length > 0, "text_classification: max_length must be at least 1");
     const std::uint64_t key =
-        options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash();
+        options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
     rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
     count_classes(fmt::format("\"{}\"", path));
     const text_counts& counts = rows_.counts();
@@ -151,12 +151,13 @@ class text_classification {
   }
 
  private:
-  [[nodiscard]] std::uint64_t options_hash() const {
+  [[nodiscard]] std::uint64_t options_hash(const std::string& path) const {
     return stable_hash(fmt::format(
-        "text_classification 1|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
+        "text_classification 2|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
         fmt::join(options_.texts, "\x1f"), fmt::join(options_.classes, "\x1f"),
-        options_.class_count, static_cast<int>(options_.header), static_cast<int>(options_.format),
-        options_.max_length, static_cast<int>(options_.truncation)));
+        options_.class_count, static_cast<int>(options_.header),
+        static_cast<int>(text_format_of(path, options_.format)), options_.max_length,
+        static_cast<int>(options_.truncation)));
   }
 
   template <typename Tokenizer>

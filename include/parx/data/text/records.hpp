@@ -24,8 +24,10 @@ namespace parx::data {
 
 enum class text_format { by_name, csv, tsv, jsonl };
 
-/// What the name of a file says about its format.
-[[nodiscard]] inline text_format text_format_of(std::string_view path) {
+/// The format of a file: the one that was `said`, or by_name what its name says.
+[[nodiscard]] inline text_format text_format_of(std::string_view path,
+                                                text_format said = text_format::by_name) {
+  if (said != text_format::by_name) return said;
   if (path.ends_with(".gz")) path.remove_suffix(3);
   if (path.ends_with(".jsonl") || path.ends_with(".json")) return text_format::jsonl;
   return path.ends_with(".tsv") ? text_format::tsv : text_format::csv;
@@ -38,7 +40,7 @@ class text_records {
   text_records(const std::string& path, std::vector<std::string> columns,
                text_format format = text_format::by_name, csv_header header = csv_header::absent)
       : path_(path), columns_(std::move(columns)) {
-    if (format == text_format::by_name) format = text_format_of(path);
+    format = text_format_of(path, format);
     if (format == text_format::jsonl) {
       jsonl_.emplace(path);
       return;
