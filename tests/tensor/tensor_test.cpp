@@ -23,6 +23,14 @@ bool mentions(const std::exception& e, const std::string& text) {
 
 static_assert(std::ranges::contiguous_range<const tensor<float>>);
 
+BOOST_AUTO_TEST_CASE(a_shape_whose_size_does_not_fit_a_number_makes_no_small_tensor) {
+  const std::size_t large = std::size_t{1} << 33U;
+  BOOST_CHECK_THROW((void)parx::tensor<float>::empty({large, large}), parx::usage_error);
+  BOOST_CHECK_THROW((void)parx::tensor<double>::empty({(std::size_t{1} << 61U) - 1}),
+                    parx::usage_error);
+  BOOST_TEST(parx::tensor<float>::empty({0, large, large}).size() == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(factories_fill_row_by_row) {
   BOOST_TEST(elements(tensor<int>::iota({2, 3})) == (std::vector{0, 1, 2, 3, 4, 5}));
   BOOST_TEST(elements(tensor<int>::full({2}, 7)) == (std::vector{7, 7}));

@@ -87,6 +87,17 @@ class shape {
   return text + ")";
 }
 
+/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has: the
+/// product of wrong extents may be more than 2^64, and what is left of it a small number.
+[[nodiscard]] inline std::size_t byte_count(const shape& s, std::size_t element_bytes) {
+  std::size_t bytes = element_bytes;
+  bool fits = true;
+  for (const std::size_t extent : s) fits &= !__builtin_mul_overflow(bytes, extent, &bytes);
+  if (!fits || bytes > std::size_t{1} << 60U)
+    throw_usage("a tensor of shape {} would take more than 2^60 bytes", to_string(s));
+  return bytes;
+}
+
 /// `axis` as an index in [0, rank). Throws usage_error when it is outside.
 [[nodiscard]] inline std::size_t resolve_axis(int axis, const shape& s) {
   const int rank = static_cast<int>(s.rank());

@@ -34,10 +34,10 @@ class tensor {
 
   // Factories. All return contiguous tensors.
 
-  /// Uninitialised elements.
+  /// Uninitialised elements. Throws out_of_memory, as all factories do.
   [[nodiscard]] static tensor empty(const parx::shape& s) {
     tensor result;
-    result.storage_ = storage::allocate(s.size() * sizeof(T));
+    result.storage_ = storage::allocate(byte_count(s, sizeof(T)));
     result.data_ = static_cast<T*>(result.storage_.data());
     result.shape_ = s;
     result.strides_ = contiguous_strides(s);
