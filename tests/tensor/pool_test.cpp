@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -64,6 +66,23 @@ BOOST_AUTO_TEST_CASE(trim_gives_waiting_blocks_back) {
   BOOST_TEST(pool.stats().pooled_bytes > 0U);
   pool.trim();
   BOOST_TEST(pool.stats().pooled_bytes == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_no_machine_has_is_refused_with_its_size_and_the_rest_given_back) {
+  auto& pool = memory_pool::instance();
+  const auto held = parx::storage::allocate(1 << 20);
+  const auto says_sizes = [](const std::bad_alloc& refused) {
+    const std::string text = refused.what();
+    return text.find("MiB more; tensors hold ") != std::string::npos &&
+           text.find("hold 0.0") == std::string::npos;
+  };
+  BOOST_CHECK_EXCEPTION((void)pool.allocate(std::size_t{1} << 63U), std::bad_alloc, says_sizes);
+#ifndef PARX_POOL_POISONS  // AddressSanitizer ends a program that asks the heap for so much
+  pool.deallocate(pool.allocate(1 << 20), 1 << 20);
+  BOOST_CHECK_EXCEPTION((void)pool.allocate(std::size_t{1} << 50U), std::bad_alloc, says_sizes);
+  BOOST_TEST(pool.stats().pooled_bytes == 0U);
+#endif
+  (void)held;
 }
 
 BOOST_AUTO_TEST_CASE(threads_share_the_pool_and_no_block_is_given_out_twice) {

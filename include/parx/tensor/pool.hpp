@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <mutex>
 #include <new>
 
@@ -35,6 +36,22 @@ struct memory_stats {
   std::uint64_t system_allocations = 0;  ///< how often the heap was asked for a block
 };
 
+/// No memory for a block, although all waiting ones were given back.
+class out_of_memory : public std::bad_alloc {
+ public:
+  out_of_memory(std::size_t wanted, std::size_t live) noexcept {
+    const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    std::snprintf(text_.data(), text_.size(),
+                  "out of memory: no room for %.1f MiB more; tensors hold %.1f MiB. Take smaller "
+                  "batches, shorter sequences or a smaller model",
+                  mib(wanted), mib(live));
+  }
+  [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
+
+ private:
+  std::array<char, 192> text_{};  // where there is no memory, no string can be made
+};
+
 class memory_pool {
  public:
   static constexpr std::size_t alignment = 64;
@@ -44,8 +61,9 @@ class memory_pool {
     return the_pool;
   }
 
-  /// A block of at least `bytes`, uninitialised. Throws std::bad_alloc.
+  /// A block of at least `bytes`, uninitialised. Throws out_of_memory.
   [[nodiscard]] void* allocate(std::size_t bytes) {
+    if (bytes > std::size_t{1} << 60U) throw out_of_memory(bytes, stats().live_bytes);
     const std::size_t index = class_of(bytes);
     const std::size_t size = class_bytes(index);
     {
@@ -58,7 +76,7 @@ class memory_pool {
         return block;
       }
     }
-    void* fresh = ::operator new (size, std::align_val_t{alignment});
+    void* const fresh = from_heap(size);
     const std::lock_guard lock(mutex_);
     ++stats_.system_allocations;
     count_live(size);
@@ -106,8 +124,7 @@ class memory_pool {
 
   // Class 4 e + q holds blocks of (4 + q) << (e + 4) bytes: 64, 80, 96, 112, 128, 160, ... rounded
   // up to whole cache lines.
-  [[nodiscard]] static std::size_t class_of(std::size_t bytes) {
-    if (bytes > (std::size_t{1} << 60)) throw std::bad_alloc();
+  [[nodiscard]] static std::size_t class_of(std::size_t bytes) noexcept {
     const std::size_t units = std::max<std::size_t>((bytes + 15) / 16, 4);
     const auto exponent = static_cast<std::size_t>(std::bit_width(units)) - 3;
     const std::size_t step = (units + (std::size_t{1} << exponent) - 1) >> exponent;
@@ -116,6 +133,18 @@ class memory_pool {
   [[nodiscard]] static std::size_t class_bytes(std::size_t index) noexcept {
     const std::size_t bytes = (4 + index % 4) << (index / 4 + 4);
     return (bytes + alignment - 1) / alignment * alignment;
+  }
+  [[nodiscard]] void* from_heap(std::size_t size) {
+    try {
+      return ::operator new (size, std::align_val_t{alignment});
+    } catch (const std::bad_alloc&) {
+      trim();
+    }
+    try {
+      return ::operator new (size, std::align_val_t{alignment});
+    } catch (const std::bad_alloc&) {
+      throw out_of_memory(size, stats().live_bytes);
+    }
   }
   void count_live(std::size_t size) noexcept {
     stats_.live_bytes += size;
