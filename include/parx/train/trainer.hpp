@@ -311,6 +311,7 @@ class trainer {
     if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
     rates_.set(optimizer_, lr);
     precision_.step(optimizer_);
+    if (options_.stop_at_nan) detail::require_scale(precision_.loss_scale(), here());
     // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
     if constexpr (requires { model_.module().zero_grad(); }) model_.module().zero_grad();
     state_.global_step = step;

@@ -1,12 +1,14 @@
-// What stop_at_nan looks at: the loss of every batch, and the norm of the gradients before a step.
+// What stop_at_nan looks at: the loss of every batch, and the norm of the gradients before a step, or
+// with a loss scale, which leaves such steps out, how far it fell.
 //
-// Both are looked at before anything is changed, so that the parameters and all checkpoints are
+// They are looked at before anything is changed, so that the parameters and all checkpoints are
 // those of the last good step. Under data parallelism the gradients are equal on all ranks, and all
 // throw alike. Local.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +63,19 @@ void require_finite(double norm, const std::vector<optim::target<T>>& targets,
               "parameter with such a gradient. The step was not made, and earlier checkpoints are "
               "as they were. Lower the rate, or set detect_anomaly",
               without_sign_of_nan(norm), here.text(), first.empty() ? "none" : first);
+}
+
+/// A scale that falls from 65536 to below this was halved 30 times: gradients are Inf or NaN at any
+/// scale, and training would leave out every step to come. Source: fairseq's min_loss_scale.
+inline constexpr double least_loss_scale = 1e-4;
+
+inline void require_scale(std::optional<double> loss_scale, const whereabouts& here) {
+  if (!loss_scale || *loss_scale >= least_loss_scale) return;
+  throw_error(errc::bad_data,
+              "the loss scale has fallen to {:.3g} {}: step after step was left out, since its "
+              "gradients were Inf or NaN at any scale, though the loss is a number. Earlier "
+              "checkpoints are as they were. Lower the rate, take bf16, or set detect_anomaly",
+              *loss_scale, here.text());
 }
 
 }  // namespace parx::train::detail
