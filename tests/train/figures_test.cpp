@@ -161,6 +161,17 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_from_its_file_to_the_last_bit) {
   BOOST_CHECK_THROW((void)train::state_from(parx::json::parse("{}")), parx::json::error);
 }
 
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_a_long_run_is_no_larger_than_can_be_read) {
+  train::trainer_state state;
+  for (int step = 1; step <= 250'000; ++step) train::remember(state, {{"step", step}});
+  BOOST_TEST(state.log_history.size() <= 20'000u);
+  BOOST_TEST(state.log_history.size() >= 10'000u);
+  BOOST_TEST(state.log_history.back().at("step") == 250'000);
+  const double first = state.log_history.front().at("step");
+  BOOST_TEST(state.log_history.back().at("step") - first + 1 ==
+             static_cast<double>(state.log_history.size()));
+}
+
 BOOST_AUTO_TEST_CASE(a_run_that_goes_on_in_another_order_of_its_data_is_warned) {
   namespace data = parx::data;
   const auto lengths = std::make_shared<const std::vector<std::uint32_t>>(64, 5U);

@@ -46,8 +46,17 @@ struct trainer_state {
 
   nn::tally loss_since_log = {};  ///< of all ranks; what the next line adds to
   nn::tally loss_of_run = {};
-  std::vector<record> log_history = {};  ///< every line, each with its "step"
+  std::vector<record> log_history = {};  ///< the latest lines, each with its "step": see remember
 };
+
+/// Adds a line, which has its "step". Every checkpoint holds the history and is read as a whole, so
+/// of many lines the older ones go, which are all in train.jsonl.
+inline void remember(trainer_state& state, record line) {
+  constexpr std::size_t most = 20'000;  // some 10 MB of JSON
+  auto& lines = state.log_history;
+  if (lines.size() >= most) lines.erase(lines.begin(), lines.begin() + most / 2);
+  lines.push_back(std::move(line));
+}
 
 /// What makes the order of an epoch's samples, besides the data: with the same words samples_seen
 /// means the same samples.

@@ -95,7 +95,7 @@ class run_book {
   void write(const record& line, run_log::kind kind) {
     record kept = line;
     kept.set("step", static_cast<double>(state_.global_step));
-    state_.log_history.push_back(std::move(kept));
+    remember(state_, std::move(kept));
     log.write(line, kind, state_.global_step, seconds());
   }
 
