@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include <fmt/ranges.h>
 
@@ -70,9 +71,13 @@ void print_model(const fs::path& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    fmt::print(stderr, "usage: parx_inspect FILE.safetensors | MODEL_FOLDER | CHECKPOINT_FOLDER\n");
-    return 2;
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  const bool wants_help = first == "-h" || first == "--help";
+  if (argc != 2 || first.empty() || first.front() == '-') {
+    fmt::print(wants_help ? stdout : stderr,
+               "Shows the tensors of a file, and of a checkpoint whether it is whole\nUsage:\n"
+               "  parx_inspect FILE.safetensors | MODEL_FOLDER | CHECKPOINT_FOLDER\n");
+    return wants_help ? 0 : 2;
   }
   try {
     const fs::path path = argv[1];
