@@ -14,10 +14,12 @@
 // --batch-size are the same flag. Whatever is wrong is a parx::usage_error that names the flag.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "options.hpp"
 #include <parx/checkpoint.hpp>
@@ -114,8 +116,10 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
       ("overwrite-output-dir", "start anew; delete the checkpoints that are there", yes);
 }
 
-/// What a command line says, without having touched a file yet.
-[[nodiscard]] inline trainer_settings trainer_flags(const cxxopts::ParseResult& given) {
+/// What a command line says, without having touched a file yet; `measured` are the figures of the
+/// program's evaluations.
+[[nodiscard]] inline trainer_settings trainer_flags(
+    const cxxopts::ParseResult& given, const std::vector<std::string>& measured = {"loss"}) {
   const auto count = [&](const std::string& flag, std::size_t least = 0) {
     return number<std::size_t>(given, flag, least, detail::any_count);
   };
@@ -146,6 +150,10 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   o.save_total_limit = count("save-total-limit");
   o.load_best_model_at_end = is_set("load-best-model-at-end");
   o.metric_for_best_model = text("metric-for-best-model");
+  const std::string& metric = o.metric_for_best_model;
+  const std::string bare = metric.starts_with("eval_") ? metric.substr(5) : metric;
+  parx::require(std::find(measured.begin(), measured.end(), bare) != measured.end(),
+                "--metric-for-best-model \"{}\": give {}", metric, fmt::join(measured, " or "));
   o.early_stopping_patience = count("early-stopping-patience");
   o.seed = number<std::uint64_t>(given, "seed", 0, UINT64_MAX);
   o.disable_progress = is_set("disable-progress");

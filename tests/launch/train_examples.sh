@@ -48,6 +48,11 @@ trains() {
   says 'Total optimization steps = 12'
   [ -e "$out/checkpoint-12" ] && [ ! -e "$out/checkpoint-4" ] || failed "$name: not the last two checkpoints"
 
+  ends 0 1 --max-steps 12 "${common[@]}" --resume
+  says 'Nothing is left to train'
+
+  ends 2 1 --metric-for-best-model bleu
+  says '--metric-for-best-model "bleu": give loss'
   ends 2 1 --learning_rate fast
   says '--learning-rate "fast": give a number'
   ends 2 1 --resume

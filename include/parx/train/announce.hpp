@@ -48,6 +48,7 @@ inline void announce(run_log& out, const run_plan& plan, std::uint64_t parameter
   line("Total optimization steps", plan.steps);
   line("Number of trainable parameters", parameters);
   if (step > 0) line("Continuing training from global step", step);
+  if (step >= plan.steps) out.print("  Nothing is left to train; more steps or epochs would go on");
 }
 
 /// After the last step.
