@@ -12,6 +12,7 @@
 #include <parx/comm.hpp>
 #include <parx/store/hash.hpp>
 #include <parx/transport/hybrid.hpp>
+#include <parx/transport/inproc.hpp>
 #include <parx/transport/solo.hpp>
 
 namespace jobs {
