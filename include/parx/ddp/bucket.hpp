@@ -5,8 +5,8 @@
 // early; the others are large, so that it is efficient. (Li et al., PyTorch Distributed, VLDB 2020.)
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -44,7 +44,7 @@ inline constexpr std::size_t bucket_alignment = 64;
 [[nodiscard]] inline std::vector<bucket_layout> assign_buckets(std::span<const bucket_parameter> parameters,
                                                                const bucket_limits& limits) {
   std::vector<bucket_layout> buckets;
-  std::map<dtype, std::size_t> open;  // dtype -> index of its unfinished bucket
+  std::vector<std::size_t> open;  // the unfinished ones, of different dtypes
   for (std::size_t i = parameters.size(); i-- > 0;) {
     const bucket_parameter& next = parameters[i];
     const std::size_t room = (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
@@ -52,15 +52,16 @@ inline constexpr std::size_t bucket_alignment = 64;
       buckets.push_back({next.type, room, {{i, 0}}});
       continue;
     }
-    auto found = open.find(next.type);
+    auto found = std::find_if(open.begin(), open.end(),
+                              [&](std::size_t each) { return buckets[each].type == next.type; });
     if (found == open.end()) {
+      found = open.insert(found, buckets.size());
       buckets.push_back({next.type, 0, {}});
-      found = open.emplace(next.type, buckets.size() - 1).first;
     }
-    bucket_layout& bucket = buckets[found->second];
+    bucket_layout& bucket = buckets[*found];
     bucket.items.push_back({i, bucket.bytes});
     bucket.bytes += room;
-    const std::size_t limit = found->second == 0 ? limits.first_bytes : limits.bytes;
+    const std::size_t limit = *found == 0 ? limits.first_bytes : limits.bytes;
     if (bucket.bytes >= limit) open.erase(found);
   }
   return buckets;
