@@ -10,7 +10,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -134,7 +133,10 @@ class group_core {
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
 
   /// A number that is equal on all ranks which make their groups in the same order.
-  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) { return ++made_groups_[key]; }
+  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
+    made_groups_.push_back(key);
+    return static_cast<std::uint64_t>(std::count(made_groups_.begin(), made_groups_.end(), key));
+  }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -479,7 +481,7 @@ class group_core {
   std::vector<link_interest> interests_;
 
   plan_cache plans_;
-  std::map<std::uint64_t, std::uint64_t> made_groups_;
+  std::vector<std::uint64_t> made_groups_;  ///< the keys of those that were made
   detail::choice choice_{options_.choice};
   shared_areas areas_;
 };
