@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ struct link_key {
   int peer = -1;  ///< in the group's numbering
   channel kind = channel::collective;
   int stream = 0;  ///< of the connections that are one link
-  auto operator<=>(const link_key&) const = default;
+  bool operator==(const link_key&) const = default;
 };
 
 struct arrival {
@@ -86,10 +85,10 @@ class arrivals {
     const std::lock_guard lock(mutex_);
     accept_from(tcp_.get());
     if (memory_.valid()) accept_from(memory_.get());
-    std::erase_if(strangers_, [this](stranger& each) { return heard(each); });
-    const auto found = arrived_.find(key);
+    std::erase_if(strangers_, [this](caller& each) { return heard(each); });
+    const auto found = find_arrived(key);
     if (found == arrived_.end()) return {};
-    arrival taken = std::move(found->second);
+    arrival taken = std::move(found->came);
     arrived_.erase(found);
     return taken;
   }
@@ -99,7 +98,7 @@ class arrivals {
     const std::lock_guard lock(mutex_);
     if (ended(group)) return;
     ended_[ended_count_++ % ended_.size()] = group;
-    std::erase_if(arrived_, [group](const auto& each) { return each.first.group == group; });
+    std::erase_if(arrived_, [group](const caller& each) { return each.wants.group == group; });
   }
 
  private:
@@ -108,11 +107,12 @@ class arrivals {
   static constexpr std::chrono::seconds stranger_patience{5};
   static constexpr std::chrono::seconds hello_patience{1};  ///< where descriptors are scarce
 
-  struct stranger {
+  struct caller {
     arrival came;
-    frame_bytes bytes{};
-    std::size_t received = 0;
     clock::time_point since;
+    frame_bytes bytes{};  ///< of its hello
+    std::size_t received = 0;
+    link_key wants{};  ///< once its hello has been read
   };
 
   void accept_from(int listener) {
@@ -128,7 +128,7 @@ class arrivals {
         strangers_.erase(strangers_.begin());
         continue;
       }
-      stranger next{{std::move(socket), {}}, {}, 0, clock::now()};
+      caller next{.came = {std::move(socket), {}}, .since = clock::now()};
       if (heard(next)) continue;  // usually its hello is there already
       if (strangers_.size() >= most_strangers) strangers_.erase(strangers_.begin());
       strangers_.push_back(std::move(next));
@@ -145,7 +145,7 @@ class arrivals {
   }
 
   /// Reads on; true when the connection needs no more attention, welcomed or not.
-  bool heard(stranger& each) {
+  bool heard(caller& each) {
     iovec part{each.bytes.data() + each.received, frame_size - each.received};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     msghdr message{};
@@ -171,7 +171,7 @@ class arrivals {
     return true;
   }
 
-  void welcome(stranger& each) {
+  void welcome(caller& each) {
     const auto greeting = parse_hello(each.bytes);
     const bool known = greeting && !token_.empty() && token_.size() <= greeting->token.size() &&
                        std::equal(token_.begin(), token_.end(), greeting->token.begin());
@@ -180,8 +180,14 @@ class arrivals {
       return;
     }
     if (ended(greeting->group)) return;
-    const link_key key{greeting->group, greeting->from, static_cast<channel>(greeting->channel), greeting->stream};
-    arrived_.insert_or_assign(key, std::move(each.came));
+    each.wants = {greeting->group, greeting->from, static_cast<channel>(greeting->channel), greeting->stream};
+    const auto earlier = find_arrived(each.wants);
+    if (earlier == arrived_.end()) arrived_.push_back(std::move(each));
+    else *earlier = std::move(each);
+  }
+
+  [[nodiscard]] std::vector<caller>::iterator find_arrived(const link_key& key) {
+    return std::find_if(arrived_.begin(), arrived_.end(), [&](const caller& each) { return each.wants == key; });
   }
 
   [[nodiscard]] bool ended(std::uint64_t group) const noexcept {
@@ -195,8 +201,8 @@ class arrivals {
   descriptor memory_;
   std::mutex mutex_;
   std::string token_;
-  std::vector<stranger> strangers_;
-  std::map<link_key, arrival> arrived_;
+  std::vector<caller> strangers_;  ///< the longest waiting first
+  std::vector<caller> arrived_;    ///< not claimed yet
   // The latest groups that have ended: a peer is late by a few of them, not by hundreds.
   std::array<std::uint64_t, 512> ended_{};
   std::size_t ended_count_ = 0;
