@@ -38,11 +38,11 @@ class hybrid_transport final : public transport {
     return *slot;
   }
 
-  void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {
+  void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     // Another group's thread may accept a connection meant for this one, so look again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};
     polled_.clear();
-    sleepers_.clear();
+    ends_.clear();
     polled_.push_back({wake_.get(), POLLIN, 0});
     polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
     bool opening = false;
@@ -51,7 +51,7 @@ class hybrid_transport final : public transport {
       // A link that is not open yet may append nothing: poll refuses more entries than a process may have
       // descriptors, -1 or not.
       const auto plan = stream.before_sleep(each.readable, each.writable, polled_);
-      sleepers_.push_back({&stream, polled_.size()});
+      ends_.push_back(polled_.size());
       opening |= plan.awaiting;
       if (plan.ready) limit = std::chrono::milliseconds(0);
     }
@@ -66,10 +66,10 @@ class hybrid_transport final : public transport {
       for (pollfd& each : polled_) each.revents = 0;
     }
     std::size_t next = 2;
-    for (const sleeper& each : sleepers_) {
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
       short events = 0;
-      for (; next < each.end; ++next) events = static_cast<short>(events | polled_[next].revents);
-      each.stream->after_sleep(events);
+      for (; next < ends_[i]; ++next) events = static_cast<short>(events | polled_[next].revents);
+      as_process_link(interests[i]).after_sleep(events);
     }
     if (polled_[0].revents != 0) {
       std::uint64_t count = 0;
@@ -188,10 +188,6 @@ class hybrid_transport final : public transport {
     int global = -1;
     std::array<std::unique_ptr<detail::process_link>, 2> links;  ///< by channel; null until asked for
   };
-  struct sleeper {
-    detail::process_link* stream = nullptr;
-    std::size_t end = 0;  ///< of its entries in polled_
-  };
 
   hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members, int rank,
                    std::uint64_t group)
@@ -286,7 +282,7 @@ class hybrid_transport final : public transport {
   std::uint64_t group_;
   descriptor wake_;
   std::vector<pollfd> polled_;
-  std::vector<sleeper> sleepers_;  ///< in the order of polled_, from its third entry on
+  std::vector<std::size_t> ends_;  ///< of each interest's entries in polled_, whose third is the first one's
   bool abort_signalled_ = false;
   std::optional<bool> shares_memory_;
 };
