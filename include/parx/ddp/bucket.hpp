@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include <parx/types/dtype.hpp>
@@ -41,8 +40,8 @@ inline constexpr std::size_t bucket_alignment = 64;
 
 /// Deals `parameters` (in registration order) to buckets, in the order in which they are launched.
 /// Every parameter is in exactly one bucket.
-[[nodiscard]] inline std::vector<bucket_layout> assign_buckets(std::span<const bucket_parameter> parameters,
-                                                               const bucket_limits& limits) {
+[[nodiscard]] inline std::vector<bucket_layout> assign_buckets(
+    const std::vector<bucket_parameter>& parameters, const bucket_limits& limits) {
   std::vector<bucket_layout> buckets;
   std::vector<std::size_t> open;  // the unfinished ones, of different dtypes
   for (std::size_t i = parameters.size(); i-- > 0;) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +48,8 @@ namespace parx::detail {
 }
 
 /// Collective. Throws errc::mismatch on every rank unless all have the same layout.
-inline void check_layout(process_group& group, std::span<const parameter_slot> parameters, call_site site) {
+inline void check_layout(process_group& group, const std::vector<parameter_slot>& parameters,
+                         call_site site) {
   std::string mine;
   for (const auto& each : parameters) mine += each.layout + '\n';
   const std::array<std::uint64_t, 2> digest{fnv1a(mine), mine.size()};

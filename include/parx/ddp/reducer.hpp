@@ -229,7 +229,7 @@ class reducer final : public backward_observer {
   };
 
   /// Collective. Zeroed memory for all buckets, one behind the other.
-  [[nodiscard]] std::byte* make_memory(std::span<const bucket_layout> layouts) {
+  [[nodiscard]] std::byte* make_memory(const std::vector<bucket_layout>& layouts) {
     std::size_t bytes = 0;
     for (const bucket_layout& each : layouts) bytes += each.bytes;
     if (group_.size() > 1 && group_.core()->network().shares_memory()) {

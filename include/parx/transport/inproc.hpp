@@ -270,7 +270,7 @@ class inproc_transport final : public transport {
                               network_->pipe({group_, kind, there, here})).first->second;
   }
 
-  void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) override {
+  void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     auto until = std::chrono::steady_clock::now() + limit;
     for (const link_interest& each : interests) {
       if (each.readable) {

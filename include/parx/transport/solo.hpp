@@ -36,7 +36,7 @@ class solo_transport final : public transport {
 
   link& link_to(int peer, channel) override { throw_usage("rank {} in a world of one", peer); }
 
-  void wait(std::span<const link_interest>, std::chrono::milliseconds limit) override {
+  void wait(const std::vector<link_interest>&, std::chrono::milliseconds limit) override {
     std::unique_lock lock(all_->mutex);
     all_->changed.wait_for(lock, limit, [&] { return all_->rings != heard_; });
     heard_ = all_->rings;

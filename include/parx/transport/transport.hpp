@@ -83,7 +83,7 @@ class transport {
 
   /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit` passed.
   /// May return early for no reason.
-  virtual void wait(std::span<const link_interest> interests, std::chrono::milliseconds limit) = 0;
+  virtual void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) = 0;
   /// Makes the current or the next wait() return at once.
   virtual void wake() = 0;
 

@@ -38,8 +38,9 @@ class choice {
 
   [[nodiscard]] std::span<const int> hosts() const noexcept { return hosts_; }
   [[nodiscard]] const link_costs& costs() const { return costs_.value(); }
-  [[nodiscard]] std::span<const algorithm_rule> rules() const noexcept {
-    return rules_ != nullptr ? std::span<const algorithm_rule>(*rules_) : std::span<const algorithm_rule>();
+  [[nodiscard]] const std::vector<algorithm_rule>& rules() const noexcept {
+    static const std::vector<algorithm_rule> none;
+    return rules_ != nullptr ? *rules_ : none;
   }
 
   /// What a group made of some of these ranks starts with.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +24,7 @@ struct explanation {
 /// Every algorithm of shape.what, the cheapest first, those that cannot do the call last.
 [[nodiscard]] inline std::vector<explanation> explain_table(const call_shape& shape,
                                                             const link_costs& costs = {},
-                                                            std::span<const algorithm_rule> rules = {}) {
+                                                            const std::vector<algorithm_rule>& rules = {}) {
   std::vector<explanation> rows;
   const prices::load load = detail::load_of(shape);
   const algorithm cheapest = choose(shape, costs);
@@ -65,7 +64,7 @@ struct explanation {
 
 /// "all_reduce of 1048576 bytes on 8 ranks", and a line for each algorithm.
 [[nodiscard]] inline std::string explain_text(const call_shape& shape,
-                                              std::span<const explanation> rows) {
+                                              const std::vector<explanation>& rows) {
   std::string text = fmt::format("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what), shape.bytes(),
                                  shape.world);
   for (const explanation& row : rows) {

@@ -15,7 +15,6 @@
 #include <charconv>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -164,7 +163,7 @@ struct rule_word {
 
 /// The rule that decides this call, or null.
 [[nodiscard]] inline const algorithm_rule* find_rule(const call_shape& shape,
-                                                     std::span<const algorithm_rule> rules) {
+                                                     const std::vector<algorithm_rule>& rules) {
   const auto bytes = static_cast<std::size_t>(shape.bytes());
   const auto ranks = static_cast<std::size_t>(shape.world);
   for (const algorithm_rule& each : rules) {
@@ -181,7 +180,7 @@ struct rule_word {
 
 /// By the first rule that matches, else by price.
 [[nodiscard]] inline algorithm choose(const call_shape& shape, const link_costs& costs,
-                                      std::span<const algorithm_rule> rules) {
+                                      const std::vector<algorithm_rule>& rules) {
   const algorithm_rule* rule = find_rule(shape, rules);
   return rule != nullptr && rule->use != algorithm::automatic ? rule->use : choose(shape, costs);
 }
