@@ -38,16 +38,20 @@ struct prefix_in_messages {
       return act();
     } catch (const error& failure) {
       if (shown_as == prefix) throw;
-      // As messages spell it: escaped, and cut where it is long.
-      std::string spelled = quoted_key(prefix).substr(1);
-      spelled.erase(spelled.find_last_not_of(".\"") + 1);
-      std::string text = failure.what();
-      for (auto at = text.find(spelled); at != text.npos; at = text.find(spelled, at)) {
-        text.replace(at, spelled.size(), shown_as);
-        at += shown_as.size();
-      }
-      throw error(failure.code_value(), std::move(text), failure.context());
+      throw error(failure.code_value(), changed(failure.what()), failure.context());
     }
+  }
+
+ private:
+  [[nodiscard]] std::string changed(std::string text) const {
+    // As messages spell it: escaped, and cut where it is long.
+    std::string spelled = quoted_key(prefix).substr(1);
+    spelled.erase(spelled.find_last_not_of(".\"") + 1);
+    for (auto at = text.find(spelled); at != text.npos; at = text.find(spelled, at)) {
+      text.replace(at, spelled.size(), shown_as);
+      at += shown_as.size();
+    }
+    return text;
   }
 };
 
