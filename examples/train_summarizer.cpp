@@ -76,6 +76,10 @@ int main(int argc, char** argv) {
     const data::sequence_pairs test(test_pairs, tokenizer, s.lengths);
     s.model.vocab_size = tokenizer.size();
     if (!s.trained.empty()) s.model = models::encoder_decoder_config_from(parx::load_config(s.trained));
+    parx::require(s.model.vocab_size == tokenizer.size(),
+                  "--eval-only {}: its vocab.txt has {} tokens, but its config.json says {}; take the one that "
+                  "the model was trained with",
+                  s.trained, tokenizer.size(), s.model.vocab_size);
     // Positions are sines and no parameters: there may be more of them than in training.
     s.model.max_position_embeddings = std::max(s.lengths.max_source_length, s.lengths.max_target_length);
     models::encoder_decoder<float> model(s.model);
