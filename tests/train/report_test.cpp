@@ -60,6 +60,9 @@ BOOST_AUTO_TEST_CASE(axes_have_round_marks_that_span_the_data) {
   BOOST_TEST((ticks(3, 97, 5) == std::vector<double>{0, 20, 40, 60, 80, 100}));
   BOOST_TEST(ticks(5, 5, 5).size() >= 2u);
   BOOST_TEST(ticks(0, 0, 5).size() >= 2u);
+  const double next = std::nextafter(1e-3, 1.0);  // an axis of one rounding error
+  BOOST_TEST(ticks(1e-3, next, 5).size() <= 8u);
+  BOOST_TEST(ticks(1e-3, next, 5).back() >= next);
   for (const double high : {1e-7, 0.3, 7.0, 12345.0, 1e12}) {
     const auto marks = ticks(0, high, 5);
     BOOST_TEST(marks.front() <= 0);

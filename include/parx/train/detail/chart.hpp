@@ -62,7 +62,8 @@ struct chart_text {
 /// Where an axis from `low` to `high` has its marks: about `wanted` of them, at multiples of 1, 2
 /// or 5 times a power of ten, and the axis reaches from the first to the last.
 [[nodiscard]] inline std::vector<double> ticks(double low, double high, double wanted) {
-  if (!(high > low)) {
+  // What differs in its last digits is one value: marks between such two are no different numbers.
+  if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) {
     const double half = low == 0 ? 0.5 : std::abs(low) / 2;
     low -= half;
     high += half;
