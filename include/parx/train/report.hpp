@@ -255,10 +255,10 @@ namespace detail {
   for (const run_report& run : runs) {
     body += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{:.1f}</td>"
-        "<td>{:.2f}</td><td>{:.4f}</td><td>{:.0f} %</td></tr>\n",
+        "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
         run.mean("samples_per_second"), run.mean("step_ms"), run.last("loss"),
-        run.mean("communication_hidden_percent"));
+        run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-");
   }
   body += "</table>\n<ul>\n";
   for (const run_report& run : runs) {
