@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -91,14 +90,29 @@ class server_core {
   /// A client has gone.
   void forget(client_id client) {
     stop_waiting(client);
-    const auto watched = watched_by_.find(client);
-    if (watched == watched_by_.end()) return;
-    for (const std::string& key : watched->second) std::erase(watchers_[key], client);
-    watched_by_.erase(watched);
+    const auto gone = clients_.find(client);
+    if (gone == clients_.end()) return;
+    for (const std::string& key : gone->second.watched) {
+      const auto state = keys_.find(key);
+      std::erase(state->second.watchers, client);
+      drop_if_unused(state);
+    }
+    clients_.erase(gone);
   }
 
  private:
   enum class change : std::uint8_t { updated, created, removed };
+
+  /// What a key has besides its value; those that have nothing are not in keys_.
+  struct key_state {
+    std::vector<client_id> waiters;   // in the order of their waits
+    std::vector<client_id> watchers;  // torch 1.13 only
+    std::vector<std::string> queue;
+  };
+  struct client_state {
+    std::vector<std::string> missing;  // sorted keys that it waits for
+    std::vector<std::string> watched;
+  };
 
   template <typename Unsigned>
   verdict answer(client_id client, Unsigned value) {
@@ -122,17 +136,24 @@ class server_core {
   // Runs a change of a key's value, then tells those who wait for it or watch it.
   template <typename Action>
   void with_notice(const std::string& key, Action action) {
-    const auto watching = watchers_.find(key);
-    if (watching == watchers_.end() || watching->second.empty()) {
+    const auto state = keys_.find(key);
+    if (state == keys_.end()) {
+      action();
+      return;
+    }
+    const std::vector<client_id>& watchers = state->second.watchers;
+    if (watchers.empty()) {
       action();
     } else {
       const std::string* before = values_.find(key);
       const change kind = before == nullptr ? change::created : change::updated;
       const std::string old = before == nullptr ? std::string{} : *before;
       action();
-      tell_watchers(watching->second, kind, key, old, *values_.find(key));
+      tell_watchers(watchers, kind, key, old, *values_.find(key));
     }
-    wake_all(key);
+    const std::vector<client_id> woken = std::exchange(state->second.waiters, {});
+    drop_if_unused(state);
+    for (const client_id client : woken) key_appeared(client, key);
   }
 
   void tell_watchers(const std::vector<client_id>& clients, change kind, std::string_view key,
@@ -204,35 +225,28 @@ class server_core {
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     if (keys.empty()) return answer(client, std::uint8_t{0});
-    for (const std::string& key : keys) waiters_[key].push_back(client);
-    missing_.emplace(client, std::move(keys));
+    for (const std::string& key : keys) keys_[key].waiters.push_back(client);
+    clients_[client].missing = std::move(keys);
     return verdict::keep;
   }
 
   void stop_waiting(client_id client) {
-    const auto waiting = missing_.find(client);
-    if (waiting == missing_.end()) return;
-    for (const std::string& key : waiting->second) {
-      const auto others = waiters_.find(key);
-      std::erase(others->second, client);
-      if (others->second.empty()) waiters_.erase(others);
+    const auto known = clients_.find(client);
+    if (known == clients_.end()) return;
+    for (const std::string& key : known->second.missing) {
+      const auto state = keys_.find(key);
+      std::erase(state->second.waiters, client);
+      drop_if_unused(state);
     }
-    missing_.erase(waiting);
-  }
-
-  void wake_all(const std::string& key) {
-    const auto waiting = waiters_.find(key);
-    if (waiting == waiters_.end()) return;
-    const std::vector<client_id> clients = std::move(waiting->second);
-    waiters_.erase(waiting);
-    for (const client_id client : clients) key_appeared(client, key);
+    known->second.missing.clear();
+    drop_if_unused(known);
   }
 
   void key_appeared(client_id client, const std::string& key) {
-    const auto waiting = missing_.find(client);
-    std::erase(waiting->second, key);
-    if (!waiting->second.empty()) return;
-    missing_.erase(waiting);
+    const auto waiting = clients_.find(client);
+    std::erase(waiting->second.missing, key);
+    if (!waiting->second.missing.empty()) return;
+    drop_if_unused(waiting);
     answer(client, std::uint8_t{0});
   }
 
@@ -241,38 +255,38 @@ class server_core {
     if (present == nullptr) return answer(client, std::uint64_t{0});
     const std::string old = *present;
     values_.erase(key);
-    if (const auto watching = watchers_.find(key); watching != watchers_.end()) {
-      tell_watchers(watching->second, change::removed, key, old, {});
+    if (const auto state = keys_.find(key); state != keys_.end()) {
+      tell_watchers(state->second.watchers, change::removed, key, old, {});
     }
     return answer(client, std::uint64_t{1});
   }
 
   verdict watch(client_id client, const std::string& key) {
-    watchers_[key].push_back(client);
-    watched_by_[client].push_back(key);
+    keys_[key].watchers.push_back(client);
+    clients_[client].watched.push_back(key);
     constexpr std::uint8_t callback_registered = 3;
     return answer(client, callback_registered);
   }
 
   void push(const std::string& key, std::string value) {
-    queues_[key].push_back(std::move(value));
+    key_state& state = keys_[key];
+    state.queue.push_back(std::move(value));
     // One value is for one waiter: waking all would send the others into an empty queue.
-    const auto waiting = waiters_.find(key);
-    if (waiting == waiters_.end()) return;
-    const client_id first = waiting->second.front();
-    waiting->second.erase(waiting->second.begin());
-    if (waiting->second.empty()) waiters_.erase(waiting);
+    if (state.waiters.empty()) return;
+    const client_id first = state.waiters.front();
+    state.waiters.erase(state.waiters.begin());
     key_appeared(first, key);
   }
 
   verdict pop(client_id client, const std::string& key) {
-    const auto queue = queues_.find(key);
-    const std::size_t length = queue == queues_.end() ? 0 : queue->second.size();
+    const std::size_t length = queue_length(key);
     answer(client, std::uint64_t{length});
     if (length == 0) return verdict::keep;
-    answer_value(client, queue->second.front());
-    queue->second.pop_front();
-    if (queue->second.empty()) queues_.erase(queue);
+    const auto state = keys_.find(key);
+    std::vector<std::string>& queue = state->second.queue;
+    answer_value(client, queue.front());
+    queue.erase(queue.begin());
+    drop_if_unused(state);
     return verdict::keep;
   }
 
@@ -288,20 +302,25 @@ class server_core {
   }
 
   [[nodiscard]] std::size_t queue_length(const std::string& key) const {
-    const auto queue = queues_.find(key);
-    return queue == queues_.end() ? 0 : queue->second.size();
+    const auto state = keys_.find(key);
+    return state == keys_.end() ? 0 : state->second.queue.size();
   }
   [[nodiscard]] bool exists(const std::string& key) const {
     return values_.contains(key) || queue_length(key) > 0;
   }
 
+  void drop_if_unused(std::map<std::string, key_state>::iterator at) {
+    const key_state& state = at->second;
+    if (state.waiters.empty() && state.watchers.empty() && state.queue.empty()) keys_.erase(at);
+  }
+  void drop_if_unused(std::map<client_id, client_state>::iterator at) {
+    if (at->second.missing.empty() && at->second.watched.empty()) clients_.erase(at);
+  }
+
   sender send_;
   value_map values_;
-  std::map<std::string, std::list<std::string>> queues_;
-  std::map<client_id, std::vector<std::string>> missing_;  // sorted keys a client waits for
-  std::map<std::string, std::vector<client_id>> waiters_;   // in the order of their waits
-  std::map<std::string, std::vector<client_id>> watchers_;  // torch 1.13 only
-  std::map<client_id, std::vector<std::string>> watched_by_;
+  std::map<std::string, key_state> keys_;
+  std::map<client_id, client_state> clients_;
 };
 
 }  // namespace parx::detail::store_protocol
