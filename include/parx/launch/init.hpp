@@ -44,7 +44,7 @@ class world : public process_group {
       abort(fmt::format("rank {} left its program by an exception; see that rank's output", rank()));
     }
     const bool failed = closed();
-    static_cast<process_group&>(*this) = process_group(std::make_unique<solo_transport>());
+    static_cast<process_group&>(*this) = process_group(alone());
     if (meeting_ != nullptr) {
       meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
     }
@@ -66,6 +66,10 @@ class world : public process_group {
       : process_group(std::move(network), "world", options), job_(std::move(job)),
         meeting_(std::move(meeting)), patience_(options.timeout) {
     detail::ready_choice(*core(), call_site::current());
+  }
+
+  [[nodiscard]] static std::unique_ptr<transport> alone() {
+    return std::unique_ptr<transport>(new solo_transport());
   }
 
   launch_env job_;
@@ -119,7 +123,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   }
   detail::read_algorithm_rules(options.env, options.group.choice);
   if (job.world_size == 1) {
-    return world(std::move(job), nullptr, std::make_unique<solo_transport>(), options.group);
+    return world(std::move(job), nullptr, world::alone(), options.group);
   }
   auto meeting = std::make_unique<rendezvous>(job, options.env, deadline::after(options.rendezvous_timeout));
   auto network = meeting->connect();

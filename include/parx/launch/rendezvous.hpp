@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +63,7 @@ class rendezvous {
       if (job.rank == 0) endpoint_->publish_placements(limit);
     } catch (...) {
       tell_others(text_of_current_exception());
-      if (server_ != nullptr) await_latecomers(deadline::after(std::chrono::seconds(1)));
+      if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
       leave(std::chrono::seconds(1));  // they read it before the store goes
       throw;
     }
@@ -77,7 +78,7 @@ class rendezvous {
     endpoint_.reset();
     job_store_.reset();
     client_.reset();
-    if (server_ == nullptr) return;
+    if (!server_) return;
     try {
       if (!server_->wait_for_leavers(0, deadline::after(std::min<std::chrono::milliseconds>(
                                             patience, std::chrono::seconds(5)))) &&
@@ -94,7 +95,7 @@ class rendezvous {
 
   /// The transport over all ranks of the job.
   [[nodiscard]] std::unique_ptr<transport> connect() {
-    return std::make_unique<hybrid_transport>(endpoint_);
+    return std::unique_ptr<transport>(new hybrid_transport(endpoint_));
   }
   /// The job's part of the store, for programs that want to keep keys of their own there.
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
@@ -148,7 +149,7 @@ class rendezvous {
     const bool local = detail::is_loopback(job_.master_host) || job_.master_host == "localhost";
     if (job_.hosts_store()) {
       try {
-        server_ = std::make_unique<tcp_store_server>(tcp_store_server_options{
+        server_.emplace(tcp_store_server_options{
             .address = local ? job_.master_host : std::string(), .port = job_.master_port});
       } catch (const error& failure) {
         throw error(failure.code_value(),
@@ -157,8 +158,7 @@ class rendezvous {
                     context(limit));
       }
     }
-    client_ = std::make_unique<tcp_store>(
-        tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
+    client_.emplace(tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
     job_store_ = std::make_shared<prefix_store>(
         fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_, fmt::format("parx/{}", job_.run_id));
   }
@@ -247,8 +247,8 @@ class rendezvous {
   }
 
   launch_env job_;
-  std::unique_ptr<tcp_store_server> server_;
-  std::unique_ptr<tcp_store> client_;
+  std::optional<tcp_store_server> server_;  ///< where this rank keeps the job's store
+  std::optional<tcp_store> client_;
   std::shared_ptr<store> job_store_;
   std::shared_ptr<detail::endpoint> endpoint_;
 };

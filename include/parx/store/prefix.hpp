@@ -122,8 +122,8 @@ class prefix_store final : public store {
     return shown_([&] { return other_.multi_set(full(keys), values, limit); });
   }
   std::unique_ptr<store_watch> do_watch(std::string_view key, deadline limit) override {
-    return std::make_unique<detail::prefix_watch>(
-        shown_, shown_([&] { return other_.watch(full(key), limit); }));
+    auto watched = shown_([&] { return other_.watch(full(key), limit); });
+    return std::unique_ptr<store_watch>(new detail::prefix_watch(shown_, std::move(watched)));
   }
 
   [[nodiscard]] std::string full(std::string_view key) const {

@@ -191,8 +191,8 @@ class tcp_store final : public store {
     try {
       detail::connection server = connect_again(limit);
       ask(server, limit, {.op = operation::wait, .keys = {wire(key)}});
-      return std::make_unique<detail::tcp_watch>(std::move(server), dialect_, keys[0], wire(key),
-                                                 describe());
+      return std::unique_ptr<store_watch>(
+          new detail::tcp_watch(std::move(server), dialect_, keys[0], wire(key), describe()));
     } catch (const detail::store_failure& failure) {
       detail::throw_store_error(failure.code, "watch", detail::quoted_keys(keys), describe(), limit,
                                 failure.reason);

@@ -207,19 +207,20 @@ class hybrid_transport final : public transport {
   [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)].global; }
   [[nodiscard]] std::string notice_key(int rank) const { return fmt::format("notice/{:x}/{}", group_, rank); }
 
-  [[nodiscard]] std::unique_ptr<detail::process_link> make_link(int peer, channel kind) {
+  using link_owner = std::unique_ptr<detail::process_link>;
+  [[nodiscard]] link_owner make_link(int peer, channel kind) {
     const detail::peer_record& record = record_of(peer);
     const bool share = place_of(peer).shares_memory_with(place_of(rank_));
     const detail::link_key key{group_, peer, kind};
-    if (share && rank_ > peer) return std::make_unique<shm_link>(*shared_, key, rank_, record);
-    if (share) return std::make_unique<shm_link>(*shared_, key, record);
+    if (share && rank_ > peer) return link_owner(new shm_link(*shared_, key, rank_, record));
+    if (share) return link_owner(new shm_link(*shared_, key, record));
     const int count = std::min(shared_->own().streams, record.streams);
-    if (count == 1) return std::make_unique<tcp_link>(make_stream(key, record), peer);
+    if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
     std::vector<detail::tcp_stream> streams;
     for (int number = 0; number < count; ++number) {
       streams.push_back(make_stream({group_, peer, kind, number}, record));
     }
-    return std::make_unique<striped_link>(std::move(streams), peer);
+    return link_owner(new striped_link(std::move(streams), peer));
   }
   [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key, const detail::peer_record& record) {
     if (rank_ > key.peer) return {*shared_, key, rank_, record};
