@@ -14,7 +14,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -77,15 +76,16 @@ class endpoint {
 
   /// The record of a rank of the job, for good; null where `limit` passes first.
   [[nodiscard]] const peer_record* record_of(int rank, deadline limit) {
+    peer_record& known = records_[static_cast<std::size_t>(rank)];
     {
       const std::lock_guard lock(mutex_);
-      const auto found = records_.find(rank);
-      if (found != records_.end()) return &found->second;
+      if (known.is_known()) return &known;
     }
     try {
       auto record = peer_record::from_text(options_.job_store->get(record_key(rank), limit));
       const std::lock_guard lock(mutex_);
-      return &records_.emplace(rank, std::move(record)).first->second;
+      if (!known.is_known()) known = std::move(record);
+      return &known;
     } catch (const error&) {
       return nullptr;
     }
@@ -258,7 +258,8 @@ class endpoint {
   std::mutex placements_mutex_;
   std::vector<placement> placements_;
   std::mutex mutex_;
-  std::map<int, peer_record> records_;
+  std::vector<peer_record> records_ =
+      std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));  ///< by rank, once known
   std::optional<std::string> abort_reason_;
   std::atomic<bool> abort_known_{false};
 };

@@ -8,7 +8,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +31,7 @@ struct peer_record {
   std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
   int streams = 1;  ///< TCP connections that it would like a link to have; the smaller wish of two ranks holds
 
+  [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network, memory, port,
                        pid, probe, streams);
@@ -70,11 +70,13 @@ struct placement {
 
 [[nodiscard]] inline std::vector<placement> place_ranks(const std::vector<peer_record>& records) {
   std::vector<placement> places;
-  std::map<std::string, int> numbers;
+  std::vector<std::string> hosts;
   for (const peer_record& each : records) {
-    const auto next = static_cast<int>(numbers.size());
-    const int host = numbers.emplace(each.boot_id + '\n' + each.network, next).first->second;
-    places.push_back({host, !each.memory.empty() && !each.boot_id.empty() && !each.network.empty()});
+    const std::string host = each.boot_id + '\n' + each.network;
+    const auto found = std::find(hosts.begin(), hosts.end(), host);
+    const auto number = static_cast<int>(found - hosts.begin());
+    if (found == hosts.end()) hosts.push_back(host);
+    places.push_back({number, !each.memory.empty() && !each.boot_id.empty() && !each.network.empty()});
   }
   return places;
 }
