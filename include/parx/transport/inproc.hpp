@@ -211,7 +211,7 @@ class inproc_link final : public link {
               detail::inproc_pipe& out, detail::inproc_pipe& in)
       : network_(network), peer_(peer), peer_in_network_(peer_in_network), out_(out), in_(in) {}
 
-  std::size_t try_send(const_bytes first, const_bytes second) override {
+  std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!network_.alive(peer_in_network_)) throw link_lost(peer_, "its thread was killed");
     if (in_.closed && in_.drained()) throw link_lost(peer_, "it closed the connection");
     const auto visible = std::chrono::steady_clock::now() + network_.options_.delay;

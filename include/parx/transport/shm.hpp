@@ -32,7 +32,7 @@ class shm_link final : public detail::process_link {
     static_cast<void>(opened());
   }
 
-  std::size_t try_send(const_bytes first, const_bytes second) override {
+  std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!opened()) return 0;
     const std::size_t sent = sender_.send(first, second);
     if (sender_.published()) ring_bell();
@@ -49,15 +49,15 @@ class shm_link final : public detail::process_link {
     return received;
   }
 
-  [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable,
+  [[nodiscard]] detail::sleep_plan before_sleep(bool /*readable*/, bool /*writable*/,
                                                 std::vector<pollfd>& polled) override {
     if (state_ != state::open) return {.awaiting = true};
     mine().asleep.store(1, std::memory_order_seq_cst);
-    // Either the peer's next move sees this side asleep, or this side sees the move.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    const bool ready = ended_ || (readable && receiver_.ready()) || (writable && sender_.ready());
     polled.push_back({socket_.get(), POLLIN, 0});
-    return {.ready = ready};
+    return {.looks_twice = true};
+  }
+  [[nodiscard]] bool ready(bool readable, bool writable) const noexcept override {
+    return state_ == state::open && (ended_ || (readable && receiver_.ready()) || (writable && sender_.ready()));
   }
   void after_sleep(short events) override {
     if (state_ != state::open) return;
@@ -100,15 +100,19 @@ class shm_link final : public detail::process_link {
   [[nodiscard]] side& mine() noexcept { return shared_layout().sides[connects_ ? 0 : 1]; }
   [[nodiscard]] side& theirs() noexcept { return shared_layout().sides[connects_ ? 1 : 0]; }
 
+  /// No fence between this side's move and its look at the sleeper, though the look may come before the move
+  /// is seen: a fence would make every small message wait until it has reached the other core. It is the
+  /// sleeper who waits that long (hybrid_transport::wait) and looks again.
   void ring_bell() noexcept {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     std::atomic<std::uint32_t>& asleep = theirs().asleep;
     if (asleep.load(std::memory_order_relaxed) == 0 || asleep.exchange(0, std::memory_order_relaxed) == 0) return;
     const char bell = 1;
     [[maybe_unused]] const auto rung = ::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
-  [[nodiscard]] bool opened() {
+  [[nodiscard]] bool opened() { return state_ == state::open || opens_now(); }
+  [[nodiscard]] bool opens_now() {
     switch (state_) {
       case state::open: return true;
       case state::closed: throw link_lost(key_.peer, "this rank closed the connection");

@@ -28,7 +28,7 @@ class striped_link final : public detail::process_link {
 
   /// What is taken beyond a segment that has not left whole is not counted yet, but dealt: as with any
   /// link, the caller offers the rest of the same bytes again.
-  std::size_t try_send(const_bytes first, const_bytes second) override {
+  std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!opened()) return 0;
     const std::uint64_t end = sent_ + first.size + second.size;
     for (lane& each : lanes_) {

@@ -12,11 +12,10 @@ class tcp_link final : public detail::process_link {
  public:
   tcp_link(detail::tcp_stream stream, int peer) : stream_(std::move(stream)), peer_(peer) {}
 
-  std::size_t try_send(const_bytes first, const_bytes second) override {
+  std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!stream_.opened()) return 0;
-    second.size = std::min(second.size, most_bytes);
     iovec parts[2] = {{const_cast<std::byte*>(first.data), first.size},
-                      {const_cast<std::byte*>(second.data), second.size}};
+                      {const_cast<std::byte*>(second.data), std::min(second.size, most_bytes)}};
     return stream_.send(used(parts));
   }
 

@@ -52,7 +52,7 @@ class link {
   virtual ~link() = default;
   /// Moves as many bytes as fit now, from `first` and then `second`; 0 when none do or the link is
   /// still being opened. Throws link_lost.
-  virtual std::size_t try_send(const_bytes first, const_bytes second) = 0;
+  virtual std::size_t try_send(const const_bytes& first, const const_bytes& second) = 0;
   virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
 };
 

@@ -14,7 +14,8 @@ template <mutable_movable_buffer Data>
                                                        const rooted_options& options, call_site site) {
   const call_check check(group, operation::broadcast, site);
   collective_arguments given = check.arguments();
-  given.input = given.output = check.view(data);
+  check.view(data, given.input);
+  check.view(data, given.output);
   given.count = given.input.count;
   given.root = options.root;
   given.use = options.use;

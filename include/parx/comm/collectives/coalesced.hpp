@@ -34,8 +34,10 @@ struct packed_memory {
   std::size_t count = 0;
   std::uint64_t hash = fnv1a("coalesced");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const elements input = check.view(inputs[i]);
-    const elements output = check.view(outputs[i]);
+    elements input;
+    elements output;
+    check.view(inputs[i], input);
+    check.view(outputs[i], output);
     check.require(inputs[i].type == inputs[0].type && outputs[i].type == inputs[0].type,
                   "buffer {} holds {}, but buffer 0 {}; all buffers must have one dtype", i,
                   name_of(inputs[i].type != inputs[0].type ? inputs[i].type : outputs[i].type),
@@ -70,7 +72,7 @@ struct packed_memory {
     call_site site) {
   const call_check check(group, operation::all_reduce, site);
   collective_arguments given = packed_arguments(check, read_only(data), data, 1, 0);
-  given.combine = arithmetic_of<buffer_view>(options);
+  read_arithmetic<buffer_view>(options, given.combine);
   given.use = options.use;
   given.timeout = options.timeout;
   return given;

@@ -35,7 +35,9 @@ void fill_message(const process_group& group, operation what, int peer, Data&& d
                   const message_options& options, call_site site, call& request) {
   const call_check check(group, what, site);
   check.is_rank(peer, what == operation::send ? "receiving rank" : "sending rank");
-  fill_message(what, peer, check.view(data), options, site, request);
+  elements seen;
+  check.view(data, seen);
+  fill_message(what, peer, seen, options, site, request);
 }
 
 }  // namespace detail
@@ -68,7 +70,9 @@ template <mutable_movable_buffer Data>
                            call_site site = call_site::current()) {
   detail::call request;
   const detail::call_check check(group, operation::recv, site);
-  detail::fill_message(operation::recv, detail::any_source, check.view(data), options, site, request);
+  detail::elements seen;
+  check.view(data, seen);
+  detail::fill_message(operation::recv, detail::any_source, seen, options, site, request);
   group.core()->run(request);
   return request.peer;
 }

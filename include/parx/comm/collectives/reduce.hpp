@@ -23,7 +23,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
     given.output.data = nullptr;
   }
   given.count = given.input.count;
-  given.combine = arithmetic_of<In>(options);
+  read_arithmetic<In>(options, given.combine);
   return given;
 }
 

@@ -24,7 +24,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                 "the input must hold {} ranks x {} output elements = {}, not {}", group.size(),
                 given.output.count, given.count, given.input.count);
   given.own_begin = given.output.count * check.own_rank();
-  given.combine = arithmetic_of<In>(options);
+  read_arithmetic<In>(options, given.combine);
   return given;
 }
 
@@ -44,7 +44,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                 counts[check.own_rank()]);
   given.counts = counts;
   given.own_begin = check.begin_of_own(counts);
-  given.combine = arithmetic_of<In>(options);
+  read_arithmetic<In>(options, given.combine);
   return given;
 }
 

@@ -98,21 +98,27 @@ class call_check {
     }
   }
 
+  /// Written in place: a struct that is copied as a whole is loaded as a whole, which waits until its parts,
+  /// and all stores before them, have left the core.
   template <movable_buffer B>
-  [[nodiscard]] elements view(B&& data) const {
+  void view(B&& data, elements& found) const {
     if constexpr (buffer<B>) {
       const const_buffer_view seen = guard([&] { return const_view_of(data); });
       require(size_of(seen.type) != 0, "{} is not the number of a dtype",
               static_cast<int>(seen.type));
-      const elements found{const_cast<void*>(seen.data), seen.count, size_of(seen.type),
-                           static_cast<std::uint8_t>(seen.type)};
-      return fitting(found);
+      fits(seen.count, size_of(seen.type));
+      found.data = const_cast<void*>(seen.data);
+      found.count = seen.count;
+      found.size = size_of(seen.type);
+      found.type = static_cast<std::uint8_t>(seen.type);
     } else {
       guard([&] { require_contiguous(data); });
       using pointed = element_of<B>;
-      return fitting({const_cast<pointed*>(std::data(data)),
-                      static_cast<std::size_t>(std::size(data)), sizeof(pointed),
-                      call_header::user_type});
+      fits(static_cast<std::size_t>(std::size(data)), sizeof(pointed));
+      found.data = const_cast<pointed*>(std::data(data));
+      found.count = static_cast<std::size_t>(std::size(data));
+      found.size = sizeof(pointed);
+      found.type = call_header::user_type;
     }
   }
 
@@ -170,8 +176,8 @@ class call_check {
   [[nodiscard]] collective_arguments arguments(const In& input, Out& output,
                                                const Options& options) const {
     collective_arguments given = arguments();
-    given.input = view(input);
-    given.output = view(output);
+    view(input, given.input);
+    view(output, given.output);
     same_type(given.input, given.output);
     given.use = plain_options(options).use;
     given.timeout = plain_options(options).timeout;
@@ -183,10 +189,10 @@ class call_check {
     throw_usage("{} on group \"{}\" at {}:{}: {}", name_of(what_), group_.name(), site_.file_name(),
                 site_.line, why);
   }
-  [[nodiscard]] elements fitting(const elements& found) const {
-    require(found.count <= std::numeric_limits<std::size_t>::max() / found.size / 2,
-            "{} elements of {} bytes are more than memory can hold", found.count, found.size);
-    return found;
+  void fits(std::size_t count, std::size_t size) const {
+    std::size_t bytes = 0;
+    require(!__builtin_mul_overflow(count, size, &bytes) && bytes <= std::numeric_limits<std::size_t>::max() / 2,
+            "{} elements of {} bytes are more than memory can hold", count, size);
   }
 
   const process_group& group_;

@@ -27,13 +27,14 @@ struct call {
   std::chrono::milliseconds timeout{0};
 
   // A collective: its plan, buffers and fingerprint.
-  std::shared_ptr<const plan> steps;
+  const plan* steps = nullptr;
   collective_data data;
   call_header header;
 
   bool names_late = false;  ///< a timeout names all ranks that have not come
   bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
   std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
+  std::shared_ptr<const plan> kept_steps{};  ///< the same, where the cache may forget them before it ends
 
   // A message: the other rank and the user's memory (read by send, written by recv).
   int peer = -1;
@@ -43,10 +44,16 @@ struct call {
   // Set by the group.
   deadline until = deadline::unset();  ///< of a blocking call, from when it first has to wait: a clock costs 20 ns
   bool done = false;
+  bool named = false;  ///< its header says which group's call it is, and where it was made
   std::exception_ptr failure;
 
   std::unique_ptr<call> next;  ///< issued and waited for together with this one
 
+  /// Makes a finished call one to be issued once more.
+  void renew() noexcept {
+    until = deadline::unset();
+    done = false;
+  }
   void start_clock() noexcept {
     if (until.is_unset()) until = deadline::after(timeout);
   }

@@ -86,27 +86,25 @@ class engine {
   /// small, small enough that what was received is still in the L2 cache when it is reduced.
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
-  /// Prepares the run of `steps` (which must outlive it). Opens the links that it uses.
-  void start(const plan& steps, const collective_data& data, const call_header& header,
-             transport& network) {
+  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these leave open it
+  /// fills in. Opens the links that it uses.
+  void start(const plan& steps, collective_data& data, call_header& header, transport& network) {
     plan_ = &steps;
-    data_ = data;
-    pack();
+    data_ = &data;
+    header_ = &header;
+    if (!data.pack.inputs.empty()) pack();
     world_ = network.size();
     only_sends_ = true;
-    overwrites_input_ = data_.input == data_.output && data_.reduce;
+    overwrites_input_ = data.input == data.output && data.reduce;
     if (data.divide_by != nullptr) {
-      data_.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
-      if (data_.factor == 1) data_.scale = nullptr;
+      data.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
+      if (data.factor == 1) data.scale = nullptr;
     }
-    header_ = std::bit_cast<frame_bytes>(header);
-    const auto& actions = steps.steps.actions;
-    done_.assign(actions.size(), 0);
-    complete_.assign(actions.size(), 0);
-    remaining_ = actions.size();
-    scratch_.resize(std::max(scratch_.size(), steps.steps.scratch_count * data.element_size));
-    if (lanes_.size() < steps.lanes.size()) lanes_.resize(steps.lanes.size());
+    remaining_ = steps.steps.actions.size();
+    progress_.assign(remaining_, {});
+    enlarge(scratch_, steps.steps.scratch_count * data.element_size);
     lane_count_ = steps.lanes.size();
+    if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
     for (std::size_t i = 0; i < lane_count_; ++i) {
       lane& state = lanes_[i];
       const lane_plan& traffic = steps.lanes[i];
@@ -117,7 +115,7 @@ class engine {
       state.header_sent = state.header_received = 0;
       state.staged = 0;
       state.staging_size = std::min(segment_bytes, traffic.largest_reduction * data.element_size);
-      if (state.staging.size() < state.staging_size) state.staging.resize(state.staging_size);
+      enlarge(state.staging, state.staging_size);
     }
   }
 
@@ -125,13 +123,13 @@ class engine {
 
   /// Moves what can be moved now. Throws link_lost, and header_mismatch when a peer's call differs.
   bool step() {
-    bool progressed = run_local();
+    bool progressed = !plan_->local.empty() && run_local();
     for (std::size_t i = 0; i < lane_count_; ++i) {
-      if (data_.counts_differ) count_in_header(lanes_[i].traffic->sends);
+      if (data_->counts_differ) count_in_header(lanes_[i].traffic->sends);
       progressed |= send_some(lanes_[i]);
       progressed |= receive_some(lanes_[i]);
     }
-    if (progressed && done()) unpack();
+    if (progressed && done() && !data_->pack.outputs.empty()) unpack();
     return progressed;
   }
 
@@ -185,27 +183,35 @@ class engine {
     std::size_t next_receive = 0;
     std::size_t header_sent = 0;
     std::size_t header_received = 0;
-    frame_bytes incoming_header{};
+    call_header incoming_header{};
     std::vector<std::byte> staging;  ///< received, not yet reduced
     std::size_t staging_size = 0;
     std::size_t staged = 0;
   };
 
+  struct progress {
+    std::size_t bytes = 0;
+    bool complete = false;
+  };
+
+  static void enlarge(std::vector<std::byte>& buffer, std::size_t bytes) {
+    if (buffer.size() < bytes) buffer.resize(bytes);
+  }
   [[nodiscard]] const action& action_at(std::int32_t index) const noexcept {
     return plan_->steps.actions[static_cast<std::size_t>(index)];
   }
   [[nodiscard]] std::size_t done_at(std::int32_t index) const noexcept {
-    return done_[static_cast<std::size_t>(index)];
+    return progress_[static_cast<std::size_t>(index)].bytes;
   }
   [[nodiscard]] std::size_t total(std::int32_t index) const noexcept {
-    return action_at(index).count() * data_.element_size;
+    return action_at(index).count() * data_->element_size;
   }
   [[nodiscard]] static std::int32_t current(const std::vector<std::int32_t>& list,
                                             std::size_t position) noexcept {
     return position < list.size() ? list[position] : no_action;
   }
   [[nodiscard]] bool complete(std::int32_t index) const noexcept {
-    return complete_[static_cast<std::size_t>(index)] != 0;
+    return progress_[static_cast<std::size_t>(index)].complete;
   }
 
   /// How many bytes of an action its dependencies permit.
@@ -236,17 +242,17 @@ class engine {
     return std::min(movable(index) - done_at(index), segment_bytes);
   }
   [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
-    const std::size_t offset = where.offset * data_.element_size;
+    const std::size_t offset = where.offset * data_->element_size;
     switch (where.where) {
-      case place::input: return data_.input + offset;
-      case place::output: return data_.output + offset;
+      case place::input: return data_->input + offset;
+      case place::output: return data_->output + offset;
       case place::scratch: break;
     }
     return scratch_.data() + offset;
   }
   [[nodiscard]] std::byte* write_at(const region& where) noexcept {
-    const std::size_t offset = where.offset * data_.element_size;
-    return where.where == place::output ? data_.output + offset : scratch_.data() + offset;
+    const std::size_t offset = where.offset * data_->element_size;
+    return where.where == place::output ? data_->output + offset : scratch_.data() + offset;
   }
 
   /// Only the driver adds, so that no locked instruction is needed.
@@ -254,10 +260,10 @@ class engine {
     counter.store(counter.load(relaxed) + bytes, relaxed);
   }
   void advance(std::int32_t index, std::size_t bytes) noexcept {
-    done_[static_cast<std::size_t>(index)] += bytes;
+    progress_[static_cast<std::size_t>(index)].bytes += bytes;
   }
   void finish(std::int32_t index) noexcept {
-    complete_[static_cast<std::size_t>(index)] = 1;
+    progress_[static_cast<std::size_t>(index)].complete = true;
     --remaining_;
   }
 
@@ -273,8 +279,8 @@ class engine {
         case action_kind::combine_for_all: combine(step, true); break;
         default:
           copy_bytes(write_at(step.to), read_at(step.from), total(index));
-          if (step.completes && data_.scale != nullptr) {
-            data_.scale(write_at(step.to), step.count(), data_.factor);
+          if (step.completes && data_->scale != nullptr) {
+            data_->scale(write_at(step.to), step.count(), data_->factor);
           }
       }
       advance(index, total(index));
@@ -290,8 +296,8 @@ class engine {
     std::memcpy(to, from, bytes);
   }
   [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
-    const shared_view& view = where.where == place::input ? data_.shared_input : data_.shared_output;
-    return view.of(rank) + where.offset * data_.element_size;
+    const shared_view& view = where.where == place::input ? data_->shared_input : data_->shared_output;
+    return view.of(rank) + where.offset * data_->element_size;
   }
 
   /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
@@ -313,22 +319,22 @@ class engine {
   /// out. The result is written last: it may overwrite this rank's input.
   void combine(const action& step, bool for_all) {
     static constexpr std::size_t block_bytes = std::size_t{8} << 10;
-    const std::size_t block = std::max<std::size_t>(1, block_bytes / data_.element_size);
-    partial_.resize(block * data_.element_size);
+    const std::size_t block = std::max<std::size_t>(1, block_bytes / data_->element_size);
+    partial_.resize(block * data_->element_size);
     for (std::size_t done = 0; done < step.count(); done += block) {
       const std::size_t count = std::min(block, step.count() - done);
-      const std::size_t offset = done * data_.element_size;
+      const std::size_t offset = done * data_->element_size;
       std::byte* to = write_at(step.to) + offset;
       const std::byte* sum = shared_at(step.from, 0) + offset;
       for (int rank = 1; rank < world_; ++rank) {
         std::byte* next = rank == world_ - 1 ? to : partial_.data();
-        data_.reduce(next, sum, shared_at(step.from, rank) + offset, count);
+        data_->reduce(next, sum, shared_at(step.from, rank) + offset, count);
         sum = next;
       }
-      if (step.completes && data_.scale != nullptr) data_.scale(to, count, data_.factor);
+      if (step.completes && data_->scale != nullptr) data_->scale(to, count, data_->factor);
       if (!for_all) continue;
       for (int rank = 0; rank < world_; ++rank) {
-        copy_bytes(shared_at(step.to, rank) + offset, to, count * data_.element_size);
+        copy_bytes(shared_at(step.to, rank) + offset, to, count * data_->element_size);
       }
     }
   }
@@ -341,7 +347,8 @@ class engine {
       const std::size_t size = total(index);
       const std::size_t permitted = movable(index) - done_at(index);
       if (size == 0 ? !ready(index) : permitted == 0) return progressed;
-      const const_bytes head{header_.data() + state.header_sent, frame_size - state.header_sent};
+      const const_bytes head{reinterpret_cast<const std::byte*>(header_) + state.header_sent,
+                             frame_size - state.header_sent};
       const region& from = action_at(index).from;
       const const_bytes body{.data = read_at(from) + done_at(index),
                              .size = permitted,
@@ -377,7 +384,7 @@ class engine {
       const std::int32_t index = current(state.traffic->receives, state.next_receive);
       if (index == no_action) return progressed;
       const bool reducing = action_at(index).kind == action_kind::receive_reduce;
-      const mutable_bytes head{state.incoming_header.data() + state.header_received,
+      const mutable_bytes head{reinterpret_cast<std::byte*>(&state.incoming_header) + state.header_received,
                                frame_size - state.header_received};
       const mutable_bytes body{reducing ? state.staging.data() + state.staged
                                         : write_at(action_at(index).to) + done_at(index),
@@ -415,17 +422,17 @@ class engine {
   /// hold up the ranks behind this one whenever the link is slow.
   bool reduce_staged(lane& state, std::int32_t index) {
     const std::size_t permitted = std::min(state.staged, movable(index) - done_at(index));
-    const std::size_t whole = permitted - permitted % data_.element_size;
+    const std::size_t count = permitted / data_->element_size;
+    const std::size_t whole = count * data_->element_size;
     if (whole == 0) return false;
     const action& step = action_at(index);
     const std::size_t offset = done_at(index);
-    const std::size_t count = whole / data_.element_size;
     std::byte* to = write_at(step.to) + offset;
     const std::byte* mine = read_at(step.from) + offset;
     const std::byte* theirs = state.staging.data();
     if (step.received_first) std::swap(mine, theirs);
-    data_.reduce(to, mine, theirs, count);
-    if (step.completes && data_.scale != nullptr) data_.scale(to, count, data_.factor);
+    data_->reduce(to, mine, theirs, count);
+    if (step.completes && data_->scale != nullptr) data_->scale(to, count, data_->factor);
     state.staged -= whole;
     if (state.staged > 0) {
       std::memmove(state.staging.data(), state.staging.data() + whole, state.staged);
@@ -435,39 +442,35 @@ class engine {
   }
 
   void check_header(const lane& state) {
-    if (data_.counts_differ) count_in_header(state.traffic->receives);
-    const auto mine = std::bit_cast<call_header>(header_);
-    const auto theirs = std::bit_cast<call_header>(state.incoming_header);
-    if (!theirs.matches(mine)) throw header_mismatch{state.traffic->peer, mine, theirs};
+    if (data_->counts_differ) count_in_header(state.traffic->receives);
+    if (state.incoming_header.matches(*header_)) return;
+    throw header_mismatch{state.traffic->peer, *header_, state.incoming_header};
   }
 
   /// Where only the two ends of a link know what goes over it, its header says how much that is.
   void count_in_header(const std::vector<std::int32_t>& actions) noexcept {
-    auto header = std::bit_cast<call_header>(header_);
-    header.count = 0;
-    for (const std::int32_t index : actions) header.count += action_at(index).count();
-    header_ = std::bit_cast<frame_bytes>(header);
+    header_->count = 0;
+    for (const std::int32_t index : actions) header_->count += action_at(index).count();
   }
 
   void pack() {
-    if (data_.pack.inputs.empty()) return;
     std::size_t block = 0;
-    for (const const_bytes& each : data_.pack.inputs) block += each.size;
-    packed_.resize(std::max(packed_.size(), block * data_.pack.blocks));
-    std::byte* to = packed_.data() + block * data_.pack.input_block;
-    data_.input = to;
-    for (const const_bytes& each : data_.pack.inputs) {
+    for (const const_bytes& each : data_->pack.inputs) block += each.size;
+    enlarge(packed_, block * data_->pack.blocks);
+    std::byte* to = packed_.data() + block * data_->pack.input_block;
+    data_->input = to;
+    for (const const_bytes& each : data_->pack.inputs) {
       copy_bytes(to, each.data, each.size);
       to += each.size;
     }
-    if (data_.pack.outputs.empty()) return;
-    data_.output = packed_.data();
+    if (data_->pack.outputs.empty()) return;
+    data_->output = packed_.data();
   }
   void unpack() {
     const std::byte* from = packed_.data();
-    for (std::size_t i = 0; i < data_.pack.blocks; ++i) {
-      for (const mutable_bytes& each : data_.pack.outputs) {
-        const std::size_t size = each.size / data_.pack.blocks;
+    for (std::size_t i = 0; i < data_->pack.blocks; ++i) {
+      for (const mutable_bytes& each : data_->pack.outputs) {
+        const std::size_t size = each.size / data_->pack.blocks;
         copy_bytes(each.data + i * size, from, size);
         from += size;
       }
@@ -475,10 +478,9 @@ class engine {
   }
 
   const plan* plan_ = nullptr;
-  collective_data data_;
-  frame_bytes header_{};
-  std::vector<std::size_t> done_;
-  std::vector<unsigned char> complete_;
+  collective_data* data_ = nullptr;
+  call_header* header_ = nullptr;
+  std::vector<progress> progress_;  ///< by action
   std::size_t remaining_ = 0;
   std::vector<std::byte> scratch_;
   std::vector<std::byte> packed_;

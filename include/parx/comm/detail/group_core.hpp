@@ -23,9 +23,12 @@
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/choice.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
+#include <parx/comm/detail/ending.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/comm/detail/plan_cache.hpp>
+#include <parx/comm/detail/repeats.hpp>
 #include <parx/comm/detail/shared_areas.hpp>
+#include <parx/comm/detail/turn.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/event.hpp>
@@ -61,7 +64,7 @@ class group_core {
   /// itself unless another already does.
   void run(call& request) {
     {
-      std::unique_lock lock(mutex_);
+      turn lock(mutex_, company_now());
       enqueue(request);
       if (owned_) network_->wake();
       finish(lock, request);
@@ -84,33 +87,29 @@ class group_core {
 
   /// Waits until an issued call is done; does not look at its failure.
   void wait(call& request) {
-    std::unique_lock lock(mutex_);
+    turn lock(mutex_, company_now());
     finish(lock, request);
   }
 
   /// Tells whether an issued call is done. Never blocks; makes progress where no thread does.
   [[nodiscard]] bool test(const call& request) {
-    std::unique_lock lock(mutex_);
+    turn lock(mutex_, company_now());
     poll_owned(lock);
     return request.all_done();
   }
   /// With inline progress: moves pending calls on as far as they can without waiting.
   void poll() {
-    std::unique_lock lock(mutex_);
+    turn lock(mutex_, company_now());
     poll_owned(lock);
   }
 
   /// Ends the group because of something outside of it, an exception in the user's code for example.
   void abort(std::string_view reason) {
     network_->abort(reason);
-    const std::lock_guard lock(mutex_);
-    if (closed_because_.empty()) closed_because_ = std::string(reason);
+    ending_.come_first(reason);
   }
 
-  [[nodiscard]] bool closed() {
-    const std::lock_guard lock(mutex_);
-    return !closed_because_.empty();
-  }
+  [[nodiscard]] bool closed() const noexcept { return ending_.has_come(); }
 
   /// Bytes that collectives have put on and taken off links, headers included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
@@ -118,6 +117,8 @@ class group_core {
 
   [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
+  [[nodiscard]] repeats& repeated() noexcept { return repeats_; }
+  [[nodiscard]] bool shares_buffers() const noexcept { return !areas_.empty(); }
 
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
     try {
@@ -143,21 +144,26 @@ class group_core {
   static constexpr std::chrono::milliseconds stuck_after{300};
   static constexpr std::chrono::milliseconds longest_sleep{100};
 
+  [[nodiscard]] company company_now() const noexcept { return company{thread_.joinable()}; }
   [[nodiscard]] bool inline_mode() const noexcept {
     return options_.progress == progress_mode::inline_poll;
   }
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
-    if (!closed_because_.empty()) throw words_.refusal_of(request, closed_because_);
+    if (ending_.has_come()) throw words_.refusal_of(request, ending_.reason());
+    if (!request.named) name(request);
+    if (!is_message(request)) request.header.sequence = ++sequence_;
+  }
+  void name(call& request) const {
     request.header.group = id_;
     request.header.operation = static_cast<std::uint8_t>(
         // A send and its receive carry the same fingerprint.
         is_message(request) ? operation::send : request.what);
-    request.header.sequence = is_message(request) ? 0 : ++sequence_;
     request.header.line = static_cast<std::uint32_t>(request.site.line);
     request.header.set_file(request.site.file_name());
     if (request.timeout.count() <= 0) request.timeout = options_.timeout;
+    request.named = true;
   }
 
   /// Locked.
@@ -174,10 +180,10 @@ class group_core {
   }
 
   /// Locked. Waits for a call as owner of the progress, or behind it.
-  void finish(std::unique_lock<std::mutex>& lock, const call& request) {
+  void finish(turn& lock, const call& request) {
     while (!request.all_done()) {
       if (owned_) {
-        changed_.wait(lock, [&] { return request.all_done() || !owned_; });
+        lock.wait(changed_, [&] { return request.all_done() || !owned_; });
       } else {
         drive(lock, idle::back_off, [&] { return request.all_done(); });
       }
@@ -186,16 +192,16 @@ class group_core {
 
   void progress_loop() {
     trace::name_thread("comm");
-    std::unique_lock lock(mutex_);
+    turn lock(mutex_, company::progress_thread);
     for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || (!owned_ && anything_pending()); });
+      lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
       if (stopping_) return;
       // It shares its cores with the computation that it hides behind, so it never spins.
       drive(lock, idle::sleep, [&] { return stopping_ || !anything_pending(); });
     }
   }
 
-  void poll_owned(std::unique_lock<std::mutex>& lock) {
+  void poll_owned(turn& lock) {
     if (owned_ || !inline_mode() || !anything_pending()) return;
     bool stepped = false;
     drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
@@ -206,11 +212,11 @@ class group_core {
   /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and exit,
   /// and given up while bytes move.
   template <typename Enough>
-  void drive(std::unique_lock<std::mutex>& lock, idle when_idle, Enough enough) {
+  void drive(turn& lock, idle when_idle, Enough enough) {
     owned_ = true;
     backoff_.progressed();
     while (!enough()) {
-      take_incoming();
+      if (has_incoming_.load(std::memory_order_relaxed)) take_incoming();
       lock.unlock();
       bool progressed = false;
       std::optional<failure> failed;
@@ -244,7 +250,12 @@ class group_core {
       retire(progressed);
     }
     owned_ = false;
-    changed_.notify_all();
+    tell_others();
+  }
+
+  /// Something that another thread may be waiting for has changed.
+  void tell_others() {
+    if (company_now() != company::alone) changed_.notify_all();
   }
 
   /// Locked.
@@ -271,7 +282,7 @@ class group_core {
     }
     if (!queue_.empty()) {
       if (!started_) {
-        const call& front = *queue_.front();
+        call& front = *queue_.front();
         running_.emplace(name_of(front.what), trace::literal("comm"));
         running_->arg("bytes", front.header.count * front.data.element_size);
         running_->arg("sequence", front.header.sequence);
@@ -282,7 +293,7 @@ class group_core {
       }
       progressed |= engine_.step();
     }
-    progressed |= messages_.step();
+    if (!messages_.unused()) progressed |= messages_.step();
     return progressed;
   }
 
@@ -300,7 +311,7 @@ class group_core {
       running_.reset();
     }
     for (call* each : messages_.take_finished()) each->done = true;
-    if (thread_.joinable()) changed_.notify_all();
+    tell_others();
   }
 
   /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
@@ -427,10 +438,11 @@ class group_core {
   void fail(const failure& reason) {
     for (call* each : messages_.take_finished()) each->done = true;
     const call* cause = oldest();
-    closed_because_ = reason.code == errc::aborted || cause == nullptr
-                          ? reason.text
-                          : fmt::format("{}: {}", words_.title(*cause), reason.text);
-    network_->abort(closed_because_);
+    const std::string why = reason.code == errc::aborted || cause == nullptr
+                                ? reason.text
+                                : fmt::format("{}: {}", words_.title(*cause), reason.text);
+    ending_.come(why);
+    network_->abort(why);
     network_->close();
     const auto give = [&](call& request) {
       if (request.done) return;
@@ -446,7 +458,7 @@ class group_core {
     messages_.forget_all();
     started_ = false;
     running_.reset();
-    changed_.notify_all();
+    tell_others();
   }
 
   std::unique_ptr<transport> network_;
@@ -462,7 +474,7 @@ class group_core {
   std::deque<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
   std::uint64_t sequence_ = 0;
-  std::string closed_because_;
+  ending ending_;
   std::thread thread_;
 
   // The driver's own.
@@ -481,6 +493,7 @@ class group_core {
   std::vector<link_interest> interests_;
 
   plan_cache plans_;
+  repeats repeats_;
   std::vector<std::uint64_t> made_groups_;  ///< the keys of those that were made
   detail::choice choice_{options_.choice};
   shared_areas areas_;

@@ -107,8 +107,8 @@ class cost_meter {
     call request;
     request.what = operation::broadcast;
     request.site = site_;
-    request.steps = std::make_shared<const plan>(
-        make_plan(schedules::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0)));
+    const plan steps = make_plan(schedules::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
+    request.steps = &steps;
     request.data.input = reinterpret_cast<const std::byte*>(&costs_);
     request.data.output = reinterpret_cast<std::byte*>(&costs_);
     request.header.type = static_cast<std::uint8_t>(dtype::uint8);

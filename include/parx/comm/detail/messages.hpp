@@ -53,6 +53,8 @@ class messages {
     const auto found = lanes_.find(peer);
     return found != lanes_.end() && found->second.lost;
   }
+  /// Whether no message was ever sent or asked for: nothing moves.
+  [[nodiscard]] bool unused() const noexcept { return lanes_.empty(); }
   [[nodiscard]] bool idle() const noexcept {
     return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& each) {
       return each.second.sends.empty() && each.second.receives.empty();
@@ -274,7 +276,7 @@ class messages {
     std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
-        left > 0 ? state.stream->try_receive({to + state.body_received, left}, {}) : 0;
+        left > 0 ? state.stream->try_receive({}, {to + state.body_received, left}) : 0;
     state.body_received += got;
     if (state.target == nullptr) state.kept.back().filled = state.body_received;
     if (state.body_received < state.body_size) return got > 0;

@@ -42,18 +42,21 @@ using kept_plan_key = plan_key<std::vector<std::size_t>>;
 
 class plan_cache {
  public:
-  /// The plan of `key`; `make` is called for its schedule if there is none yet.
+  /// The plan of `key`; `make` is called for its schedule if there is none yet. What is returned stays until
+  /// the next call.
   template <typename Make>
-  [[nodiscard]] std::shared_ptr<const plan> find(const borrowed_plan_key& key, Make make) {
+  [[nodiscard]] const std::shared_ptr<const plan>& find(const borrowed_plan_key& key, Make make) {
     static constexpr std::size_t most_plans = 256;
-    if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+    if (latest_ != plans_.end() && equal(latest_->first, key)) return latest_->second;
+    latest_ = plans_.find(key);
+    if (latest_ != plans_.end()) return latest_->second;
     auto made = std::make_shared<const plan>(make_plan(make()));
     if (plans_.size() >= most_plans) plans_.clear();
-    plans_.emplace(kept_plan_key{key.scalars,
-                                 {key.counts.begin(), key.counts.end()},
-                                 {key.incoming.begin(), key.incoming.end()}},
-                   made);
-    return made;
+    latest_ = plans_.emplace(kept_plan_key{key.scalars,
+                                           {key.counts.begin(), key.counts.end()},
+                                           {key.incoming.begin(), key.incoming.end()}},
+                             std::move(made)).first;
+    return latest_->second;
   }
 
  private:
@@ -73,7 +76,15 @@ class plan_cache {
     }
   };
 
-  std::map<kept_plan_key, std::shared_ptr<const plan>, less> plans_;
+  using kept_plans = std::map<kept_plan_key, std::shared_ptr<const plan>, less>;
+
+  [[nodiscard]] static bool equal(const kept_plan_key& a, const borrowed_plan_key& b) noexcept {
+    return a.scalars == b.scalars && less::compare(a.counts, b.counts) == 0 &&
+           less::compare(a.incoming, b.incoming) == 0;
+  }
+
+  kept_plans plans_;
+  kept_plans::iterator latest_ = plans_.end();  ///< found: a loop asks for the same again and again
 };
 
 }  // namespace parx::detail

@@ -13,7 +13,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
   collective_arguments given = check.arguments(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
-  given.combine = arithmetic_of<In>(options);
+  read_arithmetic<In>(options, given.combine);
   check.require(
       given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
       "{} is not defined for it: what one rank gets the next ones build on; scale the result",

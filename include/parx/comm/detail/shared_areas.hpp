@@ -32,6 +32,8 @@ class shared_areas {
   }
 
   /// Where `rank`'s buffer lies in an area; empty where it lies in none.
+  /// Whether none was ever made.
+  [[nodiscard]] bool empty() const noexcept { return areas_.empty(); }
   [[nodiscard]] shared_view find(int rank, const void* data, std::size_t bytes) const {
     for (const auto& each : areas_) {
       auto area = each.lock();

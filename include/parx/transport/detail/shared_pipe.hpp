@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include <parx/core/error.hpp>
+#include <parx/transport/detail/frame.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::detail {
@@ -40,17 +41,26 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 class pipe_sender {
  public:
   pipe_sender() = default;
+  /// `capacity` is a power of two.
   pipe_sender(pipe_state& state, std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
-  /// Sends as link::try_send does.
-  std::size_t send(const_bytes first, const_bytes second) noexcept {
+  /// Sends as link::try_send does. A small header and its payload are published together: the line that says
+  /// so costs as much on its way to the other core as they do.
+  std::size_t send(const const_bytes& first, const const_bytes& second) noexcept {
     published_ = false;
     if (taken_ < offered_) return collect(second);
+    if (const std::size_t both = first.size + second.size; fits_at_once(both)) {
+      put_small(first);
+      put_small(second);
+      publish();
+      return both;
+    }
     std::size_t sent = put(first);
-    if (sent < first.size || second.size == 0) return sent;
-    if (!should_offer(second)) return sent + put(second);
-    offer(second);
+    const bool offers = sent == first.size && second.size > 0 && should_offer(second);
+    if (sent == first.size && !offers) sent += put(second);
+    if (sent > 0) publish();
+    if (offers) offer(second);
     return sent;
   }
 
@@ -72,32 +82,60 @@ class pipe_sender {
   /// 8 KiB on: of 16 KiB that costs as much as copying once more, and half as much where both ranks send. What
   /// travels one way only goes faster through the ring from two megabytes on, because both cores copy.
   [[nodiscard]] bool should_offer(const const_bytes& piece) const noexcept {
-    if (piece.size <= (piece.fresh ? 2 * capacity_ : capacity_ / 32)) return false;
+    if (piece.size <= (piece.fresh ? 2 * capacity_ : least_offered())) return false;
     if (piece.at_ease && piece.size > 8 * capacity_) return false;
     return state_->can_take.load(std::memory_order_relaxed) != 0;
   }
 
-  /// In pieces, so that the receiver copies one while the next is written.
-  std::size_t put(const_bytes piece) noexcept {
+  [[nodiscard]] std::size_t least_offered() const noexcept { return capacity_ / 32; }
+
+  /// Whether a small message finds room, in one piece and as far as was last seen.
+  [[nodiscard]] bool fits_at_once(std::size_t bytes) const noexcept {
+    const auto used = static_cast<std::size_t>(written_ - read_);
+    const std::size_t at = written_ & (capacity_ - 1);
+    return bytes <= least_offered() && bytes <= capacity_ - used && bytes <= capacity_ - at;
+  }
+  void put_small(const const_bytes& piece) noexcept {
+    std::byte* to = ring_ + (written_ & (capacity_ - 1));
+    if (piece.size == frame_size) copy_words(to, piece.data);
+    else if (piece.size > 0) std::memcpy(to, piece.data, piece.size);
+    written_ += piece.size;
+  }
+
+  /// In pieces, so that the receiver copies one while the next is written. The last is not published.
+  std::size_t put(const const_bytes& piece) noexcept {
     std::size_t done = 0;
     while (done < piece.size) {
       const std::size_t wanted = std::min(piece.size - done, capacity_ / 4);
       if (capacity_ - (written_ - read_) < wanted) read_ = state_->read.load(std::memory_order_acquire);
       const std::size_t size = std::min(wanted, capacity_ - static_cast<std::size_t>(written_ - read_));
       if (size == 0) break;
-      const std::size_t at = written_ % capacity_;
+      if (done > 0) publish();
+      const std::size_t at = written_ & (capacity_ - 1);
       const std::size_t head = std::min(size, capacity_ - at);
       std::memcpy(ring_ + at, piece.data + done, head);
       if (size > head) std::memcpy(ring_, piece.data + done + head, size - head);
       written_ += size;
       done += size;
-      state_->written.store(written_, std::memory_order_release);
-      published_ = true;
     }
     return done;
   }
+  /// Of frame_size bytes, word by word, as a call's header was written: a wider load of what was stored in
+  /// parts has to wait until all stores before have left this core, those of the last message included.
+  static void copy_words(std::byte* to, const std::byte* from) noexcept {
+    std::uint64_t words[frame_size / sizeof(std::uint64_t)];
+    for (std::size_t i = 0; i < std::size(words); ++i) {
+      std::memcpy(&words[i], from + i * sizeof words[i], sizeof words[i]);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // or they become one wide load again
+      std::memcpy(to + i * sizeof words[i], &words[i], sizeof words[i]);
+    }
+  }
+  void publish() noexcept {
+    state_->written.store(written_, std::memory_order_release);
+    published_ = true;
+  }
 
-  void offer(const_bytes piece) noexcept {
+  void offer(const const_bytes& piece) noexcept {
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(piece.data));
     state_->bias.store(address - offered_, std::memory_order_relaxed);
     offered_ += piece.size;
@@ -106,7 +144,7 @@ class pipe_sender {
   }
   /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a longer
   /// rest than before extends the offer.
-  std::size_t collect(const_bytes rest) noexcept {
+  std::size_t collect(const const_bytes& rest) noexcept {
     const std::uint64_t taken = state_->taken.load(std::memory_order_acquire);
     const auto newly = static_cast<std::size_t>(taken - taken_);
     if (rest.size > offered_ - taken_ && taken < offered_) {
@@ -149,6 +187,12 @@ class pipe_receiver {
     const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
     took_ = false;
     read_before_ = read_;
+    if (const std::size_t both = first.size + second.size; is_there_at_once(both)) {
+      take_small(first);
+      take_small(second);
+      state_->read.store(read_, std::memory_order_release);
+      return both;
+    }
     std::size_t got = get(first);
     if (got == first.size) got += get(second, got - first.size);
     if (offered == taken_ || read_ != written_) return got;  // get() has looked for all it could use
@@ -164,6 +208,17 @@ class pipe_receiver {
   }
 
  private:
+  /// Whether all that is asked for lies in the ring, in one small piece.
+  [[nodiscard]] bool is_there_at_once(std::size_t bytes) noexcept {
+    if (bytes > capacity_ / 32 || bytes > capacity_ - (read_ & (capacity_ - 1))) return false;
+    if (written_ - read_ < bytes) written_ = state_->written.load(std::memory_order_acquire);
+    return written_ - read_ >= bytes;
+  }
+  void take_small(mutable_bytes to) noexcept {
+    if (to.size > 0) std::memcpy(to.data, ring_ + (read_ & (capacity_ - 1)), to.size);
+    read_ += to.size;
+  }
+
   /// A quarter of the ring at a time: what has been read makes room at once.
   std::size_t get(mutable_bytes to, std::size_t skip = 0) noexcept {
     std::size_t done = skip;
@@ -172,7 +227,7 @@ class pipe_receiver {
       if (written_ - read_ < wanted) written_ = state_->written.load(std::memory_order_acquire);
       const std::size_t size = std::min(wanted, static_cast<std::size_t>(written_ - read_));
       if (size == 0) break;
-      const std::size_t at = read_ % capacity_;
+      const std::size_t at = read_ & (capacity_ - 1);
       const std::size_t head = std::min(size, capacity_ - at);
       std::memcpy(to.data + done, ring_ + at, head);
       if (size > head) std::memcpy(to.data + done + head, ring_, size - head);
