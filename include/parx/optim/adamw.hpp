@@ -74,32 +74,36 @@ struct adamw_rule {
   template <std::size_t States>
   static void rest(lanes<T>& w, state_lanes<T, States>& state, std::span<const adamw_rule> rules) {
     if constexpr (States == states) {
-      auto& [m, v] = state;
-      bool is_moving = (m != T(0)).any();
+      // Copies stay in registers; what came by reference is written at every turn.
+      lanes<T> value = w, m = state[0], v = state[1];
+      bool moves = is_moving(m);
       for (const adamw_rule& one : rules) {
         v *= one.beta2;
-        if (!is_moving) {
-          w *= one.keep;
+        if (!moves) {
+          value *= one.keep;
           continue;
         }
         m *= one.beta1;
-        one.move(w, m, v);
+        one.move(value, m, v);
         if (!one.drops_remains) continue;
         one.drop(m, v);
-        is_moving = (m != T(0)).any();
+        moves = is_moving(m);
       }
+      w = value;
+      state = {m, v};
     }
   }
 
  private:
+  /// Whether one is not zero; NaN is not. As a sum, because any() compares them one by one.
+  [[nodiscard]] static bool is_moving(const lanes<T>& m) { return m.abs().sum() != T(0); }
   void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
     w = keep * w - step_size * m / (v.sqrt() * root_scale + epsilon);
   }
   /// What is left of a gradient long ago falls by 1 - beta1 a step: from here on it would move w by
   /// less than lr * 1e-8 / (1 - beta1) in all. Zero is quicker, and never denormal.
   void drop(lanes<T>& m, const lanes<T>& v) const {
-    const lanes<T> root = v.sqrt() * root_scale + epsilon;
-    m = (m.abs() < T(1e-8) * root).select(lanes<T>::Zero(), m);
+    m = zero_below(m, T(1e-8) * (v.sqrt() * root_scale + epsilon));
   }
 };
 

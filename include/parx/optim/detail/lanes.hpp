@@ -5,11 +5,12 @@
 //   rest(w, state, rules)      the steps of elements without one, several in a row
 // Both in lanes and with the same expressions, so that an element gets the same bits however its
 // steps are dealt to calls. Eigen, because compilers do not vectorise std::sqrt while it may set
-// errno.
+// errno; zero_below(), because Eigen selects elements of AVX-512's vectors one by one.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -20,12 +21,35 @@
 
 namespace parx::optim::detail {
 
+// As many as a rule's registers hold: four a tensor.
+#if defined(__AVX512F__)
+template <typename T>
+inline constexpr std::size_t lane_count = 256 / sizeof(T);
+#else
 template <typename T>
 inline constexpr std::size_t lane_count = 128 / sizeof(T);
+#endif
 template <typename T>
 using lanes = Eigen::Array<T, static_cast<int>(lane_count<T>), 1>;
 template <typename T, std::size_t States>
 using state_lanes = std::array<lanes<T>, States>;
+
+struct zero_below_op {
+  template <typename T>
+  [[nodiscard]] T operator()(const T& x, const T& limit) const noexcept {
+    return std::abs(x) < limit ? T(0) : x;
+  }
+  template <typename Packet>
+  [[nodiscard]] Packet packetOp(const Packet& x, const Packet& limit) const noexcept {
+    return Eigen::internal::pandnot(x, Eigen::internal::pcmp_lt(Eigen::internal::pabs(x), limit));
+  }
+};
+
+/// x where its absolute value is not less than `limit`, else 0.
+template <typename A, typename B>
+[[nodiscard]] auto zero_below(const A& x, const B& limit) {
+  return x.binaryExpr(limit, zero_below_op{});
+}
 
 /// Calls f(w, state) for all of [begin, begin + count) of the value and its state tensors; what is
 /// beyond the end of the last lanes is zero. f(w, state, offset) writes its results to both.
@@ -80,3 +104,8 @@ void update_lanes(const Rule& rule, T* value, const std::vector<tensor<T>>& stat
 }
 
 }  // namespace parx::optim::detail
+
+template <>
+struct Eigen::internal::functor_traits<parx::optim::detail::zero_below_op> {
+  enum { Cost = 3, PacketAccess = true };
+};

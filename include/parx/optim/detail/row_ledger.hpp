@@ -36,16 +36,17 @@ class row_ledger final : public deferred_updates<T> {
   /// One step, of which the rows of `gradient` get the update and all others a rest.
   void step(const Rule& rule, const row_gradient<T>& gradient) {
     owner_.defer(this);
-    const tensor<T>& value = owner_.value_at_rows(gradient.rows);
-    kept_[++now_ % capacity] = rule;
+    const tensor<T>& value = owner_.value_at_rows({});  // they are brought to now_ one by one
     for (const std::size_t row : gradient.rows) {
+      settle_row(value, row);
       if (state_.empty()) {
         update<0>(rule, value, gradient.values, row);
       } else {
         update<Rule::states>(rule, value, gradient.values, row);
       }
-      brought_to_[row] = now_;
+      brought_to_[row] = now_ + 1;
     }
+    kept_[++now_ % capacity] = rule;
     is_settled_ = false;
     if (owner_.may_defer()) {
       for (std::size_t i = 0; i < (rows_ + capacity - 1) / capacity; ++i) {
@@ -94,7 +95,9 @@ class row_ledger final : public deferred_updates<T> {
     for_each_lanes<States>(value.data(), state_, row * width_, width_,
                            [&](lanes<T>& w, state_lanes<T, States>& s, std::size_t) {
                              Rule::rest(w, s, all.subspan(begin, before_end));
-                             Rule::rest(w, s, all.first(count - before_end));
+                             if (before_end < count) {
+                               Rule::rest(w, s, all.first(count - before_end));
+                             }
                            });
   }
 
