@@ -1,5 +1,5 @@
 // The gradient of an embedding between ranks: by rows where that is less, with dense all_reduce's
-// result.
+// result. Ranks that share memory and ranks that do not have ways of their own.
 #include <parx/ddp.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include <comm/jobs.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
@@ -86,16 +87,22 @@ gradients alone(int step, bool tied = false) {
   return gradients_of(m);
 }
 
+/// Of all ranks that share memory, and of all ranks over TCP, one behind the other.
 template <typename Body>
 std::vector<gradients> on_ranks(int world, Body body) {
-  std::vector<gradients> results(static_cast<std::size_t>(world));
-  parx::run_threads(world, [&](parx::process_group& group) {
-    model m;
-    make_integer_valued(m);
-    parx::ddp ddp{m, group};
-    body(group, m, ddp);
-    results[static_cast<std::size_t>(group.rank())] = gradients_of(m);
-  });
+  std::vector<gradients> results;
+  for (const jobs::kind network : {jobs::kind::inproc, jobs::kind::tcp}) {
+    const std::size_t first = results.size();
+    results.resize(first + static_cast<std::size_t>(world));
+    const auto failures = jobs::run_collecting(network, world, [&](parx::process_group& group) {
+      model m;
+      make_integer_valued(m);
+      parx::ddp ddp{m, group};
+      body(group, m, ddp);
+      results[first + static_cast<std::size_t>(group.rank())] = gradients_of(m);
+    });
+    for (const std::string& each : failures) BOOST_TEST(each == "", jobs::name_of(network));
+  }
   return results;
 }
 

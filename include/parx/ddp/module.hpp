@@ -54,9 +54,11 @@ struct parameter_slot {
   std::function<bool()> has_grad;
   std::function<void()> assume_grad;
   /// The rows that have contributions when the rest is zero, and the gradient's memory with more rows
-  /// among them: parameter::touched_rows and add_rows. Without row-sparsity nullopt and not callable.
+  /// among them: parameter::touched_rows, add_rows and clear_rows. Without row-sparsity nullopt and
+  /// not callable.
   std::function<std::optional<std::span<const std::size_t>>()> touched_rows;
   std::function<void*(std::span<const std::size_t>)> add_rows;
+  std::function<void()> clear_rows;
   std::function<void()> end_step;  ///< the gradient is the mean over ranks now
   std::function<bool()> is_observed;
   std::function<void(backward_observer*, std::size_t)> attach;
@@ -93,6 +95,7 @@ template <distributed_parameter P>
     slot.add_rows = [p](std::span<const std::size_t> rows) -> void* {
       return p.add_rows(rows).data();
     };
+    slot.clear_rows = [p] { p.clear_rows(); };
   }
   // Ranks that treat it differently would wait for each other.
   if (slot.expects_rows) slot.layout += " by rows";

@@ -3,8 +3,8 @@
 // Invariants. Buckets are launched strictly by index, whatever order gradients become ready in, so that
 // every rank issues the same collectives. Gradients are sums over samples and the count of samples
 // travels ahead of them: the engine divides each element once, when its last contribution arrives.
-// Embeddings' gradients travel apart, by rows (row_exchange); what else a bucket's gradients are sent
-// as, a hook can tell. Either ends after backward, in the order of the buckets.
+// Embeddings' gradients are added up apart, by rows (row_exchange); what else a bucket's gradients are
+// sent as, a hook can tell. Either ends after backward, in the order of the buckets.
 // A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
 // everywhere, those who did not use it counting as zero.
 // A backward pass that fails closes the group only when its sums are under way: until then the
@@ -32,9 +32,10 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/shared_buffer.hpp>
 #include <parx/ddp/bucket.hpp>
+#include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/module.hpp>
-#include <parx/ddp/row_exchange.hpp>
+#include <parx/ddp/shared_rows.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx {
@@ -78,8 +79,11 @@ class reducer final : public backward_observer {
         places_[item.parameter] = {buckets_.size() - 1, made.memory + item.offset};
         const parameter_slot& each = parameters_[item.parameter];
         each.bind_grad(places_[item.parameter].memory);
-        if (sizes[item.parameter].travels_alone) {
-          made.rows = std::make_unique<row_exchange>(group_, each, site_);
+        if (sizes[item.parameter].travels_alone && shared_.size() != 0) {
+          made.rows = std::make_unique<shared_rows>(group_, each, site_, made.memory, made.layout.bytes);
+          begin += shared_rows::mark_bytes(each);
+        } else if (sizes[item.parameter].travels_alone) {
+          made.rows = std::make_unique<gathered_rows>(group_, each, site_);
         }
         made.tensors.push_back({item.offset / size_of(each.type), each.rows, each.count / each.rows});
       }
@@ -231,7 +235,10 @@ class reducer final : public backward_observer {
   /// Collective. Zeroed memory for all buckets, one behind the other.
   [[nodiscard]] std::byte* make_memory(const std::vector<bucket_layout>& layouts) {
     std::size_t bytes = 0;
-    for (const bucket_layout& each : layouts) bytes += each.bytes;
+    for (const bucket_layout& each : layouts) {
+      const parameter_slot& first = parameters_[each.items.front().parameter];
+      bytes += each.bytes + (row_exchange::suits(first) ? shared_rows::mark_bytes(first) : 0);
+    }
     if (group_.size() > 1 && group_.core()->network().shares_memory()) {
       shared_ = allocate_shared<std::byte>(group_, bytes, site_);
       return shared_.data();
@@ -304,15 +311,18 @@ class reducer final : public backward_observer {
   /// What is left to do after backward, and waiting for all of it.
   void finish_sums() {
     control_work_.wait();
+    const auto is_used = [&](const bucket& one) {
+      return control_[1 + one.layout.items.front().parameter] != 0;
+    };
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       bucket& each = buckets_[i];
       if (each.rows == nullptr) continue;
       each.by_rows = each.rows->is_cheaper();
-      if (each.by_rows) {
-        each.rows->send();
-      } else {
+      if (!each.by_rows) {
         clear_absent(each.layout.items.front().parameter);
         start_sum(i);
+      } else if (is_used(each)) {
+        each.rows->start(control_[0] == 0 ? 0 : 1 / control_[0]);
       }
     }
     for (int round = 0; round < hook_.rounds(); ++round) {
@@ -325,8 +335,7 @@ class reducer final : public backward_observer {
     }
     for (bucket& each : buckets_) {
       each.sum.wait();
-      if (!each.by_rows || control_[1 + each.layout.items.front().parameter] == 0) continue;
-      each.rows->finish(control_[0] == 0 ? 0 : 1 / control_[0]);
+      if (each.by_rows && is_used(each)) each.rows->finish();
     }
     last_count_ = control_[0];
   }

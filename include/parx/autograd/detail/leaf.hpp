@@ -60,7 +60,7 @@ class leaf final : public node<T> {
   /// too.
   [[nodiscard]] std::optional<std::span<const std::size_t>> rows() {
     if (!written_ || !only_rows_) return std::nullopt;
-    std::sort(rows_.begin(), rows_.end());
+    sort_rows();
     return std::span<const std::size_t>(rows_);
   }
 
@@ -87,6 +87,11 @@ class leaf final : public node<T> {
     // After a dense contribution nobody asks for the rows, and clear() must not trust them.
     if (only_rows_) note(rows);
     return this->gradient;
+  }
+  /// Makes the memory zero for whoever writes rows there before row_memory() is told of them.
+  void clear_absent() {
+    ensure_memory();
+    if (!written_) clear();
   }
   void complete() override {
     if (!written_) (void)row_memory({});
@@ -129,12 +134,24 @@ class leaf final : public node<T> {
     }
     for (const std::size_t row : rows_) noted_[row] = 0;
     rows_.clear();
+    are_sorted_ = true;
     zero_outside_rows_ = true;
   }
   void note(std::span<const std::size_t> rows) {
     if (noted_.empty() && !rows.empty()) noted_.resize(this->shape()[0], 0);
     for (const std::size_t row : rows) {
-      if (std::exchange(noted_[row], std::uint8_t{1}) == 0) rows_.push_back(row);
+      if (std::exchange(noted_[row], std::uint8_t{1}) != 0) continue;
+      are_sorted_ &= rows_.empty() || rows_.back() < row;
+      rows_.push_back(row);
+    }
+  }
+  void sort_rows() {
+    if (std::exchange(are_sorted_, true)) return;
+    // Of many, the notes know the order already.
+    if (rows_.size() < noted_.size() / 64) return std::sort(rows_.begin(), rows_.end());
+    rows_.clear();
+    for (std::size_t row = 0; row < noted_.size(); ++row) {
+      if (noted_[row] != 0) rows_.push_back(row);
     }
   }
 
@@ -142,7 +159,8 @@ class leaf final : public node<T> {
   bool only_rows_ = true;           // since zero(), only rows_ got contributions
   bool zero_outside_rows_ = false;  // the memory is zero outside rows_
   std::vector<std::size_t> rows_;
-  std::vector<std::uint8_t> noted_;
+  std::vector<std::uint8_t> noted_;  // of each row of the table: whether it is in rows_
+  bool are_sorted_ = true;
 };
 
 }  // namespace parx::detail

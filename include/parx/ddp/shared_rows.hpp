@@ -1,0 +1,114 @@
+// shared_rows: the sum of an embedding's gradients where all ranks see each other's memory.
+//
+// Beside its gradient each rank has a mark for every row that it touched. Of the rows that anybody
+// marked each rank adds up its share, in place, and writes the result to all ranks' gradients, as
+// all_reduce does with all elements of others: nothing is packed, and a row is read once for all.
+// Marks and rows are final when the counts have been gathered; that all shares are written, a
+// barrier tells.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <parx/comm/collectives/barrier.hpp>
+#include <parx/comm/detail/engine.hpp>
+#include <parx/ddp/bucket.hpp>
+#include <parx/ddp/row_exchange.hpp>
+#include <parx/types/reduce.hpp>
+
+namespace parx::detail {
+
+class shared_rows final : public row_exchange {
+ public:
+  /// Of the marks that go with a gradient.
+  [[nodiscard]] static std::size_t mark_bytes(const parameter_slot& parameter) noexcept {
+    const std::size_t bytes = words_of(parameter) * sizeof(word);
+    return (bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+  }
+
+  /// The gradient and, behind its `room`, the marks lie in a shared area.
+  shared_rows(process_group& group, const parameter_slot& parameter, call_site site,
+              const std::byte* memory, std::size_t room)
+      : row_exchange(group, parameter, site), words_(words_of(parameter)), room_(room),
+        memory_(group.core()->find_shared(memory, room + words_ * sizeof(word))), sum_(row_bytes_) {}
+
+  void announce() override {
+    // What others write must not meet the rows of earlier steps.
+    if (!parameter_.has_grad()) parameter_.clear_rows();
+    word* const marks = marks_of(group_.rank());
+    std::memset(marks, 0, words_ * sizeof(word));
+    if (const auto rows = parameter_.touched_rows()) {
+      for (const std::size_t row : *rows) marks[row / word_bits] |= word{1} << (row % word_bits);
+    }
+    row_exchange::announce();
+  }
+  void start(double factor) override {
+    list_union();
+    const std::size_t share = chunk_begin(union_.size(), group_.size(), group_.rank());
+    const std::size_t end = chunk_begin(union_.size(), group_.size(), group_.rank() + 1);
+    const std::size_t width = row_bytes_ / size_of(parameter_.type);
+    for (std::size_t i = share; i < end; ++i) add_up(union_[i], width, factor);
+  }
+  void finish() override {
+    barrier(group_, {}, site_);
+    (void)parameter_.add_rows(union_);
+  }
+
+ private:
+  using word = std::uint64_t;
+  static constexpr std::size_t word_bits = std::numeric_limits<word>::digits;
+
+  [[nodiscard]] static std::size_t words_of(const parameter_slot& parameter) noexcept {
+    return (parameter.rows + word_bits - 1) / word_bits;
+  }
+  [[nodiscard]] std::byte* row_of(int rank, std::size_t row) const noexcept {
+    return memory_.of(rank) + row * row_bytes_;
+  }
+  [[nodiscard]] word* marks_of(int rank) const noexcept {
+    return reinterpret_cast<word*>(memory_.of(rank) + room_);
+  }
+
+  /// The rows that somebody touched, ascending.
+  void list_union() {
+    union_.clear();
+    for (std::size_t i = 0; i < words_; ++i) {
+      word any = 0;
+      for (int rank = 0; rank < group_.size(); ++rank) any |= marks_of(rank)[i];
+      for (; any != 0; any &= any - 1) {
+        union_.push_back(i * word_bits + static_cast<std::size_t>(std::countr_zero(any)));
+      }
+    }
+  }
+
+  void add_up(std::size_t row, std::size_t width, double factor) {
+    bool is_first = true;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      if ((marks_of(rank)[row / word_bits] >> (row % word_bits) & 1) == 0) continue;
+      if (is_first) {
+        std::memcpy(sum_.data(), row_of(rank, row), row_bytes_);
+      } else {
+        add_(sum_.data(), sum_.data(), row_of(rank, row), width);
+      }
+      is_first = false;
+    }
+    scale_(sum_.data(), width, factor);
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      std::memcpy(row_of(rank, row), sum_.data(), row_bytes_);
+    }
+  }
+
+  const std::size_t words_;
+  const std::size_t room_;
+  const shared_view memory_;
+  const reduce_function add_ = reduce_kernel(parameter_.type, reduce_op::sum);
+  const scale_function scale_ = scale_kernel(parameter_.type);
+  std::vector<std::byte> sum_;  ///< of a row
+  std::vector<std::size_t> union_;
+};
+
+}  // namespace parx::detail
