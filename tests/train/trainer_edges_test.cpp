@@ -326,6 +326,30 @@ BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(two_runs_do_not_train_into_one_folder) {
+  const folder place("shared");
+  setup s{.options = quiet(4)};
+  s.options.output_dir = place.path;
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.options.save_steps = 1;
+  std::string refusal;
+  on_ranks(1, s, [&](auto& trainer) {
+    trainer.add_callbacks({.on_step_end = [&](const train::trainer_state& state) {
+      if (state.global_step != 2) return;
+      try {
+        on_ranks(2, s);
+      } catch (const std::exception& refused) {
+        refusal = refused.what();
+      }
+    }});
+  });
+  BOOST_TEST(refusal.find("another run trains into \"" + place.path) != std::string::npos, refusal);
+  BOOST_TEST(refusal.find(fmt::format("process {} on ", ::getpid())) != std::string::npos, refusal);
+  BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == 5u);
+  s.options.max_steps = 5;  // it has ended: the next one may
+  BOOST_TEST(on_ranks(1, s)[0].state.global_step == 5u);
+}
+
 BOOST_AUTO_TEST_CASE(an_average_of_the_weights_resumes_in_the_same_bits) {
   const folder place("ema");
   const auto source = points(50);

@@ -125,10 +125,10 @@ class trainer {
       const record line = finish();
       bar.finish();
       say_metrics(book_.log, line);
-      close_log();
+      close_files();
       return line;
     } catch (...) {
-      close_log();
+      close_files();
       if (!group().closed()) group().abort(abort_reason(group().rank()));
       throw;
     }
@@ -389,8 +389,9 @@ class trainer {
     return line;
   }
 
-  void close_log() noexcept {
+  void close_files() noexcept {
     book_.close();
+    folder_.leave();
     bar_ = nullptr;
   }
 

@@ -86,13 +86,13 @@ class folder_lock {
   descriptor file_;
 };
 
-/// Removes what killed processes left behind. Only under a folder_lock.
+/// Removes what killed processes left behind, but no locks. Only under a folder_lock.
 inline void remove_stale(const std::string& folder) {
   std::error_code failure;
   std::vector<std::filesystem::path> stale;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(stale_prefix) && name != std::string(stale_prefix) + "lock")
+    if (name.starts_with(stale_prefix) && !name.ends_with("lock"))
       stale.push_back(entry.path());
   }
   for (const auto& path : stale) std::filesystem::remove_all(path, failure);

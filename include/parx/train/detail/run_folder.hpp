@@ -2,13 +2,14 @@
 // and where this one's go.
 //
 // Without an output_dir nothing is looked at and nothing written. Collective, all of it, but for
-// path_of().
+// leave() and best_path().
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/callbacks.hpp>
+#include <parx/train/detail/run_lock.hpp>
 #include <parx/train/metrics.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/run_log.hpp>
@@ -41,14 +43,16 @@ class run_folder {
   [[nodiscard]] bool is_given() const noexcept { return !options_.output_dir.empty(); }
 
   /// Before the first step of a run whose checkpoints take `bytes`: what to go on from. Throws
-  /// errc::io where they could not be written, usage_error where an earlier run has not been spoken
-  /// of.
+  /// errc::io where they could not be written or another run is at it, usage_error where an earlier
+  /// one has not been spoken of. The folder is this run's until leave().
   [[nodiscard]] std::optional<saved_checkpoint> begin(std::uint64_t bytes,
                                                       const std::vector<callbacks>& listeners) {
     const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
     announces_saves_ =
         on_any_rank(group_, std::any_of(listeners.begin(), listeners.end(), hears), site_);
     checkpoints_->probe(bytes, site_);
+    run_lock mine;
+    parx::detail::agree_on_rank0(&group_, site_, [&] { mine = run_lock(options_.output_dir); });
     if (options_.resume_from_checkpoint == resume::overwrite) {
       checkpoints_->clear(site_);
       parx::detail::agree_on_rank0(&group_, site_, [&] { run_log::clear(options_.output_dir); });
@@ -60,8 +64,11 @@ class run_folder {
             "trainer: output_dir \"{}\" holds {} of an earlier run; {}", options_.output_dir,
             last ? fmt::format("the checkpoint of step {}", last->step()) : "the log",
             resume_advice);
+    lock_ = std::move(mine);
     return last;
   }
+  /// Local. Another run may have the folder.
+  void leave() noexcept { lock_ = run_lock(); }
 
   /// Saves `parts` as the checkpoint of the state's step; `metric` is its evaluation's.
   void save(const trainer_state& state, const checkpoint_parts& parts,
@@ -87,6 +94,7 @@ class run_folder {
   const call_site site_;
   std::optional<checkpoint_manager> checkpoints_;
   bool announces_saves_ = false;
+  run_lock lock_;
 };
 
 }  // namespace parx::train::detail

@@ -1,0 +1,72 @@
+// run_lock: keeps an output_dir to one run at a time. Two that share one would replace each other's
+// checkpoints and logs, and each would end as if all were well.
+//
+// Held by rank 0 while it trains; the kernel lets go of it when the process ends, however it ends.
+// On a file system without locks there is none. Local.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <parx/checkpoint/detail/staged_folder.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::train::detail {
+
+class run_lock {
+ public:
+  /// Holds nothing.
+  run_lock() = default;
+
+  /// Throws errc::io when another run keeps `folder`, or the lock's file cannot be made. A run that
+  /// was killed a moment ago, to begin anew, may take two seconds to leave.
+  explicit run_lock(const std::string& folder) {
+    const std::string path = folder + "/" + std::string(parx::detail::stale_prefix) + "run-lock";
+    file_ = descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!file_.valid()) {
+      throw_error(errc::io, "cannot write \"{}\": {}. {}", path, errno_text(errno),
+                  parx::detail::advice_for(errno));
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return;  // no locks here
+      if (std::chrono::steady_clock::now() > end) {
+        throw_error(errc::io,
+                    "another run trains into \"{}\" ({}). Give each run a folder of its own, or wait "
+                    "until that one has ended.",
+                    folder, holder());
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    sign();
+  }
+
+ private:
+  /// Says in the file who holds it, for the message of who does not get it.
+  void sign() const {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    const std::string name = fmt::format("process {} on {}", ::getpid(), host.data());
+    if (::ftruncate(file_.get(), 0) != 0) return;  // without a name the lock is as good
+    [[maybe_unused]] const auto written = ::pwrite(file_.get(), name.data(), name.size(), 0);
+  }
+  [[nodiscard]] std::string holder() const {
+    std::array<char, 512> text{};
+    const auto length = ::pread(file_.get(), text.data(), text.size(), 0);
+    return length > 0 ? std::string(text.data(), static_cast<std::size_t>(length))
+                      : "it has not signed its lock";
+  }
+
+  descriptor file_;
+};
+
+}  // namespace parx::train::detail
