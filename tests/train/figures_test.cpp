@@ -53,6 +53,15 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_with_other_batches_makes_its_epochs_full
   BOOST_TEST(train::continued(plan, by_steps, 4, 1).steps == 9u);
 }
 
+BOOST_AUTO_TEST_CASE(epochs_and_rates_are_finite_numbers) {
+  for (const double wrong : {0.0, -1.0, 1e300, std::numeric_limits<double>::infinity(), double{NAN}}) {
+    BOOST_CHECK_THROW(train::validate({.num_train_epochs = wrong}), parx::usage_error);
+    BOOST_CHECK_NO_THROW(train::validate({.num_train_epochs = wrong, .max_steps = 1}));
+  }
+  for (const double wrong : {-1.0, std::numeric_limits<double>::infinity(), double{NAN}})
+    BOOST_CHECK_THROW(train::validate({.learning_rate = wrong}), parx::usage_error);
+}
+
 BOOST_AUTO_TEST_CASE(the_rate_rises_and_falls_as_the_options_say) {
   const train::trainer_options options{.max_steps = 10, .warmup_steps = 2};
   const auto plan = train::make_plan(options, 100, 10, 1, 10);

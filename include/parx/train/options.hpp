@@ -6,6 +6,7 @@
 // error of the first second.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -91,11 +92,14 @@ inline constexpr const char* resume_advice =
 
 /// Throws usage_error for values and combinations that cannot be meant.
 inline void validate(const trainer_options& o) {
-  require(o.max_steps > 0 || o.num_train_epochs > 0,
-          "trainer: num_train_epochs is {}; give more than 0, or max_steps", o.num_train_epochs);
+  // Of more there is no number of steps.
+  require(o.max_steps > 0 || (o.num_train_epochs > 0 && o.num_train_epochs <= 1e9),
+          "trainer: num_train_epochs is {}; give more than 0 and at most 1e9, or max_steps",
+          o.num_train_epochs);
   require(o.gradient_accumulation_steps > 0,
           "trainer: gradient_accumulation_steps must be at least 1");
-  require(!o.learning_rate || *o.learning_rate >= 0, "trainer: learning_rate {} is negative",
+  require(!o.learning_rate || (*o.learning_rate >= 0 && std::isfinite(*o.learning_rate)),
+          "trainer: learning_rate {} is not a rate: give a finite number from 0 on",
           o.learning_rate.value_or(0));
   require(o.warmup_ratio >= 0 && o.warmup_ratio <= 1, "trainer: warmup_ratio {} is not in [0, 1]",
           o.warmup_ratio);
