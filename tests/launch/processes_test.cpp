@@ -76,6 +76,17 @@ BOOST_AUTO_TEST_CASE(what_is_printed_where_standard_output_was_closed_gets_into_
   BOOST_TEST(status == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_timeout_that_is_no_time_is_refused) {
+  for (const char* name : {"PARX_TIMEOUT", "PARX_RENDEZVOUS_TIMEOUT"}) {
+    for (const char* text : {"nan", "inf", "0", "-1", "1e300", "soon"}) {
+      parx::init_options options;
+      options.env = {{name, text}};
+      BOOST_CHECK_EXCEPTION((void)parx::init(options), parx::usage_error,
+                            [&](const auto& refused) { return contains(refused.what(), name); });
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_others_within_two_seconds_and_is_named) {
   for (const int victim : {0, 2, 3}) {
     job all;

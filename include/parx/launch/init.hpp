@@ -11,13 +11,16 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <parx/comm/detail/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/rules.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/transport/solo.hpp>
@@ -80,6 +83,17 @@ class world : public process_group {
 
 namespace detail {
 
+/// The value of `name`, in seconds. Throws usage_error for what is no time to wait: NaN, 0, or so many
+/// seconds that the clock has no such number, with which every wait would end at once.
+[[nodiscard]] inline std::optional<std::chrono::milliseconds> env_seconds(const environment& env,
+                                                                          std::string_view name) {
+  const auto seconds = env_number<double>(env, name);
+  if (!seconds) return std::nullopt;
+  require(*seconds >= 1e-3 && *seconds <= 1e9, "{}=\"{}\": give seconds, from 0.001 to 1000000000", name,
+          env_string(env, name).value_or(""));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+}
+
 /// PARX_ALGO ("all_reduce:ring,broadcast:tree"), then the file that PARX_ALGO_FILE names, ahead of what the
 /// program gave. Throws usage_error for what they do not say rightly, errc::io where the file cannot be read.
 inline void read_algorithm_rules(const environment& env, choice_options& choice) {
@@ -115,11 +129,9 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
     }
     options.group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
   }
-  if (const auto seconds = env_number<double>(options.env, "PARX_TIMEOUT")) {
-    options.group.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
-  }
-  if (const auto seconds = env_number<double>(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
-    options.rendezvous_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+  if (const auto given = detail::env_seconds(options.env, "PARX_TIMEOUT")) options.group.timeout = *given;
+  if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
+    options.rendezvous_timeout = *given;
   }
   detail::read_algorithm_rules(options.env, options.group.choice);
   if (job.world_size == 1) {
