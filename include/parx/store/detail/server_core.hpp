@@ -110,7 +110,7 @@ class server_core {
     std::vector<std::string> queue;
   };
   struct client_state {
-    std::vector<std::string> missing;  // sorted keys that it waits for
+    std::vector<std::string> missing;  // the keys that it waits for, each once
     std::vector<std::string> watched;
   };
 
@@ -220,13 +220,17 @@ class server_core {
     return answer(client, static_cast<std::uint8_t>(all ? 0 : 1));
   }
 
-  verdict wait(client_id client, std::vector<std::string> keys) {
-    std::erase_if(keys, [&](const auto& key) { return exists(key); });
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    if (keys.empty()) return answer(client, std::uint8_t{0});
-    for (const std::string& key : keys) keys_[key].waiters.push_back(client);
-    clients_[client].missing = std::move(keys);
+  verdict wait(client_id client, const std::vector<std::string>& keys) {
+    std::vector<std::string> missing;
+    for (const std::string& key : keys) {
+      if (exists(key)) continue;
+      std::vector<client_id>& waiters = keys_[key].waiters;
+      if (!waiters.empty() && waiters.back() == client) continue;  // it names the key twice
+      waiters.push_back(client);
+      missing.push_back(key);
+    }
+    if (missing.empty()) return answer(client, std::uint8_t{0});
+    clients_[client].missing = std::move(missing);
     return verdict::keep;
   }
 
