@@ -233,11 +233,9 @@ class hybrid_transport final : public transport {
     if (share) return link_owner(new shm_link(*shared_, key, record));
     const int count = std::min(shared_->own().streams, record.streams);
     if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
-    std::vector<detail::tcp_stream> streams;
-    for (int number = 0; number < count; ++number) {
-      streams.push_back(make_stream({group_, peer, kind, number}, record));
-    }
-    return link_owner(new striped_link(std::move(streams), peer));
+    return link_owner(new striped_link(peer, count, [&](int number) {
+      return make_stream({group_, peer, kind, number}, record);
+    }));
   }
   [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key, const detail::peer_record& record) {
     if (rank_ > key.peer) return {*shared_, key, rank_, record};

@@ -22,8 +22,10 @@ namespace parx {
 
 class striped_link final : public detail::process_link {
  public:
-  striped_link(std::vector<detail::tcp_stream> streams, int peer) : peer_(peer) {
-    for (detail::tcp_stream& each : streams) lanes_.push_back({.stream = std::move(each)});
+  /// Over make_stream(0), make_stream(1), ...: `count` of them.
+  template <typename MakeStream>
+  striped_link(int peer, int count, const MakeStream& make_stream) : peer_(peer) {
+    for (int number = 0; number < count; ++number) lanes_.push_back({.stream = make_stream(number)});
   }
 
   /// What is taken beyond a segment that has not left whole is not counted yet, but dealt: as with any
