@@ -7,8 +7,10 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/metrics.hpp>
 
 BOOST_AUTO_TEST_CASE(the_cause_comes_out_although_its_echo_was_there_first) {
@@ -70,4 +72,19 @@ BOOST_AUTO_TEST_CASE(a_figure_over_all_ranks_is_divided_once) {
         parx::global_mean(group, tally{10 * rank, rank});
   });
   for (const double mean : means) BOOST_TEST(mean == 10);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_ends_before_its_last_words_arrive_has_taken_part) {
+  std::vector<int> heard(3);
+  const parx::threads_options slow{.network = {.delay = std::chrono::milliseconds(700)},
+                                   .group = {}};
+  parx::run_threads(
+      3,
+      [&](parx::process_group& group) {
+        std::vector<int> word(1, group.rank() == 0 ? 7 : 0);
+        parx::broadcast(group, word, {.root = 0, .use = parx::algorithm::tree});
+        heard[static_cast<std::size_t>(group.rank())] = word[0];
+      },
+      slow);
+  for (const int each : heard) BOOST_TEST(each == 7);
 }

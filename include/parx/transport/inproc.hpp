@@ -236,6 +236,7 @@ class inproc_link final : public link {
   }
 
   [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_.next_arrival(); }
+  [[nodiscard]] bool drained() { return in_.drained(); }
   void close() { out_.closed = true; }
 
  private:
@@ -311,7 +312,13 @@ class inproc_transport final : public transport {
     return found->second;
   }
 
-  [[nodiscard]] bool has_ended(int peer) override { return !network_->alive(global(peer)); }
+  [[nodiscard]] bool has_ended(int peer) override {
+    if (network_->alive(global(peer))) return false;
+    // What it sent before may still be on its way.
+    return std::none_of(links_.begin(), links_.end(), [peer](auto& each) {
+      return each.first.first == peer && !each.second.drained();
+    });
+  }
   [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
 
   [[nodiscard]] bool shares_memory() override { return true; }

@@ -24,6 +24,7 @@
 #include <parx/comm/detail/choice.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/ending.hpp>
+#include <parx/comm/detail/failure.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/comm/detail/plan_cache.hpp>
 #include <parx/comm/detail/repeats.hpp>
@@ -239,7 +240,7 @@ class group_core {
       } catch (const message_mismatch& found) {
         failed = {words_.mismatch(found), errc::mismatch, found.peer};
       } catch (const link_lost& lost) {
-        failed = reason_of(lost);
+        failed = reason_of(lost, *network_);
       } catch (const failure& known) {
         failed = known;
       } catch (const std::exception& other) {
@@ -301,7 +302,7 @@ class group_core {
   void retire(bool progressed) {
     if (!progressed) return;
     idle_since_.reset();
-    warned_ = false;
+    warned_ = suspicious_ = false;
     if (started_ && engine_.done()) {
       if (queue_.front()->timed) async_time_.stop();
       queue_.front()->done = true;
@@ -321,6 +322,7 @@ class group_core {
     if (started_) engine_.interests(interests_);
     messages_.interests(interests_);
     for_each_pending([&](call& request) { limit = std::min(limit, request.time_left()); });
+    if (suspicious_) limit = {};
     network_->wait(interests_, limit);
 
     if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
@@ -349,12 +351,6 @@ class group_core {
     next_glance_ = now + interval;
     sleep(std::chrono::milliseconds(0));
   }
-
-  struct failure {
-    std::string text;
-    errc code;
-    int peer;
-  };
 
   /// Calls that the driver knows of. Driver only.
   template <typename Visit>
@@ -397,7 +393,9 @@ class group_core {
     if (clock::now() < next_look_) return;
     next_look_ = clock::now() + std::chrono::seconds(1);
     std::vector<int> peers;
-    const auto ended = [&](int peer) { return messages_.has_lost(peer) || network_->has_ended(peer); };
+    const auto ended = [&](int peer) {
+      return peer != rank() && (messages_.has_lost(peer) || network_->has_ended(peer));
+    };
     for_each_pending([&](const call& request) {
       const auto missing = missing_peers(request);
       // One of many senders may well have ended.
@@ -407,7 +405,12 @@ class group_core {
       }
     });
     for (const int peer : peers) {
-      if (peer == rank() || !ended(peer)) continue;
+      if (!ended(peer)) continue;
+      // It may have done its part and ended since the last step, which did not see it yet.
+      if (!std::exchange(suspicious_, true)) {
+        next_look_ = {};
+        return;
+      }
       throw link_lost(peer, "it has ended without taking part: its program took another way, or it was killed");
     }
     if (!started_) return;
@@ -419,19 +422,6 @@ class group_core {
         throw header_mismatch{peer, mine, *theirs};
       }
     }
-  }
-
-  /// A broken link is often only the echo of another failure, whose reason is on its way.
-  [[nodiscard]] failure reason_of(const link_lost& lost) {
-    static constexpr std::chrono::milliseconds grace{300};
-    const auto until = clock::now() + grace;
-    for (;;) {
-      if (auto reason = network_->abort_reason()) return {std::move(*reason), errc::aborted, lost.peer};
-      if (clock::now() >= until) break;
-      network_->wait({}, std::chrono::milliseconds(10));
-    }
-    return {fmt::format("lost {}: {}", network_->describe(lost.peer), lost.what()), errc::peer_lost,
-            lost.peer};
   }
 
   /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
@@ -487,6 +477,7 @@ class group_core {
   std::optional<trace::span> running_;  ///< that run, in the trace
   async_time async_time_;
   bool warned_ = false;
+  bool suspicious_ = false;  ///< an awaited rank has ended, and nothing has moved since this was seen
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
   clock::time_point next_glance_{};
