@@ -51,7 +51,7 @@ class link {
  public:
   virtual ~link() = default;
   /// Moves as many bytes as fit now, from `first` and then `second`; 0 when none do or the link is
-  /// still being opened. Throws link_lost.
+  /// still being opened. `first` is a message's header or the rest of it, `second` of its body. Throws link_lost.
   virtual std::size_t try_send(const const_bytes& first, const const_bytes& second) = 0;
   virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
 };

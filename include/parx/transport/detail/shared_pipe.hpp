@@ -4,6 +4,8 @@
 // says where it lies in its own memory, and the receiver copies it from there with process_vm_readv,
 // straight to where it is wanted. While an offer is not taken whole, nothing goes into the ring, so the
 // order of the stream is kept. An offered piece counts as sent only as far as the receiver has taken it.
+// What a message costs is the cache lines that pass from core to core. So the smallest ones, whose header is
+// that of the message before with another sequence number, lie on the line that announces them as well.
 // Threads: one sender and one receiver, in two processes. All counts of bytes only grow.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <parx/core/error.hpp>
 #include <parx/transport/detail/frame.hpp>
@@ -31,12 +34,57 @@ struct pipe_state {
   std::atomic<std::uint64_t> offered{0};                      ///< bytes offered in the sender's memory
   std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
   std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: what it offered may be anything now
+  // The card: what `written` counted last, if that was one small message with a header like the last one's. It
+  // is in the ring as well, for a receiver that comes late.
+  static constexpr std::size_t card_words = 3;
+  std::atomic<std::uint32_t> card{0};  ///< card_of(), 0 while there is none or it is being written
+  std::atomic<std::uint64_t> card_sequence{0};
+  std::atomic<std::uint64_t> card_body[card_words]{};
   // Written by the receiver.
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> can_take{0};  ///< the receiver may read the sender's memory
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(pipe_state) == 2 * cache_line);
+
+/// A header as words. One is copied word by word, as its fields were written: a wider load of what was stored
+/// in parts has to wait until all stores before have left the core, those of the last message included.
+struct header_words {
+  static constexpr std::size_t count = frame_size / sizeof(std::uint64_t);
+  static constexpr std::size_t sequence = offsetof(call_header, sequence) / sizeof(std::uint64_t);
+  std::uint64_t of[count] = {};
+
+  void read(const std::byte* from) noexcept {
+    for (std::size_t i = 0; i < count; ++i) of[i] = word_at(from, i);
+  }
+  void write(std::byte* to) const noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memcpy(to + i * sizeof of[i], &of[i], sizeof of[i]);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // or the compiler makes them one
+    }
+  }
+  /// Whether the header there differs in its sequence number at most.
+  [[nodiscard]] bool are_like(const std::byte* other) const noexcept {
+    std::uint64_t difference = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i != sequence) difference |= of[i] ^ word_at(other, i);
+    }
+    return difference == 0;
+  }
+  [[nodiscard]] static std::uint64_t word_at(const std::byte* header, std::size_t i) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, header + i * sizeof word, sizeof word);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return word;
+  }
+};
+
+/// Names the card of the message of `body` bytes that ends at `written`: never 0.
+[[nodiscard]] inline std::uint32_t card_of(std::uint64_t written, std::size_t body) noexcept {
+  static_assert(pipe_state::card_words * sizeof(std::uint64_t) < 31);
+  return static_cast<std::uint32_t>(written << 5 | (body + 1));
+}
 
 class pipe_sender {
  public:
@@ -51,12 +99,21 @@ class pipe_sender {
     published_ = false;
     if (taken_ < offered_) return collect(second);
     if (const std::size_t both = first.size + second.size; fits_at_once(both)) {
-      put_small(first);
+      const bool repeats = first.size == frame_size && knows_header_ && header_.are_like(first.data);
+      if (first.size == frame_size) put_header(first);
+      else put_small(first);
       put_small(second);
+      if (repeats && second.size <= sizeof state_->card_body) write_card(second);
+      else tear_card();
       publish();
       return both;
     }
+    tear_card();
     std::size_t sent = put(first);
+    if (first.size > 0) {
+      knows_header_ = sent == frame_size;
+      if (knows_header_) header_.read(first.data);
+    }
     const bool offers = sent == first.size && second.size > 0 && should_offer(second);
     if (sent == first.size && !offers) sent += put(second);
     if (sent > 0) publish();
@@ -97,8 +154,7 @@ class pipe_sender {
   }
   void put_small(const const_bytes& piece) noexcept {
     std::byte* to = ring_ + (written_ & (capacity_ - 1));
-    if (piece.size == frame_size) copy_words(to, piece.data);
-    else if (piece.size > 0) std::memcpy(to, piece.data, piece.size);
+    if (piece.size > 0) std::memcpy(to, piece.data, piece.size);
     written_ += piece.size;
   }
 
@@ -120,15 +176,26 @@ class pipe_sender {
     }
     return done;
   }
-  /// Of frame_size bytes, word by word, as a call's header was written: a wider load of what was stored in
-  /// parts has to wait until all stores before have left this core, those of the last message included.
-  static void copy_words(std::byte* to, const std::byte* from) noexcept {
-    std::uint64_t words[frame_size / sizeof(std::uint64_t)];
-    for (std::size_t i = 0; i < std::size(words); ++i) {
-      std::memcpy(&words[i], from + i * sizeof words[i], sizeof words[i]);
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // or they become one wide load again
-      std::memcpy(to + i * sizeof words[i], &words[i], sizeof words[i]);
+  void put_header(const const_bytes& header) noexcept {
+    header_.read(header.data);
+    header_.write(ring_ + (written_ & (capacity_ - 1)));
+    knows_header_ = true;
+    written_ += frame_size;
+  }
+  void write_card(const const_bytes& body) noexcept {
+    state_->card.store(0, std::memory_order_relaxed);
+    state_->card_sequence.store(header_.of[header_words::sequence], std::memory_order_release);
+    for (std::size_t done = 0, i = 0; done < body.size; done += sizeof(std::uint64_t), ++i) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, body.data + done, std::min(sizeof word, body.size - done));
+      state_->card_body[i].store(word, std::memory_order_release);
     }
+    state_->card.store(card_of(written_, body.size), std::memory_order_release);
+    has_card_ = true;
+  }
+  /// A number may come again after many bytes, but not with a card of old.
+  void tear_card() noexcept {
+    if (std::exchange(has_card_, false)) state_->card.store(0, std::memory_order_relaxed);
   }
   void publish() noexcept {
     state_->written.store(written_, std::memory_order_release);
@@ -164,6 +231,9 @@ class pipe_sender {
   std::uint64_t offered_ = 0;
   std::uint64_t taken_ = 0;  ///< as last told to the caller
   bool published_ = false;
+  bool has_card_ = false;
+  bool knows_header_ = false;
+  header_words header_;  ///< the last one sent, if it went in one piece
 };
 
 class pipe_receiver {
@@ -187,13 +257,20 @@ class pipe_receiver {
     const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
     took_ = false;
     read_before_ = read_;
+    if (first.size == frame_size && written_ == read_) {
+      written_ = state_->written.load(std::memory_order_acquire);
+      if (written_ == read_ && offered == taken_) return 0;
+      if (const std::size_t got = take_card(first, second); got > 0) return got;
+    }
     if (const std::size_t both = first.size + second.size; is_there_at_once(both)) {
       take_small(first);
       take_small(second);
+      if (first.size == frame_size) header_.read(first.data);
       state_->read.store(read_, std::memory_order_release);
       return both;
     }
     std::size_t got = get(first);
+    if (got == frame_size && first.size == frame_size) header_.read(first.data);
     if (got == first.size) got += get(second, got - first.size);
     if (offered == taken_ || read_ != written_) return got;  // get() has looked for all it could use
     if (got < first.size) got += take(first, got, offered, sender, peer);
@@ -208,6 +285,29 @@ class pipe_receiver {
   }
 
  private:
+  /// The message that the sender has just announced, off the line that did so. 0 where it is not on it whole.
+  std::size_t take_card(mutable_bytes header, mutable_bytes body) noexcept {
+    const auto there = static_cast<std::size_t>(written_ - read_);
+    const std::size_t size = there - frame_size;
+    if (there < frame_size || size > std::min(body.size, sizeof state_->card_body)) return 0;
+    const std::uint32_t card = card_of(written_, size);
+    if (state_->card.load(std::memory_order_acquire) != card) return 0;
+    const std::uint64_t sequence = state_->card_sequence.load(std::memory_order_acquire);
+    std::uint64_t words[pipe_state::card_words];
+    for (std::size_t i = 0; i * sizeof words[0] < size; ++i) {
+      words[i] = state_->card_body[i].load(std::memory_order_acquire);
+    }
+    if (state_->card.load(std::memory_order_relaxed) != card) return 0;  // the next one is being written
+    header_.of[header_words::sequence] = sequence;
+    header_.write(header.data);
+    for (std::size_t done = 0, i = 0; done < size; done += sizeof words[0], ++i) {
+      std::memcpy(body.data + done, &words[i], std::min(sizeof words[0], size - done));
+    }
+    read_ = written_;
+    state_->read.store(read_, std::memory_order_release);
+    return there;
+  }
+
   /// Whether all that is asked for lies in the ring, in one small piece.
   [[nodiscard]] bool is_there_at_once(std::size_t bytes) noexcept {
     if (bytes > capacity_ / 32 || bytes > capacity_ - (read_ & (capacity_ - 1))) return false;
@@ -263,6 +363,7 @@ class pipe_receiver {
   std::uint64_t taken_ = 0;
   std::uint64_t read_before_ = 0;  ///< the last receive()
   bool took_ = false;              ///< of an offer, in the last receive()
+  header_words header_;            ///< the last one received
 };
 
 }  // namespace parx::detail
