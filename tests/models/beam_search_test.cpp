@@ -72,6 +72,17 @@ BOOST_AUTO_TEST_CASE(with_a_beam_for_every_text_the_best_of_all_texts_is_found) 
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_model_that_gives_nan_is_an_error_and_no_text) {
+  const auto broken = [](const tensor<std::int64_t>& so_far, std::span<const std::size_t> rows) {
+    auto logits = next(so_far, rows);
+    logits.data()[1] = std::nanf("");
+    return logits;
+  };
+  for (const std::size_t beams : {1U, 4U})
+    BOOST_CHECK_THROW((void)models::beam_search({.max_new_tokens = 5, .beams = beams}, broken),
+                      parx::error);
+}
+
 BOOST_AUTO_TEST_CASE(one_beam_takes_the_likeliest_token_each_time) {
   token_list greedy{0};
   while (greedy.size() <= 6 && greedy.back() != end_token) {

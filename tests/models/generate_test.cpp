@@ -169,6 +169,9 @@ BOOST_AUTO_TEST_CASE(tokens_are_drawn_with_the_probabilities_of_temperature_top_
   BOOST_TEST((near(found[1], 0.625) && found.size() == 2U));
   found = shares(logits, {.temperature = 1, .top_p = 0.4});
   BOOST_TEST((found[1] > 0.99 && found.size() == 1U));
+  const std::vector<float> broken{0.5F, NAN, 0.25F};
+  BOOST_CHECK_THROW((void)choose_token<float>(broken, {}, stream, 0), parx::error);
+  BOOST_CHECK_THROW((void)choose_token<float>(broken, {.temperature = 1}, stream, 0), parx::error);
 }
 
 BOOST_AUTO_TEST_CASE(a_text_is_a_function_of_its_seed_may_be_longer_than_the_model_sees_and_ends) {

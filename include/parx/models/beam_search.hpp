@@ -112,6 +112,7 @@ template <typename T>
   std::vector<beam_candidate> best;  // a heap: the worst of them is in front
   for (std::size_t b = 0; b < beams.size(); ++b) {
     const T* const x = logits.data() + b * vocabulary;
+    require_numbers(std::span<const T>(x, vocabulary));
     const T highest = parx::detail::row_max(x, vocabulary);
     const T sum = parx::detail::row_exp(x, highest, vocabulary, row.data());
     const double shift =
@@ -141,7 +142,7 @@ template <typename T>
 /// The tokens behind start_token, up to and with end_token where it was reached. `next(tokens,
 /// rows)` gives the logits (beams, vocabulary) of the tokens behind (beams, positions), of which
 /// beam b is what beam rows[b] of the call before was, and one token more. Throws usage_error
-/// without beams or tokens.
+/// without beams or tokens, errc::bad_data for logits that are NaN.
 template <typename Next>
 [[nodiscard]] std::vector<std::int64_t> beam_search(const beam_options& options, Next&& next) {
   require(options.beams > 0 && options.max_new_tokens > 0,

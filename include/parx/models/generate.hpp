@@ -16,6 +16,7 @@
 
 #include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/tensor/random.hpp>
 
@@ -30,9 +31,23 @@ struct sampling_options {
   std::int64_t end_token = -1;  ///< ends the text, and is its last token; -1: none
 };
 
+namespace detail {
+
+/// Throws errc::bad_data where one is NaN, by which nothing can be ordered.
+template <typename T>
+void require_numbers(std::span<const T> logits) {
+  const auto is_nan = [](T x) { return std::isnan(static_cast<double>(x)); };
+  if (std::any_of(logits.begin(), logits.end(), is_nan))
+    throw_error(errc::bad_data,
+                "the model gives NaN for what the next token is: its weights are damaged, or its "
+                "training had diverged. Take an earlier checkpoint");
+}
+
+}  // namespace detail
+
 /// The token that `logits` and number n of `stream` choose: temperature, then top_k, then top_p, as
 /// in Hugging Face's generate. Pure. Throws usage_error when there are no logits or an option is
-/// outside its range.
+/// outside its range, errc::bad_data for NaN.
 template <typename T>
 [[nodiscard]] std::int64_t choose_token(std::span<const T> logits, const sampling_options& options,
                                         const random_stream& stream, std::uint64_t n) {
@@ -40,6 +55,7 @@ template <typename T>
   require(options.temperature >= 0 && options.top_p > 0 && options.top_p <= 1,
           "sampling: a temperature of {} is negative, or a top_p of {} not in (0, 1]",
           options.temperature, options.top_p);
+  detail::require_numbers(logits);
   const auto highest = std::max_element(logits.begin(), logits.end());
   if (options.temperature == 0) return highest - logits.begin();
   std::vector<std::pair<double, std::int64_t>> candidates(logits.size());
