@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -262,15 +261,14 @@ class group_core {
   /// Locked.
   void take_incoming() {
     has_incoming_.store(false, std::memory_order_relaxed);
-    while (!incoming_.empty()) {
-      call* next = incoming_.front();
-      incoming_.pop_front();
+    for (call* next : incoming_) {
       if (is_message(*next)) {
         posted_messages_.push_back(next);
       } else {
         queue_.push_back(next);
       }
     }
+    incoming_.clear();
   }
 
   /// Unlocked: moves the collective in front, and all messages.
@@ -278,7 +276,7 @@ class group_core {
     bool progressed = false;
     while (!posted_messages_.empty()) {
       messages_.post(*posted_messages_.front(), *network_);
-      posted_messages_.pop_front();
+      posted_messages_.erase(posted_messages_.begin());
       progressed = true;
     }
     if (!queue_.empty()) {
@@ -306,7 +304,7 @@ class group_core {
     if (started_ && engine_.done()) {
       if (queue_.front()->timed) async_time_.stop();
       queue_.front()->done = true;
-      queue_.pop_front();
+      queue_.erase(queue_.begin());
       started_ = false;
       next_look_ = {};
       running_.reset();
@@ -461,15 +459,15 @@ class group_core {
   std::condition_variable changed_;
   bool owned_ = false;     ///< somebody drives
   bool stopping_ = false;
-  std::deque<call*> incoming_;  ///< issued, not yet seen by the driver
+  std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
   std::uint64_t sequence_ = 0;
   ending ending_;
   std::thread thread_;
 
   // The driver's own.
-  std::deque<call*> queue_;            ///< collectives in issue order
-  std::deque<call*> posted_messages_;  ///< messages that are not yet with messages_
+  std::vector<call*> queue_;            ///< collectives in issue order
+  std::vector<call*> posted_messages_;  ///< messages that are not yet with messages_
   backoff backoff_;
   engine engine_;
   messages messages_;

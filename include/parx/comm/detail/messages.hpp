@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <deque>
 #include <list>
 #include <map>
 #include <utility>
@@ -110,7 +109,7 @@ class messages {
     link* stream = nullptr;
     bool lost = false;
     int peer = -1;
-    std::deque<call*> sends;
+    std::vector<call*> sends;
     std::size_t header_sent = 0;  ///< of the first of them
     std::size_t body_sent = 0;
     std::vector<call*> receives;
@@ -242,7 +241,7 @@ class messages {
       state.body_sent += sent - of_header;
       if (state.header_sent == frame_size && state.body_sent == front.bytes) {
         finished_.push_back(&front);
-        state.sends.pop_front();
+        state.sends.erase(state.sends.begin());
         state.header_sent = state.body_sent = 0;
       }
     }
