@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <parx/core/error.hpp>
 #include <parx/types/detail/kernels.hpp>
@@ -60,47 +61,77 @@ using reduce_function = void (*)(void* out, const void* a, const void* b,
 /// data[i] *= factor: the division of avg (1 / world) and the multiplication of premul_sum.
 using scale_function = void (*)(void* data, std::size_t count, double factor) noexcept;
 
+namespace detail {
+
+/// What the kernels compute in place of char and std::byte, as dtype_of says.
+template <typename T>
+using kernel_element =
+    std::conditional_t<std::is_same_v<T, char>, std::int8_t,
+                       std::conditional_t<std::is_same_v<T, std::byte>, std::uint8_t, T>>;
+
+[[noreturn]] inline void throw_undefined(dtype type, reduce_op op) {
+  const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
+  throw_usage("reduce_op::{} is not defined for {} elements; it needs {} ones", name_of(op),
+              name_of(type), bitwise ? "integer" : "floating-point");
+}
+
+template <typename T>
+[[nodiscard]] reduce_function reduce_kernel_for(reduce_op op) {
+  using namespace simd;
+  if (!is_defined(dtype_of<T>, op)) throw_undefined(dtype_of<T>, op);
+  switch (op) {
+    case reduce_op::min: return &combine<T, min_of>;
+    case reduce_op::max: return &combine<T, max_of>;
+    default: break;
+  }
+  // The rest do not look at the sign: one kernel serves int32 and uint32.
+  if constexpr (std::is_integral_v<T>) {
+    using bits = std::make_unsigned_t<T>;
+    switch (op) {
+      case reduce_op::product: return &combine<bits, product_of>;
+      case reduce_op::band: return &combine<bits, and_of>;
+      case reduce_op::bor: return &combine<bits, or_of>;
+      case reduce_op::bxor: return &combine<bits, xor_of>;
+      default: return &combine<bits, sum_of>;
+    }
+  } else {
+    return op == reduce_op::product ? &combine<T, product_of> : &combine<T, sum_of>;
+  }
+}
+
+template <typename T>
+[[nodiscard]] scale_function scale_kernel_for() {
+  if constexpr (is_floating(dtype_of<T>)) return &simd::scale<T>;
+  else throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(dtype_of<T>));
+}
+
+}  // namespace detail
+
 /// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
 /// Throws usage_error where `op` means nothing for `type`.
 [[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
-  using namespace detail::simd;
-  if (!is_defined(type, op)) {
-    const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
-    throw_usage("reduce_op::{} is not defined for {} elements; it needs {} ones", name_of(op),
-                name_of(type), bitwise ? "integer" : "floating-point");
-  }
-  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) -> reduce_function {
-    switch (op) {
-      case reduce_op::min: return &combine<T, min_of>;
-      case reduce_op::max: return &combine<T, max_of>;
-      default: break;
-    }
-    // The rest do not look at the sign: one kernel serves int32 and uint32.
-    if constexpr (std::is_integral_v<T>) {
-      using bits = std::make_unsigned_t<T>;
-      switch (op) {
-        case reduce_op::product: return &combine<bits, product_of>;
-        case reduce_op::band: return &combine<bits, and_of>;
-        case reduce_op::bor: return &combine<bits, or_of>;
-        case reduce_op::bxor: return &combine<bits, xor_of>;
-        default: return &combine<bits, sum_of>;
-      }
-    } else {
-      return op == reduce_op::product ? &combine<T, product_of> : &combine<T, sum_of>;
-    }
+  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) {
+    return detail::reduce_kernel_for<T>(op);
   });
 }
 
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.
 [[nodiscard]] inline scale_function scale_kernel(dtype type) {
-  switch (type) {
-    case dtype::float32: return &detail::simd::scale<float>;
-    case dtype::float64: return &detail::simd::scale<double>;
-    case dtype::float16: return &detail::simd::scale<float16>;
-    case dtype::bfloat16: return &detail::simd::scale<bfloat16>;
-    default:
-      throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(type));
-  }
+  return visit_dtype(type, []<typename T>(std::type_identity<T>) {
+    return detail::scale_kernel_for<T>();
+  });
 }
+
+/// Where kernels come from: reduce_kernel and scale_kernel, or, where the program knows the type of
+/// the elements, functions that have the compiler make those of this type only.
+struct reduce_kernels {
+  reduce_function (*combine)(dtype type, reduce_op op);
+  scale_function (*scale)(dtype type);
+};
+inline constexpr reduce_kernels kernels_of_any{&reduce_kernel, &scale_kernel};
+template <element T>
+inline constexpr reduce_kernels kernels_of{
+    [](dtype, reduce_op op) { return detail::reduce_kernel_for<detail::kernel_element<T>>(op); },
+    [](dtype) { return detail::scale_kernel_for<detail::kernel_element<T>>(); }};
 
 }  // namespace parx

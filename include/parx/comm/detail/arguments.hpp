@@ -43,6 +43,7 @@ using element_of = std::remove_cv_t<pointed_at<std::remove_reference_t<B>>>;
 /// How elements are combined.
 struct arithmetic {
   reduce_op op = reduce_op::sum;
+  const reduce_kernels* kernels = nullptr;  ///< of op
   double factor = 1;
   const double* divide_by = nullptr;
   reduction user{};  ///< instead of op

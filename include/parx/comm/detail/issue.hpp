@@ -44,7 +44,7 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
   }
   const auto type = static_cast<dtype>(given.input.type);
   request.header.reduction = static_cast<std::uint8_t>(how.op);
-  check.guard([&] { data.reduce = {.kernel = reduce_kernel(type, how.op)}; });
+  check.guard([&] { data.reduce = {.kernel = how.kernels->combine(type, how.op)}; });
   if (how.op == reduce_op::avg && world > 1) data.factor = 1.0 / world;
   if (how.op == reduce_op::premul_sum) data.factor = how.factor;
   if (how.divide_by != nullptr) {
@@ -52,9 +52,9 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
                   "divide_by needs reduce_op::sum over floating elements, not {} over {}",
                   name_of(how.op), name_of(type));
     data.divide_by = how.divide_by;
-    data.scale = scale_kernel(type);
+    data.scale = how.kernels->scale(type);
   }
-  if (data.factor != 1) data.scale = scale_kernel(type);
+  if (data.factor != 1) data.scale = how.kernels->scale(type);
 }
 
 /// Returns the call's plan, which stays until the group's next call is filled.
@@ -190,6 +190,8 @@ void read_arithmetic(const Options& options, arithmetic& how) {
     how.order = options.options.commutative ? reduction_order::any : reduction_order::ranks;
   } else {
     how.op = options.op;
+    if constexpr (type_erased<std::remove_cvref_t<B>>) how.kernels = &kernels_of_any;
+    else how.kernels = &kernels_of<element_of<B>>;
     if constexpr (requires { options.factor; }) how.factor = options.factor;
     if constexpr (requires { options.divide_by; }) how.divide_by = options.divide_by;
   }

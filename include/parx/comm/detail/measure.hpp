@@ -92,7 +92,7 @@ class cost_meter {
 
   [[nodiscard]] double time_of_reduction() {
     const std::size_t bytes = std::size_t{1} << 20;
-    const auto add = reduce_kernel(dtype::float32, reduce_op::sum);
+    const auto add = reduce_kernel_for<float>(reduce_op::sum);
     std::fill(payload_.begin(), payload_.end(), std::byte{0});
     double least = 1;
     for (int i = 0; i < 4; ++i) {
