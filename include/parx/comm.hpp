@@ -1,5 +1,6 @@
-// L3: process groups and their collectives. By name, for tests and sandboxes: <parx/comm/threads.hpp>,
-// ranks that are threads of one process.
+// L3: process groups and their collectives. By name, since few programs want to compile them:
+// <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation) and
+// <parx/comm/threads.hpp> (ranks that are threads of one process, for tests and sandboxes).
 #pragma once
 
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
@@ -8,7 +9,6 @@
 #include <parx/comm/collectives/barrier.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/batch.hpp>           // IWYU pragma: export
 #include <parx/comm/collectives/broadcast.hpp>       // IWYU pragma: export
-#include <parx/comm/collectives/coalesced.hpp>       // IWYU pragma: export
 #include <parx/comm/collectives/exscan.hpp>          // IWYU pragma: export
 #include <parx/comm/collectives/gather.hpp>          // IWYU pragma: export
 #include <parx/comm/collectives/message.hpp>         // IWYU pragma: export

@@ -1,4 +1,5 @@
 #include <parx/comm.hpp>
+#include <parx/comm/collectives/coalesced.hpp>
 
 #include <boost/test/unit_test.hpp>
 
