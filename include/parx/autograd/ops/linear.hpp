@@ -1,8 +1,8 @@
 // linear: y = f(x W^T + b), the product, the bias and an activation function as one operation.
 //
-// Bias and activation are applied to a block of rows while the product has left it in the cache.
-// Backward needs one tensor besides the inputs (relu: the result, else what f was applied to); it
-// computes f' anew, and sums the bias's gradient while it does so.
+// The product is added to the bias, and the activation applied to a block of rows while the product
+// has left it in the cache. Backward needs one tensor besides the inputs: relu's result, else the
+// slopes of f, most of which its values have cost already. It sums the bias's gradient on the way.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +23,32 @@ namespace detail {
   return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
 }
 
-/// z += bias (may be null), y = f(z), for rows of `width`. y may be z.
+/// All rows of z become `bias`.
+template <typename T>
+void spread_rows(std::size_t rows, std::size_t width, const T* bias, T* z) {
+  for (std::size_t row = 0; row < rows; ++row) std::copy_n(bias, width, z + row * width);
+}
+
+/// y = f(y).
 template <typename Function, typename T>
-[[gnu::flatten]] void add_bias_and_activate(std::size_t rows, std::size_t width, const T* bias,
-                                            T* z, T* y) {
-  for (std::size_t row = 0; row < rows; ++row, z += width, y += width) {
-    if (bias != nullptr) {
-      for (std::size_t i = 0; i < width; ++i) z[i] += bias[i];
-    }
-    for (std::size_t i = 0; i < width; ++i) y[i] = Function::value(z[i]);
+[[gnu::flatten]] void activate_in_place(std::size_t count, T* y) {
+  for (std::size_t i = 0; i < count; ++i) y[i] = Function::value(y[i]);
+}
+/// y = f(z) and z = f'(z).
+template <typename Function, typename T>
+[[gnu::flatten]] void activate_and_derive(std::size_t count, T* __restrict z, T* __restrict y) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T x = z[i];
+    y[i] = Function::value(x);
+    z[i] = Function::slope(x);
   }
 }
+
+/// For activation_backward, where the slope itself was saved.
+template <typename T>
+struct saved_slope {
+  static T slope(T saved) { return saved; }
+};
 
 /// dz = upstream f'(saved), and the sum of its rows into bias_sum (may be null), by blocks so that
 /// the rounding errors of many rows do not add up.
@@ -91,28 +106,34 @@ template <typename T>
   shape s = x.shape();
   s[s.rank() - 1] = out;
   tensor<T> y = tensor<T>::empty(s);
-  // Autocast rounds what the activation gets.
+  // Autocast rounds what the activation gets, and keeps that in 16 bits.
   const bool rounds = detail::autocasting<T>();
-  const activation on_the_way = rounds ? activation::none : f;
   const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
+  const bool derives = !in_place && !rounds;
   const tensor<T> z = in_place ? y : tensor<T>::empty(s);
+  const auto activate = [&](std::size_t first, std::size_t count) {
+    detail::with_activation<T>(f, [&]<typename Function>(Function) {
+      T* const to = y.data() + first * out;
+      if (derives) {
+        detail::activate_and_derive<Function>(count * out, z.data() + first * out, to);
+      } else {
+        detail::activate_in_place<Function>(count * out, to);
+      }
+    });
+  };
   const std::size_t block = detail::rows_of_a_block(out);
   for (std::size_t first = 0; first < rows; first += block) {
     const std::size_t count = std::min(block, rows - first);
     T* const target = z.data() + first * out;
+    if (b.defined()) detail::spread_rows(count, out, b.data(), target);
     gemm(op::plain, transposed ? op::transposed : op::plain, count, out, in, T(1),
-         input.data() + first * in, in, w.data(), ld, T(0), target, out);
-    if (on_the_way == activation::none && !b.defined()) continue;
-    detail::with_activation<T>(on_the_way, [&]<typename Function>(Function) {
-      detail::add_bias_and_activate<Function>(
-          count, out, b.data(), target, rounds ? target : y.data() + first * out);
-    });
+         input.data() + first * in, in, w.data(), ld, b.defined() ? T(1) : T(0), target, out);
+    if (f != activation::none && !rounds) activate(first, count);
   }
   if (rounds) {
     detail::round_result(z);
-    detail::with_activation<T>(f, [&]<typename Function>(Function) {
-      detail::add_bias_and_activate<Function, T>(rows, out, nullptr, z.data(), y.data());
-    });
+    if (!in_place) y.copy_from(z);
+    if (f != activation::none) activate(0, rows);
   }
   const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
   return differentiable(
@@ -124,10 +145,15 @@ template <typename T>
           const tensor<T> kept = before.values();
           dz = tensor<T>::empty(upstream.shape());
           T* const bias_sum = db.needed() ? db.zeroed().data() : nullptr;
-          detail::with_activation<T>(f, [&]<typename Function>(Function) {
+          const auto derive = [&]<typename Function>(Function) {
             detail::activation_backward<Function>(rows, out, upstream.data(), kept.data(), dz.data(),
                                                   bias_sum);
-          });
+          };
+          if (derives) {
+            derive(detail::saved_slope<T>{});
+          } else {
+            detail::with_activation<T>(f, derive);
+          }
         } else if (db.needed()) {
           const auto target = db.memory();
           sum_into(upstream.reshape({rows, out}), target.values,
