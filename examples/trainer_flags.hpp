@@ -134,6 +134,8 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   o.output_dir = text("output-dir");
   o.num_train_epochs = number(given, "epochs", 0.0, 1e9);
   o.max_steps = count("max-steps");
+  // Epochs that were asked for are not overruled by a number of steps that nobody gave.
+  if (given.count("epochs") > 0 && given.count("max-steps") == 0) o.max_steps = 0;
   o.gradient_accumulation_steps = count("gradient-accumulation-steps", 1);
   o.learning_rate = number(given, "learning-rate", 0.0, 1e9);
   o.lr_scheduler_type = detail::decay_flag(given, "lr-scheduler-type");

@@ -77,6 +77,8 @@ if tries train_gpt "$@"; then
     ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words
     says 'validation loss: [0-9.]+ nats a character'
   done
+  ends 0 1 --epochs 0.0001 "${small[@]}" --disable-progress --eval-strategy no
+  says 'Total optimization steps = [0-9]+$'
   printf 'too short\n' >"$work/short.txt"
   ends 2 1 --data "$work/short.txt"
   says 'shorter than one sample'
