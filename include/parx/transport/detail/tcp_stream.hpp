@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,20 +59,14 @@ class tcp_stream {
 
   /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost.
   std::size_t send(std::span<iovec> parts) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const auto sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const auto sent = put(parts);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
     throw link_lost(key_.peer, reason(errno));
   }
   /// The same; also 0 when the stream has ended. `wanted` is the size of all parts.
   std::size_t receive(std::span<iovec> parts, std::size_t wanted) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const auto received = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    const auto received = take(parts);
     if (received > 0) {
       if (wanted > quick_ack_bytes) {
         // After small messages the kernel delays acknowledgements by 40 ms and more, and a stream whose
@@ -108,6 +104,52 @@ class tcp_stream {
  private:
   enum class state { awaiting, connecting, open, closed };
   static constexpr std::size_t quick_ack_bytes = std::size_t{32} << 10;
+  /// Measured: the kernel takes 300 ns to send a header and four bytes that lie apart, 240 where they are one.
+  static constexpr std::size_t most_copied = std::size_t{2} << 10;
+
+  [[nodiscard]] static std::size_t size_of_all(std::span<const iovec> parts) noexcept {
+    std::size_t size = 0;
+    for (const iovec& each : parts) size += each.iov_len;
+    return size;
+  }
+  [[nodiscard]] ssize_t put(std::span<iovec> parts) const noexcept {
+    static constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+    const std::size_t size = size_of_all(parts);
+    if (parts.size() == 1) return ::send(socket_.get(), parts[0].iov_base, size, flags);
+    if (size <= most_copied) {
+      std::byte whole[most_copied];
+      std::byte* end = whole;
+      for (const iovec& each : parts) {
+        std::memcpy(end, each.iov_base, each.iov_len);
+        end += each.iov_len;
+      }
+      return ::send(socket_.get(), whole, size, flags);
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    return ::sendmsg(socket_.get(), &message, flags);
+  }
+  [[nodiscard]] ssize_t take(std::span<iovec> parts) const noexcept {
+    const std::size_t size = size_of_all(parts);
+    if (parts.size() == 1) return ::recv(socket_.get(), parts[0].iov_base, size, MSG_DONTWAIT);
+    if (size <= most_copied) {
+      std::byte whole[most_copied];
+      const auto received = ::recv(socket_.get(), whole, size, MSG_DONTWAIT);
+      const std::byte* from = whole;
+      for (auto left = static_cast<std::size_t>(std::max<ssize_t>(received, 0)); const iovec& each : parts) {
+        const std::size_t part = std::min(left, each.iov_len);
+        if (part > 0) std::memcpy(each.iov_base, from, part);
+        from += part;
+        left -= part;
+      }
+      return received;
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    return ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+  }
 
   [[nodiscard]] bool finish_opening() {
     switch (state_) {
