@@ -3,6 +3,8 @@
 // Gradients become final in about the reverse order of the forward pass, so buckets are filled from the
 // last parameter backwards, one dtype each. The first one is small, so that communication starts
 // early; the others are large, so that it is efficient. (Li et al., PyTorch Distributed, VLDB 2020.)
+// The last one leaves when there is nothing left to compute: a model of few large buckets would hide
+// little of its communication, so it has more and smaller ones.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +15,11 @@
 
 namespace parx {
 
+/// A bucket closes when it has reached its limit, or a sixteenth of all gradients (least_bucket_bytes
+/// if that is more).
 struct bucket_limits {
   std::size_t first_bytes = std::size_t{1} << 20;
-  std::size_t bytes = std::size_t{25} << 20;  ///< a bucket closes when it has reached its limit
+  std::size_t bytes = std::size_t{25} << 20;
 };
 
 struct bucket_item {
@@ -38,10 +42,16 @@ struct bucket_parameter {
 /// Gradients start at cache lines, so that kernels on them run at full speed.
 inline constexpr std::size_t bucket_alignment = 64;
 
+/// Less is not worth an operation of its own.
+inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
+
 /// Deals `parameters` (in registration order) to buckets, in the order in which they are launched.
 /// Every parameter is in exactly one bucket.
 [[nodiscard]] inline std::vector<bucket_layout> assign_buckets(
     const std::vector<bucket_parameter>& parameters, const bucket_limits& limits) {
+  std::size_t total = 0;
+  for (const bucket_parameter& each : parameters) total += each.travels_alone ? 0 : each.bytes;
+  const std::size_t share = std::max(least_bucket_bytes, total / 16);
   std::vector<bucket_layout> buckets;
   std::vector<std::size_t> open;  // the unfinished ones, of different dtypes
   for (std::size_t i = parameters.size(); i-- > 0;) {
@@ -61,7 +71,7 @@ inline constexpr std::size_t bucket_alignment = 64;
     bucket.items.push_back({i, bucket.bytes});
     bucket.bytes += room;
     const std::size_t limit = *found == 0 ? limits.first_bytes : limits.bytes;
-    if (bucket.bytes >= limit) open.erase(found);
+    if (bucket.bytes >= std::min(limit, share)) open.erase(found);
   }
   return buckets;
 }
