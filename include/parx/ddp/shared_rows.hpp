@@ -17,6 +17,7 @@
 
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/detail/engine.hpp>
+#include <parx/comm/schedule/action.hpp>  // for chunk_begin
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/row_exchange.hpp>
 #include <parx/types/reduce.hpp>
