@@ -9,6 +9,7 @@
 #include <parx/transport.hpp>
 #include <parx/comm.hpp>
 #include <parx/comm/collectives/coalesced.hpp>
+#include <parx/comm/explain.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/launch.hpp>
 #include <parx/tensor.hpp>

@@ -1,6 +1,7 @@
 // L3: process groups and their collectives. By name, since few programs want to compile them:
-// <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation) and
-// <parx/comm/threads.hpp> (ranks that are threads of one process, for tests and sandboxes).
+// <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation), <parx/comm/explain.hpp>
+// (why a group does an operation the way it does) and <parx/comm/threads.hpp> (ranks that are threads
+// of one process, for tests and sandboxes).
 #pragma once
 
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
@@ -18,7 +19,6 @@
 #include <parx/comm/collectives/scan.hpp>            // IWYU pragma: export
 #include <parx/comm/collectives/scatter.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
-#include <parx/comm/explain.hpp>                     // IWYU pragma: export
 #include <parx/comm/metrics.hpp>                     // IWYU pragma: export
 #include <parx/comm/options.hpp>                     // IWYU pragma: export
 #include <parx/comm/print.hpp>                       // IWYU pragma: export
