@@ -26,8 +26,9 @@ inline constexpr int no_group = -1;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (all[2 * static_cast<std::size_t>(rank)] == color) members.push_back(rank);
   }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return all[2 * static_cast<std::size_t>(a) + 1] < all[2 * static_cast<std::size_t>(b) + 1];
+  const auto key_of = [&](int rank) { return all[2 * static_cast<std::size_t>(rank) + 1]; };
+  std::sort(members.begin(), members.end(), [&](int a, int b) {
+    return key_of(a) != key_of(b) ? key_of(a) < key_of(b) : a < b;
   });
   return group.subgroup(members, site);
 }

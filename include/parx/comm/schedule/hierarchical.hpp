@@ -47,7 +47,9 @@ struct host_layout {
   void lead(int rank, int leader) {
     for (auto& each : hosts) {
       const auto found = std::find(each.begin(), each.end(), leader);
-      if (found != each.end()) std::rotate(each.begin(), found, found + 1);
+      if (found == each.end()) continue;
+      std::move_backward(each.begin(), found, found + 1);
+      each.front() = leader;
     }
     const auto& mine = local();
     position = static_cast<int>(std::find(mine.begin(), mine.end(), rank) - mine.begin());
