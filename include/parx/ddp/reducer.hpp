@@ -80,10 +80,10 @@ class reducer final : public backward_observer {
         const parameter_slot& each = parameters_[item.parameter];
         each.bind_grad(places_[item.parameter].memory);
         if (sizes[item.parameter].travels_alone && shared_.size() != 0) {
-          made.rows = std::make_unique<shared_rows>(group_, each, site_, made.memory, made.layout.bytes);
+          made.rows.reset(new shared_rows(group_, each, site_, made.memory, made.layout.bytes));
           begin += shared_rows::mark_bytes(each);
         } else if (sizes[item.parameter].travels_alone) {
-          made.rows = std::make_unique<gathered_rows>(group_, each, site_);
+          made.rows.reset(new gathered_rows(group_, each, site_));
         }
         made.tensors.push_back({item.offset / size_of(each.type), each.rows, each.count / each.rows});
       }
