@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -99,8 +98,7 @@ class hostlist_parser {
 
   void add(std::vector<std::string>& hosts, std::vector<std::string> more) {
     if (hosts.size() + more.size() > most_hosts) fail(at_ - 1, "the list has over 1000000 hosts");
-    hosts.insert(hosts.end(), std::make_move_iterator(more.begin()),
-                 std::make_move_iterator(more.end()));
+    for (std::string& each : more) hosts.push_back(std::move(each));
   }
 
   void check_plain(std::size_t position) const {

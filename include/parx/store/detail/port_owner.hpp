@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +40,9 @@ namespace parx::detail {
 }
 
 [[nodiscard]] inline std::string file_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 /// The names in a folder; none where it may not be looked into.
@@ -49,7 +50,7 @@ namespace parx::detail {
   std::vector<std::string> names;
   DIR* const opened = ::opendir(folder.c_str());
   if (opened == nullptr) return names;
-  while (const dirent* each = ::readdir(opened)) names.emplace_back(each->d_name);
+  while (const dirent* each = ::readdir(opened)) names.push_back(each->d_name);
   ::closedir(opened);
   return names;
 }

@@ -141,7 +141,7 @@ class request_parser {
     if (message_bytes_ + length > max_message_bytes) return fail("a request is too long");
     if (rest().size() < 8 + length) return step::need_more;
     auto& list = kind == field::key ? current_.keys : current_.values;
-    list.emplace_back(rest().substr(8, length));
+    list.push_back(std::string(rest().substr(8, length)));
     message_bytes_ += length;
     consume(8 + length);
     return step::done;
