@@ -118,7 +118,7 @@ class group_core {
   [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] repeats& repeated() noexcept { return repeats_; }
-  [[nodiscard]] bool shares_buffers() const noexcept { return !areas_.empty(); }
+  [[nodiscard]] bool may_be_shared(const void* data) const noexcept { return areas_.may_hold(data); }
 
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
     try {
@@ -129,7 +129,7 @@ class group_core {
     }
   }
   [[nodiscard]] shared_view find_shared(const void* data, std::size_t bytes) const {
-    return areas_.find(rank(), data, bytes);
+    return areas_.find(data, bytes);
   }
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
 

@@ -151,7 +151,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
 
 inline void run(const process_group& group, const collective_arguments& given) {
   group_core& core = *group.core();
-  if (!is_plain(given) || core.shares_buffers()) {
+  if (!is_plain(given) || core.may_be_shared(given.input.data) || core.may_be_shared(given.output.data)) {
     call request;
     fill_call(group, given, request);
     core.run(request);

@@ -3,9 +3,11 @@
 // Threads: those of its group, one at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/detail/engine.hpp>
@@ -26,28 +28,44 @@ class shared_areas {
       throw error(errc::peer_lost, fmt::format("memory cannot be shared with {}: {}",
                                                network.describe(lost.peer), lost.what()), {});
     }
-    std::erase_if(areas_, [](const auto& each) { return each.expired(); });
-    if (network.shares_memory()) areas_.push_back(area);
+    std::erase_if(areas_, [](const part& each) { return each.area.expired(); });
+    if (network.shares_memory()) {
+      areas_.push_back({place_of(area->of_rank[static_cast<std::size_t>(network.rank())]), bytes, area});
+    }
     return area;
   }
 
-  /// Where `rank`'s buffer lies in an area; empty where it lies in none.
-  /// Whether none was ever made.
-  [[nodiscard]] bool empty() const noexcept { return areas_.empty(); }
-  [[nodiscard]] shared_view find(int rank, const void* data, std::size_t bytes) const {
-    for (const auto& each : areas_) {
-      auto area = each.lock();
-      if (area == nullptr) continue;
-      const auto begin = reinterpret_cast<std::uintptr_t>(area->of_rank[static_cast<std::size_t>(rank)]);
-      const auto at = reinterpret_cast<std::uintptr_t>(data);
-      if (at >= begin && bytes <= area->bytes && at - begin <= area->bytes - bytes) return {area, at - begin};
+  /// Where this rank's buffer lies in an area; empty where it lies in none.
+  [[nodiscard]] shared_view find(const void* data, std::size_t bytes) const {
+    const std::uintptr_t at = place_of(data);
+    for (const part& each : areas_) {
+      if (!each.holds(at) || bytes > each.bytes - (at - each.begin)) continue;
+      if (auto area = each.area.lock()) return {std::move(area), at - each.begin};
     }
     return {};
   }
+  /// False where find() would find nothing, though the area may be gone where this is true. Takes no lock.
+  [[nodiscard]] bool may_hold(const void* data) const noexcept {
+    const std::uintptr_t at = place_of(data);
+    return std::any_of(areas_.begin(), areas_.end(), [at](const part& each) { return each.holds(at); });
+  }
 
  private:
+  /// This rank's, of an area that lives as long as its owners want.
+  struct part {
+    std::uintptr_t begin = 0;
+    std::size_t bytes = 0;
+    std::weak_ptr<const shared_area> area;
+
+    [[nodiscard]] bool holds(std::uintptr_t at) const noexcept { return at >= begin && at - begin <= bytes; }
+  };
+
+  [[nodiscard]] static std::uintptr_t place_of(const void* data) noexcept {
+    return reinterpret_cast<std::uintptr_t>(data);
+  }
+
   std::uint64_t made_ = 0;
-  std::vector<std::weak_ptr<const shared_area>> areas_;
+  std::vector<part> areas_;
 };
 
 }  // namespace parx::detail
