@@ -40,6 +40,9 @@ bool possible(const catalog_entry& entry, const trial& t, int world, bool shares
   parx::call_shape shape{.what = t.what, .world = world,
                          .count = matrix::has_blocks(t.what) ? t.count * w : t.count, .root = t.root};
   shape.shared_input = shape.shared_output = shares;
+  if (kind == jobs::kind::inproc || kind == jobs::kind::shm || kind == jobs::kind::shm_ring) {
+    shape.staging_bytes = parx::default_staging;
+  }
   std::vector<int> hosts;
   for (int rank = 0; rank < world; ++rank) hosts.push_back(kind == jobs::kind::hybrid ? rank % 2 : 0);
   shape.host_of = hosts;

@@ -27,6 +27,7 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   };
   const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
   if (use == algorithm::shared) return 2 * barrier;
+  if (use == algorithm::staged) return (n == 0 ? 2 : (n - 1) / shape.staging_bytes + 2) * barrier;
   switch (shape.what) {
     case operation::all_reduce:
       if (use == algorithm::doubling) {
@@ -85,6 +86,7 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
 inline std::size_t most_scratch(const call_shape& shape, algorithm use) {
   const std::size_t n = shape.count;
   if (use == algorithm::shared) return 1;
+  if (use == algorithm::staged) return 3 * shape.staging_bytes + 1;
   switch (shape.what) {
     case operation::all_reduce:
       return use == algorithm::tree || use == algorithm::hierarchical ? n : 0;
@@ -133,7 +135,11 @@ inline std::vector<std::vector<call_shape>> cases(const parx::catalog_entry& ent
   std::vector<std::vector<call_shape>> all;
   const auto w = static_cast<std::size_t>(world);
   const auto add = [&](std::vector<call_shape> shapes) {
-    for (call_shape& each : shapes) each.shared_input = each.shared_output = true;
+    for (call_shape& each : shapes) {
+      each.shared_input = each.shared_output = true;
+      each.staging_bytes = 7;
+      each.staging_turn = static_cast<int>(each.count % 3);
+    }
     if (std::all_of(shapes.begin(), shapes.end(), [&](auto& s) { return can_do(entry, s); })) {
       all.push_back(std::move(shapes));
     }

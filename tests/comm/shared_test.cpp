@@ -4,9 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <numeric>
+#include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <parx/comm/explain.hpp>
 
 #include "comm/jobs.hpp"
 
@@ -79,6 +83,61 @@ BOOST_AUTO_TEST_CASE(a_shared_buffer_on_one_rank_only_is_found_out) {
     }
   });
   for (const auto& failure : failures) BOOST_TEST(failure.find("shared") != std::string::npos, failure);
+}
+
+BOOST_AUTO_TEST_CASE(staged_calls_that_follow_each_other_never_overwrite_what_a_slow_rank_still_reads) {
+  // Sizes of one to five slices, so that each call begins with another part than the last one ended with.
+  const std::size_t slice = parx::default_staging / sizeof(std::int32_t);
+  const std::size_t counts[] = {slice / 2, 3, 2 * slice + 1, slice, 4 * slice + 77, 10'001};
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    for (const int world : {2, 3, 5}) {
+      const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
+        std::mt19937 random(static_cast<unsigned>(group.rank()));
+        std::vector<std::int32_t> data(5 * slice), sum(5 * slice);
+        for (int call = 0; call < 40; ++call) {
+          const std::size_t count = counts[static_cast<std::size_t>(call) % std::size(counts)];
+          for (std::size_t k = 0; k < count; ++k) {
+            data[k] = call + group.rank() * 1000 + static_cast<std::int32_t>(k % 97);
+          }
+          if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+          const std::span out(call % 2 == 0 ? data.data() : sum.data(), count);
+          parx::all_reduce(group, std::span(data.data(), count), out, {.use = parx::algorithm::staged});
+          const std::int32_t ranks = world * (world - 1) / 2 * 1000;
+          for (std::size_t k = 0; k < count; ++k) {
+            parx::require(out[k] == world * (call + static_cast<std::int32_t>(k % 97)) + ranks,
+                          "call {}, element {} of {}", call, k, count);
+          }
+        }
+      });
+      BOOST_TEST(failure == "", jobs::name_of(kind) << ", " << world << " ranks: " << failure);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_wants_staging_memory_finds_out_that_the_others_call_something_else) {
+  const auto started = std::chrono::steady_clock::now();
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    const auto failures = jobs::run_collecting(kind, 3, [](parx::process_group& group) {
+      std::vector<float> data(100'000);
+      if (group.rank() == 1) return parx::barrier(group);
+      parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+    });
+    for (const auto& failure : failures) {
+      BOOST_TEST(failure.find("different operations") != std::string::npos, failure);
+    }
+  }
+  BOOST_TEST((std::chrono::steady_clock::now() - started < std::chrono::seconds(20)));
+}
+
+BOOST_AUTO_TEST_CASE(more_ranks_than_cores_stage_large_sums_of_ordinary_buffers_and_explain_says_so) {
+  const auto failure = jobs::run(jobs::kind::shm, 4, [](parx::process_group& group) {
+    const auto rows = parx::explain(group, parx::operation::all_reduce, std::size_t{1} << 20);
+    parx::require(rows.front().chosen && rows.front().name == parx::algorithm::staged, "explain has {}",
+                  name_of(rows.front().name));
+    parx::require(parx::explain(group, parx::operation::all_reduce, 256).front().name != parx::algorithm::staged,
+                  "staging 256 bytes");
+  });
+  BOOST_TEST(failure == "");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {

@@ -17,7 +17,7 @@ namespace parx {
   detail::group_core& core = *group.core();
   detail::ready_choice(core, site);
   const call_shape shape{.what = what, .rank = group.rank(), .world = group.size(), .count = bytes,
-                         .host_of = core.choice().hosts()};
+                         .staging_bytes = core.choice().staging_bytes(), .host_of = core.choice().hosts()};
   return explain_table(shape, core.choice().costs(), core.choice().rules());
 }
 

@@ -25,8 +25,9 @@ class choice {
     if (found_hosts_) return;
     hosts_ = network.hosts();
     found_hosts_ = true;
+    shares_memory_ = network.shares_memory();
     if (!costs_ && first_on_another_host() < 0) {
-      costs_ = network.shares_memory() ? memory_costs : loopback_costs;
+      costs_ = shares_memory_ ? memory_costs : loopback_costs;
     }
   }
   /// The lowest rank that is not on rank 0's host; -1 where all are.
@@ -36,6 +37,8 @@ class choice {
   }
   void set_costs(const link_costs& measured) { costs_ = measured; }
 
+  /// Bytes of a slice that the group can pass through staging memory; 0 where there can be none.
+  [[nodiscard]] std::size_t staging_bytes() const noexcept { return shares_memory_ ? default_staging : 0; }
   [[nodiscard]] std::span<const int> hosts() const noexcept { return hosts_; }
   [[nodiscard]] const link_costs& costs() const { return costs_.value(); }
   [[nodiscard]] const std::vector<algorithm_rule>& rules() const noexcept {
@@ -59,6 +62,7 @@ class choice {
   std::optional<link_costs> costs_;
   std::vector<int> hosts_;
   bool found_hosts_ = false;
+  bool shares_memory_ = false;
 };
 
 }  // namespace parx::detail

@@ -71,6 +71,7 @@ struct collective_data {
   // For algorithms in shared buffers.
   shared_view shared_input{};
   shared_view shared_output{};
+  shared_view staging{};  ///< the scratch of staged algorithms
 };
 
 /// Two ranks called different things.
@@ -102,7 +103,9 @@ class engine {
     }
     remaining_ = steps.steps.actions.size();
     progress_.assign(remaining_, {});
-    enlarge(scratch_, steps.steps.scratch_count * data.element_size);
+    const bool staged = data.staging.area != nullptr;
+    if (!staged) enlarge(scratch_, steps.steps.scratch_count * data.element_size);
+    scratch_at_ = staged ? data.staging.of(network.rank()) : scratch_.data();
     lane_count_ = steps.lanes.size();
     if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
     for (std::size_t i = 0; i < lane_count_; ++i) {
@@ -243,16 +246,12 @@ class engine {
   }
   [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
     const std::size_t offset = where.offset * data_->element_size;
-    switch (where.where) {
-      case place::input: return data_->input + offset;
-      case place::output: return data_->output + offset;
-      case place::scratch: break;
-    }
-    return scratch_.data() + offset;
+    if (where.where == place::input) return data_->input + offset;
+    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
   }
   [[nodiscard]] std::byte* write_at(const region& where) noexcept {
     const std::size_t offset = where.offset * data_->element_size;
-    return where.where == place::output ? data_->output + offset : scratch_.data() + offset;
+    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
   }
 
   /// Only the driver adds, so that no locked instruction is needed.
@@ -296,8 +295,8 @@ class engine {
     std::memcpy(to, from, bytes);
   }
   [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
-    const shared_view& view = where.where == place::input ? data_->shared_input : data_->shared_output;
-    return view.of(rank) + where.offset * data_->element_size;
+    const shared_view& buffer = where.where == place::input ? data_->shared_input : data_->shared_output;
+    return (where.where == place::scratch ? data_->staging : buffer).of(rank) + where.offset * data_->element_size;
   }
 
   /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
@@ -483,6 +482,7 @@ class engine {
   std::vector<progress> progress_;  ///< by action
   std::size_t remaining_ = 0;
   std::vector<std::byte> scratch_;
+  std::byte* scratch_at_ = nullptr;  ///< there, or in staging memory
   std::vector<std::byte> packed_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;

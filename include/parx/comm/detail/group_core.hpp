@@ -28,6 +28,7 @@
 #include <parx/comm/detail/plan_cache.hpp>
 #include <parx/comm/detail/repeats.hpp>
 #include <parx/comm/detail/shared_areas.hpp>
+#include <parx/comm/detail/staging.hpp>
 #include <parx/comm/detail/turn.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
@@ -70,6 +71,12 @@ class group_core {
       finish(lock, request);
     }
     request.rethrow();
+  }
+
+  /// Issues a call that the next one, which follows at once, takes along. It must live as long as the group.
+  void issue(call& request) {
+    turn lock(mutex_, company_now());
+    enqueue(request);
   }
 
   /// Issues a call that is moved on behind the caller's back. It must live until it is done.
@@ -132,6 +139,7 @@ class group_core {
     return areas_.find(data, bytes);
   }
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
+  [[nodiscard]] detail::staging& staging() noexcept { return staging_; }
 
   /// A number that is equal on all ranks which make their groups in the same order.
   [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
@@ -145,9 +153,7 @@ class group_core {
   static constexpr std::chrono::milliseconds longest_sleep{100};
 
   [[nodiscard]] company company_now() const noexcept { return company{thread_.joinable()}; }
-  [[nodiscard]] bool inline_mode() const noexcept {
-    return options_.progress == progress_mode::inline_poll;
-  }
+  [[nodiscard]] bool inline_mode() const noexcept { return options_.progress == progress_mode::inline_poll; }
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
@@ -282,6 +288,7 @@ class group_core {
     if (!queue_.empty()) {
       if (!started_) {
         call& front = *queue_.front();
+        staging_.prepare(front, *network_);
         running_.emplace(name_of(front.what), trace::literal("comm"));
         running_->arg("bytes", front.header.count * front.data.element_size);
         running_->arg("sequence", front.header.sequence);
@@ -486,6 +493,7 @@ class group_core {
   std::vector<std::uint64_t> made_groups_;  ///< the keys of those that were made
   detail::choice choice_{options_.choice};
   shared_areas areas_;
+  detail::staging staging_;
 };
 
 }  // namespace parx::detail

@@ -87,7 +87,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
                   .element_bytes = described.size,
                   .order = given.combine.order,
                   .shared_input = request.data.shared_input.area != nullptr,
-                  .shared_output = request.data.shared_output.area != nullptr},
+                  .shared_output = request.data.shared_output.area != nullptr,
+                  .staging_turn = given.what == operation::all_reduce ? core.staging().turn() : 0},
       .counts = given.counts,
       .incoming = given.incoming};
   ready_choice(core, given.site);
@@ -101,6 +102,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
                      .order = key.scalars.order,
                      .shared_input = key.scalars.shared_input,
                      .shared_output = key.scalars.shared_output,
+                     .staging_bytes = core.choice().staging_bytes(),
+                     .staging_turn = key.scalars.staging_turn,
                      .host_of = core.choice().hosts()};
     if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
     if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
@@ -123,6 +126,12 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
     request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
   if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
+  if (steps->steps.name == algorithm::staged) {
+    const call_shape shape{.count = given.count, .element_bytes = described.size,
+                           .staging_bytes = core.choice().staging_bytes()};
+    call* ahead = core.staging().issued(request, shape.slices(), group.rank(), group.size());
+    if (ahead != nullptr) core.issue(*ahead);
+  }
   return steps;
 }
 
@@ -168,7 +177,7 @@ inline void run(const process_group& group, const collective_arguments& given) {
     kept.request = {};
     kept.request.kept_steps = fill_call(group, given, kept.request);
     kept.like = likeness_of(given);
-    kept.ready = true;
+    kept.ready = kept.request.steps->steps.name != algorithm::staged;  // whose plans take turns
   }
   core.run(kept.request);
 }

@@ -65,7 +65,7 @@ struct action {
 struct schedule {
   algorithm name = algorithm::automatic;
   std::vector<action> actions;
-  std::size_t scratch_count = 0;  ///< elements of scratch that place::scratch refers to
+  std::size_t scratch_count = 0;  ///< elements of scratch that place::scratch refers to (staged: in shared memory)
 
   std::int32_t add(const action& next) {
     actions.push_back(next);

@@ -25,12 +25,13 @@ enum class algorithm : std::uint8_t {
   ordered_tree,    ///< a tree over ranks 0, 1, 2, ... whatever the root
   hierarchical,    ///< inside the hosts, then between them
   shared,          ///< in place in buffers that all ranks see
+  staged,          ///< through memory that all ranks see
 };
 
-inline constexpr std::array<std::string_view, 14> algorithm_names{
+inline constexpr std::array<std::string_view, 15> algorithm_names{
     "automatic", "ring",  "doubling", "direct",         "tree",         "chain",       "dissemination",
     "halving",   "bruck", "pairwise", "scatter_gather", "ordered_tree", "hierarchical",
-    "shared"};
+    "shared",    "staged"};
 
 [[nodiscard]] constexpr std::string_view name_of(algorithm value) noexcept {
   const auto i = static_cast<std::size_t>(value);
@@ -40,5 +41,9 @@ inline constexpr std::array<std::string_view, 14> algorithm_names{
 /// Messages of one rank that a windowed algorithm (direct gather, scatter, all_to_all) lets be on their way
 /// at a time.
 inline constexpr int default_window = 16;
+
+/// Bytes of a slice that a staged algorithm passes through memory which all ranks see: small enough that the slices of
+/// several ranks stay in a core's cache, large enough that their barriers cost little.
+inline constexpr std::size_t default_staging = std::size_t{256} << 10;
 
 }  // namespace parx

@@ -11,9 +11,10 @@ namespace detail {
 
 /// Appends a barrier that begins once `after` is complete; returns what completes when all have come. A
 /// signal is one element of scratch, because only the first message on a link has a header of its own.
-inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int32_t after) {
-  const region signal{place::scratch, 0, 1};
-  plan.scratch_count = 1;
+inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int32_t after,
+                                   std::size_t signal_at = 0) {
+  const region signal{place::scratch, signal_at, 1};
+  plan.scratch_count = signal_at + 1;
   std::int32_t arrived = after;
   for (int distance = 1; distance < world; distance *= 2) {
     plan.add({.kind = action_kind::send, .peer = wrap(rank + distance, world), .from = signal,

@@ -24,6 +24,7 @@
 #include <parx/comm/schedule/scan.hpp>
 #include <parx/comm/schedule/scatter_gather.hpp>
 #include <parx/comm/schedule/shared.hpp>
+#include <parx/comm/schedule/staged.hpp>
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/core/check.hpp>
 
@@ -77,6 +78,12 @@ inline constexpr auto must_share_output = [](const call_shape& s) -> const char*
 inline constexpr auto must_share_input = [](const call_shape& s) -> const char* {
   return s.shared_input ? nullptr : "needs an input from allocate_shared";
 };
+/// The engine looks through a schedule's copies in each step, so there may not be thousands.
+inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
+  constexpr std::size_t most_slices = 32;
+  if (s.slice_count() == 0) return "needs memory that all ranks see, and elements that fit into a slice of it";
+  return s.count <= most_slices * s.slice_count() ? nullptr : "is for fewer bytes";
+};
 
 inline constexpr std::array catalog_table{
     catalog_entry{operation::all_reduce, algorithm::doubling,
@@ -99,6 +106,12 @@ inline constexpr std::array catalog_table{
                     return schedules::shared_all_reduce(s.rank, s.world, s.count);
                   },
                   prices::shared_all_reduce, must_share_output},
+    catalog_entry{operation::all_reduce, algorithm::staged,
+                  [](const call_shape& s) {
+                    return schedules::staged_all_reduce(s.rank, s.world, s.count, s.slices(),
+                                                        s.slice_count(), s.staging_turn);
+                  },
+                  prices::staged_all_reduce, must_stage},
     catalog_entry{operation::all_reduce, algorithm::halving,
                   [](const call_shape& s) {
                     return schedules::halving_all_reduce(s.rank, s.world, s.count);

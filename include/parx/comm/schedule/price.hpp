@@ -189,6 +189,12 @@ struct load {
   return chain_scan(w, c) + c.alpha + w.n * c.beta;
 }
 
+/// Through staging memory: a barrier a slice and one more, a copy in and a copy out, and the pass over all.
+[[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
+  const double slices = std::max(1.0, w.n / static_cast<double>(default_staging));
+  return 0.7 * (slices + 1) * log2_ceil(w.p) * c.alpha + 2.2 * w.n * c.gamma;
+}
+
 /// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at two
 /// ranks: about the time of reducing the vector once, and its two barriers little more than a message a round.
 [[nodiscard]] constexpr double two_barriers(const load& w, const link_costs& c) noexcept {
