@@ -1,6 +1,8 @@
 // Everything. A program compiles faster with the chapters it needs.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 // IWYU pragma: begin_exports
 #include <parx/core.hpp>
 #include <parx/trace.hpp>

@@ -2,5 +2,7 @@
 // which float16 needs besides.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/amp/grad_scaler.hpp>     // IWYU pragma: export
 #include <parx/autograd/autocast.hpp>  // IWYU pragma: export

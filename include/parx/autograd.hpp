@@ -1,6 +1,8 @@
 // The autograd chapter: variables, parameters, backward and the differentiable operations.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/checkpoint.hpp>

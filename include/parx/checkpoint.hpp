@@ -1,6 +1,8 @@
 // L5: models, optimizers and whole training states in files.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/checkpoint/manager.hpp>           // IWYU pragma: export
 #include <parx/checkpoint/manifest.hpp>          // IWYU pragma: export
 #include <parx/checkpoint/mapped.hpp>            // IWYU pragma: export

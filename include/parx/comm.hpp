@@ -4,6 +4,8 @@
 // of one process, for tests and sandboxes).
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_reduce.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_to_all.hpp>      // IWYU pragma: export

@@ -1,6 +1,8 @@
 // L0: errors, checks, deadlines, environment, logging. Everything else may include this.
 #pragma once
 
+#include <parx/core/version.hpp>  // IWYU pragma: export
+
 #include <parx/core/check.hpp>         // IWYU pragma: export
 #include <parx/core/deadline.hpp>      // IWYU pragma: export
 #include <parx/core/descriptor.hpp>    // IWYU pragma: export
@@ -11,4 +13,3 @@
 #include <parx/core/json_reader.hpp>   // IWYU pragma: export
 #include <parx/core/log.hpp>           // IWYU pragma: export
 #include <parx/core/source.hpp>        // IWYU pragma: export
-#include <parx/core/version.hpp>       // IWYU pragma: export

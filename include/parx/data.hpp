@@ -1,6 +1,8 @@
 // L3: data sets, and who gets which sample when. Knows nothing of communication.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/data/any_dataset.hpp>               // IWYU pragma: export
 #include <parx/data/augment.hpp>                   // IWYU pragma: export
 #include <parx/data/dataset.hpp>                   // IWYU pragma: export

@@ -3,6 +3,8 @@
 // <parx/ddp/sync_batch_norm.hpp> (parx's own tensors and layers).
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/comm.hpp>               // IWYU pragma: export
 #include <parx/ddp/bucket.hpp>         // IWYU pragma: export
 #include <parx/ddp/ddp.hpp>            // IWYU pragma: export

@@ -2,6 +2,8 @@
 // launch/agent.hpp, which programs that are launched do not need.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/launch/hostlist.hpp>    // IWYU pragma: export
 #include <parx/launch/init.hpp>        // IWYU pragma: export
 #include <parx/launch/launch_env.hpp>  // IWYU pragma: export

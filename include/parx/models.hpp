@@ -2,6 +2,8 @@
 // and how texts are made with them; a CNN for images.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/models/beam_search.hpp>             // IWYU pragma: export
 #include <parx/models/bert.hpp>                    // IWYU pragma: export
 #include <parx/models/cnn.hpp>                     // IWYU pragma: export

@@ -1,6 +1,8 @@
 // L4: modules, layers, initialisation and losses, after PyTorch's names and defaults.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/autograd/ops.hpp>     // IWYU pragma: export
 #include <parx/nn/activation.hpp>    // IWYU pragma: export
 #include <parx/nn/attention.hpp>     // IWYU pragma: export

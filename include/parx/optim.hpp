@@ -1,6 +1,8 @@
 // L4: optimizers, learning-rate schedules and gradient clipping, with PyTorch's formulas.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/optim/adamw.hpp>      // IWYU pragma: export
 #include <parx/optim/clip.hpp>       // IWYU pragma: export
 #include <parx/optim/ema.hpp>        // IWYU pragma: export

@@ -1,6 +1,8 @@
 // L2: key-value stores through which ranks find each other.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/store/dialect.hpp>     // IWYU pragma: export
 #include <parx/store/file.hpp>        // IWYU pragma: export
 #include <parx/store/hash.hpp>        // IWYU pragma: export

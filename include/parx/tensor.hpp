@@ -1,6 +1,8 @@
 // The tensor chapter: shared, strided tensors, their arithmetic, and counter-based random numbers.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/philox.hpp>

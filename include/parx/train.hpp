@@ -2,6 +2,8 @@
 // <parx/train/report.hpp>, the page about runs.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/train/announce.hpp>     // IWYU pragma: export
 #include <parx/train/callbacks.hpp>    // IWYU pragma: export
 #include <parx/train/evaluation.hpp>   // IWYU pragma: export

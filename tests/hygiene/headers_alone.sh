@@ -1,5 +1,6 @@
 #!/bin/bash
-# Headers compile when they are the only one included:   headers_alone.sh chapters|all INCLUDE_DIR COMPILER [FLAG...]
+# Headers compile when they are the only one included, and chapters tell an older C++ what they need:
+#   headers_alone.sh chapters|all INCLUDE_DIR COMPILER [FLAG...]
 set -u
 which=$1 include=$2; shift 2
 cd "$include" || exit 1
@@ -17,3 +18,9 @@ failed=$(headers | grep -vxF -e "${missing:-none}" |
 count=$(headers | wc -l)
 [ -z "$failed" ] || { printf 'does not compile alone: %s\n' $failed; exit 1; }
 echo "$count headers compile alone"
+
+# With an older C++ a chapter says what it needs before anything else goes wrong.
+for chapter in parx.hpp parx/*.hpp; do
+  first=$("$@" -std=c++17 -I. -fsyntax-only -x c++ -include "$chapter" /dev/null 2>&1 | grep -m1 'error:')
+  case $first in *'parx needs C++20'*) ;; *) echo "$chapter with -std=c++17: $first"; exit 1 ;; esac
+done

@@ -1,5 +1,11 @@
-// The version of parx. CMake reads it from here, so that it is written once.
+// The version of parx, written once: CMake reads it from here. Every chapter includes this first, so
+// that a compiler that is set to an older C++ hears of nothing else.
 #pragma once
+
+#if __cplusplus < 202002L
+#error parx needs C++20: compile with -std=c++20
+#include <parx needs C++20>  // There is no such header: the errors end here.
+#endif
 
 #define PARX_VERSION_MAJOR 0
 #define PARX_VERSION_MINOR 1
