@@ -48,6 +48,20 @@ struct model : parx::nn::module<model> {
   }
 };
 
+// Does not name its second layer, unless asked to.
+struct forgetful : parx::nn::module<forgetful> {
+  parx::nn::linear<> first{6, 8};
+  parx::nn::linear<> second{8, 3};
+  bool all = false;
+
+  parx::variable<float> forward(const parx::variable<float>& x) { return second(parx::relu(first(x))); }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("first", first);
+    if (all) visit("second", second);
+  }
+};
+
 void make_integer_valued(model& m) {
   int salt = 0;
   m.for_each_parameter([&](const std::string&, auto& p) {
@@ -166,6 +180,38 @@ BOOST_AUTO_TEST_CASE(a_parameter_outside_of_the_model_gets_the_gradient_of_this_
       BOOST_TEST(std::abs(expected[0]) > 0);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_that_members_leaves_out_is_told_of_once) {
+  std::vector<std::string> lines;
+  parx::logger::instance().set_sink([&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  for (const bool all : {true, false}) {
+    lines.clear();
+    parx::run_threads(2, [&](parx::process_group& group) {
+      forgetful m;
+      m.all = all;
+      parx::ddp ddp{m, group};
+      for (int step = 0; step < 2; ++step) {
+        m.zero_grad();
+        loss_of(ddp(integers(16, 6, 1)), integers(16, 3, 2), 16).backward();
+      }
+    });
+    BOOST_TEST_REQUIRE(lines.size() == (all ? 0U : 1U));
+  }
+  parx::logger::instance().set_sink({});
+  BOOST_TEST((lines[0].find("[3, 8]") != std::string::npos || lines[0].find("[3]") != std::string::npos),
+             lines[0]);
+  BOOST_TEST(lines[0].find("that is missing in members()") != std::string::npos, lines[0]);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_without_layers_is_refused) {
+  struct empty : parx::nn::module<empty> {};
+  parx::run_threads(1, [&](parx::process_group& group) {
+    empty m;
+    BOOST_CHECK_EXCEPTION((parx::ddp{m, group}), parx::usage_error, [](const parx::usage_error& refused) {
+      return std::string(refused.what()).find("Does its members() name its layers?") != std::string::npos;
+    });
+  });
 }
 
 BOOST_AUTO_TEST_CASE(micro_batches_under_no_sync_equal_one_batch) {

@@ -2,7 +2,7 @@
 //
 // A leaf is attached with an index of the observer's choosing. Every backward that reaches at least
 // one attached leaf calls, on the thread that runs backward and in this order:
-//   begin_backward once, before any gradient is written;
+//   begin_backward once, before any gradient is written, then unobserved for what has no observer;
 //   leaf_ready once for each reached leaf, when its gradient is final for this backward, in the
 //   reverse
 //     order of first use in the forward pass (leaves used twice wait for their last contribution);
@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 namespace parx {
 
@@ -25,6 +26,9 @@ class backward_observer {
   /// 1 / count for the gradient of the mean, 1 for that of the sum. Two observers must return the
   /// same. Leaves without an observer get the gradient of the mean in any case.
   virtual double begin_backward(double count, std::span<const std::size_t> reached) = 0;
+  /// Called after begin_backward for each named parameter that this backward reaches and that no
+  /// observer is attached to.
+  virtual void unobserved(std::string_view /*name*/, std::span<const std::size_t> /*shape*/) {}
   /// The gradient of this leaf is complete, and in place where bind_grad put it.
   virtual void leaf_ready(std::size_t leaf_index) = 0;
   /// May block until the gradients are what the optimizer should see. Not called on failure.

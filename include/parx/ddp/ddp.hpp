@@ -7,7 +7,8 @@
 //
 // Each rank works on its own samples; after backward() every rank has the gradient of the mean over
 // all of them, however unevenly they are dealt. All ranks end with bit-identical parameters. A parameter
-// that is not the model's stays this rank's own: it gets the gradient of the mean over its samples.
+// that is not the model's stays this rank's own: it gets the gradient of the mean over its samples, and
+// a warning says so once, because as a rule it belongs to a layer that members() leaves out.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +61,8 @@ class ddp {
     model.for_each_parameter([&](const std::string& path, auto& parameter) {
       slots.push_back(detail::make_slot(path, parameter));
     });
-    require(!slots.empty(), "ddp at {}:{}: the model has no parameters", site.file_name(), site.line);
+    require(!slots.empty(), "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
+            site.file_name(), site.line);
     for (const auto& each : slots) {
       require(!each.is_observed(),
               "ddp at {}:{}: parameter \"{}\" belongs to another ddp that still lives. Destroy that one "

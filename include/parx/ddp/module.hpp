@@ -36,6 +36,13 @@ concept distributed_parameter =
 
 namespace detail {
 
+/// "128, 784"
+[[nodiscard]] std::string extents_text(const auto& shape) {
+  std::string text;
+  for (const auto extent : shape) text += fmt::format("{}{}", text.empty() ? "" : ", ", extent);
+  return text;
+}
+
 struct accepts_any_parameter {
   template <distributed_parameter P>
   void operator()(const std::string&, P&) const {}
@@ -74,14 +81,12 @@ template <distributed_parameter P>
   slot.name = path;
   slot.type = dtype_of<T>;
   slot.count = static_cast<std::size_t>(p.value().size());
-  std::string extents;
   std::size_t axes = 0;
   for (const auto extent : p.shape()) {
     if (axes++ == 0) slot.rows = static_cast<std::size_t>(extent);
-    extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
   }
   if (axes < 2 || slot.rows == 0) slot.rows = 1;
-  slot.layout = fmt::format("{} [{}] {}", path, extents, name_of(slot.type));
+  slot.layout = fmt::format("{} [{}] {}", path, extents_text(p.shape()), name_of(slot.type));
   slot.value = [p]() -> void* { return const_cast<T*>(static_cast<const T*>(p.value().data())); };
   slot.bind_grad = [p, count = slot.count](void* memory) {
     p.bind_grad(std::span<T>(static_cast<T*>(memory), count));

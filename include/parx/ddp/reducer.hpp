@@ -24,6 +24,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/shared_buffer.hpp>
+#include <parx/core/log.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
@@ -164,6 +166,16 @@ class reducer final : public backward_observer {
       throw;
     }
     return 1;
+  }
+
+  /// Allowed, but more often a layer that was forgotten: says so once, on the first rank.
+  void unobserved(std::string_view name, std::span<const std::size_t> shape) override {
+    if (std::exchange(knows_stranger_, true) || group_.rank() != 0) return;
+    log(log_level::warn,
+        "ddp at {}:{}: backward reaches parameter \"{}\" [{}], which the model does not name: its "
+        "gradient stays this rank's own, and what is made from the model (an optimizer, a checkpoint) "
+        "leaves it out. If it belongs to a layer of the model, that is missing in members()",
+        site_.file_name(), site_.line, name, extents_text(shape));
   }
 
   void leaf_ready(std::size_t index) override {
@@ -373,6 +385,7 @@ class reducer final : public backward_observer {
   bool divided_ = false;    ///< this pass makes the mean itself, without communication
   bool under_way_ = false;  ///< this pass has started its sums
   bool needs_clearing_ = false;  ///< gradients that are there must not be added to
+  bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
   bool synchronising_ = true;
 };
 

@@ -92,11 +92,11 @@ class backward_pass {
       agreed = true;
     }
     unobserved_scale_ = mean / factor;
-    if (unobserved_scale_ != 1) {
+    for (const counted<node_base>& leaf : scratch_.leaves) {
+      if (leaf->observer != nullptr) continue;
+      for (backward_observer* const each : scratch_.observers) leaf->introduce_to(*each);
       // What earlier passes left there is scaled with the rest when the leaf is complete.
-      for (const counted<node_base>& leaf : scratch_.leaves) {
-        if (leaf->observer == nullptr) leaf->scale_gradient(1 / unobserved_scale_);
-      }
+      if (unobserved_scale_ != 1) leaf->scale_gradient(1 / unobserved_scale_);
     }
     return factor;
   }

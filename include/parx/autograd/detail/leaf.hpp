@@ -104,6 +104,9 @@ class leaf final : public node<T> {
     for (std::size_t i = 0; i < count; ++i)
       values[i] = static_cast<T>(static_cast<double>(values[i]) * factor);
   }
+  void introduce_to(backward_observer& watcher) const override {
+    if (!name.empty()) watcher.unobserved(name, {this->shape().begin(), this->shape().end()});
+  }
   void drop_gradient() noexcept override {}
   [[nodiscard]] bool gradient_is_finite() const override {
     return !written_ || node<T>::gradient_is_finite();

@@ -53,6 +53,8 @@ class node_base {
   virtual void release() noexcept {}
   /// A leaf that backward has reached: makes its gradient zero if nothing was contributed.
   virtual void complete() {}
+  /// A named leaf: tells `watcher` that backward reaches it and nobody observes it.
+  virtual void introduce_to(backward_observer& /*watcher*/) const {}
   /// A leaf: multiplies the gradient that it has, if any.
   virtual void scale_gradient(double /*factor*/) {}
 
