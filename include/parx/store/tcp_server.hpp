@@ -59,7 +59,7 @@ struct tcp_store_server_options {
 class tcp_store_server {
  public:
   /// Listens when it returns. Throws parx::error(io) where the port cannot be had; the message
-  /// names the process that has it.
+  /// names the process that has it. Throws usage_error where this process has it.
   explicit tcp_store_server(tcp_store_server_options options = {})
       : legacy_(options.legacy_dialect),
         listener_(listening_socket(options)),

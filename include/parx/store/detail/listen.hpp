@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -34,7 +35,7 @@ namespace parx::detail {
 
 /// Listens on `address` (a name or number; empty: every address, IPv6 and IPv4 on one socket) and
 /// `port` (0: a free one). Throws parx::error(io), which names the port's present owner where it
-/// can.
+/// can; usage_error where that is this process.
 [[nodiscard]] inline descriptor listen_on(const std::string& address, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -78,10 +79,15 @@ namespace parx::detail {
   }
   if (last_error == EADDRINUSE) {
     const auto owner = port_owner(port);
+    if (owner && owner->pid == ::getpid()) {
+      throw_usage("a store cannot listen on port {}: this process listens there already. Has it called "
+                  "parx::init() or run() before? Call it once, and pass its world on",
+                  port);
+    }
     throw_error(errc::io,
-                "a store cannot listen on port {}: it is in use{}{}. End that process, or choose "
+                "a store cannot listen on port {}: it is in use{}. End that process, or choose "
                 "another port.",
-                port, owner ? " by " : "", owner.value_or(""));
+                port, owner ? fmt::format(" by process {} ({})", owner->pid, owner->command) : "");
   }
   throw_error(errc::io,
               "a store cannot listen on \"{}\" port {}: {}. Give an address of this host, or "

@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,8 +57,13 @@ namespace parx::detail {
   return names;
 }
 
-/// "process 4711 (python3 train.py)", or nothing where /proc does not show it.
-[[nodiscard]] inline std::optional<std::string> port_owner(std::uint16_t port) {
+struct process_named {
+  int pid = 0;
+  std::string command;  ///< "python3 train.py"
+};
+
+/// Who listens on `port`, or nothing where /proc does not show it.
+[[nodiscard]] inline std::optional<process_named> port_owner(std::uint16_t port) {
   std::uint64_t inode = listening_inode(file_text("/proc/net/tcp"), port);
   if (inode == 0) inode = listening_inode(file_text("/proc/net/tcp6"), port);
   if (inode == 0) return std::nullopt;
@@ -71,7 +78,7 @@ namespace parx::detail {
       std::string command = file_text(fmt::format("/proc/{}/cmdline", pid)).substr(0, 200);
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');
-      return fmt::format("process {} ({})", pid, command);
+      return process_named{std::atoi(pid.c_str()), std::move(command)};
     }
   }
   return std::nullopt;
