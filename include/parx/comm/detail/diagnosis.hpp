@@ -157,6 +157,9 @@ class diagnosis {
   /// What describe() does not show.
   [[nodiscard]] static std::string hidden_difference(const call_header& mine, const call_header& theirs) {
     if (mine.operation != theirs.operation) return {};
+    if (static_cast<operation>(mine.operation) == operation::broadcast && mine.count != theirs.count) {
+      return "; for what only the root knows the size of there is broadcast_object";
+    }
     if (mine.sizes != theirs.sizes) {
       return "; the calls differ in their uneven counts, in the sizes of their buffers or structs, or in "
              "where they lie in a shared buffer";

@@ -28,8 +28,13 @@ struct failure {
     if (std::chrono::steady_clock::now() >= until) break;
     network.wait({}, std::chrono::milliseconds(10));
   }
-  return {fmt::format("lost {}: {}", network.describe(lost.peer), lost.what()), errc::peer_lost,
-          lost.peer};
+  const std::string why = lost.what();
+  const bool silent = why.starts_with("it closed the connection");
+  return {fmt::format("lost {}: {}{}", network.describe(lost.peer), why,
+                      silent ? ": it ended or was killed (see its output); a rank that has fewer "
+                               "batches than the others ends so"
+                             : ""),
+          errc::peer_lost, lost.peer};
 }
 
 }  // namespace parx::detail
