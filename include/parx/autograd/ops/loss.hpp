@@ -100,10 +100,10 @@ template <typename T>
 [[nodiscard]] weighted_loss<T> mse(const variable<T>& prediction, const variable<T>& target,
                                    std::span<const float> row_weights = {}) {
   require(prediction.shape() == target.shape(),
-          "mse: a prediction of shape {} and a target of shape {}", to_string(prediction.shape()),
-          to_string(target.shape()));
+          "mse_loss: a prediction of shape {} needs a target of the same shape, not {}",
+          to_string(prediction.shape()), to_string(target.shape()));
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
-  require(row_weights.empty() || row_weights.size() == rows, "mse: {} row weights for {} rows",
+  require(row_weights.empty() || row_weights.size() == rows, "mse_loss: {} row weights for {} rows",
           row_weights.size(), rows);
   const std::size_t width = rows == 0 ? 0 : prediction.size() / rows;
   const tensor<T> difference =
