@@ -474,6 +474,35 @@ BOOST_AUTO_TEST_CASE(a_raw_module_sums_hand_written_gradients) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_optimizer_steps_a_raw_module_that_was_wrapped_before) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
+    std::vector<float> w(5, 1);
+    parx::raw_module<float> raw;
+    raw.add("w", w);
+    parx::ddp ddp{raw, group};
+    parx::optim::sgd optimizer{ddp.parameters(), {.lr = 0.25}};
+    for (int step = 0; step < 2; ++step) {
+      auto pass = raw.begin_backward(2);
+      for (float& x : raw.grad(0)) x = static_cast<float>(8 * group.rank());  // the mean is 2
+      pass.ready(0);
+      pass.end();
+      optimizer.step();
+    }
+    return w;
+  });
+  for (const auto& each : results) BOOST_TEST(each == std::vector<float>(5, 0));
+
+  parx::run_threads(1, [](parx::process_group& group) {
+    std::vector<float> w(5, 1);
+    parx::raw_module<float> raw;
+    raw.add("w", w);
+    const auto early = raw.parameters();
+    BOOST_CHECK_EXCEPTION((parx::ddp{raw, group}), parx::usage_error, [](const parx::usage_error& refused) {
+      return std::string(refused.what()).find("wrap the raw_module first") != std::string::npos;
+    });
+  });
+}
+
 // One pass in which every element's gradient grows by `gradient`, or becomes it.
 enum class raw_write { over, on_top };
 void raw_step(parx::raw_module<float>& raw, double count, float gradient, raw_write how) {

@@ -9,7 +9,8 @@
 //   pass.end();                           // model.grad(w) is the mean over all ranks' samples
 //
 // A pass that is left before its end, by an exception for example, is abandoned. After a pass under
-// no_sync(), add to model.grad(w) instead of overwriting it.
+// no_sync(), add to model.grad(w) instead of overwriting it. Take the step yourself, or have an optimizer
+// of <parx/optim.hpp> take it, made after the wrapper: parx::optim::sgd optimizer{ddp.parameters()};
 //
 // The values stay in your memory; the gradients live in the wrapper's buckets, so nothing is copied.
 // Threads: one at a time.
@@ -31,6 +32,11 @@
 
 namespace parx {
 
+namespace optim {
+template <typename T>
+class target;  // for parameters() alone: whoever makes an optimizer includes <parx/optim.hpp>
+}
+
 template <element T>
 class raw_module {
   struct entry {
@@ -41,6 +47,7 @@ class raw_module {
     std::span<T> grad;
     bool has_grad = false;    // holds a part of this step's gradient
     bool ready = false;
+    bool has_target = false;  // an optimizer knows where the gradient is
     backward_observer* observer = nullptr;
     std::size_t observer_index = 0;
   };
@@ -58,6 +65,9 @@ class raw_module {
     [[nodiscard]] std::span<T> value() const noexcept { return state_->values; }
     [[nodiscard]] const std::vector<std::size_t>& shape() const noexcept { return state_->shape; }
     void bind_grad(std::span<T> memory) const {
+      require(!state_->has_target,
+              "an optimizer has the gradient of \"{}\", which moves into the wrapper's memory: wrap the "
+              "raw_module first, then make the optimizer from the wrapper's parameters()", state_->name);
       state_->grad = memory;
       state_->own_grad = {};
     }
@@ -72,6 +82,7 @@ class raw_module {
     }
     void detach_observer() const {
       state_->observer = nullptr;
+      state_->has_target = false;  // its optimizer has gone before
       // The bucket goes; keep what it held.
       state_->own_grad.assign(state_->grad.begin(), state_->grad.end());
       state_->grad = state_->own_grad;
@@ -139,6 +150,18 @@ class raw_module {
   }
   [[nodiscard]] std::span<T> value(index which, call_site site = call_site::current()) {
     return at(which, site).values;
+  }
+
+  /// Values and gradients as they lie in memory now, for an optimizer of <parx/optim.hpp>, which must
+  /// be included. To be asked for after wrapping, since that moves the gradients: wrapping later throws
+  /// usage_error. The optimizer ends before the wrapper.
+  [[nodiscard]] std::vector<optim::target<T>> parameters() {
+    std::vector<optim::target<T>> all;
+    for (entry& each : entries_) {
+      each.has_target = true;
+      all.emplace_back(each.name, each.values, each.grad);
+    }
+    return all;
   }
 
   /// Discards what passes under no_sync() have added up: the next pass overwrites.
