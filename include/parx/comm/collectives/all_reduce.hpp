@@ -6,6 +6,7 @@
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -31,6 +32,15 @@ template <mutable_movable_buffer Data, typename Options = reduce_options>
 void all_reduce(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
   detail::run(group, detail::all_reduce_arguments(group, data, data, options, site));
+}
+
+/// Anything else does not compile: the error says what to pass instead.
+template <typename Data, typename Options = reduce_options>
+  requires(!movable_buffer<Options> &&
+           !(mutable_movable_buffer<Data> && detail::reduction_options_for<Options, reduce_options, Data>))
+void all_reduce(process_group& /*group*/, Data&& /*data*/, Options /*options*/ = {},
+                call_site /*site*/ = call_site::current()) {
+  detail::explain_misuse<Data, Options, reduce_options>();
 }
 
 /// Out of place; `input` is left as it is.
