@@ -56,6 +56,18 @@ inline constexpr std::string_view checkpoint_prefix = "checkpoint-";
   return goal == metric_goal::maximize ? a > b : a < b;
 }
 
+/// Locks an open file against other processes until it is closed; false where another keeps it all the
+/// while. A file system without locks: true, as if there were one job, which is how it should be.
+[[nodiscard]] inline bool lock_within(const descriptor& file, std::chrono::seconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
 /// Held while a checkpoint is written, so that two jobs with one folder do not mix. The kernel lets
 /// go of it when the process ends, however it ends.
 class folder_lock {
@@ -68,17 +80,11 @@ class folder_lock {
       throw_error(errc::io, "cannot save into \"{}\": {}. {}", folder, errno_text(errno),
                   advice_for(errno));
     }
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-      // A file system without locks: go on as if there were one job, which is how it should be.
-      if (errno != EWOULDBLOCK && errno != EINTR) return;
-      if (std::chrono::steady_clock::now() > end) {
-        throw_error(errc::io,
-                    "another process has been saving into \"{}\" for 30 s. Give each run a folder "
-                    "of its own.",
-                    folder);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!lock_within(file_, std::chrono::seconds(30))) {
+      throw_error(errc::io,
+                  "another process has been saving into \"{}\" for 30 s. Give each run a folder "
+                  "of its own.",
+                  folder);
     }
   }
 

@@ -92,11 +92,7 @@ class server_core {
     stop_waiting(client);
     const auto gone = clients_.find(client);
     if (gone == clients_.end()) return;
-    for (const std::string& key : gone->second.watched) {
-      const auto state = keys_.find(key);
-      std::erase(state->second.watchers, client);
-      drop_if_unused(state);
-    }
+    take_off(client, &key_state::watchers, gone->second.watched);
     clients_.erase(gone);
   }
 
@@ -234,14 +230,19 @@ class server_core {
     return verdict::keep;
   }
 
+  /// Takes a client off the list of each of `keys` that it is on.
+  void take_off(client_id client, std::vector<client_id> key_state::*list,
+                const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) {
+      const auto state = keys_.find(key);
+      std::erase(state->second.*list, client);
+      drop_if_unused(state);
+    }
+  }
   void stop_waiting(client_id client) {
     const auto known = clients_.find(client);
     if (known == clients_.end()) return;
-    for (const std::string& key : known->second.missing) {
-      const auto state = keys_.find(key);
-      std::erase(state->second.waiters, client);
-      drop_if_unused(state);
-    }
+    take_off(client, &key_state::waiters, known->second.missing);
     known->second.missing.clear();
     drop_if_unused(known);
   }

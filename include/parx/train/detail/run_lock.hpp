@@ -6,16 +6,14 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <string>
-#include <string_view>
-#include <thread>
 
+#include <parx/checkpoint/detail/checkpoint_folder.hpp>
 #include <parx/checkpoint/detail/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
@@ -36,16 +34,11 @@ class run_lock {
       throw_error(errc::io, "cannot write \"{}\": {}. {}", path, errno_text(errno),
                   parx::detail::advice_for(errno));
     }
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) return;  // no locks here
-      if (std::chrono::steady_clock::now() > end) {
-        throw_error(errc::io,
-                    "another run trains into \"{}\" ({}). Give each run a folder of its own, or wait "
-                    "until that one has ended.",
-                    folder, holder());
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!parx::detail::lock_within(file_, std::chrono::seconds(2))) {
+      throw_error(errc::io,
+                  "another run trains into \"{}\" ({}). Give each run a folder of its own, or wait "
+                  "until that one has ended.",
+                  folder, holder());
     }
     sign();
   }
