@@ -1,7 +1,7 @@
 // deadline: a point on the steady clock by which something must have happened.
 //
-// Every wait in parx takes one. A duration is turned into a deadline once, at the outermost call, so
-// that retries and inner waits share the same budget.
+// Every wait in parx takes one. A duration is turned into a deadline once, at the outermost call,
+// so that retries and inner waits share the same budget.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,14 @@ class deadline {
   /// `limit` from now. A limit of zero or less has already passed.
   [[nodiscard]] static deadline after(duration limit) noexcept {
     const auto start = clock::now();
-    if (limit >= std::chrono::duration_cast<duration>(clock::time_point::max() - start)) return never();
+    if (limit >= std::chrono::duration_cast<duration>(clock::time_point::max() - start)) {
+      return never();
+    }
     return {start, start + limit};
   }
-  [[nodiscard]] static deadline never() noexcept { return {clock::now(), clock::time_point::max()}; }
+  [[nodiscard]] static deadline never() noexcept {
+    return {clock::now(), clock::time_point::max()};
+  }
   /// What stands where none has been set yet: never. Reads no clock.
   [[nodiscard]] static deadline unset() noexcept { return {{}, clock::time_point::max()}; }
   [[nodiscard]] bool is_unset() const noexcept { return start_ == clock::time_point{}; }
@@ -34,7 +38,8 @@ class deadline {
     if (is_never()) return duration::max();
     return std::max(duration::zero(), std::chrono::ceil<duration>(end_ - clock::now()));
   }
-  /// Time since the deadline was made, in seconds: the "after 30.0 s" of error messages. 0 of one that is unset.
+  /// Time since the deadline was made, in seconds: the "after 30.0 s" of error messages; of an
+  /// unset one 0.
   [[nodiscard]] double elapsed_seconds() const noexcept {
     if (is_unset()) return 0;
     return std::chrono::duration<double>(clock::now() - start_).count();

@@ -39,8 +39,8 @@ using environment = std::map<std::string, std::string, std::less<>>;
   return found->second;
 }
 
-/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error naming
-/// the variable when its text is not a number of type T.
+/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error
+/// naming the variable when its text is not a number of type T.
 template <typename T>
   requires std::is_arithmetic_v<T>
 [[nodiscard]] std::optional<T> env_number(const environment& env, std::string_view name) {
@@ -55,7 +55,7 @@ template <typename T>
   return value;
 }
 
-/// The value of `name` as a switch: 1/true/yes/on or 0/false/no/off. Throws usage_error on other text.
+/// The value of `name` as a switch: 1/true/yes/on or 0/false/no/off. Throws usage_error on others.
 [[nodiscard]] inline std::optional<bool> env_flag(const environment& env, std::string_view name) {
   const auto text = env_string(env, name);
   if (!text) return std::nullopt;

@@ -19,7 +19,7 @@
 
 namespace parx::json {
 
-/// A text is not the JSON that it should be; what() says what was expected in which line and column.
+/// A text is not the JSON that it should be; what() says what was expected, by line and column.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -1,7 +1,7 @@
 // Logging: one line at a time to standard error, with the rank in front.
 //
-// PARX_LOG_LEVEL (error, warn, info, debug; default warn) sets what is shown. The rank is known once
-// init() has run; before that, lines carry the process id. Safe from any thread.
+// PARX_LOG_LEVEL (error, warn, info, debug; default warn) sets what is shown. The rank is known
+// once init() has run; before that, lines carry the process id. Safe from any thread.
 #pragma once
 
 #include <unistd.h>
@@ -105,7 +105,8 @@ class logger {
     if (!wanted.empty() && wanted != "error" && wanted != "warn" && wanted != "info" &&
         wanted != "debug") {
       write(log_level::warn,
-            fmt::format("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn", wanted));
+            fmt::format("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn",
+                        wanted));
     }
   }
 
