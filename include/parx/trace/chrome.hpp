@@ -103,7 +103,9 @@ inline void write_chrome_file(const std::string& path, const process_description
   if (!file.valid()) fail(errno);
 
   std::uint64_t dropped = 0;
-  for (const ring* each = rings; each != nullptr; each = each->next_ring) dropped += each->dropped();
+  for (const ring* each = rings; each != nullptr; each = each->next_ring) {
+    dropped += each->dropped();
+  }
   std::string text;
   append_header(text, process, dropped);
   const auto put = [&] {
