@@ -102,7 +102,7 @@ template <typename T>
 template <typename T>
 [[nodiscard]] scale_function scale_kernel_for() {
   if constexpr (is_floating(dtype_of<T>)) return &simd::scale<T>;
-  else throw_usage("{} elements cannot be scaled by a fraction; use a floating type", name_of(dtype_of<T>));
+  else throw_usage("{} cannot be scaled by a fraction; use a floating type", name_of(dtype_of<T>));
 }
 
 }  // namespace detail

@@ -118,8 +118,8 @@ inline void store_float16(std::byte* to, const floats (&part)[2]) noexcept {
   return {{std::bit_cast<floats>(pairs << 16U), std::bit_cast<floats>(pairs & 0xFFFF0000U)}};
 }
 
-// Rounds as narrow_bfloat16 where the lower half of a NaN is empty, so that rounding carries nothing
-// into its payload. It is so in a NaN that came out of arithmetic on bfloat16 values.
+// Rounds as narrow_bfloat16 where the lower half of a NaN is empty, so that rounding carries
+// nothing into its payload. It is so in a NaN that came out of arithmetic on bfloat16 values.
 inline void store_bfloat16(std::byte* to, const floats (&part)[2]) noexcept {
   words rounded[2];
   for (std::size_t p = 0; p < 2; ++p) {
