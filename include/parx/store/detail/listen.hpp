@@ -80,8 +80,8 @@ namespace parx::detail {
   if (last_error == EADDRINUSE) {
     const auto owner = port_owner(port);
     if (owner && owner->pid == ::getpid()) {
-      throw_usage("a store cannot listen on port {}: this process listens there already. Has it called "
-                  "parx::init() or run() before? Call it once, and pass its world on",
+      throw_usage("a store cannot listen on port {}: this process listens there already. Has it "
+                  "called parx::init() or run() before? Call it once, and pass its world on",
                   port);
     }
     throw_error(errc::io,

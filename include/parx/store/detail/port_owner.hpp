@@ -74,7 +74,9 @@ struct process_named {
     for (const std::string& number : names_in(open_files)) {
       char target[64];
       const auto length = ::readlink((open_files + number).c_str(), target, sizeof target);
-      if (length < 0 || wanted != std::string_view(target, static_cast<std::size_t>(length))) continue;
+      if (length < 0 || wanted != std::string_view(target, static_cast<std::size_t>(length))) {
+        continue;
+      }
       std::string command = file_text(fmt::format("/proc/{}/cmdline", pid)).substr(0, 200);
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');
