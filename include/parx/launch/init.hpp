@@ -1,7 +1,7 @@
 // init: joins the job that this process was started in.
 //
-// The same program runs under srun, torchrun, mpirun and parxrun, with RANK, WORLD_SIZE, MASTER_ADDR and
-// MASTER_PORT set by hand, or alone as a world of one.
+// The same program runs under srun, torchrun, mpirun and parxrun, with RANK, WORLD_SIZE,
+// MASTER_ADDR and MASTER_PORT set by hand, or alone as a world of one.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,7 @@ class world : public process_group {
   ~world() {
     const bool unwinding = std::uncaught_exceptions() > exceptions_;
     if (unwinding && !closed()) {
-      abort(fmt::format("rank {} left its program by an exception; see that rank's output", rank()));
+      abort(fmt::format("rank {} left its program by an exception; see its output", rank()));
     }
     const bool failed = closed();
     static_cast<process_group&>(*this) = process_group(alone());
@@ -83,26 +83,28 @@ class world : public process_group {
 
 namespace detail {
 
-/// The value of `name`, in seconds. Throws usage_error for what is no time to wait: NaN, 0, or so many
-/// seconds that the clock has no such number, with which every wait would end at once.
+/// The value of `name`, in seconds. Throws usage_error for what is no time to wait: NaN, 0, or so
+/// many seconds that the clock has no such number, with which every wait would end at once.
 [[nodiscard]] inline std::optional<std::chrono::milliseconds> env_seconds(const environment& env,
                                                                           std::string_view name) {
   const auto seconds = env_number<double>(env, name);
   if (!seconds) return std::nullopt;
-  require(*seconds >= 1e-3 && *seconds <= 1e9, "{}=\"{}\": give seconds, from 0.001 to 1000000000", name,
-          env_string(env, name).value_or(""));
+  require(*seconds >= 1e-3 && *seconds <= 1e9, "{}=\"{}\": give seconds, from 0.001 to 1000000000",
+          name, env_string(env, name).value_or(""));
   return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
 }
 
-/// PARX_ALGO ("all_reduce:ring,broadcast:tree"), then the file that PARX_ALGO_FILE names, ahead of what the
-/// program gave. Throws usage_error for what they do not say rightly, errc::io where the file cannot be read.
+/// PARX_ALGO ("all_reduce:ring,broadcast:tree"), then the file that PARX_ALGO_FILE names, ahead of
+/// what the program gave. Throws usage_error for what is no rule, errc::io where the file cannot be
+/// read.
 inline void read_algorithm_rules(const environment& env, choice_options& choice) {
-  std::vector<algorithm_rule> rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
+  auto rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
   if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
     std::ifstream file(*path);
     std::stringstream text;
     if (!file || !(text << file.rdbuf())) {
-      throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path, errno_text(errno));
+      throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path,
+                  errno_text(errno));
     }
     for (auto& each : parse_algorithm_rules(text.str(), *path)) rules.push_back(std::move(each));
   }
@@ -115,8 +117,9 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
 
 }  // namespace detail
 
-/// Collective over the job; blocks until all its ranks have come. Throws usage_error when the launcher's
-/// variables are half set or contradict each other, parx::error when the ranks do not find each other.
+/// Collective over the job; blocks until all its ranks have come. Throws usage_error where the
+/// launcher's variables are half set or contradict each other, parx::error where the ranks do not
+/// find each other.
 [[nodiscard]] inline world init(init_options options = {}) {
   fill_standard_descriptors();
   options.env = detail::with_hydra_run_id(std::move(options.env));
@@ -129,7 +132,9 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
     }
     options.group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
   }
-  if (const auto given = detail::env_seconds(options.env, "PARX_TIMEOUT")) options.group.timeout = *given;
+  if (const auto given = detail::env_seconds(options.env, "PARX_TIMEOUT")) {
+    options.group.timeout = *given;
+  }
   if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
     options.rendezvous_timeout = *given;
   }
@@ -137,7 +142,8 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   if (job.world_size == 1) {
     return world(std::move(job), nullptr, world::alone(), options.group);
   }
-  auto meeting = std::make_unique<rendezvous>(job, options.env, deadline::after(options.rendezvous_timeout));
+  auto meeting =
+      std::make_unique<rendezvous>(job, options.env, deadline::after(options.rendezvous_timeout));
   auto network = meeting->connect();
   return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }

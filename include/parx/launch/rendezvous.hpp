@@ -1,9 +1,9 @@
 // rendezvous: from "I am rank 3 of 8" to a transport that joins all eight.
 //
 // Everything a job keeps in its store lies under parx/<run id>/<secret>/: a second job on the same
-// store, or a stranger without the secret, sees none of it. All ranks arrive before any goes on; those
-// that do not are named after five seconds, and again when the deadline passes. A rank that fails before
-// that tells the others why; rank 0 keeps the store long enough for them to read it.
+// store, or a stranger without the secret, sees none of it. All ranks arrive before any goes on;
+// those that do not are named after five seconds, and again when the deadline passes. A rank that
+// fails before that tells the others why; rank 0 keeps the store long enough for them to read it.
 #pragma once
 
 #include <poll.h>
@@ -33,8 +33,8 @@ namespace parx {
 /// What joins a job together. Destroy the transports that were made from it first.
 class rendezvous {
  public:
-  /// Collective over the job: returns when all ranks have arrived. Throws parx::error where they do not
-  /// before `limit`, or where they disagree about the job.
+  /// Collective over the job: returns when all ranks have arrived. Throws parx::error where they do
+  /// not before `limit`, or where they disagree about the job.
   rendezvous(const launch_env& job, const environment& env, deadline limit) : job_(job) {
     try {
       open_store(limit);
@@ -83,7 +83,8 @@ class rendezvous {
       if (!server_->wait_for_leavers(0, deadline::after(std::min<std::chrono::milliseconds>(
                                             patience, std::chrono::seconds(5)))) &&
           patience > std::chrono::seconds(5)) {
-        log(log_level::info, "this rank has finished; it keeps the job's store for the ranks that have not");
+        log(log_level::info,
+            "this rank has finished; it keeps the job's store for the ranks that have not");
         static_cast<void>(server_->wait_for_leavers(0, deadline::after(patience)));
       }
     } catch (const std::exception&) {
@@ -113,13 +114,18 @@ class rendezvous {
     return name.substr(name.find_last_of('/') + 1);
   }
   [[nodiscard]] error_context context(const deadline& limit) const {
-    return {.operation = "rendezvous", .group = "world", .sequence = 0, .rank = job_.rank, .peer = -1,
-            .host = job_.master_host, .elapsed_seconds = limit.elapsed_seconds()};
+    return {.operation = "rendezvous",
+            .group = "world",
+            .sequence = 0,
+            .rank = job_.rank,
+            .peer = -1,
+            .host = job_.master_host,
+            .elapsed_seconds = limit.elapsed_seconds()};
   }
   [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) const {
     throw error(code,
-                fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank, job_.world_size,
-                            job_.master_host, job_.master_port, reason),
+                fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
+                            job_.world_size, job_.master_host, job_.master_port, reason),
                 context(limit));
   }
 
@@ -127,7 +133,8 @@ class rendezvous {
   void tell_others(const std::string& reason) noexcept {
     try {
       job_store_->compare_set(
-          "abort", "", reason.starts_with("rank ") ? reason : fmt::format("rank {}: {}", job_.rank, reason),
+          "abort", "",
+          reason.starts_with("rank ") ? reason : fmt::format("rank {}: {}", job_.rank, reason),
           deadline::after(std::chrono::seconds(2)));
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
@@ -159,8 +166,8 @@ class rendezvous {
       }
     }
     client_.emplace(tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
-    job_store_ = std::make_shared<prefix_store>(
-        fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_, fmt::format("parx/{}", job_.run_id));
+    job_store_ = std::make_shared<prefix_store>(fmt::format("parx/{}/{}", job_.run_id, job_.secret),
+                                                *client_, fmt::format("parx/{}", job_.run_id));
   }
   [[nodiscard]] std::string where_the_port_is_from() const {
     if (job_.port_variable.empty()) {
@@ -171,14 +178,15 @@ class rendezvous {
                        job_.port_variable);
   }
 
-  void agree_on(const std::string& key, const std::string& mine, const char* what, const deadline& limit) {
+  void agree_on(const std::string& key, const std::string& mine, const char* what,
+                const deadline& limit) {
     const std::string value = fmt::format("{}\n{}", mine, job_.rank);
     const std::string first = job_store_->compare_set(key, "", value, limit);
     const auto end = first.find('\n');
     if (first.substr(0, end) == mine) return;
     fail(errc::mismatch, limit,
-         fmt::format("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; is "
-                     "another job using this address and port?",
+         fmt::format("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
+                     "is another job using this address and port?",
                      what, mine, end == std::string::npos ? "?" : first.substr(end + 1),
                      first.substr(0, end)));
   }
@@ -190,9 +198,9 @@ class rendezvous {
     const std::string holder = job_store_->compare_set(claim_key(job_.rank), "", mine, limit);
     if (holder == mine) return;
     throw error(errc::mismatch,
-                fmt::format("rank {} of {} is taken: {} has joined this job as that rank. Two processes "
-                            "were given the same rank, or two jobs share {}:{}; give each job its own "
-                            "MASTER_PORT",
+                fmt::format("rank {} of {} is taken: {} has joined this job as that rank. Two "
+                            "processes were given the same rank, or two jobs share {}:{}; give "
+                            "each job its own MASTER_PORT",
                             job_.rank, job_.world_size, holder, job_.master_host, job_.master_port),
                 context(limit));
   }
@@ -212,33 +220,38 @@ class rendezvous {
 
   void await_everybody(const deadline& limit) {
     const auto ready = job_store_->watch("ready", limit);
-    if (job_store_->add("arrived", 1, limit) == job_.world_size) job_store_->set("ready", "1", limit);
+    if (job_store_->add("arrived", 1, limit) == job_.world_size) {
+      job_store_->set("ready", "1", limit);
+    }
     bool warned = false;
     const auto warn_at = deadline::after(std::chrono::seconds(5));
     for (;;) {
       const watch_state state = ready->ready();
-      // Before the abort: where all have come, a failure that follows belongs to the program, and this
-      // rank finds its own words for it.
+      // Before the abort: where all have come, a failure that follows belongs to the program, and
+      // this rank finds its own words for it.
       if (state == watch_state::set) return;
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
-                    fmt::format("rank {} of {} could not join the job because another rank failed first: {}",
-                                job_.rank, job_.world_size, *reason), context(limit));
+                    fmt::format("rank {} of {} could not join the job because another rank failed "
+                                "first: {}",
+                                job_.rank, job_.world_size, *reason),
+                    context(limit));
       }
       if (state == watch_state::lost) {
-        fail(errc::peer_lost, limit, "the job's store is gone while ranks were still arriving; rank 0 has "
-                                     "ended or was killed");
+        fail(errc::peer_lost, limit,
+             "the job's store is gone while ranks were still arriving; rank 0 has ended or was "
+             "killed");
       }
       if (limit.passed()) {
         fail(errc::rendezvous_failed, limit,
-             fmt::format("{} did not come within {:.0f} s. See their output: they have failed before this "
-                         "point, cannot reach {}, or were never started", missing_ranks(),
-                         limit.elapsed_seconds(), job_.master_host));
+             fmt::format("{} did not come within {:.0f} s. See their output: they have failed "
+                         "before this point, cannot reach {}, or were never started",
+                         missing_ranks(), limit.elapsed_seconds(), job_.master_host));
       }
       if (!warned && warn_at.passed()) {
         warned = true;
-        log(log_level::warn, "rank {} of {} has waited 5 s at {}:{} for {}", job_.rank, job_.world_size,
-            job_.master_host, job_.master_port, missing_ranks());
+        log(log_level::warn, "rank {} of {} has waited 5 s at {}:{} for {}", job_.rank,
+            job_.world_size, job_.master_host, job_.master_port, missing_ranks());
       }
       std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
                                     {endpoint_->abort_descriptor(), POLLIN, 0}}};
