@@ -1,7 +1,7 @@
 // L3: process groups and their collectives. By name, since few programs want to compile them:
-// <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation), <parx/comm/explain.hpp>
-// (why a group does an operation the way it does) and <parx/comm/threads.hpp> (ranks that are threads
-// of one process, for tests and sandboxes).
+// <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation),
+// <parx/comm/explain.hpp> (why a group does an operation the way it does) and
+// <parx/comm/threads.hpp> (ranks that are threads of one process, for tests and sandboxes).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

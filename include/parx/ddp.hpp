@@ -1,5 +1,5 @@
-// L5: distributed data parallel training of any model. By name, since they need more than others want
-// to compile: <parx/ddp/save.hpp> (save0: files), <parx/ddp/hook_powersgd.hpp> and
+// L5: distributed data parallel training of any model. By name, since they need more than others
+// want to compile: <parx/ddp/save.hpp> (save0: files), <parx/ddp/hook_powersgd.hpp> and
 // <parx/ddp/sync_batch_norm.hpp> (parx's own tensors and layers).
 #pragma once
 
