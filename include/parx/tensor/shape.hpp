@@ -87,8 +87,8 @@ class shape {
   return text + ")";
 }
 
-/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has: the
-/// product of wrong extents may be more than 2^64, and what is left of it a small number.
+/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has:
+/// the product of wrong extents may be more than 2^64, and what is left of it a small number.
 [[nodiscard]] inline std::size_t byte_count(const shape& s, std::size_t element_bytes) {
   std::size_t bytes = element_bytes;
   bool fits = true;

@@ -29,8 +29,8 @@ class storage {
     made->pool_bytes = sizeof(block) + bytes;
     return storage(made);
   }
-  /// A reference to memory that `owner` keeps alive (a file's mapping); without one the caller does,
-  /// longer than every copy of the storage.
+  /// A reference to memory that `owner` keeps alive (a file's mapping); without one the caller
+  /// does, longer than every copy of the storage.
   [[nodiscard]] static storage wrap(void* data, std::size_t bytes,
                                     std::shared_ptr<const void> owner = nullptr) {
     auto* made = ::new (memory_pool::instance().allocate(sizeof(block))) block;

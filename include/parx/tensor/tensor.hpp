@@ -70,8 +70,8 @@ class tensor {
     }
     return result;
   }
-  /// A view of memory that `owner` keeps alive; without one the caller does, longer than every copy of
-  /// the tensor.
+  /// A view of memory that `owner` keeps alive; without one the caller does, longer than all copies
+  /// of the tensor.
   [[nodiscard]] static tensor wrap(std::span<T> memory, const parx::shape& s,
                                    std::shared_ptr<const void> owner = nullptr) {
     require(memory.size() == s.size(), "a span of {} elements is not a tensor of shape {}",

@@ -16,8 +16,8 @@
 namespace parx::detail::onednn {
 
 /// Multiplications from which on the library is asked; below, its fixed costs are what counts.
-/// oneDNN against Eigen in GFLOP/s, AVX-512: 22 and 45 for 16x16x16, 87 and 93 for 32x32x32, 143 and
-/// 108 for 128x128x32.
+/// oneDNN against Eigen in GFLOP/s, AVX-512: 22 and 45 for 16x16x16, 87 and 93 for 32x32x32,
+/// 143 and 108 for 128x128x32.
 inline constexpr std::size_t worth_a_call = 32 * 32 * 32;
 
 template <typename T>
