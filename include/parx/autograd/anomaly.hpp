@@ -1,13 +1,13 @@
-// detect_anomaly: while one lives, the first operation of this thread that makes an Inf or NaN out of
-// finite numbers throws, and says which operation of which module it was.
+// detect_anomaly: while one lives, the first operation of this thread that makes an Inf or NaN out
+// of finite numbers throws, and says which operation of which module it was.
 //
 //   const parx::detect_anomaly scope("step 12, rank 3");
 //   criterion(model(x), y).backward();
 //
-// Both passes are watched: results in the forward pass, contributions to gradients in backward, which
-// names the module of the forward pass. Every value is looked at, so it is for finding errors; no
-// scope, no cost. With float16 and a grad_scaler the steps that the scaler would skip throw. Source:
-// PyTorch's torch.autograd.detect_anomaly, which looks at NaN in backward.
+// Both passes are watched: results in the forward pass, contributions to gradients in backward,
+// which names the module of the forward pass. Every value is looked at, so it is for finding
+// errors; no scope, no cost. With float16 and a grad_scaler the steps that the scaler would skip
+// throw. Source: PyTorch's torch.autograd.detect_anomaly, which looks at NaN in backward.
 #pragma once
 
 #include <cxxabi.h>

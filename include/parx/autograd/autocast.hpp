@@ -17,9 +17,9 @@
 //   in float:         softmax, losses, norms, reductions, embedding, optimizers
 //   as it comes:      everything element by element (relu, gelu, dropout, +, *), views
 //
-// bfloat16 has float's range and needs nothing else; float16 needs amp::grad_scaler. Double is never
-// rounded. Source: PyTorch's torch.autocast. Scopes nest, and autocast<float> is a part in full
-// precision within one. A scope of this thread; backward need not be inside.
+// bfloat16 has float's range and needs nothing else; float16 needs amp::grad_scaler. Double is
+// never rounded. Source: PyTorch's torch.autocast. Scopes nest, and autocast<float> is a part in
+// full precision within one. A scope of this thread; backward need not be inside.
 #pragma once
 
 #include <concepts>

@@ -5,10 +5,10 @@
 //   auto y = parx::checkpoint([&](const auto& v) { return block(v) + v; }, x);
 //
 // Not to be confused with saved states of training, which are the checkpoint chapter. Gradients are
-// those of the plain pass, bit by bit: operations run in the same order, the precision of autocast is
-// restored, random layers of parx::nn draw the same numbers and collectives of parx layers are not
-// repeated (detail/recompute.hpp). Parameters and variables that the part uses without being handed
-// them get their gradients too, and DDP hears of each parameter once, when it is final.
+// those of the plain pass, bit by bit: operations run in the same order, the precision of autocast
+// is restored, random layers of parx::nn draw the same numbers and collectives of parx layers are
+// not repeated (detail/recompute.hpp). Parameters and variables that the part uses without being
+// handed them get their gradients too, and DDP hears of each parameter once, when it is final.
 // Chen, Xu, Zhang, Guestrin: Training Deep Nets with Sublinear Memory Cost (arXiv 1604.06174).
 // Source: PyTorch's torch.utils.checkpoint.
 #pragma once
@@ -50,8 +50,8 @@ class checkpoint_node final : public node<T> {
     const std::uint64_t oldest = node_base::next_sequence();
     const variable<T> again = recompute();
     require(again.shape() == this->shape(),
-            "the recomputation of a checkpointed part gave shape {}, its first run {}: it must take "
-            "the same way both times",
+            "the recomputation of a checkpointed part gave shape {}, its first run {}: it must "
+            "take the same way both times",
             to_string(again.shape()), to_string(this->shape()));
     if (!again.requires_grad()) return;
     again.node()->accept(this->gradient);
@@ -92,9 +92,9 @@ using part_function =
 }  // namespace detail
 
 /// f(inputs...), which returns a variable, without a tape until backward. `f` must compute the same
-/// when it is called again during backward. A module given as an lvalue is borrowed until then, what
-/// a lambda refers to also; inputs are kept. Layers of your own that draw random numbers, count calls
-/// or talk to other ranks wrap that in detail::once(). Local; under no_grad it is a plain call.
+/// when it is called again during backward. A module given as an lvalue is borrowed until then,
+/// and so is what a lambda refers to; inputs are kept. Layers of your own that draw random numbers,
+/// count calls or talk to other ranks do so in detail::once(). Local; under no_grad a plain call.
 template <typename Function, typename... Inputs>
 [[nodiscard]] auto checkpoint(Function&& f, const Inputs&... inputs) {
   using result = std::remove_cvref_t<std::invoke_result_t<Function&, const Inputs&...>>;

@@ -1,6 +1,6 @@
-// model_buffer: a tensor that belongs to a model but is not trained, such as the running statistics of a
-// batch norm. It is saved, loaded and given to all ranks with the parameters; no gradient reaches
-// it and no optimizer sees it. A handle: copies share the memory.
+// model_buffer: a tensor that belongs to a model but is not trained, such as the running statistics
+// of a batch norm. It is saved, loaded and given to all ranks with the parameters; no gradient
+// reaches it and no optimizer sees it. A handle: copies share the memory.
 #pragma once
 
 #include <utility>

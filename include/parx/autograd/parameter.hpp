@@ -81,8 +81,8 @@ class parameter : public variable<T> {
   [[nodiscard]] tensor<T> add_rows(std::span<const std::size_t> rows) const {
     return leaf("add_rows").row_memory(rows);
   }
-  /// For a wrapper that will write rows of an absent gradient before add_rows() tells of them: makes
-  /// its memory zero. Does nothing to a gradient that exists.
+  /// For a wrapper that will write rows of an absent gradient before add_rows() tells of them:
+  /// makes its memory zero. Does nothing to a gradient that exists.
   void clear_rows() const { leaf("clear_rows").clear_absent(); }
   /// Says that embeddings will be its users (nn::embedding does), so that a wrapper can treat its
   /// gradient apart from others. What really happens is for touched_rows() to tell.

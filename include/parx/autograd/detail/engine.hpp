@@ -3,8 +3,9 @@
 //
 // Observers may want the gradient of the sum, to divide it later; a leaf that has no observer gets
 // that of the mean in any case. Knows nodes, not values, so one pass may cross element types. Runs
-// on the calling thread; scratch memory is kept per thread. A node may start another backward: over leaves that this one does not
-// reach, or over a graph that it made itself and that ends at older nodes (recomputation).
+// on the calling thread; scratch memory is kept per thread. A node may start another backward: over
+// leaves that this one does not reach, or over a graph of its own making that ends at older nodes
+// (recomputation).
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // What a checkpointed part of a forward pass (autograd/checkpoint.hpp) needs from elsewhere: which
 // variables from outside it uses, and what must happen only once although it runs twice.
 //
-// Draws of a random layer, collectives and running statistics go through once(): the first run keeps
-// their results, the recomputation takes them from there. State of a thread.
+// Draws of a random layer, collectives and running statistics go through once(): the first run
+// keeps their results, the recomputation takes them from there. State of a thread.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 //
 // Under autocast the operand of a matrix product is rounded anyway, so its 16-bit copy is all that
 // backward needs; an element-wise operation keeps 16 bits when they hold its values exactly, which
-// they do for rounded results. Operations that save the same memory share one copy (relu's output is
-// the next product's operand): it is found by the memory's id, and lives as long as one of them.
+// they do for rounded results. Operations that save the same memory share one copy (relu's output
+// is the next product's operand): it is found by the memory's id, and lives as long as one of them.
 // Parameters and constants are kept as they are, because they live on in any case.
 #pragma once
 
@@ -127,7 +127,8 @@ class packed_cache {
     std::weak_ptr<const packed_values>& known = copies_[at];
     std::shared_ptr<const packed_values> copy = known.lock();
     if (!copy) {
-      copy = std::allocate_shared<const packed_values>(pool_allocator<packed_values>(), source, type);
+      copy =
+          std::allocate_shared<const packed_values>(pool_allocator<packed_values>(), source, type);
       known = copy;
       if (copies_.size() >= sweep_at_) sweep();
     }

@@ -146,8 +146,8 @@ template <typename T>
           dz = tensor<T>::empty(upstream.shape());
           T* const bias_sum = db.needed() ? db.zeroed().data() : nullptr;
           const auto derive = [&]<typename Function>(Function) {
-            detail::activation_backward<Function>(rows, out, upstream.data(), kept.data(), dz.data(),
-                                                  bias_sum);
+            detail::activation_backward<Function>(rows, out, upstream.data(), kept.data(),
+                                                  dz.data(), bias_sum);
           };
           if (derives) {
             derive(detail::saved_slope<T>{});
