@@ -13,9 +13,9 @@
 //     parx::nn::linear<> second_{128, 10};
 //   };
 //
-// members() names what a model is made of: parameters, buffers (not trained), modules, and ranges. Everything
-// else (paths, initialisation, optimizers, checkpoints, wrappers) follows from it. A module is
-// called like a function; that calls forward().
+// members() names what a model is made of: parameters, buffers (not trained), modules, and ranges.
+// Everything else (paths, initialisation, optimizers, checkpoints, wrappers) follows from it. A
+// module is called like a function; that calls forward().
 //
 // Parameters get their first values when their path is known: by initialize(seed), else with seed 0
 // when the outermost module is first called or asked for its parameters. Modules move but do not
@@ -223,7 +223,9 @@ class module : public detail::module_state {
   }
 
   /// For detect_anomaly, from the outermost module that is called.
-  void name_modules(parx::detail::anomaly_watch& watch) { walk_parts(detail::module_naming(watch)); }
+  void name_modules(parx::detail::anomaly_watch& watch) {
+    walk_parts(detail::module_naming(watch));
+  }
 
   /// Names all parameters by their path from here; modules that are not ready get their first
   /// values.

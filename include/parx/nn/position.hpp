@@ -27,7 +27,8 @@ template <typename T = float>
   return table;
 }
 
-/// Adds the sinusoids of positions first, first + 1, ... to x (..., positions, width). No parameters.
+/// Adds the sinusoids of positions first, first + 1, ... to x (..., positions, width). It has no
+/// parameters.
 template <typename T = float>
 class sinusoidal_position : public module<sinusoidal_position<T>> {
  public:

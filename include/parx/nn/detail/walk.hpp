@@ -1,5 +1,5 @@
-// walk: visits the modules, parameters and buffers of a model with their paths, depth first, in the order in
-// which members() names them.
+// walk: visits the modules, parameters and buffers of a model with their paths, depth first, in the
+// order in which members() names them.
 //
 // Paths are the names joined by dots, "encoder.0.weight", as in PyTorch.
 #pragma once
