@@ -5,8 +5,8 @@
 //   checkpoints.save(step, checkpoint_parts{}.add("model", model).add("optimizer", optimizer));
 //
 // Invariant: whatever is killed whenever, every folder with such a name is whole, and the newest
-// good one is never removed but by clear(). Files carry checksums; latest() passes over what does not
-// fit them.
+// good one is never removed but by clear(). Files carry checksums; latest() passes over what does
+// not fit them.
 // Names and limits are those of Hugging Face's Trainer. Made for a group, rank 0 writes and all
 // functions are collective: what fails there throws on every rank. One thread calls.
 #pragma once
@@ -116,8 +116,8 @@ class checkpoint_manager {
   [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
     return find(site, [](const auto& all) { return all; });
   }
-  /// The one with the best metric, of equal ones the oldest, in the same way; nullopt where none has
-  /// a metric.
+  /// The one with the best metric, of equal ones the oldest, in the same way; nullopt where no
+  /// checkpoint has a metric.
   [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current()) {
     return find(site, [&](auto all) {
       std::erase_if(all, [](const auto& one) { return !one.metric(); });

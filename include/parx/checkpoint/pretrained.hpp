@@ -2,9 +2,9 @@
 //
 //   config.json  model.safetensors  vocab.txt  tokenizer_config.json  special_tokens_map.json
 //
-// so that transformers' from_pretrained() finds what it looks for where the tensors' names are those
-// of its architecture. The configuration is a JSON value here; what it means is the model's to know.
-// Local. Source: huggingface/transformers, modeling_utils.py and configuration_utils.py.
+// so that transformers' from_pretrained() finds what it looks for where the tensors' names are
+// those of its architecture. The configuration is a JSON value here; what it means is the model's
+// to know. Local. Source: huggingface/transformers, modeling_utils.py and configuration_utils.py.
 #pragma once
 
 #include <filesystem>

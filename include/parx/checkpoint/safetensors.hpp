@@ -137,8 +137,8 @@ class safetensors_file {
   }
   [[nodiscard]] const detail::input_file& input() const noexcept { return file_; }
 
-  /// The bytes of `tensor` from its byte number `first` on, as they are in the file. Throws errc::io
-  /// when the disk fails.
+  /// The bytes of `tensor` from its byte number `first` on, as they are in the file. Throws
+  /// errc::io when the disk fails.
   void read(const stored_tensor& tensor, std::span<std::byte> target, std::uint64_t first) const {
     const std::uint64_t bytes = tensor.end - tensor.begin;
     require(first <= bytes && target.size() <= bytes - first,

@@ -38,8 +38,8 @@ enum class checkpoint_check {
 
 class saved_checkpoint {
  public:
-  /// Throws errc::io or errc::bad_data with what is wrong: no manifest, a missing file, another size
-  /// or checksum.
+  /// Throws errc::io or errc::bad_data with what is wrong: no manifest, a missing file, another
+  /// size or checksum.
   [[nodiscard]] static saved_checkpoint open(std::filesystem::path folder,
                                              checkpoint_check check = checkpoint_check::contents) {
     saved_checkpoint result(std::move(folder));
@@ -105,7 +105,8 @@ class saved_checkpoint {
 
   [[nodiscard]] std::string file_path(std::string_view file_name) const {
     if (!contains(file_name)) {
-      throw_error(errc::bad_data, "the checkpoint \"{}\" has no {}: it was saved without that part.",
+      throw_error(errc::bad_data,
+                  "the checkpoint \"{}\" has no {}: it was saved without that part.",
                   folder_.string(), file_name);
     }
     return (folder_ / file_name).string();

@@ -51,8 +51,8 @@ inline constexpr std::string_view shard_index_name = "model.safetensors.index.js
 
 class safetensors_shards {
  public:
-  /// Throws errc::io or errc::bad_data: no model there, a shard missing or damaged, a tensor that the
-  /// index promises and its file has not.
+  /// Throws errc::io or errc::bad_data: no model there, a shard missing or damaged, a tensor that
+  /// the index promises and its file has not.
   explicit safetensors_shards(const std::filesystem::path& folder) : path_(folder.string()) {
     const auto whole = folder / detail::model_file_name;
     const auto index = folder / detail::shard_index_name;

@@ -1,11 +1,10 @@
 // save_state and load_state: the parameters of a model, or the state of an optimizer, as a
 // safetensors file.
 //
-// Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have (their
-// buffers are saved as well), or with for_each_state(visitor(name, tensor or number)), as optimizers
-// have. A file that does not fit changes nothing. Values go straight between the file and the model's
-// memory. Local: under data parallelism one rank saves, every rank
-// loads.
+// Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have
+// (their buffers are saved as well), or with for_each_state(visitor(name, tensor or number)), as
+// optimizers have. A file that does not fit changes nothing. Values go straight between the file
+// and the model's memory. Local: under data parallelism one rank saves, every rank loads.
 #pragma once
 
 #include <algorithm>
@@ -210,8 +209,8 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
   auto [report, fitting] = fit_state(std::move(entries), file);
   if (match == state_match::strict && !report.empty()) {
     throw_error(errc::bad_data,
-                "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was when "
-                "the {} was made, or load with state_match::partial.",
+                "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was "
+                "when the {} was made, or load with state_match::partial.",
                 file.path().empty() ? "this " + report.source : fmt::format("\"{}\"", file.path()),
                 report.text(), report.source);
   }
@@ -234,9 +233,9 @@ template <typename Target, typename File>
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
-/// floating-point types are converted. Throws errc::bad_data with the differences when there are any
-/// and `match` is strict: nothing is changed then. Throws errc::io when the disk fails while it is
-/// read; what was read before has been loaded.
+/// floating-point types are converted. Throws errc::bad_data with the differences when there are
+/// any and `match` is strict: nothing is changed then. Throws errc::io when the disk fails while it
+/// is read; what was read before has been loaded.
 template <typename Target, typename File>
   requires requires(const File& file) { file.tensors(); }
 state_report load_state(Target& target, const File& file,

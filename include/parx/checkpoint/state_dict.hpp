@@ -1,5 +1,5 @@
-// state_dict: the parameters and buffers of a model, or the state of an optimizer, copied into memory
-// under their names: to go back to, to hand over, to look at.
+// state_dict: the parameters and buffers of a model, or the state of an optimizer, copied into
+// memory under their names: to go back to, to hand over, to look at.
 //
 //   const parx::state_dict best(model);
 //   ...
@@ -59,7 +59,9 @@ class state_dict {
     require(found != nullptr && found->type == dtype_of<T>, "the state_dict has no {} \"{}\"",
             name_of(dtype_of<T>), name);
     shape extents;
-    for (const std::uint64_t extent : found->shape) extents.push_back(static_cast<std::size_t>(extent));
+    for (const std::uint64_t extent : found->shape) {
+      extents.push_back(static_cast<std::size_t>(extent));
+    }
     tensor<T> values = tensor<T>::empty(extents);
     read(*found, std::as_writable_bytes(values.span()));
     return values;
@@ -92,7 +94,8 @@ class state_dict {
   }
   void put(const std::string& name, dtype type, std::vector<std::uint64_t> extents,
            std::span<const std::byte> memory) {
-    stored_tensor described{name, std::string(detail::safetensors_name(type)), type, std::move(extents)};
+    stored_tensor described{name, std::string(detail::safetensors_name(type)), type,
+                            std::move(extents)};
     described.end = memory.size();
     const std::size_t at = place_of(name);
     if (at == names_.size()) {
@@ -109,8 +112,8 @@ class state_dict {
 };
 
 /// Copies the values into `target`, converting between floating-point types. Throws errc::bad_data
-/// with all that is missing, unexpected or of another shape, and changes nothing then, when `match` is
-/// strict; reports it otherwise.
+/// with all that is missing, unexpected or of another shape, and changes nothing then, when `match`
+/// is strict; reports it otherwise.
 template <typename Target>
 state_report load_state_dict(Target& target, const state_dict& values,
                              state_match match = state_match::strict) {

@@ -28,7 +28,8 @@ namespace parx::detail {
   const std::string target = failure ? path : resolved.string();
   const auto status = std::filesystem::status(target, failure);
   if (!failure && std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw_error(errc::io, "\"{}\" is {}, not a file, and will not be replaced by one. Give a file name.",
+    throw_error(errc::io,
+                "\"{}\" is {}, not a file, and will not be replaced by one. Give a file name.",
                 path, std::filesystem::is_directory(status) ? "a folder" : "a device or a pipe");
   }
   return target;

@@ -56,8 +56,8 @@ inline constexpr std::string_view checkpoint_prefix = "checkpoint-";
   return goal == metric_goal::maximize ? a > b : a < b;
 }
 
-/// Locks an open file against other processes until it is closed; false where another keeps it all the
-/// while. A file system without locks: true, as if there were one job, which is how it should be.
+/// Locks an open file against other processes until it is closed; false where another keeps it all
+/// the while. True on a file system without locks, as if there were one job, as there should be.
 [[nodiscard]] inline bool lock_within(const descriptor& file, std::chrono::seconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {

@@ -84,8 +84,8 @@ struct safetensors_header {
   checkpoint_metadata metadata;
 };
 
-/// The JSON text, padded with spaces so that the data, which come after it and its length, begin at a
-/// multiple of 64 bytes: of whatever a type or a vector register wants. The format asks for 8.
+/// The JSON text, padded with spaces so that the data, which come after it and its length, begin at
+/// a multiple of 64 bytes: of whatever a type or a vector register wants. The format asks for 8.
 [[nodiscard]] inline std::string encode_header(const safetensors_header& header) {
   std::string text = "{";
   if (!header.metadata.empty()) {
@@ -99,8 +99,8 @@ struct safetensors_header {
   for (const stored_tensor& tensor : header.tensors) {
     if (text.size() > 1) text += ',';
     text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        json::quote(tensor.name), tensor.dtype_name, extents_text(tensor.shape, ","),
-                        tensor.begin, tensor.end);
+                        json::quote(tensor.name), tensor.dtype_name,
+                        extents_text(tensor.shape, ","), tensor.begin, tensor.end);
   }
   text += "}";
   constexpr std::size_t alignment = 64;
