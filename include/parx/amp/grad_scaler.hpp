@@ -8,10 +8,10 @@
 //   scaler.step(optimizer);                           // not taken when a gradient is Inf or NaN
 //   scaler.update();
 //
-// Source: PyTorch's torch.amp.GradScaler. Under data parallelism backward leaves every rank the same
-// gradients, bit by bit: a rank that overflows makes the sum Inf or NaN everywhere, so all ranks
-// decide alike and nothing has to be sent. Where ranks hold different gradients (shards of FSDP,
-// tensor or pipeline parallelism) a group of all that decide together is given; one number is
+// Source: PyTorch's torch.amp.GradScaler. Under data parallelism backward leaves every rank the
+// same gradients, bit by bit: a rank that overflows makes the sum Inf or NaN everywhere, so all
+// ranks decide alike and nothing has to be sent. Where ranks hold different gradients (shards of
+// FSDP, tensor or pipeline parallelism) a group of all that decide together is given; one number is
 // reduced then. The scale is the same for all micro-batches of a step: update() comes after step().
 // A scaler belongs to one thread.
 #pragma once
@@ -87,8 +87,8 @@ class grad_scaler {
   }
 
   /// Divides the optimizer's gradients by the scale, once a step: to clip or look at them before
-  /// step(), which does it otherwise. Local; collective with a group. Throws usage_error when it was
-  /// called for this optimizer since the last update().
+  /// step(), which does it otherwise. Local; collective with a group. Throws usage_error when it
+  /// was called for this optimizer since the last update().
   template <typename Optimizer>
   void unscale_(Optimizer& optimizer) {
     progress& done = optimizers_[&optimizer];
@@ -100,8 +100,9 @@ class grad_scaler {
     for (const auto& target : optimizer.targets()) {
       using value = typename Optimizer::value_type;
       static_assert(!std::is_same_v<value, float16>,
-                    "gradients in float16 cannot be unscaled in place: what the scale has saved would "
-                    "be lost. Hold the parameters in float and compute under autocast<float16>");
+                    "gradients in float16 cannot be unscaled in place: what the scale has saved "
+                    "would be lost. Hold the parameters in float and compute under "
+                    "autocast<float16>");
       // Of a row-sparse gradient only the touched rows: zeros stay zeros.
       target.for_each_grad([&](std::span<value> part) {
         overflow |= detail::multiply_finding_overflow(part, static_cast<value>(1 / get_scale()));
