@@ -1,8 +1,8 @@
 // hybrid_transport: ranks as processes, through shared memory inside a host and over TCP across.
 //
 // A rank sleeps in one poll(2) over exactly the links that can move it on. Two more descriptors are
-// always in that set: one to wake the sleeper, and the job's abort key in the store, so that any rank's
-// failure ends every wait within milliseconds.
+// always in that set: one to wake the sleeper, and the job's abort key in the store, so that any
+// rank's failure ends every wait within milliseconds.
 #pragma once
 
 #include <poll.h>
@@ -27,7 +27,8 @@ class hybrid_transport final : public transport {
  public:
   /// All ranks of the job.
   explicit hybrid_transport(std::shared_ptr<detail::endpoint> shared)
-      : hybrid_transport(shared, everyone(shared->options().world_size), shared->options().rank, 0) {}
+      : hybrid_transport(shared, everyone(shared->options().world_size), shared->options().rank,
+                         0) {}
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
@@ -49,21 +50,24 @@ class hybrid_transport final : public transport {
     bool look_again = false;
     for (const link_interest& each : interests) {
       detail::process_link& stream = as_process_link(each);
-      // A link that is not open yet may append nothing: poll refuses more entries than a process may have
-      // descriptors, -1 or not.
+      // A link that is not open yet may append nothing: poll refuses more entries than a process
+      // may have descriptors, -1 or not.
       const auto plan = stream.before_sleep(each.readable, each.writable, polled_);
       ends_.push_back(polled_.size());
       opening |= plan.awaiting;
       look_again |= plan.looks_twice;
     }
-    if (look_again && limit.count() > 0) limit = can_move_after_all(interests) ? limit.zero() : std::min(limit, nap_);
+    if (look_again && limit.count() > 0) {
+      limit = can_move_after_all(interests) ? limit.zero() : std::min(limit, nap_);
+    }
     if (opening) {
       const auto [tcp, memory] = shared_->incoming().listeners();
       polled_.push_back({tcp, POLLIN, 0});
       polled_.push_back({memory, POLLIN, 0});
       limit = std::min(limit, opening_interval);
     }
-    const int timeout = static_cast<int>(std::min<std::chrono::milliseconds::rep>(limit.count(), 60'000));
+    const int timeout =
+        static_cast<int>(std::min<std::chrono::milliseconds::rep>(limit.count(), 60'000));
     const int found = ::poll(polled_.data(), polled_.size(), timeout);
     if (found < 0) {
       for (pollfd& each : polled_) each.revents = 0;
@@ -105,7 +109,8 @@ class hybrid_transport final : public transport {
 
   void post_notice(std::string_view text) override {
     try {
-      shared_->options().job_store->set(notice_key(rank_), text, deadline::after(std::chrono::seconds(2)));
+      shared_->options().job_store->set(notice_key(rank_), text,
+                                        deadline::after(std::chrono::seconds(2)));
     } catch (const error&) {
       // Only a help for diagnosis.
     }
@@ -165,9 +170,11 @@ class hybrid_transport final : public transport {
     }
     const std::size_t whole = std::max(part, page_size) * mates.size();
     if (const std::size_t found = detail::shared_memory::size_of(file); found != whole) {
-      throw error(errc::mismatch, fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
-                                              "ask for the same size", rank_, bytes, describe(mates.front()),
-                                              found / mates.size()), {});
+      throw error(errc::mismatch,
+                  fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
+                              "ask for the same size",
+                              rank_, bytes, describe(mates.front()), found / mates.size()),
+                  {});
     }
     const auto memory = std::make_shared<detail::shared_memory>(file, whole);
     shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
@@ -190,18 +197,24 @@ class hybrid_transport final : public transport {
  private:
   struct member {
     int global = -1;
-    std::array<std::unique_ptr<detail::process_link>, 2> links;  ///< by channel; null until asked for
+    std::array<std::unique_ptr<detail::process_link>, 2> links;  ///< by channel, once asked for
   };
 
-  hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members, int rank,
-                   std::uint64_t group)
-      : shared_(std::move(shared)), rank_(rank), group_(group), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!wake_.valid()) throw_error(errc::io, "no event descriptor can be made: {}", errno_text(errno));
+  hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members,
+                   int rank, std::uint64_t group)
+      : shared_(std::move(shared)),
+        rank_(rank),
+        group_(group),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wake_.valid()) {
+      throw_error(errc::io, "no event descriptor can be made: {}", errno_text(errno));
+    }
     for (const int each : members) members_.push_back({each, {}});
   }
 
-  /// Whether a peer's move has come to be seen that was made before the peer could see this rank asleep: a
-  /// store takes some 100 ns to another core. Should one take longer, a short first nap is all that is lost.
+  /// Whether a peer's move has come to be seen that was made before the peer could see this rank
+  /// asleep: a store takes some 100 ns to another core. Should one take longer, no more is
+  /// lost than a short first nap.
   [[nodiscard]] static bool can_move_after_all(const std::vector<link_interest>& interests) {
     static constexpr std::chrono::nanoseconds way_of_a_store{500};
     const auto until = std::chrono::steady_clock::now() + way_of_a_store;
@@ -218,11 +231,16 @@ class hybrid_transport final : public transport {
     for (int rank = 0; rank < world_size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
     return ranks;
   }
-  [[nodiscard]] static detail::process_link& as_process_link(const link_interest& interest) noexcept {
+  [[nodiscard]] static detail::process_link& as_process_link(
+      const link_interest& interest) noexcept {
     return static_cast<detail::process_link&>(*interest.stream);
   }
-  [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)].global; }
-  [[nodiscard]] std::string notice_key(int rank) const { return fmt::format("notice/{:x}/{}", group_, rank); }
+  [[nodiscard]] int global(int rank) const noexcept {
+    return members_[static_cast<std::size_t>(rank)].global;
+  }
+  [[nodiscard]] std::string notice_key(int rank) const {
+    return fmt::format("notice/{:x}/{}", group_, rank);
+  }
 
   using link_owner = std::unique_ptr<detail::process_link>;
   [[nodiscard]] link_owner make_link(int peer, channel kind) {
@@ -237,7 +255,8 @@ class hybrid_transport final : public transport {
       return make_stream({group_, peer, kind, number}, record);
     }));
   }
-  [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key, const detail::peer_record& record) {
+  [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key,
+                                               const detail::peer_record& record) {
     if (rank_ > key.peer) return {*shared_, key, rank_, record};
     return {*shared_, key, record.boot_id == shared_->own().boot_id};
   }
@@ -246,7 +265,9 @@ class hybrid_transport final : public transport {
   [[nodiscard]] std::vector<int> host_mates() {
     std::vector<int> mates;
     for (int rank = 0; rank < size(); ++rank) {
-      if (rank == rank_ || place_of(rank).shares_memory_with(place_of(rank_))) mates.push_back(rank);
+      if (rank == rank_ || place_of(rank).shares_memory_with(place_of(rank_))) {
+        mates.push_back(rank);
+      }
     }
     return mates;
   }
@@ -255,7 +276,8 @@ class hybrid_transport final : public transport {
     return shared_->placements()[static_cast<std::size_t>(global(peer))];
   }
   [[nodiscard]] const detail::peer_record& record_of(int peer) {
-    const auto* record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
+    const auto* record =
+        shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
     if (record == nullptr) throw link_lost(peer, "its address is not in the job's store");
     return *record;
   }
@@ -265,7 +287,9 @@ class hybrid_transport final : public transport {
     const detail::peer_record& record = record_of(key.peer);
     auto socket = detail::endpoint::connect_to_memory(key.peer, record);
     while (!socket) {
-      if (limit.passed()) throw link_lost(key.peer, "it does not take shared memory: too many stand in line");
+      if (limit.passed()) {
+        throw link_lost(key.peer, "it does not take shared memory: too many stand in line");
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       socket = detail::endpoint::connect_to_memory(key.peer, record);
     }
@@ -277,8 +301,10 @@ class hybrid_transport final : public transport {
       if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived.memory);
       if (auto reason = shared_->abort_reason()) throw error(errc::aborted, *reason, {});
       if (limit.passed()) {
-        throw error(errc::timeout, fmt::format("{} has not passed its shared memory within {:.1f} s",
-                                               describe(key.peer), limit.elapsed_seconds()), {});
+        throw error(errc::timeout,
+                    fmt::format("{} has not passed its shared memory within {:.1f} s",
+                                describe(key.peer), limit.elapsed_seconds()),
+                    {});
       }
       if (std::chrono::steady_clock::now() > next_look) {
         if (shared_->has_ended(global(key.peer))) throw link_lost(key.peer, "it has ended");
@@ -300,7 +326,7 @@ class hybrid_transport final : public transport {
   std::uint64_t group_;
   descriptor wake_;
   std::vector<pollfd> polled_;
-  std::vector<std::size_t> ends_;  ///< of each interest's entries in polled_, whose third is the first one's
+  std::vector<std::size_t> ends_;  ///< of each interest's entries in polled_, from the third on
   std::chrono::milliseconds nap_ = first_nap;
   bool abort_signalled_ = false;
   std::optional<bool> shares_memory_;

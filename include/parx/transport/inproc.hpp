@@ -1,9 +1,9 @@
 // inproc: threads as ranks, with memory for a network.
 //
-// For tests, teaching and sandboxes without sockets. Every pair of ranks is joined by two bounded pipes
-// a channel. A network can be given a delay (each byte becomes visible that much later), and any rank
-// can be killed, upon which its peers lose their links as they would over TCP.
-// Threads: an inproc_network is safe from any thread; each transport belongs to its rank's thread.
+// For tests, teaching and sandboxes without sockets. Every pair of ranks is joined by two bounded
+// pipes a channel. A network can be given a delay (each byte becomes visible that much later), and
+// any rank can be killed, upon which its peers lose their links as they would over TCP. Threads: an
+// inproc_network is safe from any thread; each transport belongs to its rank's thread.
 #pragma once
 
 #include <algorithm>
@@ -162,8 +162,8 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
     return pipes_.try_emplace(key, options_.pipe_bytes).first->second;
   }
   /// The area of a group; its last rank takes it off the list.
-  [[nodiscard]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key, std::size_t ranks,
-                                  std::size_t bytes) {
+  [[nodiscard]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key,
+                                  std::size_t ranks, std::size_t bytes) {
     static constexpr std::size_t line = 64;
     const std::size_t part = (bytes + line - 1) / line * line;
     const std::lock_guard lock(mutex_);
@@ -179,7 +179,8 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
       }
     }
     if (area.bytes != bytes) {
-      throw_error(errc::mismatch, "one rank shares {} bytes, another {}: all ranks must ask for the same size",
+      throw_error(errc::mismatch,
+                  "one rank shares {} bytes, another {}: all ranks must ask for the same size",
                   bytes, area.bytes);
     }
     const shared_area mine = area;
@@ -338,7 +339,9 @@ class inproc_transport final : public transport {
   }
 
  private:
-  [[nodiscard]] int global(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int global(int rank) const noexcept {
+    return members_[static_cast<std::size_t>(rank)];
+  }
 
   std::shared_ptr<inproc_network> network_;
   std::vector<int> members_;

@@ -1,8 +1,9 @@
 // shm_link: a link through memory that two processes of one host share.
 //
-// The connecting side makes the memory and passes it over a Unix connection, which both then keep: the
-// kernel ends it with either process, however that dies, and a byte on it wakes a sleeper. Nobody pays
-// for a wake-up that nobody sleeps for: each side says in the shared memory when it is about to sleep.
+// The connecting side makes the memory and passes it over a Unix connection, which both then keep:
+// the kernel ends it with either process, however that dies, and a byte on it wakes a sleeper.
+// Nobody pays for a wake-up that nobody sleeps for: each side says in the shared memory when it
+// goes to sleep.
 #pragma once
 
 #include <poll.h>
@@ -27,7 +28,8 @@ class shm_link final : public detail::process_link {
   shm_link(detail::endpoint& shared, const detail::link_key& key, const detail::peer_record& peer)
       : shared_(shared), key_(key), peer_(peer) {}
   /// A link that connects to its peer as rank `from` of the group. Throws link_lost.
-  shm_link(detail::endpoint& shared, const detail::link_key& key, int from, const detail::peer_record& peer)
+  shm_link(detail::endpoint& shared, const detail::link_key& key, int from,
+           const detail::peer_record& peer)
       : shared_(shared), key_(key), peer_(peer), from_(from), state_(state::connecting) {
     static_cast<void>(opened());
   }
@@ -57,7 +59,8 @@ class shm_link final : public detail::process_link {
     return {.looks_twice = true};
   }
   [[nodiscard]] bool ready(bool readable, bool writable) const noexcept override {
-    return state_ == state::open && (ended_ || (readable && receiver_.ready()) || (writable && sender_.ready()));
+    return state_ == state::open &&
+           (ended_ || (readable && receiver_.ready()) || (writable && sender_.ready()));
   }
   void after_sleep(short events) override {
     if (state_ != state::open) return;
@@ -78,16 +81,16 @@ class shm_link final : public detail::process_link {
  private:
   enum class state { awaiting, connecting, open, closed };
 
-  /// Measured: with single copies a ring of 256 KiB serves 64 KiB to 1 MiB best (a core's cache holds both
-  /// rings); without them large messages pass through it as well and want larger pieces.
+  /// Measured: with single copies a ring of 256 KiB serves 64 KiB to 1 MiB best (a core's cache
+  /// holds both rings); without them large messages pass through it as well and want larger pieces.
   static constexpr std::size_t small_ring = std::size_t{256} << 10;
   static constexpr std::size_t large_ring = std::size_t{512} << 10;
 
   struct side {
     alignas(detail::cache_line) std::atomic<std::uint32_t> asleep{0};
   };
-  /// The head of the shared memory; the two rings follow. Index 0 is the connecting side, and the pipe
-  /// in which it sends.
+  /// The head of the shared memory; the two rings follow. Index 0 is the connecting side and the
+  /// pipe in which it sends.
   struct layout {
     side sides[2];
     detail::pipe_state pipes[2];
@@ -96,17 +99,22 @@ class shm_link final : public detail::process_link {
   static constexpr std::size_t rings_at = 4096;
   static_assert(sizeof(layout) <= rings_at);
 
-  [[nodiscard]] layout& shared_layout() noexcept { return *std::launder(reinterpret_cast<layout*>(memory_.data())); }
+  [[nodiscard]] layout& shared_layout() noexcept {
+    return *std::launder(reinterpret_cast<layout*>(memory_.data()));
+  }
   [[nodiscard]] side& mine() noexcept { return shared_layout().sides[connects_ ? 0 : 1]; }
   [[nodiscard]] side& theirs() noexcept { return shared_layout().sides[connects_ ? 1 : 0]; }
 
-  /// No fence between this side's move and its look at the sleeper, though the look may come before the move
-  /// is seen: a fence would make every small message wait until it has reached the other core. It is the
-  /// sleeper who waits that long (hybrid_transport::wait) and looks again.
+  /// No fence between this side's move and its look at the sleeper, though the look may come before
+  /// the move is seen: a fence would make every small message wait until it has reached the other
+  /// core. It is the sleeper who waits that long (hybrid_transport::wait) and looks again.
   void ring_bell() noexcept {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::atomic<std::uint32_t>& asleep = theirs().asleep;
-    if (asleep.load(std::memory_order_relaxed) == 0 || asleep.exchange(0, std::memory_order_relaxed) == 0) return;
+    if (asleep.load(std::memory_order_relaxed) == 0 ||
+        asleep.exchange(0, std::memory_order_relaxed) == 0) {
+      return;
+    }
     const char bell = 1;
     [[maybe_unused]] const auto rung = ::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }

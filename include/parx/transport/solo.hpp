@@ -1,4 +1,5 @@
-// solo_transport: a world of one. Nothing travels; what remains is to wait for other threads of the process.
+// solo_transport: a world of one. Nothing travels; what remains is to wait for other threads of the
+// process.
 //
 // Threads: wake() and abort() from any thread, the rest from the one that drives the group.
 #pragma once

@@ -1,12 +1,12 @@
 // striped_link: a link over several TCP connections, for networks that hold each single one back.
 //
-// The link's bytes are cut into segments, each with a header that says where it lies among them. A small
-// message goes over the first connection, and so does the first segment of a large one, whose header says
-// how many bytes behind it may come over any connection. Such a segment goes to the next connection that
-// takes it: one that holds `credit` unsent bytes takes none, so that a slow one gets less. The receiver
-// reads the segments in their order, whichever connection they are on; what comes early waits in the
-// kernel, where the window of its connection bounds it. No byte is copied for the sake of the order.
-// Losing one connection is losing the peer.
+// The link's bytes are cut into segments, each with a header that says where it lies among them. A
+// small message goes over the first connection, and so does the first segment of a large one, whose
+// header says how many bytes behind it may come over any connection. Such a segment goes to the
+// next connection that takes it: one that holds `credit` unsent bytes takes none, so that a slow
+// one gets less. The receiver reads the segments in their order, whichever connection they are on;
+// what comes early waits in the kernel, where the window of its connection bounds it. No byte is
+// copied for the sake of the order. Losing one connection is losing the peer.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,13 @@ class striped_link final : public detail::process_link {
   /// Over make_stream(0), make_stream(1), ...: `count` of them.
   template <typename MakeStream>
   striped_link(int peer, int count, const MakeStream& make_stream) : peer_(peer) {
-    for (int number = 0; number < count; ++number) lanes_.push_back({.stream = make_stream(number)});
+    for (int number = 0; number < count; ++number) {
+      lanes_.push_back({.stream = make_stream(number)});
+    }
   }
 
-  /// What is taken beyond a segment that has not left whole is not counted yet, but dealt: as with any
-  /// link, the caller offers the rest of the same bytes again.
+  /// What is taken beyond a segment that has not left whole is not counted yet, but dealt: as with
+  /// any link, the caller offers the rest of the same bytes again.
   std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!opened()) return 0;
     const std::uint64_t end = sent_ + first.size + second.size;
@@ -40,7 +42,9 @@ class striped_link final : public detail::process_link {
     for (std::size_t tries = 0; tries < lanes_.size() && dealt_ < end; ++tries) {
       const bool anywhere = dealt_ < stripes_end_;
       lane& taker = lanes_[anywhere ? next_++ % lanes_.size() : 0];
-      if (!taker.sending()) deal(taker, end - dealt_, anywhere ? 0 : second.to_follow, first, second);
+      if (!taker.sending()) {
+        deal(taker, end - dealt_, anywhere ? 0 : second.to_follow, first, second);
+      }
     }
     std::uint64_t whole = dealt_;
     for (const lane& each : lanes_) {
@@ -71,7 +75,8 @@ class striped_link final : public detail::process_link {
       for (const lane& each : lanes_) awaiting |= each.stream.awaits_peer(polled);
       return {.awaiting = awaiting};
     }
-    const bool busy = std::any_of(lanes_.begin(), lanes_.end(), [](const lane& each) { return each.sending(); });
+    const bool busy =
+        std::any_of(lanes_.begin(), lanes_.end(), [](const lane& each) { return each.sending(); });
     const lane* source = holder();
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const lane& each = lanes_[i];
@@ -91,13 +96,13 @@ class striped_link final : public detail::process_link {
   }
 
  private:
-  /// Large enough to make a segment's cost small, small enough for a message of a megabyte to use all
+  /// Large enough to make a segment's cost small, small enough for a megabyte to use all
   /// connections.
   static constexpr std::size_t segment_bytes = std::size_t{128} << 10;
   static constexpr int credit = 2 * int{segment_bytes};
   static constexpr std::size_t header_bytes = sizeof(detail::segment_header);
   static constexpr std::uint64_t most_striped = std::uint64_t{1} << 30;
-  /// A peer that leaves ends all its connections at once, though what they carried may come in any order.
+  /// A peer that leaves ends all its connections at once; here their ends may come in any order.
   static constexpr std::chrono::seconds end_patience{1};
 
   struct lane {
@@ -107,8 +112,12 @@ class striped_link final : public detail::process_link {
     detail::segment_header in{};   ///< the segment that comes next over it
     std::size_t in_received = 0;   ///< of it, header included
 
-    [[nodiscard]] bool sending() const noexcept { return out.length > 0 && out_sent < header_bytes + out.length; }
-    [[nodiscard]] std::size_t body_sent() const noexcept { return std::max(out_sent, header_bytes) - header_bytes; }
+    [[nodiscard]] bool sending() const noexcept {
+      return out.length > 0 && out_sent < header_bytes + out.length;
+    }
+    [[nodiscard]] std::size_t body_sent() const noexcept {
+      return std::max(out_sent, header_bytes) - header_bytes;
+    }
     [[nodiscard]] bool knows_next() const noexcept { return in_received >= header_bytes; }
   };
 
@@ -122,7 +131,8 @@ class striped_link final : public detail::process_link {
   }
 
   /// Gives a connection the next segment, if it takes any of it now.
-  void deal(lane& taker, std::uint64_t offered, std::size_t to_follow, const_bytes first, const_bytes second) {
+  void deal(lane& taker, std::uint64_t offered, std::size_t to_follow, const_bytes first,
+            const_bytes second) {
     const auto length = std::min<std::uint64_t>(offered, segment_bytes);
     std::uint64_t striped = 0;
     if (dealt_ >= stripes_end_) striped = std::min(offered - length + to_follow, most_striped);
@@ -141,17 +151,20 @@ class striped_link final : public detail::process_link {
     iovec parts[3];
     std::size_t used = 0;
     if (to.out_sent < header_bytes) {
-      parts[used++] = {reinterpret_cast<std::byte*>(&to.out) + to.out_sent, header_bytes - to.out_sent};
+      parts[used++] = {reinterpret_cast<std::byte*>(&to.out) + to.out_sent,
+                       header_bytes - to.out_sent};
     }
     const auto skip = static_cast<std::size_t>(to.out.offset + to.body_sent() - sent_);
-    used += slice({const_cast<std::byte*>(first.data), first.size}, {const_cast<std::byte*>(second.data), second.size},
-                  skip, to.out.length - to.body_sent(), parts + used);
+    used += slice({const_cast<std::byte*>(first.data), first.size},
+                  {const_cast<std::byte*>(second.data), second.size}, skip,
+                  to.out.length - to.body_sent(), parts + used);
     to.out_sent += to.stream.send({parts, used});
   }
 
-  /// Bytes skip to skip + size of two buffers that are one, as at most two parts. Returns their number.
-  [[nodiscard]] static std::size_t slice(mutable_bytes first, mutable_bytes second, std::size_t skip,
-                                         std::size_t size, iovec* parts) noexcept {
+  /// Bytes skip to skip + size of two buffers that are one. Returns in how many parts, at most 2.
+  [[nodiscard]] static std::size_t slice(mutable_bytes first, mutable_bytes second,
+                                         std::size_t skip, std::size_t size,
+                                         iovec* parts) noexcept {
     std::size_t used = 0;
     if (skip < first.size) {
       const std::size_t here = std::min(size, first.size - skip);
@@ -166,14 +179,17 @@ class striped_link final : public detail::process_link {
   /// The connection that brings the next byte, if its header has been read.
   [[nodiscard]] lane* holder() noexcept {
     for (lane& each : lanes_) {
-      if (each.knows_next() && each.in.offset + (each.in_received - header_bytes) == received_) return &each;
+      if (each.knows_next() && each.in.offset + (each.in_received - header_bytes) == received_) {
+        return &each;
+      }
     }
     return nullptr;
   }
   /// Whether the next byte may come over this connection, which has not told yet what it brings.
   [[nodiscard]] bool looked_at(std::size_t number) const noexcept {
     const lane& each = lanes_[number];
-    return (number == 0 || received_ < incoming_stripes_end_) && !each.knows_next() && !each.stream.ended();
+    return (number == 0 || received_ < incoming_stripes_end_) && !each.knows_next() &&
+           !each.stream.ended();
   }
   /// Reads headers. True when one is whole that was not before.
   [[nodiscard]] bool look() {
@@ -181,7 +197,8 @@ class striped_link final : public detail::process_link {
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       if (!looked_at(i)) continue;
       lane& each = lanes_[i];
-      iovec part{reinterpret_cast<std::byte*>(&each.in) + each.in_received, header_bytes - each.in_received};
+      iovec part{reinterpret_cast<std::byte*>(&each.in) + each.in_received,
+                 header_bytes - each.in_received};
       each.in_received += each.stream.receive({&part, 1}, part.iov_len);
       if (each.knows_next()) {
         check(each);
@@ -193,7 +210,8 @@ class striped_link final : public detail::process_link {
   void check(const lane& each) {
     const detail::segment_header& next = each.in;
     const bool first = &each == lanes_.data();
-    if (next.length == 0 || next.length > segment_bytes || next.offset < received_ || (next.striped > 0 && !first)) {
+    if (next.length == 0 || next.length > segment_bytes || next.offset < received_ ||
+        (next.striped > 0 && !first)) {
       throw link_lost(peer_, "it sent bytes that are no segment of parx");
     }
     if (next.striped > 0) incoming_stripes_end_ = next.offset + next.length + next.striped;
@@ -225,12 +243,14 @@ class striped_link final : public detail::process_link {
     if (std::none_of(lanes_.begin(), lanes_.end(), has_ended)) return;
     const lane* source = holder();
     if (source == nullptr && received_ >= incoming_stripes_end_) source = lanes_.data();
-    if ((source != nullptr && source->stream.ended()) || std::all_of(lanes_.begin(), lanes_.end(), has_ended)) {
+    if ((source != nullptr && source->stream.ended()) ||
+        std::all_of(lanes_.begin(), lanes_.end(), has_ended)) {
       throw link_lost(peer_, "it closed the connection");
     }
     if (first_end_ == clock::time_point{}) first_end_ = clock::now();
     if (clock::now() - first_end_ > end_patience) {
-      throw link_lost(peer_, fmt::format("one of the {} connections to it has ended", lanes_.size()));
+      throw link_lost(peer_,
+                      fmt::format("one of the {} connections to it has ended", lanes_.size()));
     }
   }
 

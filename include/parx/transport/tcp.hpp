@@ -39,7 +39,7 @@ class tcp_link final : public detail::process_link {
   void close() noexcept override { stream_.close(); }
 
  private:
-  /// Sent by one call: large enough to make its cost small, and then the other direction has its turn.
+  /// Sent by one call: enough to make its cost small; then the other direction has its turn.
   static constexpr std::size_t most_bytes = std::size_t{256} << 10;
 
   [[nodiscard]] static std::span<iovec> used(iovec (&parts)[2]) noexcept {

@@ -1,10 +1,10 @@
 // The seam between a process group and whatever moves its bytes.
 //
-// A `link` is an ordered, reliable stream of bytes to one peer; a `transport` owns one group's links
-// and knows how to sleep until one of them can move. Links are opened when they are first asked for:
-// a ring of 10 000 ranks opens two a rank, not 9 999. Nothing here blocks except transport::wait.
-// Threads: a transport and its links belong to one thread at a time; abort() and wake() may come from
-// any thread.
+// A `link` is an ordered, reliable stream of bytes to one peer; a `transport` owns one group's
+// links and knows how to sleep until one of them can move. Links are opened when they are first
+// asked for: a ring of 10 000 ranks opens two a rank, not 9 999. Nothing here blocks except
+// transport::wait. Threads: a transport and its links belong to one thread at a time; abort() and
+// wake() may come from any thread.
 #pragma once
 
 #include <chrono>
@@ -38,9 +38,9 @@ struct const_bytes {
   const std::byte* data = nullptr;
   std::size_t size = 0;
   // Hints for links that can move bytes in more than one way.
-  std::size_t to_follow = 0;  ///< bytes of the same message that come behind these, once they are there
-  bool fresh = false;   ///< likely written a moment ago: in this core's cache, dear to read from another
-  bool at_ease = false; ///< this rank has nothing to receive meanwhile, so it may well do its share of copying
+  std::size_t to_follow = 0;  ///< bytes of the same message that come later, once they are there
+  bool fresh = false;    ///< likely just written: in this core's cache, dear to read from another
+  bool at_ease = false;  ///< nothing to receive meanwhile: this rank may as well do copying
 };
 struct mutable_bytes {
   std::byte* data = nullptr;
@@ -51,7 +51,8 @@ class link {
  public:
   virtual ~link() = default;
   /// Moves as many bytes as fit now, from `first` and then `second`; 0 when none do or the link is
-  /// still being opened. `first` is a message's header or the rest of it, `second` of its body. Throws link_lost.
+  /// still being opened. `first` is what is left of a message's header, `second` of its
+  /// body. Throws link_lost.
   virtual std::size_t try_send(const const_bytes& first, const const_bytes& second) = 0;
   virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
 };
@@ -81,9 +82,10 @@ class transport {
   /// The link to `peer` (never this rank itself), opened on first use.
   virtual link& link_to(int peer, channel kind) = 0;
 
-  /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit` passed.
-  /// May return early for no reason.
-  virtual void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) = 0;
+  /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit`
+  /// passed. May return early for no reason.
+  virtual void wait(const std::vector<link_interest>& interests,
+                    std::chrono::milliseconds limit) = 0;
   /// Makes the current or the next wait() return at once.
   virtual void wake() = 0;
 
@@ -97,12 +99,12 @@ class transport {
   /// The reason of the first rank that aborted, once one did. Does not block.
   virtual std::optional<std::string> abort_reason() = 0;
 
-  /// A small notice that the other ranks can read: what this rank is waiting in. For diagnosis only.
+  /// A small notice that the other ranks can read: what this rank waits in. Only for diagnosis.
   virtual void post_notice(std::string_view text) = 0;
   virtual std::optional<std::string> notice_of(int peer) = 0;
 
-  /// Whether the peer has surely ended: a link that it never opened cannot break. For a rank that has
-  /// waited for a while; may take some milliseconds.
+  /// Whether the peer has surely ended: a link that it never opened cannot break. For a rank that
+  /// has waited for a while; may take some milliseconds.
   [[nodiscard]] virtual bool has_ended(int peer) = 0;
 
   /// "rank 3 (node2, pid 4711)"; never throws, says less when less is known.
@@ -110,14 +112,15 @@ class transport {
 
   /// Whether all ranks see each other's shared areas. Equal on all ranks.
   [[nodiscard]] virtual bool shares_memory() = 0;
-  /// The host of each rank, numbered 0, 1, 2, ... in the order of their first ranks. Equal on all ranks.
+  /// The host of each rank, numbered from 0 in the order of their first ranks. Equal on all ranks.
   [[nodiscard]] virtual std::vector<int> hosts() = 0;
-  /// Collective and blocking: an area of `bytes` a rank, zeroed. `id` must be equal on all ranks and new in
-  /// the group. Throws parx::error where memory cannot be had or `limit` passes, link_lost.
+  /// Collective and blocking: an area of `bytes` a rank, zeroed. `id` must be equal on all ranks
+  /// and new in the group. Throws link_lost, and parx::error where memory cannot be had or `limit`
+  /// passes.
   [[nodiscard]] virtual shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) = 0;
 
-  /// A transport among `members` (ranks of this transport, in the order of their new ranks), of which
-  /// this rank is one. Local: opens nothing. `id` must be equal on all members and new in the job.
+  /// A transport among `members` (ranks of this transport, in the order of their new ranks), this
+  /// rank included. Local: opens nothing. `id` must be equal on all members and new in the job.
   virtual std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) = 0;
 };
 

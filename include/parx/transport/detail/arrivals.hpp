@@ -1,9 +1,9 @@
 // arrivals: the connections that peers have opened, until their links claim them.
 //
-// Listens for TCP and, where memory is shared, at an abstract Unix socket; there a connection brings the
-// memory of the link with it. A connection counts only after its hello with the job's token; at most
-// `most_strangers` others may be half open, for five seconds each. What a group has not claimed when it
-// closes is closed with it, and so is what comes for it later.
+// Listens for TCP and, where memory is shared, at an abstract Unix socket; there a connection
+// brings the memory of the link with it. A connection counts only after its hello with the job's
+// token; at most `most_strangers` others may be half open, for five seconds each. What a group has
+// not claimed when it closes is closed with it, and so is what comes for it later.
 // Threads: safe from any thread.
 #pragma once
 
@@ -51,10 +51,11 @@ class arrivals {
   /// Nothing is taken in before a token is set. Throws errc::io where nothing can listen.
   arrivals(const std::string& address, const std::string& memory_name)
       : address_(socket_address::tcp(address, 0)), tcp_(stream_socket(address_.storage.ss_family)) {
-    // A connection takes the listener's congestion control over, before it is known who has connected.
+    // A connection inherits the listener's congestion control, before it is known who connected.
     network_control_ = congestion_control_of(tcp_.get());
     if (network_control_.starts_with("bbr")) avoid_pacing(tcp_.get());
-    const bool listens = tcp_.valid() && ::bind(tcp_.get(), address_.data(), address_.length) == 0 &&
+    const bool listens = tcp_.valid() &&
+                         ::bind(tcp_.get(), address_.data(), address_.length) == 0 &&
                          ::listen(tcp_.get(), SOMAXCONN) == 0 &&
                          ::getsockname(tcp_.get(), address_.data(), &address_.length) == 0;
     if (!listens) throw_error(errc::io, "cannot listen on {}: {}", address, errno_text(errno));
@@ -72,7 +73,9 @@ class arrivals {
   [[nodiscard]] const std::string& network_control() const noexcept { return network_control_; }
   [[nodiscard]] bool shares_memory() const noexcept { return memory_.valid(); }
   /// What becomes readable when a peer connects; the second one may be -1.
-  [[nodiscard]] std::pair<int, int> listeners() const noexcept { return {tcp_.get(), memory_.get()}; }
+  [[nodiscard]] std::pair<int, int> listeners() const noexcept {
+    return {tcp_.get(), memory_.get()};
+  }
 
   void set_token(std::string token) {
     const std::lock_guard lock(mutex_);
@@ -136,7 +139,8 @@ class arrivals {
   }
 
   [[noreturn]] static void throw_shortage(int why) {
-    throw_error(errc::io, "cannot accept another connection: {}; raise `ulimit -n`", errno_text(why));
+    throw_error(errc::io, "cannot accept another connection: {}; raise `ulimit -n`",
+                errno_text(why));
   }
   /// Whether a connection waits to be accepted.
   [[nodiscard]] static bool is_awaited(int listener) noexcept {
@@ -180,18 +184,21 @@ class arrivals {
       return;
     }
     if (ended(greeting->group)) return;
-    each.wants = {greeting->group, greeting->from, static_cast<channel>(greeting->channel), greeting->stream};
+    each.wants = {greeting->group, greeting->from, static_cast<channel>(greeting->channel),
+                  greeting->stream};
     const auto earlier = find_arrived(each.wants);
     if (earlier == arrived_.end()) arrived_.push_back(std::move(each));
     else *earlier = std::move(each);
   }
 
   [[nodiscard]] std::vector<caller>::iterator find_arrived(const link_key& key) {
-    return std::find_if(arrived_.begin(), arrived_.end(), [&](const caller& each) { return each.wants == key; });
+    return std::find_if(arrived_.begin(), arrived_.end(),
+                        [&](const caller& each) { return each.wants == key; });
   }
 
   [[nodiscard]] bool ended(std::uint64_t group) const noexcept {
-    const auto known = ended_.begin() + static_cast<std::ptrdiff_t>(std::min(ended_count_, ended_.size()));
+    const auto known =
+        ended_.begin() + static_cast<std::ptrdiff_t>(std::min(ended_count_, ended_.size()));
     return std::find(ended_.begin(), known, group) != known;
   }
 

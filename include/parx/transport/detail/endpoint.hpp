@@ -1,8 +1,8 @@
 // endpoint: what all groups of one process share.
 //
 // The arrivals, the peers' records and the job-wide abort key. For a pair of ranks the higher one
-// connects, so that there is never more than one attempt; whether they share memory follows from the table
-// of placements, so that both sides expect the same kind of link.
+// connects, so that there is never more than one attempt; whether they share memory follows from
+// the table of placements, so that both sides expect the same kind of link.
 // Threads: safe from any thread.
 #pragma once
 
@@ -50,13 +50,15 @@ class endpoint {
  public:
   /// Starts to listen and publishes this rank's record. Throws parx::error where that fails.
   explicit endpoint(endpoint_options options)
-      : options_(std::move(options)), own_(describe_self(options_)), arrivals_(own_.address, own_.memory) {
+      : options_(std::move(options)),
+        own_(describe_self(options_)),
+        arrivals_(own_.address, own_.memory) {
     raise_descriptor_limit();
     const std::string offer = random_hex();
     const std::string agreed = options_.job_store->compare_set("token", "", offer);
     if (agreed.size() != token_.size()) {
-      throw_error(errc::protocol, "the job's token in the store has {} bytes instead of {}", agreed.size(),
-                  token_.size());
+      throw_error(errc::protocol, "the job's token in the store has {} bytes instead of {}",
+                  agreed.size(), token_.size());
     }
     std::copy_n(agreed.begin(), token_.size(), token_.begin());
     arrivals_.set_token(agreed);
@@ -124,31 +126,37 @@ class endpoint {
     return std::bit_cast<frame_bytes>(greeting);
   }
 
-  /// A connection to where a rank of this host takes in shared memory; nullopt while too many others stand in
-  /// line there. Throws link_lost.
-  [[nodiscard]] static std::optional<descriptor> connect_to_memory(int peer, const peer_record& record) {
+  /// A connection to where a rank of this host takes in shared memory; nullopt while too many
+  /// others stand in line there. Throws link_lost.
+  [[nodiscard]] static std::optional<descriptor> connect_to_memory(int peer,
+                                                                   const peer_record& record) {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
     if (!socket.valid()) {
-      throw link_lost(peer, fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
-                                        errno_text(errno)));
+      throw link_lost(peer,
+                      fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
+                                  errno_text(errno)));
     }
     if (::connect(socket.get(), name.data(), name.length) == 0) return socket;
     if (errno == EAGAIN || errno == EINTR) return std::nullopt;
     throw link_lost(peer, fmt::format("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Says over it what it is for, and passes the memory. Throws link_lost.
-  void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key, int from) const {
+  void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key,
+                   int from) const {
     const auto greeting = hello(key, from);
     if (!send_with_descriptor(socket.get(), greeting.data(), greeting.size(), memory.get())) {
-      throw link_lost(key.peer, fmt::format("it does not take shared memory: {}", errno_text(errno)));
+      throw link_lost(key.peer,
+                      fmt::format("it does not take shared memory: {}", errno_text(errno)));
     }
   }
 
   /// Whether the process behind a Unix connection lets this one read its memory: tried at the place
   /// where its token lies.
   [[nodiscard]] bool can_read(pid_t pid, const peer_record& peer) const noexcept {
-    if (pid <= 0 || peer.probe == 0 || env_string(options_.env, "PARX_SINGLE_COPY") == "0") return false;
+    if (pid <= 0 || peer.probe == 0 || env_string(options_.env, "PARX_SINGLE_COPY") == "0") {
+      return false;
+    }
     token_text found{};
     iovec here{found.data(), found.size()};
     iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(peer.probe)), found.size()};
@@ -180,7 +188,9 @@ class endpoint {
   }
 
   /// Whether abort_reason() has been found by any group of this process. Costs nothing.
-  [[nodiscard]] bool abort_known() const noexcept { return abort_known_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool abort_known() const noexcept {
+    return abort_known_.load(std::memory_order_acquire);
+  }
 
   [[nodiscard]] std::optional<std::string> abort_reason() {
     const std::lock_guard lock(mutex_);
@@ -189,8 +199,9 @@ class endpoint {
         case watch_state::pending: break;
         case watch_state::set: abort_reason_ = read_abort_reason(); break;
         case watch_state::lost:
-          abort_reason_ = fmt::format("rank 0, which keeps the job's store ({}), has ended or was killed",
-                                      options_.job_store->describe());
+          abort_reason_ =
+              fmt::format("rank 0, which keeps the job's store ({}), has ended or was killed",
+                          options_.job_store->describe());
           break;
       }
     }
@@ -216,25 +227,28 @@ class endpoint {
   [[nodiscard]] static peer_record describe_self(const endpoint_options& options) {
     const std::string wanted = env_string(options.env, "PARX_TRANSPORT").value_or("auto");
     if (wanted != "auto" && wanted != "tcp") {
-      throw_usage("PARX_TRANSPORT=\"{}\" is neither auto (shared memory inside a host, TCP across) nor tcp",
+      throw_usage("PARX_TRANSPORT=\"{}\" is neither auto (shared memory inside a host, TCP across) "
+                  "nor tcp",
                   wanted);
     }
     peer_record self;
     self.host = host_name();
     self.boot_id = read_line("/proc/sys/kernel/random/boot_id");
-    self.address = choose_address(options.env, options.store_host, options.local_world_size < options.world_size);
-    self.network = read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
+    self.address = choose_address(options.env, options.store_host,
+                                  options.local_world_size < options.world_size);
+    self.network =
+        read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
     if (wanted == "auto") self.memory = "parx-" + random_hex();
     self.pid = ::getpid();
     self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
     if (self.streams < 1 || self.streams > most_streams) {
-      throw_usage("PARX_STREAMS=\"{}\" is not a number of connections to a peer from 1 to {}", self.streams,
-                  most_streams);
+      throw_usage("PARX_STREAMS=\"{}\" is not a number of connections to a peer from 1 to {}",
+                  self.streams, most_streams);
     }
     return self;
   }
 
-  /// Where Yama lets only ancestors read a process's memory, this one admits any process of its user.
+  /// Where Yama lets only ancestors read a process's memory, this one admits all of its user's.
   static void permit_reading() noexcept {
     if (read_line("/proc/sys/kernel/yama/ptrace_scope") == "1") {
       ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
@@ -245,7 +259,8 @@ class endpoint {
     try {
       return abort_watch_->value(deadline::after(std::chrono::seconds(2)));
     } catch (const std::exception& failure) {
-      return fmt::format("another rank has failed, but its reason cannot be read: {}", failure.what());
+      return fmt::format("another rank has failed, but its reason cannot be read: {}",
+                         failure.what());
     }
   }
 
@@ -258,8 +273,9 @@ class endpoint {
   std::mutex placements_mutex_;
   std::vector<placement> placements_;
   std::mutex mutex_;
+  /// By rank, once known.
   std::vector<peer_record> records_ =
-      std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));  ///< by rank, once known
+      std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));
   std::optional<std::string> abort_reason_;
   std::atomic<bool> abort_known_{false};
 };

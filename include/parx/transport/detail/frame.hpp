@@ -2,8 +2,8 @@
 //
 // link_hello:  what the connecting rank sends first; the accepting side closes anything else.
 // call_header: precedes the payload of one operation on one link in one direction. It is the
-//   operation's fingerprint: equal headers imply equal schedules, so the payload needs no framing of
-//   its own, and a difference is found before the operation can end well.
+//   operation's fingerprint: equal headers imply equal schedules, so the payload needs no framing
+//   of its own, and a difference is found before the operation can end well.
 // segment_header: precedes each piece of a link that runs over several connections.
 // The first two are 64 bytes; all are little-endian.
 #pragma once
@@ -66,7 +66,7 @@ struct call_header {
   std::uint64_t count = 0;
   std::int32_t root = -1;  ///< the root, or a message's tag
   std::uint32_t line = 0;
-  std::uint32_t sizes = 0;       ///< hash of uneven counts or of coalesced buffers, and of a struct's size
+  std::uint32_t sizes = 0;       ///< hash of uneven counts, coalesced buffers and a struct's size
   std::uint32_t arithmetic = 0;  ///< hash of what scales the result or orders the reduction
   std::array<char, 16> file{};
 
@@ -91,7 +91,8 @@ struct call_header {
 };
 static_assert(sizeof(call_header) == frame_size && std::is_trivially_copyable_v<call_header>);
 
-[[nodiscard]] inline std::optional<call_header> parse_call_header(const frame_bytes& bytes) noexcept {
+[[nodiscard]] inline std::optional<call_header> parse_call_header(
+    const frame_bytes& bytes) noexcept {
   const auto frame = std::bit_cast<call_header>(bytes);
   if (frame.magic != call_header::expected_magic) return std::nullopt;
   return frame;

@@ -1,9 +1,9 @@
 // Which of a host's addresses a rank tells the others.
 //
 // By default the source address of its route to the job's store: it is by definition one that leads
-// there. PARX_SOCKET_IFNAME (else GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME) overrides it, in NCCL's syntax
-// plus CIDR: a comma-separated list of name prefixes ("eth,ib"), "=eth0" for an exact name, "^docker,lo"
-// to exclude, "10.0.0.0/8" for a network.
+// there. PARX_SOCKET_IFNAME (else GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME) overrides it, in NCCL's
+// syntax plus CIDR: a comma-separated list of name prefixes ("eth,ib"), "=eth0" for an exact name,
+// "^docker,lo" to exclude, "10.0.0.0/8" for a network.
 #pragma once
 
 #include <arpa/inet.h>
@@ -44,7 +44,8 @@ struct interface_address {
 }
 
 /// Whether `address` lies in `network` ("10.0.0.0/8"); nullopt where `network` is no CIDR text.
-[[nodiscard]] inline std::optional<bool> in_network(std::string_view address, std::string_view network) {
+[[nodiscard]] inline std::optional<bool> in_network(std::string_view address,
+                                                    std::string_view network) {
   const auto slash = network.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   unsigned bits = 0;
@@ -67,7 +68,8 @@ struct interface_address {
 }
 
 /// Whether the rule of the file's head admits an interface.
-[[nodiscard]] inline bool interface_matches(std::string_view rule, const interface_address& candidate) {
+[[nodiscard]] inline bool interface_matches(std::string_view rule,
+                                            const interface_address& candidate) {
   const bool excludes = !rule.empty() && rule.front() == '^';
   if (excludes) rule.remove_prefix(1);
   const bool exact = !rule.empty() && rule.front() == '=';
@@ -132,9 +134,9 @@ struct interface_address {
   return {};
 }
 
-/// The address that a rank advertises. `several_hosts`: ranks on other hosts must be able to use it.
-[[nodiscard]] inline std::string choose_address(const environment& env, const std::string& store_host,
-                                                bool several_hosts) {
+/// The address that a rank advertises. `several_hosts`: ranks on other hosts must reach it.
+[[nodiscard]] inline std::string choose_address(const environment& env,
+                                                const std::string& store_host, bool several_hosts) {
   const auto candidates = interface_addresses();
   for (const char* variable : {"PARX_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
     const auto rule = env_string(env, variable);
@@ -155,7 +157,7 @@ struct interface_address {
   std::string chosen = source_address_towards(store_host);
   if (chosen.empty()) chosen = "127.0.0.1";
   if (several_hosts && is_loopback(chosen)) {
-    // The store is on this very host (its name often resolves to 127.0.1.1); the others need a way in.
+    // The store is on this host, whose name often resolves to 127.0.1.1; others need a way in.
     for (const auto& each : candidates) {
       if (!is_loopback(each.address) && !is_link_local(each.address)) return each.address;
     }

@@ -23,25 +23,28 @@ struct peer_record {
   std::string host;     ///< for people
   std::string boot_id;  ///< tells hosts apart: names and addresses may repeat
   std::string address;  ///< numeric
-  std::string network;  ///< its network namespace, within which abstract socket names are known, and what
-                        ///< PARX_HOST_ID says: sets ranks of one machine apart as if they were on two hosts
+  /// Its network namespace, within which abstract socket names are known, and PARX_HOST_ID, which
+  /// sets ranks of one machine apart as if they were on two hosts.
+  std::string network;
   std::string memory;   ///< the abstract socket at which it shares memory; empty where it does not
   std::uint16_t port = 0;
   int pid = 0;
   std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
-  int streams = 1;  ///< TCP connections that it would like a link to have; the smaller wish of two ranks holds
+  int streams = 1;  ///< TCP connections that it wants a link to have; of two ranks the fewer hold
 
   [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network, memory, port,
-                       pid, probe, streams);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
+                       memory, port, pid, probe, streams);
   }
   /// Throws errc::protocol for anything that to_text() did not write.
   [[nodiscard]] static peer_record from_text(std::string_view text) {
     std::array<std::string_view, 9> lines;
     for (std::string_view& line : lines) {
       const auto end = text.find('\n');
-      if (end == std::string_view::npos) throw_error(errc::protocol, "a rank's record in the store is cut short");
+      if (end == std::string_view::npos) {
+        throw_error(errc::protocol, "a rank's record in the store is cut short");
+      }
       line = text.substr(0, end);
       text.remove_prefix(end + 1);
     }
@@ -50,8 +53,9 @@ struct peer_record {
     const auto number = [](std::string_view from, auto& to) {
       return std::from_chars(from.data(), from.data() + from.size(), to).ec == std::errc{};
     };
-    if (!number(lines[5], record.port) || !number(lines[6], record.pid) || !number(lines[7], record.probe) ||
-        !number(lines[8], record.streams) || record.streams < 1) {
+    if (!number(lines[5], record.port) || !number(lines[6], record.pid) ||
+        !number(lines[7], record.probe) || !number(lines[8], record.streams) ||
+        record.streams < 1) {
       throw_error(errc::protocol, "a rank's record in the store has a number that is none");
     }
     return record;
@@ -76,7 +80,8 @@ struct placement {
     const auto found = std::find(hosts.begin(), hosts.end(), host);
     const auto number = static_cast<int>(found - hosts.begin());
     if (found == hosts.end()) hosts.push_back(host);
-    places.push_back({number, !each.memory.empty() && !each.boot_id.empty() && !each.network.empty()});
+    places.push_back(
+        {number, !each.memory.empty() && !each.boot_id.empty() && !each.network.empty()});
   }
   return places;
 }
@@ -84,7 +89,9 @@ struct placement {
 /// "0m 0m 1 ...": a rank's host, with an m where it shares memory.
 [[nodiscard]] inline std::string to_text(const std::vector<placement>& places) {
   std::string text;
-  for (const placement& each : places) text += fmt::format("{}{} ", each.host, each.memory ? "m" : "");
+  for (const placement& each : places) {
+    text += fmt::format("{}{} ", each.host, each.memory ? "m" : "");
+  }
   return text;
 }
 [[nodiscard]] inline std::vector<placement> placements_from_text(std::string_view text) {
@@ -95,7 +102,9 @@ struct placement {
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     next.memory = text.starts_with('m');
     const auto gap = text.find(' ');
-    if (code != std::errc{} || gap > 1) throw_error(errc::protocol, "the table of hosts in the store is garbled");
+    if (code != std::errc{} || gap > 1) {
+      throw_error(errc::protocol, "the table of hosts in the store is garbled");
+    }
     text.remove_prefix(gap + 1);
     places.push_back(next);
   }

@@ -12,15 +12,18 @@ namespace parx::detail {
 /// What a sleeper does about one link.
 struct sleep_plan {
   bool awaiting = false;    ///< the peer has not connected yet
-  bool looks_twice = false; ///< poll does not see all: ask ready() when the peer has had time to see this sleep
+  bool looks_twice = false;  ///< poll sees not all: ask ready() once the peer can see this sleep
 };
 
 class process_link : public link {
  public:
   /// Called before a sleep: appends to `polled` what it is to be ended by.
-  [[nodiscard]] virtual sleep_plan before_sleep(bool readable, bool writable, std::vector<pollfd>& polled) = 0;
+  [[nodiscard]] virtual sleep_plan before_sleep(bool readable, bool writable,
+                                                std::vector<pollfd>& polled) = 0;
   /// Of a link that looks twice: whether something can move at once, so that nobody should sleep.
-  [[nodiscard]] virtual bool ready(bool /*readable*/, bool /*writable*/) const noexcept { return false; }
+  [[nodiscard]] virtual bool ready(bool /*readable*/, bool /*writable*/) const noexcept {
+    return false;
+  }
   /// Called after it with the events that poll found, those of all appended entries in one.
   virtual void after_sleep(short events) = 0;
   /// Whether the peer has ever been reached: a link that was open breaks by itself.

@@ -27,7 +27,9 @@ struct socket_address {
   sockaddr_storage storage{};
   socklen_t length = 0;
 
-  [[nodiscard]] const sockaddr* data() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+  [[nodiscard]] const sockaddr* data() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&storage);
+  }
   [[nodiscard]] sockaddr* data() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
 
   /// A numeric IPv4 or IPv6 address. Throws errc::io for anything else.
@@ -56,8 +58,9 @@ struct socket_address {
     return result;
   }
   [[nodiscard]] std::uint16_t port() const noexcept {
-    return ntohs(storage.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
-                                              : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+    return ntohs(storage.ss_family == AF_INET
+                     ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                     : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
   }
 };
 
@@ -68,11 +71,12 @@ struct socket_address {
 
 /// False where the kernel does not have it or does not permit it to this user.
 inline bool set_congestion_control(int socket, std::string_view name) noexcept {
-  return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+  return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                      static_cast<socklen_t>(name.size())) == 0;
 }
-/// For a connection inside a host, ahead of connect(): once bbr has begun to pace a connection, the pacing stays
-/// when another control takes bbr's place, and a timer for every segment doubles what a byte costs the processor.
-/// Every kernel has reno and permits it.
+/// For a connection inside a host, ahead of connect(): once bbr has begun to pace a connection, the
+/// pacing stays when another control takes bbr's place, and a timer for every segment doubles what
+/// a byte costs the processor. Every kernel has reno and permits it.
 inline void avoid_pacing(int socket) noexcept {
   if (!set_congestion_control(socket, "cubic")) set_congestion_control(socket, "reno");
 }
@@ -99,7 +103,7 @@ inline void tune(int socket, bool same_host) noexcept {
     ::setsockopt(socket, level, name, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A peer whose host lost power sends no FIN: found by keepalive on idle links, by the user timeout
+  // A peer whose host lost power sends no FIN. Keepalive finds it on idle links, the user timeout
   // on busy ones.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
