@@ -1,15 +1,15 @@
 // Collective algorithms as data.
 //
 // An algorithm is a pure function (rank, world, counts, ...) -> schedule: the list of what one rank
-// sends, receives, reduces and copies. One engine runs every schedule; the tests prove them without a
-// socket and the simulator prices them.
+// sends, receives, reduces and copies. One engine runs every schedule; the tests prove them without
+// a socket and the simulator prices them.
 //
-// Order. On each link, sends go out and receives are matched in the order of the list. Otherwise only
-// the dependencies count, by the prefix rule: an action may move its element k once every dependency of
-// the same length has moved its element k and every dependency of another length is complete. The rule
-// is what makes a ring or a chain stream: a segment travels on while the next one is arriving. So a
-// dependency of equal length must be about the same elements; put a fence between others. A copy runs at
-// once when all it waits for is complete.
+// Order. On each link, sends go out and receives are matched in the order of the list. Otherwise
+// only the dependencies count, by the prefix rule: an action may move its element k once every
+// dependency of the same length has moved its element k and every dependency of another length is
+// complete. The rule is what makes a ring or a chain stream: a segment travels on while the next
+// one is arriving. So a dependency of equal length must be about the same elements; put a fence
+// between others. A copy runs at once when all it waits for is complete.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ struct action {
 struct schedule {
   algorithm name = algorithm::automatic;
   std::vector<action> actions;
-  std::size_t scratch_count = 0;  ///< elements of scratch that place::scratch refers to (staged: in shared memory)
+  std::size_t scratch_count = 0;  ///< elements of place::scratch (staged: in shared memory)
 
   std::int32_t add(const action& next) {
     actions.push_back(next);
@@ -90,8 +90,8 @@ struct schedule {
   }
 };
 
-/// Element where chunk `index` of `chunks` starts when `count` elements are cut as evenly as possible.
-/// chunk_begin(count, chunks, chunks) == count.
+/// Element where chunk `index` of `chunks` starts when `count` elements are cut as evenly as
+/// possible. chunk_begin(count, chunks, chunks) == count.
 [[nodiscard]] constexpr std::size_t chunk_begin(std::size_t count, int chunks, int index) noexcept {
   const auto n = static_cast<std::size_t>(chunks);
   const auto i = static_cast<std::size_t>(index);
@@ -100,7 +100,8 @@ struct schedule {
   return i * base + (i < rest ? i : rest);
 }
 
-[[nodiscard]] constexpr region chunk(place where, std::size_t count, int chunks, int index) noexcept {
+[[nodiscard]] constexpr region chunk(place where, std::size_t count, int chunks,
+                                     int index) noexcept {
   const std::size_t begin = chunk_begin(count, chunks, index);
   return {where, begin, chunk_begin(count, chunks, index + 1) - begin};
 }

@@ -29,21 +29,21 @@ enum class algorithm : std::uint8_t {
 };
 
 inline constexpr std::array<std::string_view, 15> algorithm_names{
-    "automatic", "ring",  "doubling", "direct",         "tree",         "chain",       "dissemination",
-    "halving",   "bruck", "pairwise", "scatter_gather", "ordered_tree", "hierarchical",
-    "shared",    "staged"};
+    "automatic",      "ring",          "doubling",     "direct", "tree",
+    "chain",          "dissemination", "halving",      "bruck",  "pairwise",
+    "scatter_gather", "ordered_tree",  "hierarchical", "shared", "staged"};
 
 [[nodiscard]] constexpr std::string_view name_of(algorithm value) noexcept {
   const auto i = static_cast<std::size_t>(value);
   return i < algorithm_names.size() ? algorithm_names[i] : std::string_view("unknown");
 }
 
-/// Messages of one rank that a windowed algorithm (direct gather, scatter, all_to_all) lets be on their way
-/// at a time.
+/// Messages that a rank has on their way at a time in a windowed algorithm: direct gather, scatter
+/// and all_to_all.
 inline constexpr int default_window = 16;
 
-/// Bytes of a slice that a staged algorithm passes through memory which all ranks see: small enough that the slices of
-/// several ranks stay in a core's cache, large enough that their barriers cost little.
+/// Bytes of a slice that a staged algorithm passes through memory which all ranks see: so few that
+/// the slices of several ranks stay in a core's cache, so many that their barriers cost little.
 inline constexpr std::size_t default_staging = std::size_t{256} << 10;
 
 }  // namespace parx

@@ -9,8 +9,8 @@ namespace parx::schedules {
 
 namespace detail {
 
-/// Appends a barrier that begins once `after` is complete; returns what completes when all have come. A
-/// signal is one element of scratch, because only the first message on a link has a header of its own.
+/// Appends a barrier that begins once `after` is complete; returns what completes when all have
+/// come. A signal is one element of scratch: only the first message on a link has a header.
 inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int32_t after,
                                    std::size_t signal_at = 0) {
   const region signal{place::scratch, signal_at, 1};
@@ -20,7 +20,9 @@ inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int
     plan.add({.kind = action_kind::send, .peer = wrap(rank + distance, world), .from = signal,
               .after = {arrived, no_action}});
     // Completion is transitive: each round's send waits for the round before.
-    arrived = plan.add({.kind = action_kind::receive, .peer = wrap(rank - distance, world), .to = signal,
+    arrived = plan.add({.kind = action_kind::receive,
+                        .peer = wrap(rank - distance, world),
+                        .to = signal,
                         .after = {arrived, no_action}});
   }
   return arrived;

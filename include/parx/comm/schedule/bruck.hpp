@@ -1,10 +1,10 @@
-// Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997): log2(P) messages for any number of
-// ranks.
+// Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997): log2(P) messages for any
+// number of ranks.
 //
-// bruck_all_gather: at distance d = 1, 2, 4, ... a rank passes on the d blocks it has. They go straight to
-// their places: what wraps round the end of the vector is sent as two pieces, so nothing is rotated or
-// copied, and the blocks may be uneven.
-// bruck_all_to_all: a block for the rank i ahead travels the distances of i's bits, so each block is sent
+// bruck_all_gather: at distance d = 1, 2, 4, ... a rank passes on the d blocks it has. They go
+// straight to their places: what wraps round the end of the vector is sent as two pieces, so
+// nothing is rotated or copied, and the blocks may be uneven.
+// bruck_all_to_all: a block for the rank i ahead travels the distances of i's bits, and so is sent
 // up to log2(P) times: for tiny, even blocks only. Blocks are packed into one message a step.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace parx::schedules {
 
 namespace detail {
 
-/// Calls use(first, last) for the one or two runs of `count` blocks from `begin` on, modulo `world`.
+/// Calls use(first, last) for the one or two runs of `count` blocks from `begin` on, mod `world`.
 template <typename Use>
 void for_each_run(int begin, int count, int world, Use use) {
   const int first = wrap(begin, world);
@@ -32,7 +32,8 @@ void for_each_run(int begin, int count, int world, Use use) {
 [[nodiscard]] inline schedule bruck_all_gather(int rank, const partition& blocks) {
   schedule plan{.name = algorithm::bruck, .actions = {}, .scratch_count = 0};
   const int world = blocks.parts();
-  std::int32_t ready = plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
+  std::int32_t ready =
+      plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
   for (int distance = 1; distance < world; distance *= 2) {
     const int count = std::min(distance, world - distance);
     const std::int32_t before = ready;
@@ -79,7 +80,8 @@ void for_each_run(int begin, int count, int world, Use use) {
     ready = plan.fence(received, ready);
   }
   for (int i = 1; i < world; ++i) {
-    plan.copy(held[static_cast<std::size_t>(i)], block_of(place::output, wrap(rank - i, world)), ready);
+    plan.copy(held[static_cast<std::size_t>(i)], block_of(place::output, wrap(rank - i, world)),
+              ready);
   }
   return plan;
 }

@@ -21,27 +21,27 @@ struct call_shape {
   operation what = operation::barrier;
   int rank = 0;
   int world = 1;
-  /// Elements of the whole vector: what all_reduce, broadcast, reduce and the scans have on each rank;
-  /// all blocks together for reduce_scatter, all_gather, gather and scatter; what this rank sends for
+  /// Elements of the whole vector: what all_reduce, broadcast, reduce and the scans have on each
+  /// rank; all blocks of reduce_scatter, all_gather, gather and scatter; what this rank sends in
   /// all_to_all.
   std::size_t count = 0;
   int root = 0;
   std::size_t element_bytes = 1;
   reduction_order order = reduction_order::any;
-  /// One block a rank of those elements; left empty it is an even cut of `count`. For all_to_all, what
-  /// goes to each rank.
+  /// Those elements in one block a rank; left empty it is an even cut of `count`. In all_to_all it
+  /// is what goes to each rank.
   partition blocks{};
   /// all_to_all with uneven blocks: what comes from each rank.
   partition incoming{};
   /// Whether the buffers lie in shared areas, at the same offset on all ranks.
   bool shared_input = false;
   bool shared_output = false;
-  /// For staged algorithms: bytes of a slice that passes through memory which all ranks see (0 where there is
-  /// none), and the part of that memory which is next.
+  /// For staged algorithms: bytes of a slice that passes through memory which all ranks see (0
+  /// where there is none), and the part of that memory which is next.
   std::size_t staging_bytes = 0;
   int staging_turn = 0;
-  /// The host of each rank, numbered 0, 1, 2, ... in any order, for hierarchical algorithms; empty where
-  /// that is unknown. Borrowed.
+  /// The host of each rank, numbered 0, 1, 2, ... in any order, for hierarchical algorithms; empty
+  /// where that is unknown. Borrowed.
   std::span<const int> host_of{};
 
   [[nodiscard]] partition cut() const {
@@ -63,8 +63,8 @@ struct call_shape {
   [[nodiscard]] int hosts() const noexcept {
     return host_of.empty() ? 0 : 1 + *std::max_element(host_of.begin(), host_of.end());
   }
-  /// Bytes by which the algorithms are compared: equal on all ranks, as the choice must be. What one
-  /// rank sends in an uneven all_to_all is not known to the others, so it counts for nothing.
+  /// Bytes by which the algorithms are compared: equal on all ranks, as the choice must be. What
+  /// one rank sends in an uneven all_to_all is not known to the others, so it counts for nothing.
   [[nodiscard]] double bytes() const noexcept {
     if (what == operation::all_to_all && incoming.parts() != 0) return 0;
     const std::size_t elements = blocks.parts() == 0 ? count : blocks.total();

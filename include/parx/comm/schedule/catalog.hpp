@@ -81,7 +81,9 @@ inline constexpr auto must_share_input = [](const call_shape& s) -> const char* 
 /// The engine looks through a schedule's copies in each step, so there may not be thousands.
 inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
   constexpr std::size_t most_slices = 32;
-  if (s.slice_count() == 0) return "needs memory that all ranks see, and elements that fit into a slice of it";
+  if (s.slice_count() == 0) {
+    return "needs memory that all ranks see, and elements that fit into a slice of it";
+  }
   return s.count <= most_slices * s.slice_count() ? nullptr : "is for fewer bytes";
 };
 
@@ -281,8 +283,8 @@ inline constexpr std::array catalog_table{
                   prices::dissemination_barrier},
 };
 
-/// A world of one has nobody to talk to: its input is its output. (exscan writes none; a schedule has an
-/// action all the same.)
+/// A world of one has nobody to talk to: its input is its output. (exscan writes none; a schedule
+/// has an action all the same.)
 [[nodiscard]] inline schedule lone_schedule(const call_shape& shape, algorithm use) {
   schedule plan{.name = use, .actions = {}, .scratch_count = 0};
   if (shape.what == operation::exscan) {
@@ -314,7 +316,8 @@ inline constexpr std::array catalog_table{
 }
 
 /// Null where `what` has no such algorithm.
-[[nodiscard]] constexpr const catalog_entry* find_algorithm(operation what, algorithm use) noexcept {
+[[nodiscard]] constexpr const catalog_entry* find_algorithm(operation what,
+                                                            algorithm use) noexcept {
   for (const catalog_entry& each : catalog()) {
     if (each.what == what && each.name == use) return &each;
   }
@@ -332,9 +335,10 @@ inline constexpr std::array catalog_table{
   return names;
 }
 
-/// The entry of `use`. Throws usage_error where the operation has no such algorithm, or it cannot do
-/// this call.
-[[nodiscard]] inline const catalog_entry& require_algorithm(const call_shape& shape, algorithm use) {
+/// The entry of `use`. Throws usage_error where the operation has no such algorithm or where that
+/// cannot do this call.
+[[nodiscard]] inline const catalog_entry& require_algorithm(const call_shape& shape,
+                                                            algorithm use) {
   const catalog_entry* found = find_algorithm(shape.what, use);
   if (found == nullptr) {
     throw_usage("{} has no algorithm \"{}\"; it has: {}", name_of(shape.what), name_of(use),

@@ -1,8 +1,8 @@
 // Pipelined chains: broadcast and reduce of large vectors at the speed of one link.
 //
-// Ranks form a line starting (broadcast) or ending (reduce) at the root. The prefix rule of the engine
-// makes each rank pass bytes on as they arrive, so n bytes take about n beta + (P-2) alpha with no
-// chunk size to choose. A sum is grouped along the line: its bits are not the tree's.
+// Ranks form a line starting (broadcast) or ending (reduce) at the root. The prefix rule of the
+// engine makes each rank pass bytes on as they arrive, so n bytes take about n beta + (P-2) alpha
+// with no chunk size to choose. A sum is grouped along the line: its bits are not the tree's.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -19,7 +19,8 @@ namespace parx::schedules {
   if (position == 0) {
     source = {place::input, 0, count};
   } else {
-    here = plan.add({action_kind::receive, wrap(rank - 1, world), {}, output, {no_action, no_action}, false});
+    here = plan.add(
+        {action_kind::receive, wrap(rank - 1, world), {}, output, {no_action, no_action}, false});
   }
   if (position < world - 1) {
     plan.add({action_kind::send, wrap(rank + 1, world), source, {}, {here, no_action}, false});
@@ -30,8 +31,8 @@ namespace parx::schedules {
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output, from the far end of the line: x0 op (x1 op (x2 ...
-/// from root 0.
+/// Everybody's input is reduced into the root's output, from the far end of the line: to root 0 it
+/// is x0 op (x1 op (x2 ...
 [[nodiscard]] inline schedule chain_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
   const int position = wrap(rank - root, world);

@@ -8,8 +8,8 @@
 
 namespace parx::schedules {
 
-/// Appends a schedule for the ranks `members` (part's rank i is members[i]), which begins after action
-/// `start` and reads its input from `input`. Returns an action that is done when all of it is.
+/// Appends a schedule for the ranks `members` (part's rank i is members[i]), which begins after
+/// action `start` and reads its input from `input`. Returns an action that ends when all of it has.
 inline std::int32_t append(schedule& plan, const schedule& part, std::span<const int> members,
                            place input, std::int32_t start) {
   const auto base = static_cast<std::int32_t>(plan.actions.size());

@@ -1,7 +1,7 @@
 // Direct algorithms: everybody talks to everybody at once, one latency, P-1 messages a rank.
 //
-// Best for few ranks and small chunks. Peers are visited starting behind the rank itself, so that not
-// all of them send to rank 0 first. A sum is formed at one place, outwards from its rank's own
+// Best for few ranks and small chunks. Peers are visited starting behind the rank itself, so that
+// not all of them send to rank 0 first. A sum is formed at one place, outwards from its rank's own
 // contribution: first the lower ranks' one by one on its left, then the higher ranks' on its right,
 // which keeps the order of the ranks. The grouping is not the ring's: bits may differ.
 #pragma once
@@ -28,8 +28,9 @@ namespace parx::schedules {
 
 namespace detail {
 
-/// Appends the exchange after which `own` holds block `rank`, reduced; returns the action that completes it.
-inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partition& blocks, region own) {
+/// Appends the exchange after which `own` holds block `rank`, reduced. Returns its last action.
+inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partition& blocks,
+                                        region own) {
   const int world = blocks.parts();
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(rank + distance, world);

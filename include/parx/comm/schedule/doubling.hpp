@@ -1,9 +1,9 @@
 // Recursive doubling: log2(P) exchanges, the fewest there can be.
 //
-// In step k a rank exchanges all it has with the one whose position differs in bit k. For an all-reduce
-// that is the whole vector each time; for an all-gather it doubles, so that no byte is sent twice
-// (Thakur, Rabenseifner and Gropp, 2005). Sums combine neighbouring positions, the lower first: the order
-// of the ranks is kept, and all ranks form the same tree, halving_all_reduce too.
+// In step k a rank exchanges all it has with the one whose position differs in bit k. For an
+// all-reduce that is the whole vector each time; for an all-gather it doubles, so that no byte is
+// sent twice (Thakur, Rabenseifner and Gropp, 2005). Sums combine neighbouring positions, the lower
+// first: the order of the ranks is kept, and all ranks form the same tree, halving_all_reduce too.
 #pragma once
 
 #include <parx/comm/schedule/fold.hpp>
@@ -54,7 +54,8 @@ namespace parx::schedules {
 /// Input holds block `rank`; output receives all of them. The world is a power of two.
 [[nodiscard]] inline schedule doubling_all_gather(int rank, const partition& blocks) {
   schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
-  std::int32_t ready = plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
+  std::int32_t ready =
+      plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
   for (int bit = 1; bit < blocks.parts(); bit *= 2) {
     const int partner = rank ^ bit;
     const int mine = rank & ~(bit - 1);

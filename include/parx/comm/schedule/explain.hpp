@@ -22,9 +22,9 @@ struct explanation {
 };
 
 /// Every algorithm of shape.what, the cheapest first, those that cannot do the call last.
-[[nodiscard]] inline std::vector<explanation> explain_table(const call_shape& shape,
-                                                            const link_costs& costs = {},
-                                                            const std::vector<algorithm_rule>& rules = {}) {
+[[nodiscard]] inline std::vector<explanation> explain_table(
+    const call_shape& shape, const link_costs& costs = {},
+    const std::vector<algorithm_rule>& rules = {}) {
   std::vector<explanation> rows;
   const prices::load load = detail::load_of(shape);
   const algorithm cheapest = choose(shape, costs);
@@ -56,7 +56,9 @@ struct explanation {
     }
   }
   std::stable_sort(rows.begin(), rows.end(), [](const explanation& a, const explanation& b) {
-    if (std::isnan(a.seconds) || std::isnan(b.seconds)) return std::isnan(b.seconds) && !std::isnan(a.seconds);
+    if (std::isnan(a.seconds) || std::isnan(b.seconds)) {
+      return std::isnan(b.seconds) && !std::isnan(a.seconds);
+    }
     return a.seconds < b.seconds;
   });
   return rows;
@@ -65,12 +67,13 @@ struct explanation {
 /// "all_reduce of 1048576 bytes on 8 ranks", and a line for each algorithm.
 [[nodiscard]] inline std::string explain_text(const call_shape& shape,
                                               const std::vector<explanation>& rows) {
-  std::string text = fmt::format("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what), shape.bytes(),
-                                 shape.world);
+  std::string text = fmt::format("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what),
+                                 shape.bytes(), shape.world);
   for (const explanation& row : rows) {
     const std::string time =
         std::isnan(row.seconds) ? "-" : fmt::format("{:.1f} us", row.seconds * 1e6);
-    text += fmt::format("{} {:<15} {:>14}  {}\n", row.chosen ? '*' : ' ', name_of(row.name), time, row.why);
+    text += fmt::format("{} {:<15} {:>14}  {}\n", row.chosen ? '*' : ' ', name_of(row.name), time,
+                        row.why);
   }
   return text;
 }

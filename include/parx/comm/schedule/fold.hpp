@@ -1,8 +1,8 @@
 // fold: a power of two out of any world, for algorithms that pair ranks by a bit.
 //
-// The first 2 (P - 2^k) ranks pair up: the even one (the guest) hands its input to the odd one (its host)
-// before and gets its result after. The 2^k ranks that remain are numbered in rank order, so that an
-// algorithm that combines neighbouring positions keeps the order of the ranks.
+// The first 2 (P - 2^k) ranks pair up: the even one (the guest) hands its input to the odd one (its
+// host) before and gets its result after. The 2^k ranks that remain are numbered in rank order, so
+// that an algorithm that combines neighbouring positions keeps the order of the ranks.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,8 @@ struct fold {
   int extra;  ///< pairs
 
   explicit constexpr fold(int world) noexcept
-      : power(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))), extra(world - power) {}
+      : power(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))),
+        extra(world - power) {}
 
   [[nodiscard]] constexpr bool is_guest(int rank) const noexcept {
     return rank < 2 * extra && rank % 2 == 0;

@@ -1,10 +1,11 @@
-// Recursive halving: in each step a rank exchanges half of what it is responsible for with a partner and
-// keeps the sum of the other half, until one block is left. log2(P) steps, n (P-1)/P elements a rank.
+// Recursive halving: in each step a rank exchanges half of what it is responsible for with a
+// partner and keeps the sum of the other half, until one block is left. log2(P) steps, n (P-1)/P
+// elements a rank.
 //
-// halving_all_reduce is Rabenseifner's (2004): halving over distances 1, 2, 4, ..., then an all-gather by
-// doubling back through the same partners: as few bytes as the ring, as few steps as a tree. Each sum
-// combines neighbouring positions, the lower first, so the order of the ranks is kept and the bits are
-// those of doubling_all_reduce, on every rank.
+// halving_all_reduce is Rabenseifner's (2004): halving over distances 1, 2, 4, ..., then an
+// all-gather by doubling back through the same partners: as few bytes as the ring, as few steps as
+// a tree. Each sum combines neighbouring positions, the lower first, so the order of the ranks is
+// kept and the bits are those of doubling_all_reduce, on every rank.
 // halving_reduce_scatter goes from distance P/2 down to 1, which leaves block r at rank r without a
 // permutation; that needs an operation that commutes, and its bits are its own.
 #pragma once
@@ -86,7 +87,7 @@ namespace parx::schedules {
     return plan;
   }
 
-  // Partial sums lie in scratch: all blocks for the host of a guest, else the half that is kept first.
+  // Partial sums lie in scratch: all blocks for a guest's host, else the half that is kept first.
   place current = place::input;
   std::size_t scratch_begin = 0;
   std::int32_t partial = no_action;
@@ -127,7 +128,7 @@ namespace parx::schedules {
     first = keep;
   }
 
-  // The last exchange is block by block: this rank's own goes to the output, a guest's to the guest.
+  // The last exchange is block by block: this rank's goes to the output, a guest's to the guest.
   const int other = position ^ 1;
   const int partner = folded.rank_at(other);
   for (int r = folded.first(other); r < folded.first(other + 1); ++r) {

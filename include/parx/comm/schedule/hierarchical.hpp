@@ -1,12 +1,13 @@
-// Hierarchical algorithms: inside each host, then between the hosts' leaders, then inside again, so that
-// a vector crosses the network once a host and not once a rank.
+// Hierarchical algorithms: inside each host, then between the hosts' leaders, then inside again, so
+// that a vector crosses the network once a host and not once a rank.
 //
-// host_of[rank] is the number of the rank's host; ranks of one host need not be neighbours. A host's leader
-// is its first rank (in a broadcast, the root for its own host).
-// all_reduce: a tree to the leader, Rabenseifner's algorithm between the leaders, a tree back. Its bits are
-//   its own, the same on all ranks; they depend on the placement, and the order of the ranks is not kept.
-// all_gather: blocks go to the leader, round a ring of leaders, and down a chain of the host's ranks, each
-//   block streaming on as it arrives.
+// host_of[rank] is the number of the rank's host; ranks of one host need not be neighbours. A
+// host's leader is its first rank (in a broadcast, the root for its own host).
+// all_reduce: a tree to the leader, Rabenseifner's algorithm between the leaders, a tree back. Its
+//   bits are its own, the same on all ranks; they depend on the placement, and the order of the
+//   ranks is not kept.
+// all_gather: blocks go to the leader, round a ring of leaders, and down a chain of the host's
+//   ranks, each block streaming on as it arrives.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +86,8 @@ struct host_layout {
     current = place::output;
   }
   if (layout.leads() && hosts > 1) {
-    done = append(plan, halving_all_reduce(layout.host, hosts, count), layout.leaders(), current, done);
+    done = append(plan, halving_all_reduce(layout.host, hosts, count), layout.leaders(), current,
+                  done);
   }
   if (neighbours > 1) {
     append(plan, tree_broadcast(layout.position, neighbours, count, 0), local, place::output, done);
@@ -102,7 +104,8 @@ struct host_layout {
   const auto& local = layout.local();
   const std::vector<int> leaders = layout.leaders();
   const int hosts = static_cast<int>(leaders.size());
-  const auto from = static_cast<int>(std::find(leaders.begin(), leaders.end(), root) - leaders.begin());
+  const auto from =
+      static_cast<int>(std::find(leaders.begin(), leaders.end(), root) - leaders.begin());
   std::int32_t arrived = no_action;
   if (layout.leads() && hosts > 1) {
     append(plan, tree_broadcast(layout.host, hosts, count, from), leaders, place::input, no_action);

@@ -21,9 +21,10 @@ namespace parx::schedules {
   return plan;
 }
 
-/// Reduce to rank 0, which hands the result to the root. Everybody's input is reduced into the root's
-/// output (`count` elements each).
-[[nodiscard]] inline schedule ordered_tree_reduce(int rank, int world, std::size_t count, int root) {
+/// Reduce to rank 0, which hands the result to the root. Everybody's input is reduced into the
+/// root's output (`count` elements each).
+[[nodiscard]] inline schedule ordered_tree_reduce(int rank, int world, std::size_t count,
+                                                  int root) {
   schedule plan = tree_reduce(rank, world, count, 0);
   plan.name = algorithm::ordered_tree;
   if (root == 0) return plan;

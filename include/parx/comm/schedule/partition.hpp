@@ -1,7 +1,7 @@
 // partition: how a vector is cut into one block a rank, block 0 first, without gaps.
 //
-// Even blocks differ by one element at most (the first ones are longer) and cost no memory; the uneven
-// forms (all_gather_v and its kind) name each block's size. Algorithms see no difference.
+// Even blocks differ by one element at most (the first ones are longer) and cost no memory; the
+// uneven forms (all_gather_v and its kind) name each block's size. Algorithms see no difference.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // plan: a schedule sorted for the engine, by the links it uses.
 //
-// Made once for a call's shape and kept (plan_cache::find), so that a training loop's collectives build
-// and allocate nothing after their first round.
+// Made once for a call's shape and kept (plan_cache::find), so that a training loop's collectives
+// build and allocate nothing after their first round.
 #pragma once
 
 #include <algorithm>

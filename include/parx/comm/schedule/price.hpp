@@ -1,8 +1,8 @@
 // price: how long an algorithm takes, by formula.
 //
-// A price is seconds in the alpha-beta-gamma model: alpha per message that must be waited for, beta per
-// byte on a link, gamma per byte reduced (Thakur, Rabenseifner and Gropp, 2005). Flat algorithms are
-// priced as if every link crossed the network.
+// A price is seconds in the alpha-beta-gamma model: alpha per message that must be waited for, beta
+// per byte on a link, gamma per byte reduced (Thakur, Rabenseifner and Gropp, 2005). Flat
+// algorithms are priced as if every link crossed the network.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct link_costs {
   double per_peer = 3e-6;        ///< s of processor time for one more message in flight
   double beta = 0.4e-9;          ///< s per byte
   double gamma = 0.15e-9;        ///< s per byte reduced
-  double crowding = 1.2;         ///< how much slower large streams are that cross; grows with log2(P)
+  double crowding = 1.2;         ///< how much slower large crossing streams are; grows with log2(P)
   double local_alpha = 2e-6;     ///< alpha between two ranks of one host
   double local_beta = 0.15e-9;   ///< beta between two ranks of one host
 };
@@ -28,14 +28,15 @@ inline constexpr link_costs memory_costs{.alpha = 2.5e-6, .per_peer = 0.3e-6, .b
                                          .gamma = 0.08e-9, .crowding = 1, .local_alpha = 2.5e-6,
                                          .local_beta = 0.12e-9};
 
-/// What is taken for ranks of one host that talk over TCP: fitted to 4 and 8 ranks on two cores, where each
-/// message in flight costs the processor time that all are short of. A byte costs what it costs, whoever it goes to.
-inline constexpr link_costs loopback_costs{.alpha = 12e-6, .per_peer = 6e-6, .beta = 0.35e-9, .gamma = 0.15e-9,
-                                           .crowding = 1.03};
+/// What is taken for ranks of one host that talk over TCP: fitted to 4 and 8 ranks on two cores,
+/// where each message in flight costs the processor time that all are short of. A byte costs what
+/// it costs, whoever it goes to.
+inline constexpr link_costs loopback_costs{
+    .alpha = 12e-6, .per_peer = 6e-6, .beta = 0.35e-9, .gamma = 0.15e-9, .crowding = 1.03};
 
 namespace prices {
 
-/// What is to be done: p ranks on `hosts` hosts (0 where that is unknown), n bytes of the whole vector.
+/// What is to be done: p ranks on `hosts` hosts (0 where that is unknown), a vector of n bytes.
 struct load {
   double p;
   double n;
@@ -52,13 +53,13 @@ struct load {
 /// The part of n bytes that is not a rank's own.
 [[nodiscard]] constexpr double others(const load& w) noexcept { return w.n * (w.p - 1) / w.p; }
 
-/// Many large streams into one host get in each other's way (incast). So do the pairs of a recursive
-/// algorithm, which all cross the middle of the network at once.
+/// Many large streams into one host get in each other's way (incast). So do the pairs of a
+/// recursive algorithm, which all cross the middle of the network at once.
 [[nodiscard]] constexpr double crowd(const load& w, const link_costs& c) noexcept {
   return w.p > 2 ? 1 + (c.crowding - 1) * (log2_ceil(w.p) - 1) : 1.0;
 }
 
-/// The same load among the leaders of the hosts, and the ranks of the fullest host if they are even.
+/// The same load among the leaders of the hosts, and the ranks of a host if all are equally full.
 [[nodiscard]] constexpr load among_leaders(const load& w) noexcept { return {w.hosts, w.n}; }
 [[nodiscard]] constexpr double ranks_a_host(const load& w) noexcept {
   return static_cast<double>((static_cast<long>(w.p) + static_cast<long>(w.hosts) - 1) /
@@ -87,7 +88,8 @@ struct load {
 [[nodiscard]] constexpr double tree_all_reduce(const load& w, const link_costs& c) noexcept {
   return log2_ceil(w.p) * (2 * (c.alpha + w.n * c.beta) + w.n * c.gamma);
 }
-[[nodiscard]] constexpr double hierarchical_all_reduce(const load& w, const link_costs& c) noexcept {
+[[nodiscard]] constexpr double hierarchical_all_reduce(const load& w,
+                                                       const link_costs& c) noexcept {
   return 2 * local_tree(w, c) + log2_ceil(ranks_a_host(w)) * w.n * c.gamma +
          halving_all_reduce(among_leaders(w), c);
 }
@@ -106,7 +108,8 @@ struct load {
 [[nodiscard]] constexpr double ring_all_gather(const load& w, const link_costs& c) noexcept {
   return (w.p - 1) * c.alpha + others(w) * c.beta;
 }
-[[nodiscard]] constexpr double hierarchical_all_gather(const load& w, const link_costs& c) noexcept {
+[[nodiscard]] constexpr double hierarchical_all_gather(const load& w,
+                                                       const link_costs& c) noexcept {
   return 2 * c.local_alpha + ranks_a_host(w) * (c.local_alpha + c.per_peer) +
          w.n * c.local_beta + ring_all_gather(among_leaders(w), c);
 }
@@ -134,7 +137,8 @@ struct load {
 [[nodiscard]] constexpr double chain_broadcast(const load& w, const link_costs& c) noexcept {
   return (w.p - 1) * c.alpha + w.n * c.beta;
 }
-[[nodiscard]] constexpr double scatter_gather_broadcast(const load& w, const link_costs& c) noexcept {
+[[nodiscard]] constexpr double scatter_gather_broadcast(const load& w,
+                                                        const link_costs& c) noexcept {
   return (log2_ceil(w.p) + w.p - 1) * c.alpha + 2 * others(w) * c.beta;
 }
 [[nodiscard]] constexpr double hierarchical_broadcast(const load& w, const link_costs& c) noexcept {
@@ -189,14 +193,15 @@ struct load {
   return chain_scan(w, c) + c.alpha + w.n * c.beta;
 }
 
-/// Through staging memory: a barrier a slice and one more, a copy in and a copy out, and the pass over all.
+/// Through staging memory: a barrier a slice and one more, a copy in and out, the pass over all.
 [[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
   const double slices = std::max(1.0, w.n / static_cast<double>(default_staging));
   return 0.7 * (slices + 1) * log2_ceil(w.p) * c.alpha + 2.2 * w.n * c.gamma;
 }
 
-/// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at two
-/// ranks: about the time of reducing the vector once, and its two barriers little more than a message a round.
+/// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at
+/// two ranks: about the time of reducing the vector once, and the barriers little more than a
+/// message a round.
 [[nodiscard]] constexpr double two_barriers(const load& w, const link_costs& c) noexcept {
   return 1.14 * log2_ceil(w.p) * c.alpha;
 }

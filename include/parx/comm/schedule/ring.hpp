@@ -1,10 +1,10 @@
 // Ring algorithms: bandwidth-optimal, two links a rank.
 //
 // The vector is cut into `world` chunks. In the reduce-scatter phase chunk c starts at rank c+1 and
-// collects one contribution a step until rank c holds its sum; in the all-gather phase the sums travel
-// round once more. Each rank sends 2 n (P-1)/P elements for an all-reduce, half of that for either
-// phase. Every sum is formed once, in ring order, at one place: all ranks get the same bits, and an
-// all-reduce equals reduce-scatter + all-gather bit by bit. (Patarasuk and Yuan, 2009.)
+// collects one contribution a step until rank c holds its sum; in the all-gather phase the sums
+// travel round once more. Each rank sends 2 n (P-1)/P elements for an all-reduce, half of that for
+// either phase. Every sum is formed once, in ring order, at one place: all ranks get the same bits,
+// and an all-reduce equals reduce-scatter + all-gather bit by bit. (Patarasuk and Yuan, 2009.)
 #pragma once
 
 #include <parx/comm/schedule/partition.hpp>
@@ -77,8 +77,8 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
         return region{place::scratch, static_cast<std::size_t>(step % 2) * largest,
                       blocks.count(index)};
       });
-  // A partial sum may be overwritten once it has been sent on, two steps later. (Where the two blocks
-  // have one length, element by element.)
+  // A partial sum may be overwritten once it has been sent on, two steps later. (Where the two
+  // blocks have one length, element by element.)
   for (std::size_t step = 2; step + 1 < static_cast<std::size_t>(world) - 1; ++step) {
     plan.actions[2 * step + 1].after[0] = static_cast<std::int32_t>(2 * (step - 1));
   }

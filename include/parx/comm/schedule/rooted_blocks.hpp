@@ -1,10 +1,11 @@
 // gather and scatter: one block a rank, to or from the root.
 //
-// tree: a binomial tree in which every block travels as one action and streams through the ranks on its
-//   way. log2(P) messages at the root, but an inner rank carries its whole subtree's blocks: for small ones.
-// direct: each block takes the one link there is between its rank and the root. At most `window` blocks are
-//   on their way at a time: more streams into one host get in each other's way (incast). In a gather the
-//   root calls the later ranks by an empty message.
+// tree: a binomial tree in which every block travels as one action and streams through the ranks on
+//   its way. log2(P) messages at the root, but an inner rank carries its whole subtree's blocks:
+//   for small ones.
+// direct: each block takes the one link there is between its rank and the root. At most `window`
+//   blocks are on their way at a time: more streams into one host get in each other's way (incast).
+//   In a gather the root calls the later ranks by an empty message.
 #pragma once
 
 #include <algorithm>

@@ -6,9 +6,10 @@
 //   all_reduce    0         64K        2         16         doubling
 //   all_reduce    64K       *          2         *          ring
 //
-// where sizes are of the whole vector, limits belong to the range, * is no limit and K, M, G are 1024,
-// 1024^2, 1024^3. The first rule that matches decides, unless its algorithm cannot do the call; "automatic"
-// leaves it to the prices. Every rank must have the same rules. Pure functions: no file, no environment.
+// where sizes are of the whole vector, limits belong to the range, * is no limit and K, M, G are
+// 1024, 1024^2, 1024^3. The first rule that matches decides, unless its algorithm cannot do the
+// call; "automatic" leaves it to the prices. Every rank must have the same rules. Pure functions:
+// no file, no environment.
 #pragma once
 
 #include <algorithm>
@@ -84,13 +85,15 @@ struct rule_word {
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
   if (failure != std::errc() || shift < 0 ||
       value > std::numeric_limits<std::size_t>::max() >> std::max(shift, 0)) {
-    word.refuse("\"{}\" is no size; write a number, perhaps with K, M or G, or * for no limit", word.text);
+    word.refuse("\"{}\" is no size; write a number, perhaps with K, M or G, or * for no limit",
+                word.text);
   }
   return value << shift;
 }
 
 /// The words of one line, up to a comment.
-[[nodiscard]] inline std::vector<rule_word> split_words(std::string_view line, std::string_view source,
+[[nodiscard]] inline std::vector<rule_word> split_words(std::string_view line,
+                                                        std::string_view source,
                                                         std::size_t number) {
   static constexpr std::string_view blanks = " \t\r";
   line = line.substr(0, line.find('#'));
@@ -105,8 +108,8 @@ struct rule_word {
 
 }  // namespace detail
 
-/// The value of PARX_ALGO: "operation:algorithm", separated by commas; an empty text has no rules. Throws
-/// usage_error that names the column, as `source`:1:column, and the valid names.
+/// The value of PARX_ALGO: "operation:algorithm", separated by commas; an empty text has no rules.
+/// Throws usage_error that names the column, as `source`:1:column, and the valid names.
 [[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_list(
     std::string_view text, std::string_view source = "PARX_ALGO") {
   std::vector<algorithm_rule> rules;
@@ -129,8 +132,8 @@ struct rule_word {
   return rules;
 }
 
-/// The text of a rules file; `source` is its name. Throws usage_error that names line and column and, where
-/// it is about a name, the valid ones.
+/// The text of a rules file; `source` is its name. Throws usage_error that names line and column
+/// and, where it is about a name, the valid ones.
 [[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_rules(std::string_view text,
                                                                        std::string_view source) {
   static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
@@ -143,7 +146,8 @@ struct rule_word {
     if (words.empty()) continue;
     if (words.size() != 6) {
       words[std::min<std::size_t>(words.size() - 1, 6)].refuse(
-          "a rule has 6 words (operation, min_bytes, max_bytes, min_ranks, max_ranks, algorithm), not {}",
+          "a rule has 6 words (operation, min_bytes, max_bytes, min_ranks, max_ranks, algorithm), "
+          "not {}",
           words.size());
     }
     algorithm_rule rule;

@@ -1,12 +1,12 @@
-// Prefix reductions: rank r gets x0 op x1 op ... op xr (scan) or ... op x(r-1) (exscan), in rank order.
+// Prefix reductions in rank order: rank r gets x0 op x1 op ... op xr (scan) or op x(r-1) (exscan).
 //
-// doubling: at distance d = 1, 2, 4, ... a rank hands what it has to the rank d ahead (Hillis and Steele,
-//   1986): log2(P) steps of the whole vector.
-// chain: each rank adds its own to what comes from the one before and passes it on. It streams: about
-//   n beta + (P-1) alpha.
-// An exscan hands each contribution to the next rank first, and is then a scan of ranks 1 to P - 1; rank
-// 0's output is left alone. The two algorithms group differently: their bits may differ. What one rank
-// gets the next ones build on, so no action `completes`: a scan has no average and no factor.
+// doubling: at distance d = 1, 2, 4, ... a rank hands what it has to the rank d ahead (Hillis and
+//   Steele, 1986): log2(P) steps of the whole vector.
+// chain: each rank adds its own to what comes from the one before and passes it on. It streams:
+//   about n beta + (P-1) alpha.
+// An exscan hands each contribution to the next rank first, and is then a scan of ranks 1 to P - 1;
+// rank 0's output is left alone. The two algorithms group differently: their bits may differ. The
+// next ranks build on what one gets, so no action `completes`: a scan has no average and no factor.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -19,7 +19,7 @@ namespace detail {
 struct scan_start {
   region value;
   std::int32_t here = no_action;   ///< the value is there
-  std::int32_t taken = no_action;  ///< the input has been sent, so that an in-place output may be written
+  std::int32_t taken = no_action;  ///< the input has been sent: an in-place output may be written
   int first = 0;                   ///< the lowest rank that takes part
 };
 

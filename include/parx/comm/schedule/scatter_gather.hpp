@@ -1,9 +1,9 @@
 // van de Geijn's broadcast (Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, 1994): the root
-// scatters the vector by a binomial tree, then a ring gathers it everywhere. Each link carries little more
-// than the vector once, as in a chain, but every block is on its way at a time.
+// scatters the vector by a binomial tree, then a ring gathers it everywhere. Each link carries
+// little more than the vector once, as in a chain, but every block is on its way at a time.
 //
-// An inner rank of the tree keeps its subtree's blocks, and the ring leaves out what the next rank has
-// already: every rank but the root receives every element exactly once, n (P-1) elements in all.
+// An inner rank of the tree keeps its subtree's blocks, and the ring leaves out what the next rank
+// has: every rank but the root receives every element exactly once, n (P-1) elements in all.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // Algorithms in shared buffers: ranks of one host read and write each other's memory in place.
 //
 // Nothing travels but signals: a barrier when all have entered (the contents may be read), and
-// one when all are done (the buffers may be changed again). Between them a rank reduces its own block
-// over all ranks' buffers in one pass, or does its share of the copying. Sums are formed in rank order, the same
-// for every element: all ranks get the same bits, which need not be those of ring or doubling.
+// one when all are done (the buffers may be changed again). Between them a rank reduces its own
+// block over all ranks' buffers in one pass, or does its share of the copying. Sums are formed in
+// rank order, the same for every element: all ranks get the same bits, which need not be those of
+// ring or doubling.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -15,12 +16,16 @@ namespace parx::schedules {
 /// The output is shared; `count` elements.
 [[nodiscard]] inline schedule shared_all_reduce(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
-  const std::int32_t written = plan.add(
-      {.kind = action_kind::copy, .from = {place::input, 0, count}, .to = {place::output, 0, count}});
+  const std::int32_t written = plan.add({.kind = action_kind::copy,
+                                         .from = {place::input, 0, count},
+                                         .to = {place::output, 0, count}});
   const std::int32_t entered = detail::append_barrier(plan, rank, world, written);
   const region own = chunk(place::output, count, world, rank);
-  const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all, .from = own, .to = own,
-                                         .after = {entered, no_action}, .completes = true});
+  const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all,
+                                         .from = own,
+                                         .to = own,
+                                         .after = {entered, no_action},
+                                         .completes = true});
   detail::append_barrier(plan, rank, world, reduced);
   return plan;
 }
@@ -41,25 +46,30 @@ namespace parx::schedules {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
   const int world = cut.parts();
   const std::int32_t entered = detail::append_barrier(plan, rank, world, no_action);
-  const std::int32_t written = plan.add({.kind = action_kind::spread, .from = cut.alone(place::input, rank),
-                                         .to = cut.block(place::output, rank), .after = {entered, no_action}});
+  const std::int32_t written = plan.add({.kind = action_kind::spread,
+                                         .from = cut.alone(place::input, rank),
+                                         .to = cut.block(place::output, rank),
+                                         .after = {entered, no_action}});
   detail::append_barrier(plan, rank, world, written);
   return plan;
 }
 
-/// The output is shared; `count` elements from the root, which does its share of the copying: it writes the last
-/// part of all others' buffers while they read the rest from its own.
+/// The output is shared; `count` elements from the root, which does its share of the copying: it
+/// writes the last part of all others' buffers while they read the rest from its own.
 [[nodiscard]] inline schedule shared_broadcast(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
   const region written = chunk(place::output, count, world, world - 1);
   const region read{place::output, 0, written.offset};
   std::int32_t last = no_action;
   if (rank == root) {
-    last = plan.add({.kind = action_kind::copy, .from = {place::input, 0, count}, .to = {place::output, 0, count}});
+    last = plan.add({.kind = action_kind::copy,
+                     .from = {place::input, 0, count},
+                     .to = {place::output, 0, count}});
   }
   last = detail::append_barrier(plan, rank, world, last);
   if (rank == root) {
-    last = plan.add({.kind = action_kind::spread, .from = written, .to = written, .after = {last, no_action}});
+    last = plan.add(
+        {.kind = action_kind::spread, .from = written, .to = written, .after = {last, no_action}});
   } else {
     last = plan.add({.kind = action_kind::fetch, .peer = root, .from = read, .to = read,
                      .after = {last, no_action}});

@@ -1,22 +1,22 @@
 // simulate: schedules on a virtual clock, for worlds that are not at hand.
 //
-// Every action is one event with a start and an end. It starts where its dependencies let it, and by the
-// prefix rule it runs along with those of its own length (cut-through): it starts when they have started
-// and ends no earlier than they end. A message takes `latency` for its first byte and bytes / bandwidth for
-// the rest. A link carries one message at a time, and so does a host's network card in each direction, in
-// the order in which the messages start. A rank handles its messages one after another, and its reductions
-// and copies one after another, beside the network.
+// Every action is one event with a start and an end. It starts where its dependencies let it, and
+// by the prefix rule it runs along with those of its own length (cut-through): it starts when they
+// have started and ends no earlier than they end. A message takes `latency` for its first byte and
+// bytes / bandwidth for the rest. A link carries one message at a time, and so does a host's
+// network card in each direction, in the order in which the messages start. A rank handles its
+// messages one after another, and its reductions and copies one after another, beside the network.
 //
-// What is left out: flow control (a sender never waits for a slow receiver), fair sharing between messages
-// in flight (the last one to end is right, the others end too early or too late), the switches between hosts,
-// that an action on shared buffers reads those of several ranks (it costs what a copy costs),
-// and that the engine sends no bytes for empty messages after a link's first.
+// What is left out: flow control (a sender never waits for a slow receiver), fair sharing between
+// messages in flight (the last one to end is right, the others end too early or too late), the
+// switches between hosts, that an action on shared buffers reads those of several ranks (it costs
+// what a copy costs), and that the engine sends no bytes for empty messages after a link's first.
 //
-// Ranks that do the same thing at the same time are simulated once: when all hosts are alike, nobody is
-// late, and every rank's schedule is rank 0's with the peers shifted (ring, direct) or exchanged (rank xor
-// a constant). That is checked, not assumed, and exact: 4096 ranks in a ring take a few seconds. It needs a
-// count that the ranks divide; otherwise each action of each rank is an event, of which there may be
-// `most_events`.
+// Ranks that do the same thing at the same time are simulated once: when all hosts are alike,
+// nobody is late, and every rank's schedule is rank 0's with the peers shifted (ring, direct) or
+// exchanged (rank xor a constant). That is checked, not assumed, and exact: 4096 ranks in a ring
+// take a few seconds. It needs a count that the ranks divide; otherwise each action of each rank is
+// an event, of which there may be `most_events`.
 #pragma once
 
 #include <algorithm>
@@ -43,12 +43,12 @@ struct straggler {
 struct link_model {
   double latency = 15e-6;           ///< s between hosts
   double bandwidth = 2.5e9;         ///< bytes/s of one link between hosts, in each direction
-  double host_bandwidth = 2.5e9;    ///< bytes/s that all links of a host share, in each direction; 0: no limit
+  double host_bandwidth = 2.5e9;    ///< bytes/s each way that a host's links share; 0: no limit
   double local_latency = 2e-6;      ///< s between two ranks of one host
   double local_bandwidth = 6.5e9;   ///< bytes/s between two ranks of one host
   double gamma = 0.15e-9;           ///< s per byte reduced or copied
   double message_cost = 0;          ///< s of processor time to send a message, and to receive one
-  std::vector<int> host_of{};       ///< each rank's host, numbered from 0; empty: a host for each rank
+  std::vector<int> host_of{};       ///< each rank's host, numbered from 0; empty: a host a rank
   std::vector<straggler> stragglers{};
 };
 
@@ -71,15 +71,18 @@ class virtual_clock {
  public:
   virtual_clock(const link_model& model, peers where) : model_(model), where_(where) {}
 
-  /// Adds what `rank` does. `key(step)` numbers the direction that an action's message takes: equal for
-  /// the sends and the receives of one link.
+  /// Adds what `rank` does. `key(step)` numbers the direction that an action's message takes: equal
+  /// for the sends and the receives of one link.
   template <typename Key>
   void add(int rank, const schedule& plan, std::size_t element_bytes, Key key) {
     const auto base = static_cast<std::int32_t>(events_.size());
     require(events_.size() + plan.actions.size() <= most_events,
-            "simulate: more than {} actions; take fewer ranks, or a count that the ranks divide, hosts "
-            "that are alike and no stragglers", most_events);
-    if (static_cast<std::size_t>(rank) >= ranks_.size()) ranks_.resize(static_cast<std::size_t>(rank) + 1);
+            "simulate: more than {} actions; take fewer ranks, or a count that the ranks divide, "
+            "hosts that are alike and no stragglers",
+            most_events);
+    if (static_cast<std::size_t>(rank) >= ranks_.size()) {
+      ranks_.resize(static_cast<std::size_t>(rank) + 1);
+    }
     for (const action& step : plan.actions) {
       event next{.kind = step.kind,
                  .rank = rank,
@@ -123,8 +126,9 @@ class virtual_clock {
       queue_.pop();
       perform(index, result);
     }
-    require(result.events == events_.size(), "simulate: the schedules wait for each other for ever ({} of "
-            "{} actions ended)", result.events, events_.size());
+    require(result.events == events_.size(),
+            "simulate: the schedules wait for each other for ever ({} of {} actions ended)",
+            result.events, events_.size());
     for (const double each : result.rank_seconds) result.seconds = std::max(result.seconds, each);
     return result;
   }
@@ -242,13 +246,14 @@ class virtual_clock {
     }
     now.end = std::max(now.end, now.start);
     if (now.kind != action_kind::receive && now.bytes > 0) {
-      now.end = std::max(now.end, occupy(clock.arithmetic_free, now.start, now.bytes * model_.gamma));
+      now.end =
+          std::max(now.end, occupy(clock.arithmetic_free, now.start, now.bytes * model_.gamma));
     }
     finish(index, result);
   }
 
-  /// Puts a message on the network: it leaves, and arrives, as its link and both network cards let it. A
-  /// card is asked for at the time when it is needed, so that messages use it in that order.
+  /// Puts a message on the network: it leaves, and arrives, as its link and both network cards let
+  /// it. A card is asked for at the time when it is needed, so that messages use it in that order.
   void move_message(std::int32_t index, simulated& result) {
     event& now = at(index);
     const auto from = static_cast<std::size_t>(host_of(now.rank));
@@ -256,7 +261,8 @@ class virtual_clock {
     const bool local = where_ == peers::by_host ? from == to : where_ == peers::all_local;
     const double latency = local ? model_.local_latency : model_.latency;
     const double on_link = now.bytes / (local ? model_.local_bandwidth : model_.bandwidth);
-    const double on_card = local || model_.host_bandwidth <= 0 ? 0 : now.bytes / model_.host_bandwidth;
+    const double on_card =
+        local || model_.host_bandwidth <= 0 ? 0 : now.bytes / model_.host_bandwidth;
     switch (now.due_for) {
       case stage::handled:
         now.due_for = stage::leaving;
@@ -275,7 +281,8 @@ class virtual_clock {
     }
     double arrives = now.start + latency;
     if (on_card > 0) arrives = occupy(hosts_[to].in_free, arrives, on_card) - on_card;
-    release(now.receive, arrives, std::max({arrives + on_link, arrives + on_card, now.end + latency}));
+    release(now.receive, arrives,
+            std::max({arrives + on_link, arrives + on_card, now.end + latency}));
   }
 
   void finish(std::int32_t index, simulated& result) {
@@ -287,7 +294,8 @@ class virtual_clock {
     for (auto i = first_dependent_[static_cast<std::size_t>(index)];
          i < first_dependent_[static_cast<std::size_t>(index) + 1]; ++i) {
       const event& next = at(dependents_[i]);
-      const bool streams = next.bytes == now.bytes && (next.kind == action_kind::send || is_receive(next.kind));
+      const bool streams =
+          next.bytes == now.bytes && (next.kind == action_kind::send || is_receive(next.kind));
       release(dependents_[i], streams ? now.start : now.end, now.end);
     }
   }
@@ -338,14 +346,14 @@ template <typename Make>
 
 }  // namespace detail
 
-/// Runs the schedules make(0) to make(world - 1), of elements of `element_bytes`. Throws usage_error where
-/// they do not fit together, or are too large to simulate.
+/// Runs the schedules make(0) to make(world - 1), of elements of `element_bytes`. Throws
+/// usage_error where they do not fit together, or are too large to simulate.
 template <typename Make>
 [[nodiscard]] simulated simulate_schedules(int world, std::size_t element_bytes, Make make,
                                            const link_model& model = {}) {
   const detail::peers where = detail::find_peers(model);
-  const detail::symmetry alike = where == detail::peers::by_host ? detail::symmetry::none
-                                                                 : detail::find_symmetry(world, make);
+  const detail::symmetry alike =
+      where == detail::peers::by_host ? detail::symmetry::none : detail::find_symmetry(world, make);
   const auto ranks = static_cast<std::size_t>(world);
   if (alike != detail::symmetry::none) {
     detail::virtual_clock clock(model, where);
@@ -370,9 +378,10 @@ template <typename Make>
   return clock.run();
 }
 
-/// Runs `shape` (its rank does not matter) on all its ranks. Throws usage_error where `use` cannot do it,
-/// or where it is too large to simulate.
-[[nodiscard]] inline simulated simulate(call_shape shape, algorithm use, const link_model& model = {}) {
+/// Runs `shape` (its rank does not matter) on all its ranks. Throws usage_error where `use` cannot
+/// do it, or where it is too large to simulate.
+[[nodiscard]] inline simulated simulate(call_shape shape, algorithm use,
+                                        const link_model& model = {}) {
   return simulate_schedules(
       shape.world, shape.element_bytes,
       [&](int rank) {

@@ -1,14 +1,16 @@
-// Staged algorithms: through memory that all ranks of a host see, for buffers that only their own rank sees.
+// Staged algorithms: buffers that only their own rank sees, through memory that all of a host see.
 //
-// Every byte is copied in once and out once, and in between a rank reduces its part of all ranks' copies in one pass:
-// with more ranks than cores it is the copies that take the time, and those of a ring are as many for every rank more.
-// Slices go through one after another, in three parts of the staging memory in turn, with one barrier a slice:
+// Every byte is copied in once and out once, and in between a rank reduces its part of all ranks'
+// copies in one pass: with more ranks than cores it is the copies that take the time, and those of
+// a ring are as many for every rank more. Slices go through one after another, in three parts of
+// the staging memory in turn, with one barrier a slice:
 //
-//   copy in 0 | barrier | combine 0, copy in 1 | barrier | copy out 0, combine 1, copy in 2 | barrier | ...
+//   copy in 0 | barrier | combine 0, copy in 1 | barrier | copy out 0, combine 1, copy in 2 | ...
 //
-// A part is written again two barriers after others began to copy out of it: whoever is at the second of them has
-// ended that. The next call takes the part that follows the last one's, so this holds from call to call too.
-// Sums are formed in rank order: the bits are those of the algorithms in shared buffers.
+// A part is written again two barriers after others began to copy out of it: whoever is at the
+// second of them has ended that. The next call takes the part that follows the last one's, so this
+// holds from call to call too. Sums are formed in rank order, as in shared buffers: their bits are
+// the same.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +24,10 @@ namespace parx::schedules {
 /// Parts of a rank's staging memory.
 inline constexpr int staging_parts = 3;
 
-/// Input and output hold `count` elements, cut into `slices` of `most` elements at most. Scratch is this rank's staging
-/// memory: the parts, and one element more. `turn` is the part to begin with.
-[[nodiscard]] inline schedule staged_all_reduce(int rank, int world, std::size_t count, int slices, std::size_t most,
-                                                int turn) {
+/// Input and output hold `count` elements, cut into `slices` of `most` elements at most. Scratch is
+/// this rank's staging memory: the parts, and one element more. `turn` is the part to begin with.
+[[nodiscard]] inline schedule staged_all_reduce(int rank, int world, std::size_t count, int slices,
+                                                std::size_t most, int turn) {
   schedule plan{.name = algorithm::staged, .actions = {}, .scratch_count = 0};
   const std::size_t signal = most * staging_parts;
   const auto whole = [&](int slice) { return chunk(place::input, count, slices, slice); };

@@ -1,8 +1,9 @@
 // Binomial trees: broadcast and reduce in log2(P) steps, for small vectors.
 //
-// Ranks are numbered from the root: v = (rank - root) mod P. The parent of v is v without its lowest
-// set bit; its children are v + 2^k for every 2^k below that bit. A sum combines neighbouring v, the lower
-// first: from root 0 that is the order of the ranks, and in a power of two doubling_all_reduce's tree.
+// Ranks are numbered from the root: v = (rank - root) mod P. The parent of v is v without its
+// lowest set bit; its children are v + 2^k for every 2^k below that bit. A sum combines
+// neighbouring v, the lower first: from root 0 that is the order of the ranks, and in a power of
+// two doubling_all_reduce's tree.
 #pragma once
 
 #include <bit>
@@ -13,7 +14,7 @@ namespace parx::schedules {
 
 namespace detail {
 
-/// The weight of v's edge to its parent: its lowest set bit, or a power of two >= world for the root.
+/// The weight of v's edge to its parent: its lowest set bit; the root's a power of two >= world.
 [[nodiscard]] constexpr int tree_edge(int v, int world) noexcept {
   int bit = 1;
   while (bit < world && (v & bit) == 0) bit *= 2;
@@ -44,7 +45,8 @@ namespace detail {
   // The farthest child first: it has the deepest subtree below it.
   for (int bit = edge / 2; bit >= 1; bit /= 2) {
     if (v + bit < world) {
-      plan.add({action_kind::send, wrap(v + bit + root, world), source, {}, {here, no_action}, false});
+      plan.add(
+          {action_kind::send, wrap(v + bit + root, world), source, {}, {here, no_action}, false});
     }
   }
   if (v == 0) {
@@ -53,8 +55,8 @@ namespace detail {
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output. The other ranks need no output: their partial sums
-/// lie in the schedule's own scratch space.
+/// Everybody's input is reduced into the root's output. The other ranks need no output: their
+/// partial sums lie in the schedule's own scratch space.
 [[nodiscard]] inline schedule tree_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
   const int v = wrap(rank - root, world);
@@ -70,7 +72,12 @@ namespace detail {
   }
   if (v != 0) {
     if (partial != no_action) plan.scratch_count = count;
-    plan.add({action_kind::send, wrap(v - edge + root, world), current, {}, {partial, no_action}, false});
+    plan.add({action_kind::send,
+              wrap(v - edge + root, world),
+              current,
+              {},
+              {partial, no_action},
+              false});
   }
   return plan;
 }
