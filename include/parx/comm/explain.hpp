@@ -9,15 +9,20 @@
 
 namespace parx {
 
-/// The algorithms that could do `what` on `bytes` bytes of the whole vector, with their predicted times, the
-/// chosen one and the reason. explain_text() of schedule/explain.hpp renders it. Collective when it is the
-/// group's first operation, else local.
-[[nodiscard]] inline std::vector<explanation> explain(process_group& group, operation what, std::size_t bytes,
+/// The algorithms that could do `what` on `bytes` bytes of the whole vector, with their predicted
+/// times, the chosen one and the reason. explain_text() of schedule/explain.hpp renders it.
+/// Collective when it is the group's first operation, else local.
+[[nodiscard]] inline std::vector<explanation> explain(process_group& group, operation what,
+                                                      std::size_t bytes,
                                                       call_site site = call_site::current()) {
   detail::group_core& core = *group.core();
   detail::ready_choice(core, site);
-  const call_shape shape{.what = what, .rank = group.rank(), .world = group.size(), .count = bytes,
-                         .staging_bytes = core.choice().staging_bytes(), .host_of = core.choice().hosts()};
+  const call_shape shape{.what = what,
+                         .rank = group.rank(),
+                         .world = group.size(),
+                         .count = bytes,
+                         .staging_bytes = core.choice().staging_bytes(),
+                         .host_of = core.choice().hosts()};
   return explain_table(shape, core.choice().costs(), core.choice().rules());
 }
 

@@ -19,13 +19,13 @@ struct algorithm_rule;
 /// Who moves asynchronous operations on.
 enum class progress_mode : std::uint8_t {
   thread,  ///< a thread of the group, started by its first asynchronous operation
-  inline_poll,  ///< the calling thread, in poll(), test() and wait(): for hosts without a spare core
+  inline_poll,  ///< the calling thread, in poll(), test(), wait(): for hosts without a spare core
 };
 
 /// What chooses between the algorithms of an operation; see schedule/rules.hpp and explain().
 struct choice_options {
-  std::shared_ptr<const std::vector<algorithm_rule>> rules;  ///< ahead of the prices; equal on all ranks
-  std::optional<link_costs> costs;  ///< what prices reckon with, instead of what is measured or assumed
+  std::shared_ptr<const std::vector<algorithm_rule>> rules;  ///< before prices; equal on all ranks
+  std::optional<link_costs> costs;  ///< for the prices, instead of what is measured or assumed
 };
 
 struct group_options {
@@ -54,12 +54,12 @@ struct rooted_options {
 
 struct reduce_options {
   reduce_op op = reduce_op::sum;
-  /// For reduce_op::premul_sum: the sum is multiplied by it. Equal on all ranks, which is checked: unlike
-  /// NCCL's, it is no weight of a rank, since every rank would have to scale a copy of its input first.
+  /// For reduce_op::premul_sum: the sum is multiplied by it. Equal on all ranks, which is checked.
+  /// Unlike NCCL's it is no weight of a rank: each would have to scale a copy of its input.
   double factor = 1;
-  /// For reduce_op::sum of floating types: the result is divided by *divide_by (or is zero where that is
-  /// zero). Read when the operation starts to run, so it may point into the result of an operation that
-  /// was issued before on the same group: a total count, for a mean without a second pass.
+  /// For reduce_op::sum of floating types: the result is divided by *divide_by (or is zero where
+  /// that is zero). Read when the operation starts to run, so it may point into the result of one
+  /// issued before on the same group: a total count, for a mean without a second pass.
   const double* divide_by = nullptr;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
@@ -91,7 +91,7 @@ struct message_options {
 
 struct object_options {
   int root = 0;  ///< where there is one
-  std::size_t max_bytes = std::size_t{1} << 30;  ///< of one object; a larger one is refused by all ranks
+  std::size_t max_bytes = std::size_t{1} << 30;  ///< of one object; all ranks refuse a larger one
   std::chrono::milliseconds timeout = group_timeout;
 };
 

@@ -1,8 +1,9 @@
 // process_group: a set of ranks that communicate.
 //
-// The one invariant: every rank of a group issues the same collectives in the same order. It is checked
-// on the wire; a violation is an exception on every rank that names both calls. The first failure
-// closes the group on all ranks: later calls throw errc::closed, and recovery is a new rendezvous.
+// The one invariant: every rank of a group issues the same collectives in the same order. It is
+// checked on the wire; a violation is an exception on every rank that names both calls. The first
+// failure closes the group on all ranks: later calls throw errc::closed, and recovery is a new
+// rendezvous.
 // Threads: use a group from one thread at a time; different groups from different threads are fine.
 // abort() may come from any thread.
 #pragma once
@@ -34,28 +35,31 @@ class process_group {
   [[nodiscard]] int size() const noexcept { return core_->size(); }
   [[nodiscard]] const std::string& name() const noexcept { return core_->name(); }
 
-  /// Bytes this rank's collectives have sent and received so far, headers (64 bytes a link, direction
-  /// and operation) included.
+  /// Bytes this rank's collectives have sent and received so far, headers (64 bytes a link,
+  /// direction and operation) included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return core_->bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return core_->bytes_received(); }
 
-  /// Seconds for which asynchronous collectives have run on this rank so far. What of it the program did
-  /// not wait for was hidden behind its computation.
+  /// Seconds for which asynchronous collectives have run on this rank so far. What of it the
+  /// program did not wait for was hidden behind its computation.
   [[nodiscard]] double async_seconds() const noexcept { return core_->async_seconds(); }
 
-  /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members call
-  /// it, each with the same list; it costs no connection until it is used.
+  /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members
+  /// call it, each with the same list; it costs no connection until it is used.
   [[nodiscard]] process_group subgroup(std::span<const int> ranks,
                                        call_site site = call_site::current()) const {
     std::string list;
     bool member = false;
     const auto check = [&](bool holds, const std::string& why) {
-      require(holds, "subgroup of group \"{}\" at {}:{}: {}", name(), site.file_name(), site.line, why);
+      require(holds, "subgroup of group \"{}\" at {}:{}: {}", name(), site.file_name(), site.line,
+              why);
     };
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const auto here = ranks.begin() + static_cast<std::ptrdiff_t>(i);
-      check(*here >= 0 && *here < size(), fmt::format("rank {} is not one of its {} ranks", *here, size()));
-      check(std::find(ranks.begin(), here, *here) == here, fmt::format("rank {} is listed twice", *here));
+      check(*here >= 0 && *here < size(),
+            fmt::format("rank {} is not one of its {} ranks", *here, size()));
+      check(std::find(ranks.begin(), here, *here) == here,
+            fmt::format("rank {} is listed twice", *here));
       member |= *here == rank();
       list += fmt::format("{}{}", i > 0 ? "," : "", *here);
     }
@@ -68,8 +72,8 @@ class process_group {
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const { return core_->closed(); }
 
-  /// With progress_mode::inline_poll: moves asynchronous operations on, without waiting. Call it between
-  /// pieces of computation.
+  /// With progress_mode::inline_poll: moves asynchronous operations on, without waiting. Call it
+  /// between pieces of computation.
   void poll() { core_->poll(); }
 
   /// For the operations of comm/.
@@ -84,8 +88,8 @@ class process_group {
     const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
     group_options options = core_->options();
     options.choice = core_->choice().for_subgroup(ranks);
-    return process_group(
-        std::make_shared<detail::group_core>(core_->network().subgroup(ranks, id), name, id, options));
+    return process_group(std::make_shared<detail::group_core>(core_->network().subgroup(ranks, id),
+                                                              name, id, options));
   }
 
   std::shared_ptr<detail::group_core> core_;

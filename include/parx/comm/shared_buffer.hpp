@@ -1,9 +1,9 @@
 // shared_buffer: memory in which collectives work in place, without moving it.
 //
-// Every rank of a group has a part of its own; ranks of one host see each other's. A collective whose
-// buffer lies in such a part, at the same offset on every rank, reads and writes all parts directly: an
-// all_reduce of 64 MiB between two ranks takes a fifth of the time of ordinary buffers. Across hosts it
-// is ordinary memory.
+// Every rank of a group has a part of its own; ranks of one host see each other's. A collective
+// whose buffer lies in such a part, at the same offset on every rank, reads and writes all parts
+// directly: an all_reduce of 64 MiB between two ranks takes a fifth of the time of ordinary
+// buffers. Across hosts it is ordinary memory.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace parx {
 
-/// `size()` elements, zeroed at first. Movable; an operation that borrows it must end before it does.
+/// `size()` elements, zeroed at first. Movable; it must outlive the operations that borrow it.
 template <typename T>
 class shared_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -55,14 +55,14 @@ class shared_buffer {
   std::size_t size_ = 0;
 };
 
-/// Collective: every rank calls it with the same `size` (elements). Throws usage_error for a size beyond
-/// memory's, parx::error where memory cannot be had or a rank does not come within the group's timeout.
+/// Collective: every rank calls it with the same `size` (elements). Throws usage_error for a size
+/// beyond memory's, parx::error where memory cannot be had or a rank does not come in time.
 template <typename T>
 [[nodiscard]] shared_buffer<T> allocate_shared(process_group& group, std::size_t size,
                                                call_site site = call_site::current()) {
   require(size <= static_cast<std::size_t>(-1) / sizeof(T) / 2,
-          "allocate_shared at {}:{}: {} elements of {} bytes are more than memory can hold", site.file_name(),
-          site.line, size, sizeof(T));
+          "allocate_shared at {}:{}: {} elements of {} bytes are more than memory can hold",
+          site.file_name(), site.line, size, sizeof(T));
   const auto limit = deadline::after(group.core()->options().timeout);
   return {group.core()->share(size * sizeof(T), limit), group.rank(), size};
 }

@@ -1,7 +1,7 @@
 // work: the handle of an asynchronous operation.
 //
-// It borrows the caller's buffers until wait() returns. Its destructor waits as well: a stall that the
-// deadline bounds is better than memory that changes under somebody's hands.
+// It borrows the caller's buffers until wait() returns. Its destructor waits as well: a stall that
+// the deadline bounds is better than memory that changes under somebody's hands.
 #pragma once
 
 #include <exception>

@@ -1,8 +1,8 @@
 // all_gather: every rank ends with all ranks' vectors, one behind the other in rank order.
 //
-// Collective. Any trivially copyable element type. In place: the input is this rank's block of the output
-// itself. all_gather: all vectors have the same length, the output size() times as many elements.
-// all_gather_v: rank r's vector has counts[r] elements; every rank passes all counts.
+// Collective. Any trivially copyable element type. In place: the input is this rank's block of the
+// output itself. all_gather: all vectors have the same length, the output size() times as many
+// elements. all_gather_v: rank r's vector has counts[r] elements; every rank passes all counts.
 #pragma once
 
 #include <span>
@@ -15,7 +15,8 @@ namespace detail {
 
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] collective_arguments all_gather_arguments(const process_group& group, const In& input,
-                                                        Out& output, const collective_options& options,
+                                                        Out& output,
+                                                        const collective_options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = check.arguments(input, output, options);
@@ -28,19 +29,20 @@ template <movable_buffer In, mutable_movable_buffer Out>
 }
 
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] collective_arguments all_gather_v_arguments(const process_group& group, const In& input,
-                                                          Out& output, std::span<const std::size_t> counts,
+[[nodiscard]] collective_arguments all_gather_v_arguments(const process_group& group,
+                                                          const In& input, Out& output,
+                                                          std::span<const std::size_t> counts,
                                                           const collective_options& options,
                                                           call_site site) {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = check.arguments(input, output, options);
   given.count = check.sum(counts, "counts");
   check.require(given.output.count == given.count,
-                "the output must have room for the sum of all counts, {} elements, not {}", given.count,
-                given.output.count);
+                "the output must have room for the sum of all counts, {} elements, not {}",
+                given.count, given.output.count);
   check.require(given.input.count == counts[check.own_rank()],
-                "the input holds {} elements, but counts[{}] is {}", given.input.count, group.rank(),
-                counts[check.own_rank()]);
+                "the input holds {} elements, but counts[{}] is {}", given.input.count,
+                group.rank(), counts[check.own_rank()]);
   given.counts = counts;
   given.own_begin = check.begin_of_own(counts);
   return given;
@@ -51,8 +53,8 @@ template <movable_buffer In, mutable_movable_buffer Out>
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
 template <movable_buffer In, mutable_movable_buffer Out>
-void all_gather(process_group& group, const In& input, Out&& output, collective_options options = {},
-                call_site site = call_site::current()) {
+void all_gather(process_group& group, const In& input, Out&& output,
+                collective_options options = {}, call_site site = call_site::current()) {
   detail::run(group, detail::all_gather_arguments(group, input, output, options, site));
 }
 
@@ -66,15 +68,18 @@ template <movable_buffer In, mutable_movable_buffer Out>
 
 /// As all_gather; `counts`, in elements and equal on all ranks, are only read during the call.
 template <movable_buffer In, mutable_movable_buffer Out>
-void all_gather_v(process_group& group, const In& input, Out&& output, std::span<const std::size_t> counts,
-                  collective_options options = {}, call_site site = call_site::current()) {
+void all_gather_v(process_group& group, const In& input, Out&& output,
+                  std::span<const std::size_t> counts, collective_options options = {},
+                  call_site site = call_site::current()) {
   detail::run(group, detail::all_gather_v_arguments(group, input, output, counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
 [[nodiscard]] work async_all_gather_v(process_group& group, const In& input, Out&& output,
-                                      std::span<const std::size_t> counts, collective_options options = {},
+                                      std::span<const std::size_t> counts,
+                                      collective_options options = {},
                                       call_site site = call_site::current()) {
-  return detail::start(group, detail::all_gather_v_arguments(group, input, output, counts, options, site));
+  return detail::start(group,
+                       detail::all_gather_v_arguments(group, input, output, counts, options, site));
 }
 
 }  // namespace parx

@@ -1,8 +1,9 @@
 // all_reduce: every rank ends with the reduction of all ranks' vectors, bit-identical everywhere.
 //
-// Collective: every rank calls it with the same count, dtype and options. sum, product, min, max work
-// on every dtype, avg and premul_sum on floating ones, band, bor, bxor on integers, and user_op on anything
-// trivially copyable. bfloat16 and float16 are computed in float and rounded once a step.
+// Collective: every rank calls it with the same count, dtype and options. sum, product, min, max
+// work on every dtype, avg and premul_sum on floating ones, band, bor, bxor on integers, and
+// user_op on anything trivially copyable. bfloat16 and float16 are computed in float, and
+// rounded once a step.
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
@@ -14,7 +15,8 @@ namespace detail {
 
 template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments all_reduce_arguments(const process_group& group, const In& input,
-                                                        Out& output, const Options& options, call_site site) {
+                                                        Out& output, const Options& options,
+                                                        call_site site) {
   const call_check check(group, operation::all_reduce, site);
   collective_arguments given = check.arguments(input, output, options);
   check.same_count(given.input, given.output);
@@ -25,8 +27,8 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 
 }  // namespace detail
 
-/// In place. Blocks until `data` holds the result. `options` are reduce_options or a user_op. Throws
-/// usage_error before any I/O, parx::error when communication fails (the group is then closed).
+/// In place. Blocks until `data` holds the result. `options` are reduce_options or a user_op.
+/// Throws usage_error before any I/O, parx::error when communication fails, which closes the group.
 template <mutable_movable_buffer Data, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, Data>
 void all_reduce(process_group& group, Data&& data, Options options = {},
@@ -37,7 +39,8 @@ void all_reduce(process_group& group, Data&& data, Options options = {},
 /// Anything else does not compile: the error says what to pass instead.
 template <typename Data, typename Options = reduce_options>
   requires(!movable_buffer<Options> &&
-           !(mutable_movable_buffer<Data> && detail::reduction_options_for<Options, reduce_options, Data>))
+           !(mutable_movable_buffer<Data> &&
+             detail::reduction_options_for<Options, reduce_options, Data>))
 void all_reduce(process_group& /*group*/, Data&& /*data*/, Options /*options*/ = {},
                 call_site /*site*/ = call_site::current()) {
   detail::explain_misuse<Data, Options, reduce_options>();

@@ -19,8 +19,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Collective. Throws parx::error when communication fails or the deadline passes; the message names
-/// a rank that is missing.
+/// Collective. Throws parx::error when communication fails or the deadline passes; the message
+/// names a rank that is missing.
 inline void barrier(process_group& group, barrier_options options = {},
                     call_site site = call_site::current()) {
   detail::run(group, detail::barrier_arguments(options.timeout, site));
@@ -30,9 +30,10 @@ inline void barrier(process_group& group, barrier_options options = {},
   return detail::start(group, detail::barrier_arguments(options.timeout, site));
 }
 
-/// Collective. A barrier that, when `timeout` passes, names all ranks that have not come, on every rank. It
-/// costs a note in the job's store each time: for finding out who hangs, not for every step.
-inline void monitored_barrier(process_group& group, std::chrono::milliseconds timeout = group_timeout,
+/// Collective. A barrier that, when `timeout` passes, names all ranks that have not come, on every
+/// rank. It costs a note in the job's store each time: for finding who hangs, not for every step.
+inline void monitored_barrier(process_group& group,
+                              std::chrono::milliseconds timeout = group_timeout,
                               call_site site = call_site::current()) {
   detail::collective_arguments given = detail::barrier_arguments(timeout, site);
   given.names_late = true;

@@ -11,7 +11,8 @@ namespace detail {
 
 template <mutable_movable_buffer Data>
 [[nodiscard]] collective_arguments broadcast_arguments(const process_group& group, Data& data,
-                                                       const rooted_options& options, call_site site) {
+                                                       const rooted_options& options,
+                                                       call_site site) {
   const call_check check(group, operation::broadcast, site);
   collective_arguments given = check.arguments();
   check.view(data, given.input);
@@ -25,8 +26,8 @@ template <mutable_movable_buffer Data>
 
 }  // namespace detail
 
-/// Blocks until `data` holds the root's elements (on the root: until they have been handed over). Throws
-/// usage_error before any I/O, parx::error when communication fails (the group is then closed).
+/// Blocks until `data` holds the root's elements (on the root: until they have been handed over).
+/// Throws usage_error before any I/O, parx::error when communication fails, which closes the group.
 template <mutable_movable_buffer Data>
 void broadcast(process_group& group, Data&& data, rooted_options options = {},
                call_site site = call_site::current()) {

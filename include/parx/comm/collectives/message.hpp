@@ -1,9 +1,9 @@
 // send and recv: messages between two ranks of a group.
 //
-// A receive is matched by sender and tag, in the order of sending, and must name the count and dtype
-// that were sent. As in MPI, a blocking send may have to wait for its receive; ranks that send to each
-// other in a ring use async_send or a batch. Two ranks may both send up to 64 MiB before they receive, and
-// a rank may send to itself.
+// A receive is matched by sender and tag, in the order of sending, and must name the count and
+// dtype that were sent. As in MPI, a blocking send may have to wait for its receive; ranks that
+// send to each other in a ring use async_send or a batch. Two ranks may both send up to 64 MiB
+// before they receive, and a rank may send to itself.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace parx {
 
 namespace detail {
 
-inline void fill_message(operation what, int peer, const elements& memory, const message_options& options,
-                         call_site site, call& request) {
+inline void fill_message(operation what, int peer, const elements& memory,
+                         const message_options& options, call_site site, call& request) {
   request.what = what;
   request.site = site;
   request.timeout = options.timeout;
@@ -62,9 +62,9 @@ void recv(process_group& group, Data&& data, int from, message_options options =
   group.core()->run(request);
 }
 
-/// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages of one
-/// sender are taken in the order of sending; between senders there is no order. It opens a link to every
-/// rank. Fails when all other ranks have ended.
+/// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages
+/// of one sender are taken in the order of sending; between senders there is no order. It opens a
+/// link to every rank. Fails when all other ranks have ended.
 template <mutable_movable_buffer Data>
 [[nodiscard]] int recv_any(process_group& group, Data&& data, message_options options = {},
                            call_site site = call_site::current()) {

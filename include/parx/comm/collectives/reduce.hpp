@@ -1,7 +1,7 @@
 // reduce: the root ends with the reduction of all ranks' vectors.
 //
-// Collective. Out of place: only the root's output is written (the others may pass an empty one). In
-// place: the root's buffer is overwritten, the others' are left as they are.
+// Collective. Out of place: only the root's output is written (the others may pass an empty one).
+// In place: the root's buffer is overwritten, the others' are left as they are.
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
@@ -12,7 +12,8 @@ namespace detail {
 
 template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments reduce_arguments(const process_group& group, const In& input,
-                                                    Out& output, const Options& options, call_site site) {
+                                                    Out& output, const Options& options,
+                                                    call_site site) {
   const call_check check(group, operation::reduce, site);
   collective_arguments given = check.arguments(input, output, options);
   given.root = plain_options(options).root;
@@ -29,9 +30,9 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 
 }  // namespace detail
 
-/// Blocks until the root's `output` holds the result; other ranks return when their part is done. `options`
-/// are rooted_reduce_options or a user_op. Throws usage_error before any I/O, parx::error when
-/// communication fails (the group is then closed).
+/// Blocks until the root's `output` holds the result; other ranks return when their part is done.
+/// `options` are rooted_reduce_options or a user_op. Throws usage_error before any I/O, parx::error
+/// when communication fails (the group is then closed).
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = rooted_reduce_options>
   requires detail::reduction_options_for<Options, rooted_reduce_options, In>
 void reduce(process_group& group, const In& input, Out&& output, Options options = {},

@@ -1,8 +1,8 @@
 // reduce_scatter: the ranks' vectors are reduced, and rank r keeps block r of the result.
 //
-// Collective. In place: the output is this rank's block of the input itself. reduce_scatter: all blocks
-// have the same length, the input size() times as many elements as the output. reduce_scatter_v: block r
-// has counts[r] elements; every rank passes all counts.
+// Collective. In place: the output is this rank's block of the input itself. reduce_scatter: all
+// blocks have the same length, the input size() times as many elements as the output.
+// reduce_scatter_v: block r has counts[r] elements; every rank passes all counts.
 #pragma once
 
 #include <span>
@@ -16,7 +16,8 @@ namespace detail {
 template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments reduce_scatter_arguments(const process_group& group,
                                                             const In& input, Out& output,
-                                                            const Options& options, call_site site) {
+                                                            const Options& options,
+                                                            call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
   collective_arguments given = check.arguments(input, output, options);
   given.count = check.for_all_ranks(given.output.count);
@@ -32,7 +33,8 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 [[nodiscard]] collective_arguments reduce_scatter_v_arguments(const process_group& group,
                                                               const In& input, Out& output,
                                                               std::span<const std::size_t> counts,
-                                                              const Options& options, call_site site) {
+                                                              const Options& options,
+                                                              call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
   collective_arguments given = check.arguments(input, output, options);
   given.count = check.sum(counts, "counts");
@@ -40,8 +42,8 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                 "the input must hold the sum of all counts, {} elements, not {}", given.count,
                 given.input.count);
   check.require(given.output.count == counts[check.own_rank()],
-                "the output holds {} elements, but counts[{}] is {}", given.output.count, group.rank(),
-                counts[check.own_rank()]);
+                "the output holds {} elements, but counts[{}] is {}", given.output.count,
+                group.rank(), counts[check.own_rank()]);
   given.counts = counts;
   given.own_begin = check.begin_of_own(counts);
   read_arithmetic<In>(options, given.combine);
@@ -63,7 +65,8 @@ void reduce_scatter(process_group& group, const In& input, Out&& output, Options
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, In>
 [[nodiscard]] work async_reduce_scatter(process_group& group, const In& input, Out&& output,
-                                        Options options = {}, call_site site = call_site::current()) {
+                                        Options options = {},
+                                        call_site site = call_site::current()) {
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::reduce_scatter_arguments(group, input, output, kept, site);
   });
@@ -75,7 +78,8 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options = redu
 void reduce_scatter_v(process_group& group, const In& input, Out&& output,
                       std::span<const std::size_t> counts, Options options = {},
                       call_site site = call_site::current()) {
-  detail::run(group, detail::reduce_scatter_v_arguments(group, input, output, counts, options, site));
+  detail::run(group,
+              detail::reduce_scatter_v_arguments(group, input, output, counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, In>

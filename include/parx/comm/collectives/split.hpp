@@ -14,9 +14,11 @@ namespace parx {
 /// The color of a rank that wants to be in none of the new groups (any negative one does).
 inline constexpr int no_group = -1;
 
-/// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `key`, then by
-/// old rank; it is empty where `color` is negative. The new groups open no connection until they are used.
-[[nodiscard]] inline std::optional<process_group> split(process_group& group, int color, int key = 0,
+/// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `key`,
+/// then by old rank; it is empty where `color` is negative. A new group opens no connection until it
+/// is used.
+[[nodiscard]] inline std::optional<process_group> split(process_group& group, int color,
+                                                        int key = 0,
                                                         call_site site = call_site::current()) {
   const std::array<std::int32_t, 2> mine{color, key};
   std::vector<std::int32_t> all(2 * static_cast<std::size_t>(group.size()));
