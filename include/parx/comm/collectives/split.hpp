@@ -15,7 +15,7 @@ namespace parx {
 inline constexpr int no_group = -1;
 
 /// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `key`,
-/// then by old rank; it is empty where `color` is negative. A new group opens no connection until it
+/// then by old rank; none where `color` is negative. A new group opens no connection until it
 /// is used.
 [[nodiscard]] inline std::optional<process_group> split(process_group& group, int color,
                                                         int key = 0,
