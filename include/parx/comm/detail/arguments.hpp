@@ -99,8 +99,8 @@ class call_check {
     }
   }
 
-  /// Written in place: a struct that is copied as a whole is loaded as a whole, which waits until its parts,
-  /// and all stores before them, have left the core.
+  /// Written in place: a struct that is copied as a whole is loaded as a whole, which waits until
+  /// its parts, and all stores before them, have left the core.
   template <movable_buffer B>
   void view(B&& data, elements& found) const {
     if constexpr (buffer<B>) {
@@ -192,7 +192,8 @@ class call_check {
   }
   void fits(std::size_t count, std::size_t size) const {
     std::size_t bytes = 0;
-    require(!__builtin_mul_overflow(count, size, &bytes) && bytes <= std::numeric_limits<std::size_t>::max() / 2,
+    require(!__builtin_mul_overflow(count, size, &bytes) &&
+                bytes <= std::numeric_limits<std::size_t>::max() / 2,
             "{} elements of {} bytes are more than memory can hold", count, size);
   }
 

@@ -16,7 +16,8 @@ class async_time {
     total_.fetch_add((clock::now() - since_).count(), std::memory_order_relaxed);
   }
   [[nodiscard]] double seconds() const noexcept {
-    return std::chrono::duration<double>(clock::duration(total_.load(std::memory_order_relaxed))).count();
+    const clock::duration total(total_.load(std::memory_order_relaxed));
+    return std::chrono::duration<double>(total).count();
   }
 
  private:

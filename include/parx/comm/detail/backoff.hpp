@@ -1,11 +1,11 @@
 // backoff: what a waiting rank does with its core before it sleeps in the kernel.
 //
-// It spins for a moment where it has a core of its own, then hands the core on with sched_yield, which is
-// cheaper than sleep and wake-up as long as the others are ranks that hand it back; where it is alone on
-// its core, a yield is only a slower spin. Beside a process that computes, one yield costs a whole time
-// slice; then yielding is left alone for a while, longer each time. And where a yield let somebody else run
-// for a moment, the scheduler has put two ranks on one core, whatever cores there are: they hand it to and
-// fro at once instead of spinning first, until a yield finds nobody.
+// It spins for a moment where it has a core of its own, then hands the core on with sched_yield,
+// which is cheaper than sleep and wake-up as long as the others are ranks that hand it back; where
+// it is alone on its core, a yield is only a slower spin. Beside a process that computes, one yield
+// costs a whole time slice; then yielding is left alone for a while, longer each time. And where a
+// yield let somebody else run for a moment, the scheduler has put two ranks on one core, whatever
+// cores there are: until a yield finds nobody, they hand it to and fro instead of spinning first.
 #pragma once
 
 #include <sched.h>
@@ -35,11 +35,11 @@ class backoff {
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr int rounds_between_looks = 16;  // a round may be some nanoseconds or two system calls
+  static constexpr int rounds_between_looks = 16;  // a round: some nanoseconds, or two system calls
   static constexpr std::chrono::microseconds spin_time{20};
   static constexpr std::chrono::microseconds yield_time{300};
   static constexpr int crowded_yields = 30;
-  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< more than a yield that finds nobody
+  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< a yield that found somebody
   static constexpr std::chrono::microseconds time_slice{500};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
   static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);

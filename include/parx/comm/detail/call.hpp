@@ -35,7 +35,7 @@ struct call {
   bool meets = false;  ///< only brings the ranks together, before the group's first staged call
   bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
   std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
-  std::shared_ptr<const plan> kept_steps{};  ///< the same, where the cache may forget them before it ends
+  std::shared_ptr<const plan> kept_steps{};  ///< the same, where the cache may forget them earlier
 
   // A message: the other rank and the user's memory (read by send, written by recv).
   int peer = -1;
@@ -43,7 +43,7 @@ struct call {
   std::size_t bytes = 0;
 
   // Set by the group.
-  deadline until = deadline::unset();  ///< of a blocking call, from when it first has to wait: a clock costs 20 ns
+  deadline until = deadline::unset();  ///< set once a blocking call waits: a clock costs 20 ns
   bool done = false;
   bool named = false;  ///< its header says which group's call it is, and where it was made
   std::exception_ptr failure;
@@ -93,8 +93,9 @@ inline constexpr int any_source = -1;
   std::string text{name_of(op)};
   if (op != operation::barrier) {
     text += fmt::format(" of {} {}", header.count,
-                        header.type == call_header::user_type ? "structs"
-                                                              : name_of(static_cast<dtype>(header.type)));
+                        header.type == call_header::user_type
+                            ? "structs"
+                            : name_of(static_cast<dtype>(header.type)));
   }
   if (header.reduction != call_header::no_reduction) {
     text += fmt::format(" ({})", header.reduction == call_header::user_reduction
@@ -102,7 +103,9 @@ inline constexpr int any_source = -1;
                                      : name_of(static_cast<reduce_op>(header.reduction)));
   }
   if (has_root(op)) text += fmt::format(" with root {}", header.root);
-  if (op == operation::send || op == operation::recv) text += fmt::format(" with tag {}", header.root);
+  if (op == operation::send || op == operation::recv) {
+    text += fmt::format(" with tag {}", header.root);
+  }
   if (header.algorithm != 0 && op != operation::barrier) {
     text += fmt::format(" by {}", name_of(static_cast<algorithm>(header.algorithm)));
   }

@@ -32,13 +32,16 @@ class choice {
   }
   /// The lowest rank that is not on rank 0's host; -1 where all are.
   [[nodiscard]] int first_on_another_host() const noexcept {
-    const auto found = std::find_if(hosts_.begin(), hosts_.end(), [](int host) { return host != 0; });
+    const auto found =
+        std::find_if(hosts_.begin(), hosts_.end(), [](int host) { return host != 0; });
     return found == hosts_.end() ? -1 : static_cast<int>(found - hosts_.begin());
   }
   void set_costs(const link_costs& measured) { costs_ = measured; }
 
   /// Bytes of a slice that the group can pass through staging memory; 0 where there can be none.
-  [[nodiscard]] std::size_t staging_bytes() const noexcept { return shares_memory_ ? default_staging : 0; }
+  [[nodiscard]] std::size_t staging_bytes() const noexcept {
+    return shares_memory_ ? default_staging : 0;
+  }
   [[nodiscard]] std::span<const int> hosts() const noexcept { return hosts_; }
   [[nodiscard]] const link_costs& costs() const { return costs_.value(); }
   [[nodiscard]] const std::vector<algorithm_rule>& rules() const noexcept {
@@ -56,7 +59,9 @@ class choice {
   }
 
  private:
-  [[nodiscard]] int host_of(int rank) const noexcept { return hosts_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int host_of(int rank) const noexcept {
+    return hosts_[static_cast<std::size_t>(rank)];
+  }
 
   std::shared_ptr<const std::vector<algorithm_rule>> rules_;
   std::optional<link_costs> costs_;

@@ -1,7 +1,8 @@
 // diagnosis: the words for what a group is doing and what went wrong with it.
 //
-// Errors read like a sentence and name the operation, its number and place, the ranks to blame and where
-// those are. Nothing here changes a group; notices of other ranks are read from the transport's board.
+// Errors read like a sentence and name the operation, its number and place, the ranks to blame and
+// where those are. Nothing here changes a group; what other ranks are in, it reads from their
+// notices.
 #pragma once
 
 #include <algorithm>
@@ -46,19 +47,23 @@ class diagnosis {
             .elapsed_seconds = request.until.elapsed_seconds()};
   }
   /// What the thread that waits for `request` is told when the group has ended because of `reason`.
-  [[nodiscard]] error end_of(const call& request, errc code, const std::string& reason, int peer) const {
+  [[nodiscard]] error end_of(const call& request, errc code, const std::string& reason,
+                             int peer) const {
     const bool second = code == errc::aborted;
     return {code,
-            fmt::format("{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on", title(request),
-                        second ? "was ended" : "failed", request.until.elapsed_seconds(),
+            fmt::format("{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on",
+                        title(request), second ? "was ended" : "failed",
+                        request.until.elapsed_seconds(),
                         second ? " because another rank failed first: " : ": ", reason),
             context_of(request, peer)};
   }
   /// The same for a call that came after the end.
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
-            fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an earlier failure: {}",
-                        name_of(request.what), name_, request.site.file_name(), request.site.line, reason),
+            fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an "
+                        "earlier failure: {}",
+                        name_of(request.what), name_, request.site.file_name(), request.site.line,
+                        reason),
             context_of(request, -1)};
   }
 
@@ -77,10 +82,11 @@ class diagnosis {
     network_.post_notice({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
-  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ..."; without a
-  /// sequence number for a message, which has none.
+  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...";
+  /// without a sequence number for a message, which has none.
   [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
-                                        std::optional<std::uint64_t> sequence, int most = most_named) const {
+                                        std::optional<std::uint64_t> sequence,
+                                        int most = most_named) const {
     const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
@@ -91,8 +97,8 @@ class diagnosis {
     return text;
   }
 
-  /// The ranks that have not entered call `sequence` keep the others waiting. Where all of `peers` have,
-  /// those that these wait for are looked for among all ranks, if they are not too many to ask.
+  /// The ranks that have not entered call `sequence` keep the others waiting. Where all of `peers`
+  /// have, those that these wait for are sought among all ranks, if that is not too many to ask.
   void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
     static constexpr int most_asked = 64;
     std::vector<int> late;
@@ -136,39 +142,43 @@ class diagnosis {
                                    ? std::string()
                                    : fmt::format(" (its #{})", found.theirs.sequence);
     return fmt::format(
-        "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank must "
-        "issue the same collectives in the same order with the same count and dtype",
-        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs), number,
-        hidden_difference(mine, found.theirs));
+        "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank "
+        "must issue the same collectives in the same order with the same count and dtype",
+        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs),
+        number, hidden_difference(mine, found.theirs));
   }
 
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
     return fmt::format(
-        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). Both "
-        "sides must name the same count and dtype",
+        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). "
+        "Both sides must name the same count and dtype",
         network_.rank(), found.receive->header.count,
         name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
         found.receive->site.file_name(), found.receive->site.line, network_.describe(found.peer),
-        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)), found.theirs.file_name(),
-        found.theirs.line);
+        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)),
+        found.theirs.file_name(), found.theirs.line);
   }
 
  private:
   /// What describe() does not show.
-  [[nodiscard]] static std::string hidden_difference(const call_header& mine, const call_header& theirs) {
+  [[nodiscard]] static std::string hidden_difference(const call_header& mine,
+                                                     const call_header& theirs) {
     if (mine.operation != theirs.operation) return {};
-    if (static_cast<operation>(mine.operation) == operation::broadcast && mine.count != theirs.count) {
+    if (static_cast<operation>(mine.operation) == operation::broadcast &&
+        mine.count != theirs.count) {
       return "; for what only the root knows the size of there is broadcast_object";
     }
     if (mine.sizes != theirs.sizes) {
-      return "; the calls differ in their uneven counts, in the sizes of their buffers or structs, or in "
-             "where they lie in a shared buffer";
+      return "; the calls differ in their uneven counts, in the sizes of their buffers or structs, "
+             "or in where they lie in a shared buffer";
     }
     if (mine.arithmetic != theirs.arithmetic) {
-      return "; the calls differ in the factor, in divide_by or in the kind of the user's operation";
+      return "; the calls differ in the factor, in divide_by or in the kind of the user's "
+             "operation";
     }
     if (static_cast<operation>(mine.operation) == operation::all_to_all && mine.sizes != 0) {
-      return fmt::format("; it sends {} elements where {} are expected from it", theirs.count, mine.count);
+      return fmt::format("; it sends {} elements where {} are expected from it", theirs.count,
+                         mine.count);
     }
     return {};
   }

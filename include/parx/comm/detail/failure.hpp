@@ -18,8 +18,7 @@ struct failure {
   int peer;  ///< who is to blame; -1: nobody in particular
 };
 
-/// A broken link is often only the echo of another failure, whose reason is on its way: waits a little
-/// for it.
+/// A broken link is often only the echo of another failure: waits a little for that one's reason.
 [[nodiscard]] inline failure reason_of(const link_lost& lost, transport& network) {
   static constexpr std::chrono::milliseconds grace{300};
   const auto until = std::chrono::steady_clock::now() + grace;

@@ -58,7 +58,8 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
 }
 
 /// Returns the call's plan, which stays until the group's next call is filled.
-inline const std::shared_ptr<const plan>& fill_call(const process_group& group, const collective_arguments& given,
+inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
+                                                    const collective_arguments& given,
                                                     call& request) {
   const call_check check(group, given.what, given.site);
   if (has_root(given.what)) check.is_rank(given.root, "root");
@@ -119,9 +120,10 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
   request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
   request.header.sizes = hash_of_sizes(given, described.type, described.size);
   if (request.steps->steps.name == algorithm::shared) {
-    // The others look for this rank's buffer where their own lies: in the same area, at the same offset.
+    // The others look for this rank's buffer where their own lies: same area, same offset.
     const collective_data& data = request.data;
-    const shared_view& view = given.what == operation::reduce_scatter ? data.shared_input : data.shared_output;
+    const shared_view& view =
+        given.what == operation::reduce_scatter ? data.shared_input : data.shared_output;
     const std::uint64_t place = view.offset + (view.area->id << 48);
     request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
@@ -137,8 +139,9 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
 
 /// Whether all that a call depends on besides its buffers is in its likeness.
 [[nodiscard]] inline bool is_plain(const collective_arguments& given) noexcept {
-  return given.counts.empty() && given.incoming.empty() && given.pack.inputs.empty() && !given.combine.user &&
-         given.combine.divide_by == nullptr && given.keep == nullptr && !given.names_late;
+  return given.counts.empty() && given.incoming.empty() && given.pack.inputs.empty() &&
+         !given.combine.user && given.combine.divide_by == nullptr && given.keep == nullptr &&
+         !given.names_late;
 }
 
 [[nodiscard]] inline call_likeness likeness_of(const collective_arguments& given) noexcept {
@@ -160,7 +163,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group, 
 
 inline void run(const process_group& group, const collective_arguments& given) {
   group_core& core = *group.core();
-  if (!is_plain(given) || core.may_be_shared(given.input.data) || core.may_be_shared(given.output.data)) {
+  if (!is_plain(given) || core.may_be_shared(given.input.data) ||
+      core.may_be_shared(given.output.data)) {
     call request;
     fill_call(group, given, request);
     core.run(request);

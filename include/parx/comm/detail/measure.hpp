@@ -1,7 +1,7 @@
 // measure: what a message and a byte cost between the hosts of a group.
 //
-// Rank 0 plays ping-pong with the first rank of another host, for about a tenth of a second, and tells all
-// ranks what it found: the choice of algorithms must reckon with the same numbers everywhere.
+// Rank 0 plays ping-pong with the first rank of another host, for about a tenth of a second, and
+// tells all ranks what it found: all must choose algorithms by the same numbers.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,9 @@ class cost_meter {
     static_cast<void>(round_trip(1));  // opens the link
     const auto start = clock::now();
     double least = round_trip(1);
-    for (int i = 0; i < 50 && seconds_since(start) < enough_seconds; ++i) least = std::min(least, round_trip(1));
+    for (int i = 0; i < 50 && seconds_since(start) < enough_seconds; ++i) {
+      least = std::min(least, round_trip(1));
+    }
     costs_.alpha = least / 2;
     costs_.per_peer = std::min(costs_.per_peer, costs_.alpha / 4);
     double took = 0;
@@ -107,7 +109,8 @@ class cost_meter {
     call request;
     request.what = operation::broadcast;
     request.site = site_;
-    const plan steps = make_plan(schedules::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
+    const plan steps =
+        make_plan(schedules::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
     request.steps = &steps;
     request.data.input = reinterpret_cast<const std::byte*>(&costs_);
     request.data.output = reinterpret_cast<std::byte*>(&costs_);
@@ -127,8 +130,8 @@ class cost_meter {
   std::vector<std::byte> payload_;
 };
 
-/// Readies a group for the choice of algorithms. Collective the first time; where the group's ranks are on
-/// several hosts it then takes about 100 ms, unless the group it was made from has measured.
+/// Readies a group for the choice of algorithms. Collective the first time; where the group's ranks
+/// are on several hosts it then takes about 100 ms, unless the group it was made from has measured.
 inline void ready_choice(group_core& core, call_site site) {
   if (core.choice().ready()) return;
   core.choice().find_hosts(core.network());

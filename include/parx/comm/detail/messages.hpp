@@ -1,9 +1,10 @@
 // messages: point-to-point traffic of one group.
 //
-// Each message is a header (with its tag and length) and its bytes, on links of their own. A receive is
-// matched by sender and tag, in the order of sending. A message that nobody has asked for yet is kept
-// in memory up to a limit, so that two ranks may both send before they receive. A receive from any rank
-// stands in line for all of them until the first message with its tag begins to arrive.
+// Each message is a header (with its tag and length) and its bytes, on links of their own. A
+// receive is matched by sender and tag, in the order of sending. A message that nobody has asked
+// for yet is kept in memory up to a limit, so that two ranks may both send before they receive. A
+// receive from any rank stands in line for all of them until the first message with its tag begins
+// to arrive.
 // Threads: belongs to whoever drives the group's progress.
 #pragma once
 
@@ -44,7 +45,9 @@ class messages {
       state.sends.push_back(&request);
     } else {
       state.receives.push_back(&request);
-      if (!match_kept(state, request) && state.lost) throw link_lost(request.peer, "it closed the connection");
+      if (!match_kept(state, request) && state.lost) {
+        throw link_lost(request.peer, "it closed the connection");
+      }
     }
   }
 
@@ -144,8 +147,8 @@ class messages {
     return state.target != nullptr || state.header_received < frame_size || state.arriving_kept;
   }
 
-  /// Puts a receive in line for every rank. True when a message is already here: request.peer is then its
-  /// sender's rank, and the receive is still to be posted.
+  /// Puts a receive in line for every rank. True when a message is already here: request.peer is
+  /// then its sender's rank, and the receive is still to be posted.
   bool post_to_all(call& request) {
     const int world = network_->size();
     for (int peer = 0; peer < world; ++peer) {
@@ -154,7 +157,9 @@ class messages {
       return true;
     }
     for (int peer = 0; peer < world; ++peer) lane_of(peer).receives.push_back(&request);
-    if (all_lost()) throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did");
+    if (all_lost()) {
+      throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did");
+    }
     return false;
   }
   /// A message for this receive has begun to arrive: other ranks' messages are no longer for it.
@@ -166,14 +171,16 @@ class messages {
     }
   }
   [[nodiscard]] bool all_lost() const noexcept {
-    return std::all_of(lanes_.begin(), lanes_.end(),
-                       [](const auto& each) { return each.second.lost || each.second.stream == nullptr; }) &&
-           network_->size() > 1;
+    const auto is_lost = [](const auto& each) {
+      return each.second.lost || each.second.stream == nullptr;
+    };
+    return network_->size() > 1 && std::all_of(lanes_.begin(), lanes_.end(), is_lost);
   }
   /// Whether a pending request can only be served over this link.
   [[nodiscard]] bool is_needed(const lane& state) const noexcept {
     const auto for_this = [](const call* each) { return each->peer != any_source; };
-    return !state.sends.empty() || std::any_of(state.receives.begin(), state.receives.end(), for_this) ||
+    return !state.sends.empty() ||
+           std::any_of(state.receives.begin(), state.receives.end(), for_this) ||
            (!state.receives.empty() && all_lost());
   }
 
@@ -203,12 +210,13 @@ class messages {
     return nullptr;
   }
 
-  [[nodiscard]] static std::list<kept_message>::iterator find_kept(lane& state, const call& receive) {
+  [[nodiscard]] static std::list<kept_message>::iterator find_kept(lane& state,
+                                                                   const call& receive) {
     return std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
       return each.header.root == receive.header.root;
     });
   }
-  /// Gives a new receive a message that came before it, whole or still arriving. False if there is none.
+  /// Gives a new receive a message that came before it, whole or still arriving. False without one.
   bool match_kept(lane& state, call& receive) {
     const auto found = find_kept(state, receive);
     if (found == state.kept.end()) return false;
@@ -299,8 +307,8 @@ class messages {
     find_room(state);
   }
 
-  /// Decides where the arriving message goes: to the receive that waits for it, else into memory. False
-  /// while too much is kept already.
+  /// Decides where the arriving message goes: to the receive that waits for it, else into memory.
+  /// False while too much is kept already.
   bool find_room(lane& state) {
     const auto theirs = std::bit_cast<call_header>(state.header);
     if (call* receive = asked_for(state, theirs)) {

@@ -1,5 +1,5 @@
-// misuse: sentences for what a reduction does not take. A failed constraint would list every concept
-// that was tried, and none of them names the way out.
+// misuse: sentences for what a reduction does not take. A failed constraint would list every
+// concept that was tried, and none of them names the way out.
 #pragma once
 
 #include <type_traits>
@@ -10,8 +10,8 @@
 
 namespace parx::detail {
 
-/// Does not compile, and says why reducing `Data` in place with `Options` does not. To be called where
-/// the arguments do not fit.
+/// Does not compile, and says why reducing `Data` in place with `Options` does not. To be called
+/// where the arguments do not fit.
 template <typename Data, typename Options, typename Plain>
 constexpr void explain_misuse() {
   // As values: of a concept the compilers would tell everything again.
@@ -24,10 +24,11 @@ constexpr void explain_misuse() {
                 "the result would be written to const elements: pass a buffer for it as well");
   static_assert(!writable || known, "an operation of your own goes as parx::user_op(function)");
   static_assert(!writable || !known || own || numbers,
-                "sum and the other operations are for numbers: say how two structs combine into one, "
-                "with parx::user_op(function)");
-  static_assert(!writable || !own, "the function of this parx::user_op does not take two elements of "
-                                   "the buffer and return one");
+                "sum and the other operations are for numbers: say how two structs combine into "
+                "one, with parx::user_op(function)");
+  static_assert(!writable || !own,
+                "the function of this parx::user_op does not take two elements of the buffer and "
+                "return one");
 }
 
 }  // namespace parx::detail

@@ -43,8 +43,8 @@ using kept_plan_key = plan_key<std::vector<std::size_t>>;
 
 class plan_cache {
  public:
-  /// The plan of `key`; `make` is called for its schedule if there is none yet. What is returned stays until
-  /// the next call.
+  /// The plan of `key`; `make` is called for its schedule if there is none yet. What is returned
+  /// stays until the next call.
   template <typename Make>
   [[nodiscard]] const std::shared_ptr<const plan>& find(const borrowed_plan_key& key, Make make) {
     static constexpr std::size_t most_plans = 256;

@@ -18,9 +18,10 @@ namespace parx::detail {
 
 class shared_areas {
  public:
-  /// Collective: an area of `bytes` a rank, in which buffers are found by find() while it lives. Throws
+  /// Collective: an area of `bytes` a rank; while it lives, find() finds buffers in it. Throws
   /// parx::error.
-  [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes, deadline limit) {
+  [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes,
+                                                        deadline limit) {
     std::shared_ptr<const shared_area> area;
     try {
       area = std::make_shared<const shared_area>(network.share(bytes, ++made_, limit));
@@ -30,7 +31,8 @@ class shared_areas {
     }
     std::erase_if(areas_, [](const part& each) { return each.area.expired(); });
     if (network.shares_memory()) {
-      areas_.push_back({place_of(area->of_rank[static_cast<std::size_t>(network.rank())]), bytes, area});
+      areas_.push_back(
+          {place_of(area->of_rank[static_cast<std::size_t>(network.rank())]), bytes, area});
     }
     return area;
   }
@@ -44,10 +46,11 @@ class shared_areas {
     }
     return {};
   }
-  /// False where find() would find nothing, though the area may be gone where this is true. Takes no lock.
+  /// False where find() would find nothing; where it is true, the area may be gone. Takes no lock.
   [[nodiscard]] bool may_hold(const void* data) const noexcept {
     const std::uintptr_t at = place_of(data);
-    return std::any_of(areas_.begin(), areas_.end(), [at](const part& each) { return each.holds(at); });
+    return std::any_of(areas_.begin(), areas_.end(),
+                       [at](const part& each) { return each.holds(at); });
   }
 
  private:
@@ -57,7 +60,9 @@ class shared_areas {
     std::size_t bytes = 0;
     std::weak_ptr<const shared_area> area;
 
-    [[nodiscard]] bool holds(std::uintptr_t at) const noexcept { return at >= begin && at - begin <= bytes; }
+    [[nodiscard]] bool holds(std::uintptr_t at) const noexcept {
+      return at >= begin && at - begin <= bytes;
+    }
   };
 
   [[nodiscard]] static std::uintptr_t place_of(const void* data) noexcept {
