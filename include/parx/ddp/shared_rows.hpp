@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>
-#include <parx/comm/detail/engine.hpp>
+#include <parx/comm/detail/collective_data.hpp>
 #include <parx/comm/schedule/action.hpp>  // for chunk_begin
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/row_exchange.hpp>

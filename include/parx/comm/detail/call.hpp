@@ -11,9 +11,10 @@
 
 #include <fmt/format.h>
 
-#include <parx/comm/detail/engine.hpp>
+#include <parx/comm/detail/collective_data.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/comm/schedule/operation.hpp>
+#include <parx/comm/schedule/plan.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/source.hpp>
 #include <parx/transport/detail/frame.hpp>

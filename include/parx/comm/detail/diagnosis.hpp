@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <parx/comm/detail/call.hpp>
+#include <parx/comm/detail/engine.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/core/error.hpp>
 #include <parx/transport/transport.hpp>

@@ -1,78 +1,25 @@
 // engine: runs one rank's part of one collective, over any transport.
 //
 // step() moves whatever can move without blocking and says whether anything did; the caller decides
-// how to wait. All state between steps is byte counts, so that a schedule streams: received bytes are
-// reduced a segment at a time and sent on at once (the prefix rule of schedule/action.hpp).
+// how to wait. All state between steps is byte counts, so that a schedule streams: received bytes
+// are reduced a segment at a time and sent on at once (the prefix rule of schedule/action.hpp).
 // Threads: belongs to whoever drives the group's progress.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <span>
-#include <utility>
 #include <vector>
 
+#include <parx/comm/detail/collective_data.hpp>
+#include <parx/comm/detail/workspace.hpp>
 #include <parx/comm/schedule/plan.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/transport.hpp>
-#include <parx/types/detail/stream_copy.hpp>
-#include <parx/types/reduce.hpp>
 
 namespace parx::detail {
-
-/// A buffer that lies in a shared area, at the same offset on every rank.
-struct shared_view {
-  std::shared_ptr<const shared_area> area{};
-  std::size_t offset = 0;
-  [[nodiscard]] std::byte* of(int rank) const noexcept {
-    return area->of_rank[static_cast<std::size_t>(rank)] + offset;
-  }
-};
-
-/// How two elements become one: a kernel of types/reduce.hpp, or a function of the user's.
-struct reduction {
-  reduce_function kernel = nullptr;
-  void (*user)(const void* context, void* out, const void* a, const void* b, std::size_t count) = nullptr;
-  const void* context = nullptr;
-
-  explicit operator bool() const noexcept { return kernel != nullptr || user != nullptr; }
-  void operator()(void* out, const void* a, const void* b, std::size_t count) const {
-    if (kernel != nullptr) return kernel(out, a, b, count);
-    user(context, out, a, b, count);
-  }
-};
-
-/// Several buffers that are one to a collective: packed when its run starts, unpacked when it ends. The
-/// spans are borrowed; without inputs nothing is packed.
-struct packing {
-  std::span<const const_bytes> inputs{};
-  std::span<const mutable_bytes> outputs{};  ///< without them the packed copy is only read
-  std::size_t blocks = 1;       ///< of all inputs' size in the packed copy: the ranks of an all_gather
-  std::size_t input_block = 0;  ///< where in it the inputs go
-};
-
-/// A collective's buffers and arithmetic, without types.
-struct collective_data {
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::size_t element_size = 1;
-  reduction reduce{};
-  scale_function scale = nullptr;  ///< null where the result is not scaled
-  double factor = 1;
-  const double* divide_by = nullptr;  ///< makes the factor when the run starts
-  packing pack{};
-  bool counts_differ = false;  ///< what goes over a link is known to its two ends only (all_to_all_v)
-
-  // For algorithms in shared buffers.
-  shared_view shared_input{};
-  shared_view shared_output{};
-  shared_view staging{};  ///< the scratch of staged algorithms
-};
 
 /// Two ranks called different things.
 struct header_mismatch {
@@ -83,29 +30,21 @@ struct header_mismatch {
 
 class engine {
  public:
-  /// Bytes received by one system call, and reduced at one time: large enough to make the call's cost
-  /// small, small enough that what was received is still in the L2 cache when it is reduced.
+  /// Bytes received by one system call, and reduced at one time: large enough to make the call's
+  /// cost small, small enough that what was received is still in the L2 cache when it is reduced.
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
-  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these leave open it
-  /// fills in. Opens the links that it uses.
+  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these
+  /// leave open it fills in. Opens the links that it uses.
   void start(const plan& steps, collective_data& data, call_header& header, transport& network) {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
-    if (!data.pack.inputs.empty()) pack();
-    world_ = network.size();
+    memory_.start(steps.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
-    if (data.divide_by != nullptr) {
-      data.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
-      if (data.factor == 1) data.scale = nullptr;
-    }
     remaining_ = steps.steps.actions.size();
     progress_.assign(remaining_, {});
-    const bool staged = data.staging.area != nullptr;
-    if (!staged) enlarge(scratch_, steps.steps.scratch_count * data.element_size);
-    scratch_at_ = staged ? data.staging.of(network.rank()) : scratch_.data();
     lane_count_ = steps.lanes.size();
     if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
     for (std::size_t i = 0; i < lane_count_; ++i) {
@@ -118,7 +57,7 @@ class engine {
       state.header_sent = state.header_received = 0;
       state.staged = 0;
       state.staging_size = std::min(segment_bytes, traffic.largest_reduction * data.element_size);
-      enlarge(state.staging, state.staging_size);
+      workspace::enlarge(state.staging, state.staging_size);
     }
   }
 
@@ -132,7 +71,7 @@ class engine {
       progressed |= send_some(lanes_[i]);
       progressed |= receive_some(lanes_[i]);
     }
-    if (progressed && done() && !data_->pack.outputs.empty()) unpack();
+    if (progressed && done()) memory_.end();
     return progressed;
   }
 
@@ -173,7 +112,9 @@ class engine {
   }
 
   /// From any thread.
-  [[nodiscard]] std::size_t bytes_received() const noexcept { return bytes_received_.load(relaxed); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept {
+    return bytes_received_.load(relaxed);
+  }
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_.load(relaxed); }
 
  private:
@@ -197,9 +138,6 @@ class engine {
     bool complete = false;
   };
 
-  static void enlarge(std::vector<std::byte>& buffer, std::size_t bytes) {
-    if (buffer.size() < bytes) buffer.resize(bytes);
-  }
   [[nodiscard]] const action& action_at(std::int32_t index) const noexcept {
     return plan_->steps.actions[static_cast<std::size_t>(index)];
   }
@@ -236,22 +174,13 @@ class engine {
     return true;
   }
   /// How many bytes of a receive there is room for now. What is to be reduced is staged whether its
-  /// dependencies permit the reduction yet or not: two ranks that exchange what they overwrite would
-  /// otherwise wait for each other over a link that keeps nothing.
+  /// dependencies permit the reduction yet or not: two ranks that exchange what they overwrite
+  /// would otherwise wait for each other over a link that keeps nothing.
   [[nodiscard]] std::size_t receivable(const lane& state, std::int32_t index) const noexcept {
     if (action_at(index).kind == action_kind::receive_reduce) {
       return std::min(total(index) - done_at(index), state.staging_size) - state.staged;
     }
     return std::min(movable(index) - done_at(index), segment_bytes);
-  }
-  [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
-    const std::size_t offset = where.offset * data_->element_size;
-    if (where.where == place::input) return data_->input + offset;
-    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
-  }
-  [[nodiscard]] std::byte* write_at(const region& where) noexcept {
-    const std::size_t offset = where.offset * data_->element_size;
-    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
   }
 
   /// Only the driver adds, so that no locked instruction is needed.
@@ -270,72 +199,12 @@ class engine {
     bool progressed = false;
     for (const std::int32_t index : plan_->local) {
       if (complete(index) || !ready(index)) continue;
-      const action& step = action_at(index);
-      switch (step.kind) {
-        case action_kind::fetch: copy_bytes(write_at(step.to), shared_at(step.from, step.peer), total(index)); break;
-        case action_kind::spread: spread(step, total(index)); break;
-        case action_kind::combine: combine(step, false); break;
-        case action_kind::combine_for_all: combine(step, true); break;
-        default:
-          copy_bytes(write_at(step.to), read_at(step.from), total(index));
-          if (step.completes && data_->scale != nullptr) {
-            data_->scale(write_at(step.to), step.count(), data_->factor);
-          }
-      }
+      memory_.perform(action_at(index));
       advance(index, total(index));
       finish(index);
       progressed = true;
     }
     return progressed;
-  }
-
-  static void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-    if (to == from || bytes == 0) return;
-    if (bytes >= least_streamed) return stream_copy(to, from, bytes);
-    std::memcpy(to, from, bytes);
-  }
-  [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
-    const shared_view& buffer = where.where == place::input ? data_->shared_input : data_->shared_output;
-    return (where.where == place::scratch ? data_->staging : buffer).of(rank) + where.offset * data_->element_size;
-  }
-
-  /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
-  void spread(const action& step, std::size_t bytes) {
-    static constexpr std::size_t block_bytes = std::size_t{64} << 10;
-    const std::byte* from = read_at(step.from);
-    for (std::size_t done = 0; done < bytes; done += block_bytes) {
-      const std::size_t size = std::min(block_bytes, bytes - done);
-      for (int rank = 0; rank < world_; ++rank) {
-        std::byte* to = shared_at(step.to, rank) + done;
-        if (to == from + done) continue;
-        if (bytes >= least_streamed) stream_copy(to, from + done, size);
-        else std::memcpy(to, from + done, size);
-      }
-    }
-  }
-
-  /// One pass over all ranks' buffers, in blocks that stay in the first-level cache until they are handed
-  /// out. The result is written last: it may overwrite this rank's input.
-  void combine(const action& step, bool for_all) {
-    static constexpr std::size_t block_bytes = std::size_t{8} << 10;
-    const std::size_t block = std::max<std::size_t>(1, block_bytes / data_->element_size);
-    partial_.resize(block * data_->element_size);
-    for (std::size_t done = 0; done < step.count(); done += block) {
-      const std::size_t count = std::min(block, step.count() - done);
-      const std::size_t offset = done * data_->element_size;
-      std::byte* to = write_at(step.to) + offset;
-      const std::byte* sum = shared_at(step.from, 0) + offset;
-      for (int rank = 1; rank < world_; ++rank) {
-        std::byte* next = rank == world_ - 1 ? to : partial_.data();
-        data_->reduce(next, sum, shared_at(step.from, rank) + offset, count);
-        sum = next;
-      }
-      if (step.completes && data_->scale != nullptr) data_->scale(to, count, data_->factor);
-      if (!for_all) continue;
-      for (int rank = 0; rank < world_; ++rank) {
-        copy_bytes(shared_at(step.to, rank) + offset, to, count * data_->element_size);
-      }
-    }
   }
 
   bool send_some(lane& state) {
@@ -349,7 +218,7 @@ class engine {
       const const_bytes head{reinterpret_cast<const std::byte*>(header_) + state.header_sent,
                              frame_size - state.header_sent};
       const region& from = action_at(index).from;
-      const const_bytes body{.data = read_at(from) + done_at(index),
+      const const_bytes body{.data = memory_.read_at(from) + done_at(index),
                              .size = permitted,
                              .to_follow = size - done_at(index) - permitted,
                              .fresh = overwrites_input_ || from.where != place::input,
@@ -383,10 +252,11 @@ class engine {
       const std::int32_t index = current(state.traffic->receives, state.next_receive);
       if (index == no_action) return progressed;
       const bool reducing = action_at(index).kind == action_kind::receive_reduce;
-      const mutable_bytes head{reinterpret_cast<std::byte*>(&state.incoming_header) + state.header_received,
-                               frame_size - state.header_received};
+      const mutable_bytes head{
+          reinterpret_cast<std::byte*>(&state.incoming_header) + state.header_received,
+          frame_size - state.header_received};
       const mutable_bytes body{reducing ? state.staging.data() + state.staged
-                                        : write_at(action_at(index).to) + done_at(index),
+                                        : memory_.write_at(action_at(index).to) + done_at(index),
                                receivable(state, index)};
       std::size_t received = 0;
       if (head.size + body.size > 0) {
@@ -417,21 +287,14 @@ class engine {
     }
   }
 
-  /// Reduces the whole elements that are staged and may be reduced. Waiting for a full segment would
-  /// hold up the ranks behind this one whenever the link is slow.
+  /// Reduces the whole elements that are staged and may be reduced. Waiting for a full segment
+  /// would hold up the ranks behind this one whenever the link is slow.
   bool reduce_staged(lane& state, std::int32_t index) {
     const std::size_t permitted = std::min(state.staged, movable(index) - done_at(index));
     const std::size_t count = permitted / data_->element_size;
     const std::size_t whole = count * data_->element_size;
     if (whole == 0) return false;
-    const action& step = action_at(index);
-    const std::size_t offset = done_at(index);
-    std::byte* to = write_at(step.to) + offset;
-    const std::byte* mine = read_at(step.from) + offset;
-    const std::byte* theirs = state.staging.data();
-    if (step.received_first) std::swap(mine, theirs);
-    data_->reduce(to, mine, theirs, count);
-    if (step.completes && data_->scale != nullptr) data_->scale(to, count, data_->factor);
+    memory_.reduce(action_at(index), done_at(index), state.staging.data(), count);
     state.staged -= whole;
     if (state.staged > 0) {
       std::memmove(state.staging.data(), state.staging.data() + whole, state.staged);
@@ -452,44 +315,16 @@ class engine {
     for (const std::int32_t index : actions) header_->count += action_at(index).count();
   }
 
-  void pack() {
-    std::size_t block = 0;
-    for (const const_bytes& each : data_->pack.inputs) block += each.size;
-    enlarge(packed_, block * data_->pack.blocks);
-    std::byte* to = packed_.data() + block * data_->pack.input_block;
-    data_->input = to;
-    for (const const_bytes& each : data_->pack.inputs) {
-      copy_bytes(to, each.data, each.size);
-      to += each.size;
-    }
-    if (data_->pack.outputs.empty()) return;
-    data_->output = packed_.data();
-  }
-  void unpack() {
-    const std::byte* from = packed_.data();
-    for (std::size_t i = 0; i < data_->pack.blocks; ++i) {
-      for (const mutable_bytes& each : data_->pack.outputs) {
-        const std::size_t size = each.size / data_->pack.blocks;
-        copy_bytes(each.data + i * size, from, size);
-        from += size;
-      }
-    }
-  }
-
   const plan* plan_ = nullptr;
   collective_data* data_ = nullptr;
   call_header* header_ = nullptr;
   std::vector<progress> progress_;  ///< by action
   std::size_t remaining_ = 0;
-  std::vector<std::byte> scratch_;
-  std::byte* scratch_at_ = nullptr;  ///< there, or in staging memory
-  std::vector<std::byte> packed_;
+  workspace memory_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
-  int world_ = 1;
   bool overwrites_input_ = false;
   bool only_sends_ = false;
-  std::vector<std::byte> partial_;
   std::atomic<std::size_t> bytes_received_{0};
   std::atomic<std::size_t> bytes_sent_{0};
 };

@@ -23,6 +23,7 @@
 #include <parx/comm/detail/choice.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/ending.hpp>
+#include <parx/comm/detail/engine.hpp>
 #include <parx/comm/detail/failure.hpp>
 #include <parx/comm/detail/messages.hpp>
 #include <parx/comm/detail/plan_cache.hpp>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/detail/engine.hpp>
+#include <parx/comm/detail/collective_data.hpp>
 #include <parx/core/error.hpp>
 #include <parx/transport/transport.hpp>
 

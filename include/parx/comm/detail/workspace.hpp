@@ -1,0 +1,166 @@
+// workspace: the memory of one run of a collective, and what a rank does in memory alone.
+//
+// It knows where the regions of a schedule lie: in the caller's buffers, in scratch, in the packed
+// copy of several buffers, or in what all ranks of a host see. Scratch is kept from run to run.
+// Threads: belongs to its engine.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/collective_data.hpp>
+#include <parx/comm/schedule/action.hpp>
+#include <parx/types/detail/stream_copy.hpp>
+
+namespace parx::detail {
+
+class workspace {
+ public:
+  /// Prepares a run on `data`, which must outlive it; what that leaves open it fills in.
+  void start(const schedule& steps, collective_data& data, int rank, int world) {
+    data_ = &data;
+    world_ = world;
+    if (!data.pack.inputs.empty()) pack();
+    if (data.divide_by != nullptr) {
+      data.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
+      if (data.factor == 1) data.scale = nullptr;
+    }
+    const bool staged = data.staging.area != nullptr;
+    if (!staged) enlarge(scratch_, steps.scratch_count * data.element_size);
+    scratch_at_ = staged ? data.staging.of(rank) : scratch_.data();
+  }
+  /// After the last action.
+  void end() {
+    if (!data_->pack.outputs.empty()) unpack();
+  }
+
+  [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
+    const std::size_t offset = where.offset * data_->element_size;
+    if (where.where == place::input) return data_->input + offset;
+    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
+  }
+  [[nodiscard]] std::byte* write_at(const region& where) noexcept {
+    const std::size_t offset = where.offset * data_->element_size;
+    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
+  }
+
+  /// The whole of an action that sends and receives nothing.
+  void perform(const action& step) {
+    const std::size_t bytes = step.count() * data_->element_size;
+    switch (step.kind) {
+      case action_kind::fetch:
+        copy_bytes(write_at(step.to), shared_at(step.from, step.peer), bytes);
+        break;
+      case action_kind::spread: spread(step, bytes); break;
+      case action_kind::combine: combine(step, false); break;
+      case action_kind::combine_for_all: combine(step, true); break;
+      default:
+        copy_bytes(write_at(step.to), read_at(step.from), bytes);
+        scale_last(step, write_at(step.to), step.count());
+    }
+  }
+
+  /// Reduces `count` elements that a peer has sent, those from byte `offset` of a receive_reduce on.
+  void reduce(const action& step, std::size_t offset, const std::byte* theirs, std::size_t count) {
+    std::byte* to = write_at(step.to) + offset;
+    const std::byte* mine = read_at(step.from) + offset;
+    if (step.received_first) std::swap(mine, theirs);
+    data_->reduce(to, mine, theirs, count);
+    scale_last(step, to, count);
+  }
+
+  static void enlarge(std::vector<std::byte>& buffer, std::size_t bytes) {
+    if (buffer.size() < bytes) buffer.resize(bytes);
+  }
+
+ private:
+  static void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    if (to == from || bytes == 0) return;
+    if (bytes >= least_streamed) return stream_copy(to, from, bytes);
+    std::memcpy(to, from, bytes);
+  }
+  void scale_last(const action& step, std::byte* result, std::size_t count) const {
+    if (step.completes && data_->scale != nullptr) data_->scale(result, count, data_->factor);
+  }
+  [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
+    const shared_view& buffer =
+        where.where == place::input ? data_->shared_input : data_->shared_output;
+    return (where.where == place::scratch ? data_->staging : buffer).of(rank) +
+           where.offset * data_->element_size;
+  }
+
+  /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
+  void spread(const action& step, std::size_t bytes) {
+    static constexpr std::size_t block_bytes = std::size_t{64} << 10;
+    const std::byte* from = read_at(step.from);
+    for (std::size_t done = 0; done < bytes; done += block_bytes) {
+      const std::size_t size = std::min(block_bytes, bytes - done);
+      for (int rank = 0; rank < world_; ++rank) {
+        std::byte* to = shared_at(step.to, rank) + done;
+        if (to == from + done) continue;
+        if (bytes >= least_streamed) stream_copy(to, from + done, size);
+        else std::memcpy(to, from + done, size);
+      }
+    }
+  }
+
+  /// One pass over all ranks' buffers, in blocks that stay in the first-level cache until they are
+  /// handed out. The result is written last: it may overwrite this rank's input.
+  void combine(const action& step, bool for_all) {
+    static constexpr std::size_t block_bytes = std::size_t{8} << 10;
+    const std::size_t block = std::max<std::size_t>(1, block_bytes / data_->element_size);
+    partial_.resize(block * data_->element_size);
+    for (std::size_t done = 0; done < step.count(); done += block) {
+      const std::size_t count = std::min(block, step.count() - done);
+      const std::size_t offset = done * data_->element_size;
+      std::byte* to = write_at(step.to) + offset;
+      const std::byte* sum = shared_at(step.from, 0) + offset;
+      for (int rank = 1; rank < world_; ++rank) {
+        std::byte* next = rank == world_ - 1 ? to : partial_.data();
+        data_->reduce(next, sum, shared_at(step.from, rank) + offset, count);
+        sum = next;
+      }
+      scale_last(step, to, count);
+      if (!for_all) continue;
+      for (int rank = 0; rank < world_; ++rank) {
+        copy_bytes(shared_at(step.to, rank) + offset, to, count * data_->element_size);
+      }
+    }
+  }
+
+  void pack() {
+    std::size_t block = 0;
+    for (const const_bytes& each : data_->pack.inputs) block += each.size;
+    enlarge(packed_, block * data_->pack.blocks);
+    std::byte* to = packed_.data() + block * data_->pack.input_block;
+    data_->input = to;
+    for (const const_bytes& each : data_->pack.inputs) {
+      copy_bytes(to, each.data, each.size);
+      to += each.size;
+    }
+    if (data_->pack.outputs.empty()) return;
+    data_->output = packed_.data();
+  }
+  void unpack() {
+    const std::byte* from = packed_.data();
+    for (std::size_t i = 0; i < data_->pack.blocks; ++i) {
+      for (const mutable_bytes& each : data_->pack.outputs) {
+        const std::size_t size = each.size / data_->pack.blocks;
+        copy_bytes(each.data + i * size, from, size);
+        from += size;
+      }
+    }
+  }
+
+  collective_data* data_ = nullptr;
+  int world_ = 1;
+  std::byte* scratch_at_ = nullptr;  ///< in scratch_, or in staging memory
+  std::vector<std::byte> scratch_;
+  std::vector<std::byte> packed_;
+  std::vector<std::byte> partial_;
+};
+
+}  // namespace parx::detail
