@@ -35,21 +35,21 @@ struct ddp_options {
 /// over the ranks, with the right weights.
 class [[nodiscard]] no_sync_scope {
  public:
-  explicit no_sync_scope(detail::reducer& reducer) noexcept
-      : reducer_(reducer), before_(reducer.synchronising()) {
-    reducer_.set_synchronising(false);
-  }
-  ~no_sync_scope() { reducer_.set_synchronising(before_); }
+  explicit no_sync_scope(bool& synchronising) noexcept
+      : synchronising_(synchronising), before_(std::exchange(synchronising, false)) {}
+  ~no_sync_scope() { synchronising_ = before_; }
   no_sync_scope(const no_sync_scope&) = delete;
   no_sync_scope& operator=(const no_sync_scope&) = delete;
 
  private:
-  detail::reducer& reducer_;
+  bool& synchronising_;
   bool before_;
 };
 
 template <distributed_module Module>
 class ddp {
+  using reducer = detail::reducer<detail::parameter_slot>;
+
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with the
   /// difference otherwise), gives all of them rank 0's values, and their random layers (dropout) seeds of
@@ -70,8 +70,7 @@ class ddp {
               site.file_name(), site.line, each.name);
     }
     detail::check_layout(group, slots, site);
-    reducer_ = std::make_unique<detail::reducer>(group, std::move(slots), options.buckets,
-                                                  std::move(options.hook), site);
+    reducer_.reset(new reducer(group, std::move(slots), options.buckets, std::move(options.hook), site));
     if (group.size() > 1) reducer_->broadcast_values();
     if constexpr (requires { model.for_each_buffer([](const std::string&, auto&) {}); }) {
       model.for_each_buffer(
@@ -91,7 +90,7 @@ class ddp {
 
   /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all micro-batches but
   /// the last.
-  no_sync_scope no_sync() noexcept { return no_sync_scope(*reducer_); }
+  no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
 
   /// Local. A hash of all parameter values, to compare replicas by.
   [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
@@ -117,7 +116,7 @@ class ddp {
  private:
   Module& model_;
   process_group& group_;
-  std::unique_ptr<detail::reducer> reducer_;
+  std::unique_ptr<reducer> reducer_;
 };
 
 }  // namespace parx

@@ -47,9 +47,9 @@ namespace parx::detail {
   return text;
 }
 
-/// Collective. Throws errc::mismatch on every rank unless all have the same layout.
-inline void check_layout(process_group& group, const std::vector<parameter_slot>& parameters,
-                         call_site site) {
+/// Collective. Throws errc::mismatch on every rank unless all `parameters` (parameter_slots) have the
+/// same layout.
+inline void check_layout(process_group& group, const auto& parameters, call_site site) {
   std::string mine;
   for (const auto& each : parameters) mine += each.layout + '\n';
   const std::array<std::uint64_t, 2> digest{fnv1a(mine), mine.size()};

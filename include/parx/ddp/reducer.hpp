@@ -60,10 +60,13 @@ struct ddp_times {
 
 namespace parx::detail {
 
+/// Of parameter_slots. A template, so that a program which includes ddp and wraps no model does not
+/// compile it.
+template <typename Slot>
 class reducer final : public backward_observer {
  public:
   /// `site` is the ddp's place in the user's program: the sums that it starts are named by it.
-  reducer(process_group& group, std::vector<parameter_slot> parameters, const bucket_limits& limits,
+  reducer(process_group& group, std::vector<Slot> parameters, const bucket_limits& limits,
           comm_hook hook, call_site site)
       : group_(group), site_(site), parameters_(std::move(parameters)), places_(parameters_.size()),
         hook_(std::move(hook)) {
@@ -79,7 +82,7 @@ class reducer final : public backward_observer {
       made.memory = std::exchange(begin, begin + made.layout.bytes);
       for (const bucket_item& item : made.layout.items) {
         places_[item.parameter] = {buckets_.size() - 1, made.memory + item.offset};
-        const parameter_slot& each = parameters_[item.parameter];
+        const Slot& each = parameters_[item.parameter];
         each.bind_grad(places_[item.parameter].memory);
         if (sizes[item.parameter].travels_alone && shared_.size() != 0) {
           made.rows.reset(new shared_rows(group_, each, site_, made.memory, made.layout.bytes));
@@ -112,12 +115,12 @@ class reducer final : public backward_observer {
   void broadcast_values() {
     for (bucket& each : buckets_) {
       for (const bucket_item& item : each.layout.items) {
-        const parameter_slot& from = parameters_[item.parameter];
+        const Slot& from = parameters_[item.parameter];
         std::memcpy(each.memory + item.offset, from.value(), from.bytes());
       }
       broadcast(group_, each.view(), {.root = 0}, site_);
       for (const bucket_item& item : each.layout.items) {
-        const parameter_slot& to = parameters_[item.parameter];
+        const Slot& to = parameters_[item.parameter];
         std::memcpy(to.value(), each.memory + item.offset, to.bytes());
       }
       std::memset(each.memory, 0, each.layout.bytes);
@@ -126,21 +129,20 @@ class reducer final : public backward_observer {
 
   [[nodiscard]] std::uint64_t values_hash() const {
     std::uint64_t hash = fnv1a({});
-    for (const parameter_slot& each : parameters_) {
+    for (const Slot& each : parameters_) {
       hash = fnv1a({static_cast<const char*>(each.value()), each.bytes()}, hash);
     }
     return hash;
   }
 
   /// While false, gradients are only added up on this rank.
-  void set_synchronising(bool on) noexcept { synchronising_ = on; }
-  [[nodiscard]] bool synchronising() const noexcept { return synchronising_; }
+  [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return buckets_[index].layout.bytes; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
 
   double begin_backward(double count, std::span<const std::size_t> reached) override {
-    const parameter_slot* const held = find_gradient();
+    const Slot* const held = find_gradient();
     require(!needs_clearing_ || held == nullptr,
             "ddp at {}:{}: the gradient of \"{}\" from the last step, or from a backward pass that "
             "failed, is still there, and adding to it would count it twice. Call optimizer.step() or "
@@ -201,7 +203,7 @@ class reducer final : public backward_observer {
       }
     }
     if (!under_way_ && !divided_) return;  // a micro-batch under no_sync()
-    for (const parameter_slot& each : parameters_) each.end_step();
+    for (const Slot& each : parameters_) each.end_step();
     start_over();
     needs_clearing_ = true;
   }
@@ -248,7 +250,7 @@ class reducer final : public backward_observer {
   [[nodiscard]] std::byte* make_memory(const std::vector<bucket_layout>& layouts) {
     std::size_t bytes = 0;
     for (const bucket_layout& each : layouts) {
-      const parameter_slot& first = parameters_[each.items.front().parameter];
+      const Slot& first = parameters_[each.items.front().parameter];
       bytes += each.bytes + (row_exchange::suits(first) ? shared_rows::mark_bytes(first) : 0);
     }
     if (group_.size() > 1 && group_.core()->network().shares_memory()) {
@@ -261,8 +263,8 @@ class reducer final : public backward_observer {
   }
 
   /// A parameter that has a gradient, or null.
-  [[nodiscard]] const parameter_slot* find_gradient() const {
-    for (const parameter_slot& each : parameters_) {
+  [[nodiscard]] const Slot* find_gradient() const {
+    for (const Slot& each : parameters_) {
       if (each.has_grad()) return &each;
     }
     return nullptr;
@@ -367,7 +369,7 @@ class reducer final : public backward_observer {
 
   process_group& group_;
   const call_site site_;
-  std::vector<parameter_slot> parameters_;
+  std::vector<Slot> parameters_;
   std::vector<place> places_;
   std::vector<double> control_;
   std::vector<unsigned char> used_;  ///< since the last synchronised step
