@@ -26,8 +26,7 @@ class process_group {
   /// A group over a transport that already joins its ranks. init() is the usual way to get one.
   explicit process_group(std::unique_ptr<transport> network, std::string name = "world",
                          group_options options = {})
-      : core_(std::make_shared<detail::group_core>(std::move(network), name, detail::fnv1a(name),
-                                                   options)) {}
+      : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name), options)) {}
   process_group(process_group&&) noexcept = default;
   process_group& operator=(process_group&&) noexcept = default;
 
@@ -88,8 +87,8 @@ class process_group {
     const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
     group_options options = core_->options();
     options.choice = core_->choice().for_subgroup(ranks);
-    return process_group(std::make_shared<detail::group_core>(core_->network().subgroup(ranks, id),
-                                                              name, id, options));
+    return process_group(std::shared_ptr<detail::group_core>(
+        new detail::group_core(core_->network().subgroup(ranks, id), name, id, options)));
   }
 
   std::shared_ptr<detail::group_core> core_;

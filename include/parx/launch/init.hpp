@@ -112,7 +112,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   if (choice.rules != nullptr) {
     for (const algorithm_rule& each : *choice.rules) rules.push_back(each);
   }
-  choice.rules = std::make_shared<const std::vector<algorithm_rule>>(std::move(rules));
+  choice.rules.reset(new std::vector<algorithm_rule>(std::move(rules)));
 }
 
 }  // namespace detail

@@ -58,7 +58,7 @@ class rendezvous {
           .local_world_size = job.local_world_size.value_or(job.world_size),
           .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
           .env = env};
-      endpoint_ = std::make_shared<detail::endpoint>(std::move(options));
+      endpoint_.reset(new detail::endpoint(std::move(options)));
       await_everybody(limit);
       if (job.rank == 0) endpoint_->publish_placements(limit);
     } catch (...) {
@@ -166,8 +166,8 @@ class rendezvous {
       }
     }
     client_.emplace(tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
-    job_store_ = std::make_shared<prefix_store>(fmt::format("parx/{}/{}", job_.run_id, job_.secret),
-                                                *client_, fmt::format("parx/{}", job_.run_id));
+    job_store_.reset(new prefix_store(fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_,
+                                      fmt::format("parx/{}", job_.run_id)));
   }
   [[nodiscard]] std::string where_the_port_is_from() const {
     if (job_.port_variable.empty()) {

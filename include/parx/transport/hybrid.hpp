@@ -176,7 +176,7 @@ class hybrid_transport final : public transport {
                               rank_, bytes, describe(mates.front()), found / mates.size()),
                   {});
     }
-    const auto memory = std::make_shared<detail::shared_memory>(file, whole);
+    const std::shared_ptr<detail::shared_memory> memory(new detail::shared_memory(file, whole));
     shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
     for (std::size_t i = 0; i < mates.size(); ++i) {
       area.of_rank[static_cast<std::size_t>(mates[i])] = memory->data() + i * part;

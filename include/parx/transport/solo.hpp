@@ -30,7 +30,7 @@ namespace parx {
 
 class solo_transport final : public transport {
  public:
-  solo_transport() : solo_transport(std::make_shared<state>()) {}
+  solo_transport() : solo_transport(std::shared_ptr<state>(new state)) {}
 
   [[nodiscard]] int rank() const noexcept override { return 0; }
   [[nodiscard]] int size() const noexcept override { return 1; }
@@ -77,7 +77,7 @@ class solo_transport final : public transport {
     const std::shared_ptr<void> memory(std::aligned_alloc(line, room), std::free);
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory.get(), 0, room);
-    return {{static_cast<std::byte*>(memory.get())}, bytes, id, memory};
+    return {std::vector(1, static_cast<std::byte*>(memory.get())), bytes, id, memory};
   }
 
   std::unique_ptr<transport> subgroup(std::span<const int>, std::uint64_t) override {

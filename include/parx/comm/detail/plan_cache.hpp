@@ -51,7 +51,7 @@ class plan_cache {
     if (latest_ != plans_.end() && equal(latest_->first, key)) return latest_->second;
     latest_ = plans_.find(key);
     if (latest_ != plans_.end()) return latest_->second;
-    auto made = std::make_shared<const plan>(make_plan(make()));
+    std::shared_ptr<const plan> made(new plan(make_plan(make())));
     if (plans_.size() >= most_plans) plans_.clear();
     latest_ = plans_.emplace(kept_plan_key{key.scalars,
                                            {key.counts.begin(), key.counts.end()},

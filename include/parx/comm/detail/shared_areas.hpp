@@ -24,7 +24,7 @@ class shared_areas {
                                                         deadline limit) {
     std::shared_ptr<const shared_area> area;
     try {
-      area = std::make_shared<const shared_area>(network.share(bytes, ++made_, limit));
+      area.reset(new shared_area(network.share(bytes, ++made_, limit)));
     } catch (const link_lost& lost) {
       throw error(errc::peer_lost, fmt::format("memory cannot be shared with {}: {}",
                                                network.describe(lost.peer), lost.what()), {});

@@ -31,7 +31,8 @@ class staging {
     meeting_->site = next.site;
     meeting_->timeout = next.timeout;
     meeting_->header = next.header;
-    meeting_->kept_steps = std::make_shared<const plan>(make_plan(schedules::dissemination_barrier(rank, world)));
+    meeting_->kept_steps.reset(
+        new plan(make_plan(schedules::dissemination_barrier(rank, world))));
     meeting_->steps = meeting_->kept_steps.get();
     return meeting_.get();
   }
@@ -42,7 +43,7 @@ class staging {
     if (!next.meets && !staged) return;
     if (area_ == nullptr && (staged || network.rank() == 0)) {
       const auto limit = deadline::after(next.timeout);
-      area_ = std::make_shared<const shared_area>(network.share(bytes, area_id, limit));
+      area_.reset(new shared_area(network.share(bytes, area_id, limit)));
     }
     if (staged) next.data.staging = {area_, 0};
   }

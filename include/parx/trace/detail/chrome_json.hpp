@@ -113,9 +113,12 @@ inline void append_header(std::string& out, const process_description& process,
 
 /// A thread's name and its events by start time, an enclosing span before what it encloses.
 inline void append_thread(std::string& out, thread_events thread, int pid) {
-  std::sort(thread.events.begin(), thread.events.end(), [](const event& a, const event& b) {
+  const auto starts_before = [](const event& a, const event& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
-  });
+  };
+  // Every program compiles this, and a heap is a third of what std::sort consists of.
+  std::make_heap(thread.events.begin(), thread.events.end(), starts_before);
+  std::sort_heap(thread.events.begin(), thread.events.end(), starts_before);
   out += ",\n";
   const std::string fallback = fmt::format("thread {}", thread.tid);
   append_name(out, "thread_name", pid, thread.tid,

@@ -121,7 +121,7 @@ class ring {
   }
   void clear(std::size_t capacity) {
     const std::lock_guard lock(mutex_);
-    events_ = {};
+    events_.clear();
     capacity_ = capacity;
     oldest_ = 0;
     dropped_ = 0;
