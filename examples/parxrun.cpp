@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
     option("tag-output", "Put \"[rank R] \" before each line; --tag-output=false leaves it out",
            cxxopts::value<std::string>()->default_value("true")->implicit_value("true"));
     option("grace", "Seconds from passing on SIGINT or SIGTERM to SIGKILL",
-           cxxopts::value<std::string>()->default_value("5"), "S");
+           cxxopts::value<std::string>()->default_value("30"), "S");
     option("env", "Set a variable for the ranks; may be given often",
            cxxopts::value<std::vector<std::string>>(), "NAME=VALUE");
     option("version", "Print the version");
@@ -76,6 +76,8 @@ int main(int argc, char** argv) {
     if (given.count("help") != 0) {
       fmt::print(
           "{}\nA rank that fails ends the others within a second, and its exit code is parxrun's.\n"
+          "A second SIGINT or SIGTERM does not wait for --grace. Exit code 75 says that the ranks were\n"
+          "stopped and have saved their work: started again, they go on.\n"
           "Rank 0 has parxrun's standard input unless that is a terminal; the others have none.\n",
           description.help());
       return 0;

@@ -13,3 +13,4 @@
 #include <parx/core/json_reader.hpp>   // IWYU pragma: export
 #include <parx/core/log.hpp>           // IWYU pragma: export
 #include <parx/core/source.hpp>        // IWYU pragma: export
+#include <parx/core/stopped.hpp>       // IWYU pragma: export

@@ -155,6 +155,19 @@ a_second_signal_does_not_wait_for_the_grace_time() {
   local before code=0; before=$(now); kill -INT $job; sleep 0.2; kill -INT $job; wait $job || code=$?
   [ $code = 130 ]; [ $(($(now) - before)) -lt 1500 ]
 }
+ranks_that_have_saved_their_work_say_so_by_75() {
+  for name in TERM USR1; do
+    start -n 2 sh -c "trap 'sleep 0.3; touch saved.\$RANK; exit 75' $name; [ \$RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.05; done"
+    local code=0; kill -$name $job; wait $job || code=$?
+    [ $code = 75 ]; [ -e saved.0 ]; [ -e saved.1 ]; has err 'have saved their work'
+    ! grep -q failed err; rm saved.*
+  done
+}
+a_rank_gets_the_grace_time_when_another_has_saved_its_work() {
+  run 75 -n 2 sh -c '[ $RANK = 0 ] && exit 75; sleep 1.5; touch late; exit 75'; [ -e late ]
+  run 75 -n 2 --grace 0.2 sh -c '[ $RANK = 0 ] && exit 75; exec sleep 60'; has err 'rank 1 did not end within 0.2 s'
+  run 4 -n 2 sh -c '[ $RANK = 0 ] && exit 75; sleep 0.2; exit 4'; has err 'rank 1 of 2 failed: exit code 4'
+}
 a_signal_that_comes_twice_at_once_is_one() {
   start -n 2 sh -c 'trap "sleep 0.4; touch saved.\$RANK; exit 0" TERM; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.1; done'
   kill -TERM $job; sleep 0.02; kill -TERM $job; wait $job || true

@@ -1,8 +1,9 @@
 // run_ranks: starts a program as N ranks on this host and looks after them; what parxrun does.
 //
 // One thread, which waits in Boost.Asio for the ranks' output, signals and times. A job ends in one
-// of three ways: all ranks return 0; one fails, and the others have to end within a second; parxrun
-// is told to stop, and the ranks have `grace` to do so. No process of the ranks' process groups is
+// of four ways: all ranks return 0; one fails, and the others have to end within a second; parxrun
+// is told to stop, and the ranks have `grace` to save their work; they return 75 because they have
+// saved it (stopped_exit_code), and those that have not yet get the same time. No process of the ranks' process groups is
 // left behind. This is all that needs Boost in parx, and programs that are launched do without.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -30,6 +32,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/detail/random_hex.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/stopped.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/failure_report.hpp>
@@ -51,8 +54,8 @@ struct agent_options {
   /// Where each rank's output goes, as rank_R.out and rank_R.err. Empty: to parxrun's own.
   std::string log_dir = {};
   output_tags tags = output_tags::rank;
-  /// How long the ranks may take to end once parxrun was told to stop.
-  std::chrono::milliseconds grace{5000};
+  /// How long the ranks may take to end once parxrun was told to stop: as long as Slurm's KillWait.
+  std::chrono::milliseconds grace{30'000};
   environment variables = {};  ///< added to the ranks' environment
 };
 
@@ -254,14 +257,20 @@ class agent {
 
   void notice_ends() {
     bool failed = false;
+    bool saved = false;
     for (rank_process& process : ranks_) {
       exit_status status;
       if (process.ended || !has_ended(process.pid, status)) continue;
       process.ended = status;
       process.end_time = clock::now();
-      failed |= !status.success() && !process.was_told;
+      failed |= end_of(process).failed_by_itself();
+      saved |= status.has_saved();
     }
-    if (!failed || failed_ || stopped_by_) return;
+    if (failed_ || stopped_by_) return;
+    if (saved && !std::exchange(saved_, true)) {
+      after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
+    }
+    if (!failed) return;
     failed_ = true;
     after(last_words, terminate_timer_, [this] {
       signal_ranks(SIGTERM);
@@ -331,18 +340,22 @@ class agent {
               {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()}}));
       return ends[cause].status.shell_code();
     }
-    if (!stopped_by_) return 0;
+    if (!stopped_by_ && !saved_) return 0;
     std::vector<int> killed;
+    bool all_saved = true;
     for (const rank_process& process : ranks_) {
       if (process.ended->signal == SIGKILL) killed.push_back(process.rank);
+      all_saved &= process.ended->has_saved();
     }
-    std::string text = fmt::format("parxrun: ended by {}: {}", signal_name(*stopped_by_), command);
+    std::string text = fmt::format(
+        "parxrun: ended by {}: {}", stopped_by_ ? signal_name(*stopped_by_) : "its ranks", command);
+    if (all_saved) text += "; the ranks have saved their work (exit code 75)";
     if (!killed.empty()) {
       text += fmt::format("; rank {} did not end within {:.1f} s and was killed", rank_list(killed),
                           std::chrono::duration<double>(options_.grace).count());
     }
     console_.queue(stream::err).add(text + "\n");
-    return 128 + *stopped_by_;
+    return stopped_by_ && !all_saved ? 128 + *stopped_by_ : stopped_exit_code;
   }
 
   const agent_options& options_;
@@ -358,6 +371,7 @@ class agent {
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
   bool failed_ = false;  ///< a rank failed by itself
+  bool saved_ = false;   ///< a rank has ended, since it was told to, with its work saved
   bool drain_time_is_over_ = false;
   bool gave_up_on_output_ = false;
 };
@@ -365,8 +379,8 @@ class agent {
 }  // namespace detail
 
 /// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
-/// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), or
-/// 128 + signal when this process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP,
+/// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), 75 when
+/// the ranks ended with that code, or else 128 + signal when this process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP,
 /// SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and
 /// at their defaults: call it from a process with one thread. Throws usage_error for wrong options,
 /// program_error for a program that cannot be started, error when the system refuses files or

@@ -7,13 +7,15 @@
 #include <parx/comm/abort_reason.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/stopped.hpp>
 #include <parx/launch/init.hpp>
 
 namespace parx {
 
 /// Joins the job, calls body(world&) and returns the process's exit code: 0, 2 after a usage_error,
-/// 1 after any other exception. An exception's text is printed to standard error and given to the
-/// other ranks as the reason why their operations end.
+/// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together, 1 after any other
+/// exception. The text of a failure is printed to standard error and given to the other ranks as the
+/// reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
   const auto report = [] {  // of the exception that is being handled
@@ -35,6 +37,8 @@ template <typename Body>
     try {
       std::forward<Body>(body)(job);
       return 0;
+    } catch (const stopped_by_signal&) {
+      return stopped_exit_code;
     } catch (...) {
       if (!job.closed()) job.abort(abort_reason(job.rank()));
       return report();

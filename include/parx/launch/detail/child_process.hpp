@@ -20,8 +20,10 @@
 #include <fmt/format.h>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/signal_name.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/stopped.hpp>
 
 namespace parx {
 
@@ -81,15 +83,13 @@ struct exit_status {
   int signal = 0;  ///< what killed it
 
   [[nodiscard]] bool success() const noexcept { return code == 0 && signal == 0; }
+  /// It was stopped, and wants to be started again.
+  [[nodiscard]] bool has_saved() const noexcept {
+    return code == stopped_exit_code && signal == 0;
+  }
   /// The shell's way of telling both in one number.
   [[nodiscard]] int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
 };
-
-/// "SIGKILL" for 9.
-[[nodiscard]] inline std::string signal_name(int signal) {
-  const char* const name = ::sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
-}
 
 [[nodiscard]] inline std::string to_string(const exit_status& status) {
   if (status.signal != 0) {

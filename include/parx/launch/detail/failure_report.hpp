@@ -40,7 +40,9 @@ struct rank_end {
   double seconds = 0;     ///< from the start of the job
   bool echoes = false;    ///< its last words only tell that another rank failed
 
-  [[nodiscard]] bool failed_by_itself() const noexcept { return !status.success() && !was_told; }
+  [[nodiscard]] bool failed_by_itself() const noexcept {
+    return !status.success() && !status.has_saved() && !was_told;
+  }
 };
 
 /// Whether a line of a rank's standard error is about the failure of another rank.
