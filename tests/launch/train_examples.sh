@@ -61,6 +61,24 @@ trains() {
   says 'cannot create the folder "/dev/null/x"'
 }
 
+# stops_and_goes_on NAME MODEL ARGUMENT...: two ranks whose launcher is told to end in the middle, and
+# the rest by --resume, end in the file that a run makes which is left alone.
+stops_and_goes_on() {
+  name=$1
+  local model=$2 out=$work/$1 code=0; shift 2
+  local common=(--max-steps 60 --logging-steps 1 --eval-strategy no --save-strategy steps --save-steps 1000
+                --disable-progress "$@")
+  ends 0 2 "${common[@]}" --output-dir "$out-whole"
+  "$bin/parxrun" -n 2 "$bin/$name" "${common[@]}" --output-dir "$out-stopped" >"$work/said" 2>&1 &
+  for _ in $(seq 300); do [ "$(cat "$out-stopped/train.jsonl" 2>/dev/null | wc -l)" -lt 3 ] || break; sleep 0.05; done
+  kill -TERM $!; wait $! || code=$?
+  [ $code = 75 ] || failed "$name: exit code $code after SIGTERM, not 75"
+  says 'stopped by SIGTERM at step [0-9]+; checkpoint in .*; resume with --resume'
+  ends 0 2 "${common[@]}" --output-dir "$out-stopped" --resume
+  says 'Continuing training from global step'
+  cmp "$out-whole/$model" "$out-stopped/$model" >>"$work/said" 2>&1 || failed "$name: it ends in other bits"
+}
+
 tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
@@ -70,6 +88,7 @@ if tries train_summarizer "$@"; then
   says 'vocab.txt has [0-9]+ tokens, but its config.json says [0-9]+'
 fi
 tries train_cnn "$@" && trains train_cnn 'test accuracy: [0-9.]+ % of 10000 images' model.safetensors --channels 2
+tries train_cnn "$@" && stops_and_goes_on train_cnn model.safetensors --channels 2
 if tries train_gpt "$@"; then
   small=(--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8)
   trains train_gpt 'validation loss: [0-9.]+ nats a character' model/model.safetensors "${small[@]}"

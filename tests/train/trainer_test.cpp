@@ -309,7 +309,7 @@ BOOST_AUTO_TEST_CASE(one_rank_may_ask_all_to_stop) {
       }});
     });
   });
-  for (const result& each : results) BOOST_TEST(each.state.global_step == 10u);
+  for (const result& each : results) BOOST_TEST(each.state.global_step == 7u);
 }
 
 BOOST_AUTO_TEST_CASE(an_output_dir_that_cannot_be_written_is_found_before_the_first_step) {

@@ -92,6 +92,12 @@ class ddp {
   /// the last.
   no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
 
+  /// From any thread. What one rank has seen and all should know (its host goes down, a disk is full):
+  /// the flag leaves with the gradients of the next backward() that sums any, at no cost.
+  void raise_flag() noexcept { reducer_->raise_flag(); }
+  /// Whether any rank's flag came with the last such gradients: equal on all ranks until the next.
+  [[nodiscard]] bool flag_raised() const noexcept { return reducer_->flag_raised(); }
+
   /// Local. A hash of all parameter values, to compare replicas by.
   [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
 

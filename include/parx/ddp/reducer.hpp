@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -93,8 +94,9 @@ class reducer final : public backward_observer {
         made.tensors.push_back({item.offset / size_of(each.type), each.rows, each.count / each.rows});
       }
     }
-    // [0] is the count of samples, [1 + i] tells whether parameter i was used.
-    control_.resize(1 + parameters_.size());
+    // [0] is the count of samples, [1 + i] tells whether parameter i was used, the last one whether
+    // a rank has raised its flag.
+    control_.resize(2 + parameters_.size());
     used_.resize(parameters_.size());
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].attach(this, i);
   }
@@ -140,6 +142,8 @@ class reducer final : public backward_observer {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return buckets_[index].layout.bytes; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
+  void raise_flag() noexcept { flag_ = true; }
+  [[nodiscard]] bool flag_raised() const noexcept { return control_.back() > 0; }
 
   double begin_backward(double count, std::span<const std::size_t> reached) override {
     const Slot* const held = find_gradient();
@@ -156,6 +160,7 @@ class reducer final : public backward_observer {
     for (const std::size_t index : reached) used_[index] = 1;
     accumulating_ = true;
     if (!synchronising_) return 1;
+    control_.back() = flag_.exchange(false) ? 1 : 0;
     // Alone and in one piece there is nothing to add up: let backward make the mean itself.
     if (group_.size() == 1 && first) {
       divided_ = true;
@@ -373,6 +378,7 @@ class reducer final : public backward_observer {
   std::vector<place> places_;
   std::vector<double> control_;
   std::vector<unsigned char> used_;  ///< since the last synchronised step
+  std::atomic<bool> flag_{false};    ///< raised, and not sent yet
   shared_buffer<std::byte> shared_;  ///< the buckets' memory, or
   std::unique_ptr<std::byte, aligned_delete> own_;
   std::vector<bucket> buckets_;

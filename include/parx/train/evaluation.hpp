@@ -64,14 +64,17 @@ class [[nodiscard]] evaluation_mode {
   no_grad guard_;
 };
 
-/// An evaluation without its types: adds this rank's figures to `figures`, then their samples and
-/// batches as "samples" and "steps".
-using evaluate_function = std::function<metrics()>;
+/// Asked after each batch of an evaluation: whether to leave the others out. Once yes, always yes.
+using leave_off = std::function<bool()>;
+
+/// An evaluation without its types: this rank's figures, then their samples and batches as "samples"
+/// and "steps".
+using evaluate_function = std::function<metrics(const leave_off&)>;
 
 template <typename Wrapper, typename Loader, typename Measure>
 [[nodiscard]] evaluate_function make_evaluation(Wrapper& model, const Loader& loader,
                                                 Measure measure) {
-  return [&model, &loader, measure = std::move(measure)]() mutable {
+  return [&model, &loader, measure = std::move(measure)](const leave_off& leaves_off) mutable {
     const evaluation_mode quiet(model.module());
     metrics figures;
     nn::tally samples, batches;
@@ -79,6 +82,7 @@ template <typename Wrapper, typename Loader, typename Measure>
       add(figures, measure(model, batch));
       samples.sum += samples_in(batch);
       batches.sum += 1;
+      if (leaves_off()) break;
     }
     figures.emplace_back("samples", samples);
     figures.emplace_back("steps", batches);
@@ -87,16 +91,16 @@ template <typename Wrapper, typename Loader, typename Measure>
 }
 
 /// Collective. Runs it and adds what all ranks found to `line`, each name after `prefix`_: the
-/// figures, then runtime, samples_per_second and steps_per_second. Returns whether a rank wants to
-/// stop, as `wants_stop` says for this one.
+/// figures, then runtime, samples_per_second and steps_per_second. Returns false, and the line is to
+/// be thrown away, where a rank has left off.
 [[nodiscard]] inline bool evaluate_into(record& line, process_group& group,
                                         const std::string& prefix, const evaluate_function& run,
-                                        bool wants_stop) {
+                                        const leave_off& leaves_off) {
   const auto start = std::chrono::steady_clock::now();
-  metrics figures = run();
-  figures.emplace_back("stop", nn::tally{.sum = wants_stop ? 1.0 : 0.0, .count = 1});
+  metrics figures = run(leaves_off);
+  figures.emplace_back("left off", nn::tally{.sum = leaves_off() ? 1.0 : 0.0, .count = 1});
   all_reduce(group, figures);
-  const double stop = figures.back().value.sum;
+  const bool whole = figures.back().value.sum == 0;
   const double steps = figures[figures.size() - 2].value.sum / group.size();
   const double samples = figures[figures.size() - 3].value.sum;
   figures.resize(figures.size() - 3, metric("", nn::tally{}));
@@ -106,7 +110,7 @@ template <typename Wrapper, typename Loader, typename Measure>
   line.set(prefix + "_runtime", seconds);
   line.set(prefix + "_samples_per_second", samples / seconds);
   line.set(prefix + "_steps_per_second", steps / seconds);
-  return stop > 0;
+  return whole;
 }
 
 }  // namespace parx::train

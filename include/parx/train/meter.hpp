@@ -32,6 +32,7 @@ struct rank_counts {
   double cpu_seconds = 0;    ///< of the process's threads
   double resident_bytes = 0;
   double wants_stop = 0;  ///< 1 where this rank asked to end training
+  double signal = 0;      ///< that asked this rank's process to end; 0: none
 
   [[nodiscard]] double compute() const noexcept { return std::max(0.0, seconds - data - wait); }
   /// Adds what was counted later.
@@ -48,6 +49,7 @@ struct rank_counts {
     cpu_seconds += later.cpu_seconds;
     resident_bytes = later.resident_bytes;
     wants_stop = std::max(wants_stop, later.wants_stop);
+    signal = std::max(signal, later.signal);
     return *this;
   }
 };

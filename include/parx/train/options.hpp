@@ -67,6 +67,11 @@ struct trainer_options {
   std::uint64_t seed =
       42;  ///< of dropout, at every step anew; the sampler and the model have theirs
   train::resume resume_from_checkpoint = train::resume::no;
+  /// Where checkpoints are written, SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 to any rank ends
+  /// training on all of them after the step: a checkpoint is saved, and train() throws
+  /// stopped_by_signal, with which parx::run() returns 75. A second one ends the process at once.
+  /// A signal that the program handles itself stays its own.
+  bool save_on_signal = true;
 
   bool disable_progress = false;  ///< no bar
   bool explain = false;           ///< print what will be done before it is done

@@ -43,6 +43,7 @@ struct trainer_state {
   std::uint64_t best_global_step = 0;
   std::string best_model_checkpoint = {};
   std::size_t evaluations_without_gain = 0;  ///< in a row; ends training at early_stopping_patience
+  bool evaluation_is_due = false;  ///< of this step: a signal came first, and who resumes makes it
 
   nn::tally loss_since_log = {};  ///< of all ranks; what the next line adds to
   nn::tally loss_of_run = {};
@@ -159,6 +160,7 @@ inline void remember(trainer_state& state, record line) {
   object["seed"] = s.seed;
   object["data_order"] = s.data_order;
   object["early_stopping_patience_counter"] = s.evaluations_without_gain;
+  object["evaluation_is_due"] = s.evaluation_is_due;
   object["loss_since_log"] = pair_of(s.loss_since_log);
   object["loss_of_run"] = pair_of(s.loss_of_run);
   object["log_history"] = std::move(history);
@@ -189,6 +191,7 @@ inline void remember(trainer_state& state, record line) {
   s.seed = object.at("seed").as<std::uint64_t>();
   s.data_order = object.at("data_order").text();
   s.evaluations_without_gain = object.at("early_stopping_patience_counter").as<std::size_t>();
+  s.evaluation_is_due = object.at("evaluation_is_due").as<bool>();
   s.loss_since_log = tally_of("loss_since_log");
   s.loss_of_run = tally_of("loss_of_run");
   for (const json::value& line : object.at("log_history").elements()) {

@@ -11,8 +11,8 @@
 //
 // Losses are (sum, count): accumulation, uneven batches and padding weigh as in one big batch.
 // Ranks communicate for gradients, log lines, evaluations and nothing else; what ends training
-// (steps, early stopping, request_stop) is decided by figures that are equal bit by bit on all
-// ranks. Rank 0 alone writes. A run that is resumed ends in the bits of one that never stopped,
+// (steps, early stopping, request_stop, a signal to any rank) is decided by figures that are equal
+// bit by bit on all ranks: that a rank wants to stop travels with the gradients. Rank 0 alone writes. A run that is resumed ends in the bits of one that never stopped,
 // because whatever a step depends on (order of the data, rate, dropout) is a function of its number
 // and of the seeds; with another number of ranks it goes on with the same global batches, and
 // differs by rounding and masks. With other global batches it still ends with num_train_epochs.
@@ -34,6 +34,7 @@
 #include <parx/comm/abort_reason.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
+#include <parx/core/stopped.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/ddp.hpp>
 #include <parx/ddp/save.hpp>
@@ -46,6 +47,7 @@
 #include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/run_book.hpp>
 #include <parx/train/detail/run_folder.hpp>
+#include <parx/train/detail/signal_watch.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/meter.hpp>
@@ -107,11 +109,14 @@ class trainer {
 
   /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... Where
   /// a rank fails (a loss that is not a number, a full disk), every rank throws, and the group is
-  /// closed.
+  /// closed. After a signal, see save_on_signal, every rank throws stopped_by_signal, and the group is
+  /// as it was.
   record train() {
     const auto start = std::chrono::steady_clock::now();
     begin();
+    record line;
     try {
+      if (options_.save_on_signal && saves()) signals_ = detail::signal_watch::start();
       progress bar{{.total = plan_.steps,
                     .enabled = is_rank0() && !options_.disable_progress,
                     .initial = state_.global_step}};
@@ -121,17 +126,26 @@ class trainer {
       announce(book_.log, plan_, parameter_count(model_.module()), state_.global_step);
       call(&callbacks::on_train_begin);
       book_.begin_counting(model_.times());
+      if (state_.evaluation_is_due) {
+        complete_step(loader_.sampler().position(state_.samples_seen).consumed == 0);
+      }
       while (!done()) run_epoch();
-      const record line = finish();
-      bar.finish();
-      say_metrics(book_.log, line);
+      fold();
+      folder_.wait();
+      if (signal_ == 0) {
+        line = finish();
+        bar.finish();
+        say_metrics(book_.log, line);
+      }
       close_files();
-      return line;
     } catch (...) {
+      signals_.heed();  // the failure is told instead
       close_files();
       if (!group().closed()) group().abort(abort_reason(group().rank()));
       throw;
     }
+    if (signal_ != 0) leave_after_signal();
+    return line;
   }
 
   /// Collective. What train() will do: ranks, batch arithmetic, memory, how gradients are summed.
@@ -141,23 +155,14 @@ class trainer {
 
   /// Collective. All evaluations that were added; the figures of all ranks, on all ranks.
   record evaluate() {
-    book_.watch.pause();
-    record line;
-    for (const auto& [prefix, run] : evaluations_) {
-      stopping_ |= evaluate_into(line, group(), prefix, run, stop_requested_);
-    }
-    line.set("epoch", state_.epoch);
-    book_.write(line, run_log::kind::eval);
-    call(&callbacks::on_evaluate, line);
-    book_.watch.go_on();
-    return line;
+    return *evaluate_unless([] { return false; });
   }
 
   /// Collective. Rank 0 writes the model's parameters to `path`, a safetensors file.
   void save_model(const std::string& path) { save0(group(), model_.module(), path, site_); }
 
-  /// From any thread, on any rank: training ends on all ranks, after the next log line, evaluation
-  /// or end of an epoch.
+  /// From any thread, on any rank: training ends on all ranks, after the step that they are in or
+  /// the next one.
   void request_stop() noexcept { stop_requested_ = true; }
 
   [[nodiscard]] const trainer_state& state() const noexcept { return state_; }
@@ -170,6 +175,10 @@ class trainer {
   [[nodiscard]] bool is_rank0() noexcept { return group().rank() == 0; }
   [[nodiscard]] bool done() const noexcept {
     return stopping_ || state_.global_step >= plan_.steps;
+  }
+
+  [[nodiscard]] bool saves() const noexcept {
+    return folder_.is_given() && options_.save_strategy != strategy::no;
   }
 
   template <typename Call, typename... Arguments>
@@ -185,6 +194,7 @@ class trainer {
             "trainer: load_best_model_at_end and early_stopping_patience need an add_evaluation()");
     stopping_ = false;
     stop_requested_ = false;
+    signal_ = 0;
     targets_ = optimizer_.targets();
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!folder_.is_given()) return;
@@ -212,7 +222,7 @@ class trainer {
     }
     state_ = resumed(before, state_, saved.path());
     if (!state_.best_model_checkpoint.empty()) {
-      state_.best_model_checkpoint = folder_.best_path(state_);
+      state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
       if (options_.load_best_model_at_end) {  // a wrong one is an error now, not at the end
         (void)saved_checkpoint::open(state_.best_model_checkpoint, checkpoint_check::sizes);
       }
@@ -233,6 +243,7 @@ class trainer {
       const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
       if (micro_batch == 0) reseed();
       if (step_ends) {
+        if (wishes().stop || wishes().signal != 0) model_.raise_flag();
         pass(*next);
       } else {
         const auto guard = model_.no_sync();
@@ -318,28 +329,76 @@ class trainer {
     ++book_.watch.counts.steps;
     call(&callbacks::on_step_end);
     bar_->update(step);
-    if (logs) write_line(norm, lr);
+    if (logs) {
+      write_line(norm, lr);
+    } else if (model_.flag_raised()) {
+      fold();
+    }
+    complete_step(epoch_ends);
+  }
 
+  /// What comes after the parameters have changed: the evaluation and the checkpoint of a step. After
+  /// a signal the evaluation, which may take long, is left to who resumes.
+  void complete_step(bool epoch_ends) {
+    const std::uint64_t step = state_.global_step;
     const std::uint64_t rhythm =
         options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
+    const bool was_due = std::exchange(state_.evaluation_is_due, false);
     std::optional<double> metric;
     bool best = false;
     if (!evaluations_.empty() && is_due(options_.eval_strategy, rhythm, step, epoch_ends)) {
-      metric = judged_metric(evaluate());
+      const auto line = evaluate_in_time();
+      state_.evaluation_is_due = !line;
+      if (line) metric = judged_metric(*line);
       best = metric && judge(*metric);
-    } else if (epoch_ends && options_.logging_steps == 0) {
-      fold();  // or nobody would hear of request_stop()
     }
     if (folder_.is_given() &&
-        (is_due(options_.save_strategy, options_.save_steps, step, epoch_ends) ||
+        (is_due(options_.save_strategy, options_.save_steps, step, epoch_ends) || was_due ||
          (options_.save_strategy != strategy::no && done()) ||
          (best && options_.load_best_model_at_end))) {
       save(metric, best);
     }
-    if (epoch_ends) call(&callbacks::on_epoch_end);
+    if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
   }
 
-  void fold() { stopping_ |= book_.fold(model_.times(), stop_requested_); }
+  /// The figures of all evaluations; none where a rank has left off.
+  [[nodiscard]] std::optional<record> evaluate_unless(const leave_off& leaves_off) {
+    book_.watch.pause();
+    record line;
+    for (const auto& [prefix, run] : evaluations_) {
+      if (!evaluate_into(line, group(), prefix, run, leaves_off)) return std::nullopt;
+    }
+    line.set("epoch", state_.epoch);
+    book_.write(line, run_log::kind::eval);
+    call(&callbacks::on_evaluate, line);
+    book_.watch.go_on();
+    return line;
+  }
+  /// The same unless a signal came or comes.
+  [[nodiscard]] std::optional<record> evaluate_in_time() {
+    if (signal_ != 0) return std::nullopt;
+    auto line = evaluate_unless([&] { return signals_.signal() != 0; });
+    if (!line) fold();
+    return line;
+  }
+
+  /// This rank's.
+  [[nodiscard]] detail::wishes wishes() const noexcept {
+    return {stop_requested_, signals_.signal()};
+  }
+  void fold() {
+    const detail::wishes all = book_.fold(model_.times(), wishes());
+    stopping_ |= all.stop || all.signal != 0;
+    if (signal_ == 0) signal_ = all.signal;
+    if (signal_ != 0) signals_.heed();
+  }
+
+  [[noreturn]] void leave_after_signal() {
+    const std::string text = detail::stopped_text(
+        signal_, state_.global_step, folder_.path_of(state_.global_step));
+    if (is_rank0()) log(log_level::warn, "{}", text);
+    throw stopped_by_signal(signal_, text);
+  }
 
   void write_line(double norm, double lr) {
     fold();
@@ -369,15 +428,13 @@ class trainer {
   void save(std::optional<double> metric, bool best) {
     fold();
     book_.watch.pause();
-    if (best) state_.best_model_checkpoint = folder_.best_path(state_);
+    if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
     folder_.save(state_, parts(), metric);
     call(&callbacks::on_save);
     book_.watch.go_on();
   }
 
   record finish() {
-    fold();
-    folder_.wait();
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
       book_.log.print(fmt::format("  Loading best model from {} (score: {})",
@@ -393,6 +450,7 @@ class trainer {
     book_.close();
     folder_.leave();
     bar_ = nullptr;
+    signals_ = {};
   }
 
   Wrapper& model_;
@@ -412,6 +470,8 @@ class trainer {
   std::vector<saved_part> states_;
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;
+  detail::signal_watch signals_;
+  int signal_ = 0;  ///< that ends this run, on all ranks
   decltype(std::declval<Optimizer&>().targets()) targets_;
   progress* bar_ = nullptr;
 };

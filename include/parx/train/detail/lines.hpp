@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/core/detail/signal_name.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/state.hpp>
@@ -45,6 +46,15 @@ namespace parx::train::detail {
   return fmt::format("  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}",
                      options.early_stopping_patience, options.metric_for_best_model,
                      state.best_metric.value_or(0), state.best_global_step);
+}
+
+/// What is said when `signal` has ended training after `step`, with a checkpoint at `path`.
+[[nodiscard]] inline std::string stopped_text(int signal, std::uint64_t step,
+                                              const std::string& path) {
+  return fmt::format(
+      "stopped by {} at step {}; checkpoint in {}; resume with --resume (resume_from_checkpoint = "
+      "resume::latest)",
+      parx::detail::signal_name(signal), step, path);
 }
 
 }  // namespace parx::train::detail

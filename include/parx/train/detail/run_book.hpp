@@ -5,6 +5,7 @@
 // about stopping is equal on all. Rank 0 alone writes.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,12 @@
 #include <parx/train/state.hpp>
 
 namespace parx::train::detail {
+
+/// What a rank, or any of them, wants besides training.
+struct wishes {
+  bool stop = false;  ///< request_stop()
+  int signal = 0;     ///< that asked a process to end; of several the highest
+};
 
 class run_book {
  public:
@@ -53,27 +60,29 @@ class run_book {
   }
   void close() noexcept { log = run_log(); }
 
-  /// Collective. Brings all ranks' counts together; true where a rank wants to stop.
-  [[nodiscard]] bool fold(const ddp_times& times, bool wants_stop) {
+  /// Collective. Brings all ranks' counts and wishes together.
+  [[nodiscard]] wishes fold(const ddp_times& times, const wishes& of_this_rank) {
     watch.pause();
     rank_counts mine = watch.take();
     mine.wait = (times - times_before_).waited;
     mine.communication = (times - times_before_).communication;
     times_before_ = times;
-    mine.wants_stop = wants_stop ? 1 : 0;
+    mine.wants_stop = of_this_rank.stop ? 1 : 0;
+    mine.signal = of_this_rank.signal;
     std::vector<rank_counts> all(ranks());
     all_gather(group_, std::span<const rank_counts>(&mine, 1), all, {}, site_);
-    bool stop = false;
+    wishes of_all;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       merged_[rank] += all[rank];
       const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
       state_.loss_since_log += loss;
       state_.loss_of_run += loss;
       samples_ += all[rank].samples;
-      stop |= all[rank].wants_stop > 0;
+      of_all.stop |= all[rank].wants_stop > 0;
+      of_all.signal = std::max(of_all.signal, static_cast<int>(all[rank].signal));
     }
     watch.go_on();
-    return stop;
+    return of_all;
   }
 
   /// Local, after fold(). Writes and returns a line about the steps since the one before.

@@ -2,7 +2,7 @@
 // and where this one's go.
 //
 // Without an output_dir nothing is looked at and nothing written. Collective, all of it, but for
-// leave() and best_path().
+// leave() and path_of().
 #pragma once
 
 #include <algorithm>
@@ -83,9 +83,10 @@ class run_folder {
     if (checkpoints_) checkpoints_->wait(site_);
   }
 
-  /// Where the best model is as of now: the folder may have had another name when it was saved.
-  [[nodiscard]] std::string best_path(const trainer_state& state) const {
-    return parx::detail::checkpoint_path(options_.output_dir, state.best_global_step).string();
+  /// Where the checkpoint of the step `step` is as of now: the folder may have had another name when
+  /// it was saved.
+  [[nodiscard]] std::string path_of(std::uint64_t step) const {
+    return parx::detail::checkpoint_path(options_.output_dir, step).string();
   }
 
  private:
