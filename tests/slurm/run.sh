@@ -1,6 +1,6 @@
 #!/bin/bash
 # parx programs under a real srun, on a private Slurm of three nodes:   run.sh BIN_DIR
-# BIN_DIR holds hello_all_reduce and train_mnist. Exit code 77: there is no Slurm to try it with.
+# BIN_DIR holds hello_all_reduce, train_mnist and perhaps train_cnn. Exit code 77: there is no Slurm to try it with.
 set -u
 bin=$(cd "$1" && pwd) || exit 1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,4 +49,22 @@ claim "it has 6 ranks" ranks_are 6
 claim "its loss falls" losses_fall
 claim "its parameters are bit-equal on all ranks" says 'parameters are bit-equal on all 6 ranks'
 claim "its model is saved" test -s "$work/model.safetensors"
+
+# The batch script of the examples: a signal as before the end of the time limit, and the next turn.
+if [ -x "$bin/train_cnn" ]; then
+  shown=no
+  : >"$work/out"
+  script=$here/../../examples/slurm/train.sbatch
+  cd "$work" || exit 1
+  job=$(PARX_PROGRAM=$bin/train_cnn sbatch --parsable -N 2 --ntasks-per-node=1 --output "$work/out" "$script" \
+          --channels 2 --max-steps 1000000 --logging-steps 2 --eval-strategy no --disable-progress)
+  within() { local i; for i in $(seq "$1"); do "${@:2}" && return; sleep 0.5; done; return 1; }
+  claim "a job of examples/slurm/train.sbatch trains" within 120 says "'loss': "
+  scancel --signal=USR1 "$job"
+  claim "SIGUSR1 stops it with a checkpoint" within 60 says 'stopped by SIGUSR1 at step [0-9]+; checkpoint in .*/checkpoint-'
+  is_requeued() { scontrol show job "$job" | grep -q 'Restarts=1'; }
+  claim "and it is put into the queue again" within 60 is_requeued
+  claim "with one checkpoint in its folder" test "$(echo parx-train-"$job"/checkpoint-*/manifest.json | wc -w)" = 1
+  scancel "$job"
+fi
 [ $failures = 0 ]
