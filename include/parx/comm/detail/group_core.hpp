@@ -1,9 +1,9 @@
 // group_core: the engine room of a process group.
 //
-// It numbers the calls, keeps them in issue order and sees to their progress. Progress has exactly one
-// owner at a time: the thread of a blocking call while nothing asynchronous is pending, else the
-// group's progress thread, behind which blocking calls queue. The first failure ends the group: it is
-// told to all ranks, every pending call gets it, and so does every later one.
+// It numbers the calls, keeps them in issue order and sees to their progress. Progress has exactly
+// one owner at a time: the thread of a blocking call while nothing asynchronous is pending, else
+// the group's progress thread, behind which blocking calls queue. The first failure ends the group:
+// it is told to all ranks, every pending call gets it, and so does every later one.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,16 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/detail/async_time.hpp>
 #include <parx/comm/detail/backoff.hpp>
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/choice.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/ending.hpp>
-#include <parx/comm/detail/engine.hpp>
 #include <parx/comm/detail/failure.hpp>
-#include <parx/comm/detail/messages.hpp>
+#include <parx/comm/detail/pending_calls.hpp>
 #include <parx/comm/detail/plan_cache.hpp>
 #include <parx/comm/detail/repeats.hpp>
 #include <parx/comm/detail/shared_areas.hpp>
-#include <parx/comm/detail/staging.hpp>
 #include <parx/comm/detail/turn.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
@@ -62,8 +59,8 @@ class group_core {
   [[nodiscard]] int rank() const noexcept { return network_->rank(); }
   [[nodiscard]] int size() const noexcept { return network_->size(); }
 
-  /// Runs a call (and those chained to it) to its end; rethrows its failure. The thread makes the progress
-  /// itself unless another already does.
+  /// Runs a call (and those chained to it) to its end; rethrows its failure. The thread makes the
+  /// progress itself unless another already does.
   void run(call& request) {
     {
       turn lock(mutex_, company_now());
@@ -74,7 +71,7 @@ class group_core {
     request.rethrow();
   }
 
-  /// Issues a call that the next one, which follows at once, takes along. It must live as long as the group.
+  /// Issues a call that the next one, which follows at once, takes along. It outlives the group.
   void issue(call& request) {
     turn lock(mutex_, company_now());
     enqueue(request);
@@ -111,7 +108,7 @@ class group_core {
     poll_owned(lock);
   }
 
-  /// Ends the group because of something outside of it, an exception in the user's code for example.
+  /// Ends the group because of something outside of it, such as an exception in the user's code.
   void abort(std::string_view reason) {
     network_->abort(reason);
     ending_.come_first(reason);
@@ -120,13 +117,15 @@ class group_core {
   [[nodiscard]] bool closed() const noexcept { return ending_.has_come(); }
 
   /// Bytes that collectives have put on and taken off links, headers included.
-  [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
-  [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return pending_.bytes_received(); }
 
-  [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
+  [[nodiscard]] double async_seconds() const noexcept { return pending_.async_seconds(); }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] repeats& repeated() noexcept { return repeats_; }
-  [[nodiscard]] bool may_be_shared(const void* data) const noexcept { return areas_.may_hold(data); }
+  [[nodiscard]] bool may_be_shared(const void* data) const noexcept {
+    return areas_.may_hold(data);
+  }
 
   [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
     try {
@@ -140,7 +139,7 @@ class group_core {
     return areas_.find(data, bytes);
   }
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
-  [[nodiscard]] detail::staging& staging() noexcept { return staging_; }
+  [[nodiscard]] detail::staging& staging() noexcept { return pending_.staging(); }
 
   /// A number that is equal on all ranks which make their groups in the same order.
   [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
@@ -154,7 +153,9 @@ class group_core {
   static constexpr std::chrono::milliseconds longest_sleep{100};
 
   [[nodiscard]] company company_now() const noexcept { return company{thread_.joinable()}; }
-  [[nodiscard]] bool inline_mode() const noexcept { return options_.progress == progress_mode::inline_poll; }
+  [[nodiscard]] bool inline_mode() const noexcept {
+    return options_.progress == progress_mode::inline_poll;
+  }
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
@@ -183,7 +184,7 @@ class group_core {
   }
 
   [[nodiscard]] bool anything_pending() const noexcept {
-    return !queue_.empty() || !incoming_.empty() || !posted_messages_.empty() || !messages_.idle();
+    return !incoming_.empty() || !pending_.empty();
   }
 
   /// Locked. Waits for a call as owner of the progress, or behind it.
@@ -216,8 +217,8 @@ class group_core {
 
   enum class idle { back_off, sleep, leave };
 
-  /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and exit,
-  /// and given up while bytes move.
+  /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and
+  /// exit, and given up while bytes move.
   template <typename Enough>
   void drive(turn& lock, idle when_idle, Enough enough) {
     owned_ = true;
@@ -228,11 +229,12 @@ class group_core {
       bool progressed = false;
       std::optional<failure> failed;
       try {
-        progressed = step();
+        progressed = pending_.step();
         // Nothing that others do under the lock ends this wait, except a new call.
-        while (!progressed && when_idle == idle::back_off && !has_incoming_.load(std::memory_order_relaxed)) {
+        while (!progressed && when_idle == idle::back_off &&
+               !has_incoming_.load(std::memory_order_relaxed)) {
           if (!backoff_.idle(network_->may_spin())) sleep(longest_sleep);
-          progressed = step();
+          progressed = pending_.step();
         }
         if (progressed) {
           backoff_.progressed();
@@ -268,40 +270,8 @@ class group_core {
   /// Locked.
   void take_incoming() {
     has_incoming_.store(false, std::memory_order_relaxed);
-    for (call* next : incoming_) {
-      if (is_message(*next)) {
-        posted_messages_.push_back(next);
-      } else {
-        queue_.push_back(next);
-      }
-    }
+    for (call* next : incoming_) pending_.add(*next);
     incoming_.clear();
-  }
-
-  /// Unlocked: moves the collective in front, and all messages.
-  bool step() {
-    bool progressed = false;
-    while (!posted_messages_.empty()) {
-      messages_.post(*posted_messages_.front(), *network_);
-      posted_messages_.erase(posted_messages_.begin());
-      progressed = true;
-    }
-    if (!queue_.empty()) {
-      if (!started_) {
-        call& front = *queue_.front();
-        staging_.prepare(front, *network_);
-        running_.emplace(name_of(front.what), trace::literal("comm"));
-        running_->arg("bytes", front.header.count * front.data.element_size);
-        running_->arg("sequence", front.header.sequence);
-        engine_.start(*front.steps, front.data, front.header, *network_);
-        if (front.names_late) words_.post_notice(front.header);
-        if (front.timed) async_time_.start();
-        started_ = progressed = true;  // progress also where there is nothing to do
-      }
-      progressed |= engine_.step();
-    }
-    if (!messages_.unused()) progressed |= messages_.step();
-    return progressed;
   }
 
   /// Locked: hands finished calls back to their threads.
@@ -309,15 +279,7 @@ class group_core {
     if (!progressed) return;
     idle_since_.reset();
     warned_ = suspicious_ = false;
-    if (started_ && engine_.done()) {
-      if (queue_.front()->timed) async_time_.stop();
-      queue_.front()->done = true;
-      queue_.erase(queue_.begin());
-      started_ = false;
-      next_look_ = {};
-      running_.reset();
-    }
-    for (call* each : messages_.take_finished()) each->done = true;
+    if (pending_.retire()) next_look_ = {};
     tell_others();
   }
 
@@ -325,26 +287,27 @@ class group_core {
   void sleep(std::chrono::milliseconds limit) {
     if (!idle_since_) idle_since_ = clock::now();
     interests_.clear();
-    if (started_) engine_.interests(interests_);
-    messages_.interests(interests_);
-    for_each_pending([&](call& request) { limit = std::min(limit, request.time_left()); });
+    pending_.interests(interests_);
+    pending_.for_each([&](call& request) { limit = std::min(limit, request.time_left()); });
     if (suspicious_) limit = {};
     network_->wait(interests_, limit);
 
-    if (auto reason = network_->abort_reason()) throw failure{std::move(*reason), errc::aborted, -1};
-    for_each_pending([&](const call& request) {
+    if (auto reason = network_->abort_reason()) {
+      throw failure{std::move(*reason), errc::aborted, -1};
+    }
+    pending_.for_each([&](const call& request) {
       if (!request.until.passed()) return;
-      const auto missing = missing_peers(request);
-      throw failure{fmt::format("timed out {}", waiting_text(request)), errc::timeout,
+      const auto missing = pending_.missing_peers(request);
+      throw failure{fmt::format("timed out {}", pending_.waiting_text(request)), errc::timeout,
                     missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;
     if (idle_time > stuck_after) look_around();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
-      if (const call* request = oldest()) {
-        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request), waiting_text(*request),
-            request->until.elapsed_seconds());
+      if (const call* request = pending_.oldest()) {
+        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request),
+            pending_.waiting_text(*request), request->until.elapsed_seconds());
       }
     }
   }
@@ -358,52 +321,17 @@ class group_core {
     sleep(std::chrono::milliseconds(0));
   }
 
-  /// Calls that the driver knows of. Driver only.
-  template <typename Visit>
-  void for_each_pending(Visit visit) const {
-    for (call* each : queue_) visit(*each);
-    messages_.for_each_pending([&](call& each) { visit(each); });
-  }
-
-  [[nodiscard]] const call* oldest() const {
-    const call* found = nullptr;
-    for_each_pending([&](const call& each) {
-      if (found == nullptr) found = &each;
-    });
-    return found;
-  }
-
-  /// The ranks that a pending call waits for, itself or behind the collective in front.
-  [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
-    if (is_message(request)) return words_.senders_of(request);
-    std::vector<int> peers;
-    if (started_ && request.names_late && &request == queue_.front() && request.until.passed()) {
-      peers = words_.absent(request.header.sequence);
-      if (!peers.empty()) return peers;
-    }
-    if (started_) peers = engine_.awaited_peers();
-    if (started_ && peers.empty()) peers = engine_.unserved_peers();
-    if (started_ && request.until.passed()) words_.put_absent_first(peers, queue_.front()->header.sequence);
-    return peers;
-  }
-  [[nodiscard]] std::string waiting_text(const call& request) const {
-    return words_.waiting_for(missing_peers(request),
-                              is_message(request) ? std::nullopt
-                                                  : std::optional(queue_.front()->header.sequence),
-                              request.names_late ? size() : diagnosis::most_named);
-  }
-
-  /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and two
-  /// different calls with the same number may have no link in common.
+  /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and
+  /// two different calls with the same number may have no link in common.
   void look_around() {
     if (clock::now() < next_look_) return;
     next_look_ = clock::now() + std::chrono::seconds(1);
     std::vector<int> peers;
     const auto ended = [&](int peer) {
-      return peer != rank() && (messages_.has_lost(peer) || network_->has_ended(peer));
+      return peer != rank() && (pending_.has_lost(peer) || network_->has_ended(peer));
     };
-    for_each_pending([&](const call& request) {
-      const auto missing = missing_peers(request);
+    pending_.for_each([&](const call& request) {
+      const auto missing = pending_.missing_peers(request);
       // One of many senders may well have ended.
       if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) return;
       for (const int peer : missing) {
@@ -417,43 +345,37 @@ class group_core {
         next_look_ = {};
         return;
       }
-      throw link_lost(peer, "it has ended without taking part: its program took another way, or it was killed");
+      throw link_lost(
+          peer, "it has ended without taking part: its program took another way, or it was killed");
     }
-    if (!started_) return;
-    const call_header& mine = queue_.front()->header;
-    words_.post_notice(mine);
+    const call_header* mine = pending_.running();
+    if (mine == nullptr) return;
+    words_.post_notice(*mine);
     for (const int peer : peers) {
       const auto theirs = words_.notice_of(peer);
-      if (theirs && theirs->sequence == mine.sequence && !theirs->matches(mine)) {
-        throw header_mismatch{peer, mine, *theirs};
+      if (theirs && theirs->sequence == mine->sequence && !theirs->matches(*mine)) {
+        throw header_mismatch{peer, *mine, *theirs};
       }
     }
   }
 
   /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
   void fail(const failure& reason) {
-    for (call* each : messages_.take_finished()) each->done = true;
-    const call* cause = oldest();
+    pending_.retire_messages();
+    const call* cause = pending_.oldest();
     const std::string why = reason.code == errc::aborted || cause == nullptr
                                 ? reason.text
                                 : fmt::format("{}: {}", words_.title(*cause), reason.text);
     ending_.come(why);
     network_->abort(why);
     network_->close();
-    const auto give = [&](call& request) {
-      if (request.done) return;
-      request.failure = std::make_exception_ptr(words_.end_of(request, reason.code, reason.text, reason.peer));
-      request.done = true;
-    };
     take_incoming();
-    for (call* each : queue_) give(*each);
-    for (call* each : posted_messages_) give(*each);
-    messages_.for_each_pending(give);
-    queue_.clear();
-    posted_messages_.clear();
-    messages_.forget_all();
-    started_ = false;
-    running_.reset();
+    pending_.end([&](call& request) {
+      if (request.done) return;
+      request.failure =
+          std::make_exception_ptr(words_.end_of(request, reason.code, reason.text, reason.peer));
+      request.done = true;
+    });
     tell_others();
   }
 
@@ -474,16 +396,10 @@ class group_core {
   std::thread thread_;
 
   // The driver's own.
-  std::vector<call*> queue_;            ///< collectives in issue order
-  std::vector<call*> posted_messages_;  ///< messages that are not yet with messages_
+  pending_calls pending_{*network_, words_};
   backoff backoff_;
-  engine engine_;
-  messages messages_;
-  bool started_ = false;        ///< the front of queue_ runs in engine_
-  std::optional<trace::span> running_;  ///< that run, in the trace
-  async_time async_time_;
   bool warned_ = false;
-  bool suspicious_ = false;  ///< an awaited rank has ended, and nothing has moved since this was seen
+  bool suspicious_ = false;  ///< an awaited rank was seen to have ended; nothing has moved since
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
   clock::time_point next_glance_{};
@@ -494,7 +410,6 @@ class group_core {
   std::vector<std::uint64_t> made_groups_;  ///< the keys of those that were made
   detail::choice choice_{options_.choice};
   shared_areas areas_;
-  detail::staging staging_;
 };
 
 }  // namespace parx::detail
