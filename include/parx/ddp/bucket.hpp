@@ -1,10 +1,10 @@
 // Buckets: which gradients travel together, as a pure function.
 //
-// Gradients become final in about the reverse order of the forward pass, so buckets are filled from the
-// last parameter backwards, one dtype each. The first one is small, so that communication starts
-// early; the others are large, so that it is efficient. (Li et al., PyTorch Distributed, VLDB 2020.)
-// The last one leaves when there is nothing left to compute: a model of few large buckets would hide
-// little of its communication, so it has more and smaller ones.
+// Gradients become final in about the reverse order of the forward pass, so buckets are filled from
+// the last parameter backwards, one dtype each. The first one is small, so that communication
+// starts early; the others are large, so that it is efficient. (Li et al., PyTorch Distributed,
+// VLDB 2020.) The last one leaves when there is nothing left to compute: a model of few large
+// buckets would hide little of its communication, so it has more and smaller ones.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace parx {
 
-/// A bucket closes when it has reached its limit, or a sixteenth of all gradients (least_bucket_bytes
-/// if that is more).
+/// A bucket closes when it has reached its limit, or a sixteenth of all gradients
+/// (least_bucket_bytes if that is more).
 struct bucket_limits {
   std::size_t first_bytes = std::size_t{1} << 20;
   std::size_t bytes = std::size_t{25} << 20;
@@ -56,7 +56,8 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
   std::vector<std::size_t> open;  // the unfinished ones, of different dtypes
   for (std::size_t i = parameters.size(); i-- > 0;) {
     const bucket_parameter& next = parameters[i];
-    const std::size_t room = (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+    const std::size_t room =
+        (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
     if (next.travels_alone) {
       buckets.push_back({next.type, room, {{i, 0}}});
       continue;

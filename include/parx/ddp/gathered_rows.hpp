@@ -1,7 +1,7 @@
 // gathered_rows: the sum of an embedding's gradients over any network.
 //
-// Rows travel by all_gather, with their numbers, and everybody adds up those of all ranks. What this
-// costs is the bytes of all ranks' rows, so it pays while they are less than the table.
+// Rows travel by all_gather, with their numbers, and everybody adds up those of all ranks. What
+// this costs is the bytes of all ranks' rows, so it pays while they are less than the table.
 #pragma once
 
 #include <cstddef>

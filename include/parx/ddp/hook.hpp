@@ -7,8 +7,8 @@
 // A hook is any copyable class with `rounds`, `start(bucket)` and `proceed(bucket, round)`. start()
 // runs during backward and may only begin asynchronous operations; after backward, in each round,
 // proceed() is called for all buckets in order, and the last one leaves the mean in the gradients.
-// Every rank calls the same functions in the same order, so a hook must begin the same operations on
-// all, whatever the gradients hold.
+// Every rank calls the same functions in the same order, so a hook must begin the same operations
+// on all, whatever the gradients hold.
 // Threads: on the thread that runs backward.
 #pragma once
 
@@ -32,8 +32,8 @@ struct hook_tensor {
   std::size_t columns = 0;
 };
 
-/// What a hook works on. `gradients` are sums over this rank's samples until the last round, and the
-/// mean over all samples after it. Between gradients there is padding, which is zero.
+/// What a hook works on. `gradients` are sums over this rank's samples until the last round, and
+/// the mean over all samples after it. Between gradients there is padding, which is zero.
 struct hook_bucket {
   process_group& group;
   call_site site;
@@ -57,12 +57,12 @@ concept communication_hook = std::copyable<H> && requires(H hook, hook_bucket& b
   hook.proceed(bucket, round);  // 0 .. rounds - 1
 };
 
-/// Any communication_hook, or none. Each ddp keeps a copy, so that what a hook remembers is its own.
+/// Any communication_hook, or none. Each ddp has a copy, so that what a hook remembers is its own.
 class comm_hook {
  public:
   comm_hook() = default;
-  template <typename H>
-    requires(!std::same_as<H, comm_hook>) && communication_hook<H>  // in this order: the second asks for copies
+  template <typename H>  // in this order: the second constraint asks for copies
+    requires(!std::same_as<H, comm_hook>) && communication_hook<H>
   comm_hook(H hook)  // NOLINT(google-explicit-constructor)
       : held_(std::make_unique<model<H>>(std::move(hook))) {}
   comm_hook(const comm_hook& other) : held_(other ? other.held_->clone() : nullptr) {}

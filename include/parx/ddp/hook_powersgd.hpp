@@ -4,10 +4,10 @@
 //   P = sum over ranks of M Q;     P = orthonormal basis of its columns
 //   Q = sum over ranks of M^T P;   M' = P Q^T;   e = M - M' / ranks
 //
-// r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a power
-// method on matrices that change slowly. Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source:
-// PyTorch's powerSGD_hook.py: matrices that would not shrink by min_compression_rate are sent as
-// they are, and so is everything in the first steps, whose gradients change fast.
+// r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a
+// power method on matrices that change slowly. Vogels, Karimireddy, Jaggi (arXiv 1905.13727).
+// Source: PyTorch's powerSGD_hook.py: matrices that would not shrink by min_compression_rate are
+// sent as they are, and so is everything in the first steps, whose gradients change fast.
 #pragma once
 
 #include <algorithm>
@@ -116,8 +116,8 @@ class powersgd_hook {
     if (round == 1) ++s.steps;
   }
 
-  /// What of this rank's gradients has not been sent so far, where they lie in their bucket and times
-  /// hook_bucket::scale; empty before the first compressed step.
+  /// What of this rank's gradients has not been sent so far, where they lie in their bucket and
+  /// times hook_bucket::scale; empty before the first compressed step.
   [[nodiscard]] std::span<const float> left_out(std::size_t bucket) const noexcept {
     return bucket < states_.size() ? std::span<const float>(states_[bucket].left_out)
                                    : std::span<const float>();

@@ -1,4 +1,4 @@
-// The layout check: all ranks must have the same parameters, by name, shape and dtype, in the same order.
+// The layout check: all ranks have the same parameters, by name, shape, dtype, in the same order.
 //
 // One hash a rank is exchanged; only when they differ do the layouts themselves travel, to say how.
 #pragma once
@@ -70,8 +70,8 @@ inline void check_layout(process_group& group, const auto& parameters, call_site
   const std::string first = layout_of(0);
   const std::string other = layout_of(different);
   throw_error(errc::mismatch,
-              "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
-              "the same model, in the same order:{}",
+              "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks "
+              "must build the same model, in the same order:{}",
               group.name(), different, layout_difference(first, other, different));
 }
 

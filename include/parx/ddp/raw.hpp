@@ -1,18 +1,20 @@
-// raw_module: DDP for code that computes its own gradients, over arrays, Eigen, mdspan or anything else.
+// raw_module: DDP for code that computes its own gradients, over arrays, Eigen, mdspan, anything.
 //
 //   parx::raw_module<float> model;
 //   const auto w = model.add("w", values, {rows, columns});   // std::span over your memory
 //   parx::ddp ddp{model, world};
 //   auto pass = model.begin_backward(batch_size);  // gradients are sums over this rank's samples
 //   ... write the gradient of w to model.grad(w) ...
-//   pass.ready(w);                        // leaves for the other ranks as soon as its bucket is full
+//   pass.ready(w);                        // leaves for the other ranks once its bucket is full
 //   pass.end();                           // model.grad(w) is the mean over all ranks' samples
 //
 // A pass that is left before its end, by an exception for example, is abandoned. After a pass under
-// no_sync(), add to model.grad(w) instead of overwriting it. Take the step yourself, or have an optimizer
-// of <parx/optim.hpp> take it, made after the wrapper: parx::optim::sgd optimizer{ddp.parameters()};
+// no_sync(), add to model.grad(w) instead of overwriting it. Take the step yourself, or have an
+// optimizer of <parx/optim.hpp> take it, made after the wrapper:
 //
-// The values stay in your memory; the gradients live in the wrapper's buckets, so nothing is copied.
+//   parx::optim::sgd optimizer{ddp.parameters()};
+//
+// The values stay in your memory; the gradients live in the wrapper's buckets: nothing is copied.
 // Threads: one at a time.
 #pragma once
 
@@ -66,8 +68,9 @@ class raw_module {
     [[nodiscard]] const std::vector<std::size_t>& shape() const noexcept { return state_->shape; }
     void bind_grad(std::span<T> memory) const {
       require(!state_->has_target,
-              "an optimizer has the gradient of \"{}\", which moves into the wrapper's memory: wrap the "
-              "raw_module first, then make the optimizer from the wrapper's parameters()", state_->name);
+              "an optimizer has the gradient of \"{}\", which moves into the wrapper's memory: "
+              "wrap the raw_module first, then make the optimizer from the wrapper's parameters()",
+              state_->name);
       state_->grad = memory;
       state_->own_grad = {};
     }
@@ -105,9 +108,9 @@ class raw_module {
     /// Says that grad(which) is final: the sum over this rank's samples.
     void ready(index which, call_site site = call_site::current()) { model_.ready(which, site); }
 
-    /// Blocks until the gradients are the mean over all ranks' samples; under no_sync() they stay sums.
-    /// Throws usage_error naming the parameters for which ready() was not called, and parx::error when
-    /// the sums fail; either abandons the pass.
+    /// Blocks until the gradients are the mean over all ranks' samples; under no_sync() they stay
+    /// sums. Throws usage_error naming the parameters for which ready() was not called, and
+    /// parx::error when the sums fail; either abandons the pass.
     void end(call_site site = call_site::current()) { model_.end(site); }
 
    private:
@@ -120,8 +123,8 @@ class raw_module {
   raw_module(const raw_module&) = delete;
   raw_module& operator=(const raw_module&) = delete;
 
-  /// Names memory of yours as a parameter; it must outlive this object. Add parameters in the order of
-  /// their use in the forward pass: gradients are expected in the opposite order.
+  /// Names memory of yours as a parameter; it must outlive this object. Add parameters in the order
+  /// of their use in the forward pass: gradients are expected in the opposite order.
   index add(std::string name, std::span<T> values, std::vector<std::size_t> shape = {},
             call_site site = call_site::current()) {
     if (shape.empty()) shape = {values.size()};
@@ -143,8 +146,8 @@ class raw_module {
     return entries_.size() - 1;
   }
 
-  /// Where the gradient of parameter `which` is written (overwrite it, it is not cleared), and read after
-  /// the end of a pass. Ask again after wrapping: it moves into the wrapper's memory.
+  /// Where the gradient of parameter `which` is written (overwrite it, it is not cleared), and read
+  /// after the end of a pass. Ask again after wrapping: it moves into the wrapper's memory.
   [[nodiscard]] std::span<T> grad(index which, call_site site = call_site::current()) {
     return at(which, site).grad;
   }
@@ -152,9 +155,9 @@ class raw_module {
     return at(which, site).values;
   }
 
-  /// Values and gradients as they lie in memory now, for an optimizer of <parx/optim.hpp>, which must
-  /// be included. To be asked for after wrapping, since that moves the gradients: wrapping later throws
-  /// usage_error. The optimizer ends before the wrapper.
+  /// Values and gradients as they lie in memory now, for an optimizer of <parx/optim.hpp>, which
+  /// must be included. To be asked for after wrapping, since that moves the gradients: wrapping
+  /// later throws usage_error. The optimizer ends before the wrapper.
   [[nodiscard]] std::vector<optim::target<T>> parameters() {
     std::vector<optim::target<T>> all;
     for (entry& each : entries_) {
@@ -169,9 +172,10 @@ class raw_module {
     for (entry& each : entries_) each.has_grad = false;
   }
 
-  /// Starts a backward pass over samples of total weight `count`. Throws usage_error while another runs.
+  /// Starts a backward pass over samples of total weight `count`. Throws usage_error during one.
   pass begin_backward(double count, call_site site = call_site::current()) {
-    require(!running_, "raw_module at {}:{}: begin_backward was called before the last pass has ended",
+    require(!running_,
+            "raw_module at {}:{}: begin_backward was called before the last pass has ended",
             site.file_name(), site.line);
     require(count >= 0, "raw_module at {}:{}: the weight of the samples is not negative: {}",
             site.file_name(), site.line, count);
@@ -181,7 +185,8 @@ class raw_module {
       if (each.observer != nullptr) reached.push_back(each.observer_index);
     }
     backward_observer* const wrapper = observer();
-    factor_ = wrapper != nullptr ? wrapper->begin_backward(count, reached) : count == 0 ? 1 : 1 / count;
+    const double mean = count == 0 ? 1 : 1 / count;
+    factor_ = wrapper != nullptr ? wrapper->begin_backward(count, reached) : mean;
     running_ = true;
     return pass(*this);
   }
@@ -207,8 +212,8 @@ class raw_module {
 
   void ready(index which, call_site site) {
     entry& each = at(which, site);
-    require(running_, "raw_module at {}:{}: ready(\"{}\") after the end of the pass", site.file_name(),
-            site.line, each.name);
+    require(running_, "raw_module at {}:{}: ready(\"{}\") after the end of the pass",
+            site.file_name(), site.line, each.name);
     require(!each.ready, "raw_module at {}:{}: ready(\"{}\") was called twice in one backward pass",
             site.file_name(), site.line, each.name);
     each.ready = each.has_grad = true;
@@ -219,13 +224,15 @@ class raw_module {
   }
 
   void end(call_site site) {
-    require(running_, "raw_module at {}:{}: the pass has ended already", site.file_name(), site.line);
+    require(running_, "raw_module at {}:{}: the pass has ended already", site.file_name(),
+            site.line);
     try {
       std::string missing;
       for (const entry& each : entries_) {
         if (!each.ready) missing += (missing.empty() ? "" : ", ") + each.name;
       }
-      require(missing.empty(), "raw_module at {}:{}: ready() was not called for {} in this backward pass",
+      require(missing.empty(),
+              "raw_module at {}:{}: ready() was not called for {} in this backward pass",
               site.file_name(), site.line, missing);
       if (observer() != nullptr) observer()->end_backward();
     } catch (...) {

@@ -1,10 +1,10 @@
-// row_exchange: how the gradients of an embedding become one: by the rows that the ranks touched, or
-// all of it when that is less.
+// row_exchange: how the gradients of an embedding become one: by the rows that the ranks touched,
+// or all of it when that is less.
 //
 // A batch touches a thousand of 30522 rows, and rows of different ranks differ. The ranks tell each
 // other how many they have; from these numbers, which all of them know, follows what all of them do
-// next. Rows are added up in rank order: the same bits everywhere. See gathered_rows and shared_rows
-// for the two ways.
+// next. Rows are added up in rank order: the same bits everywhere. See gathered_rows and
+// shared_rows for the two ways.
 // Threads: on the thread that runs backward.
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace parx::detail {
 
-/// Whether ranks with `counts` rows of `row_bytes` each should exchange these instead of all `bytes`
-/// of the table. A count of all_rows stands for a gradient that is not row-sparse.
+/// Whether ranks with `counts` rows of `row_bytes` each should exchange these instead of all
+/// `bytes` of the table. A count of all_rows stands for a gradient that is not row-sparse.
 inline constexpr std::uint64_t all_rows = std::numeric_limits<std::uint64_t>::max();
 [[nodiscard]] inline bool rows_are_cheaper(std::span<const std::uint64_t> counts,
                                            std::size_t row_bytes, std::size_t bytes) {

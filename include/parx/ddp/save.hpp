@@ -14,9 +14,9 @@
 
 namespace parx {
 
-/// Collective. Rank 0 writes the model's parameters to `path` as safetensors: to a temporary name first,
-/// so that an older file survives a failure. Every rank throws parx::error where that fails (full disk,
-/// no permission); the group stays usable.
+/// Collective. Rank 0 writes the model's parameters to `path` as safetensors: to a temporary name
+/// first, so that an older file survives a failure. Every rank throws parx::error where that fails
+/// (full disk, no permission); the group stays usable.
 template <typename Model>
 void save0(process_group& group, Model& model, const std::string& path,
            call_site site = call_site::current()) {
@@ -31,8 +31,10 @@ inline void check_writable0(process_group& group, const std::string& path,
     const std::string probe = fmt::format("{}.probe.{}", detail::file_target(path), ::getpid());
     const descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file.valid()) {
-      throw_error(errc::io, "\"{}\" cannot be written: {}. Give a path in a folder that exists and that "
-                            "this user may write to", path, errno_text(errno));
+      throw_error(errc::io,
+                  "\"{}\" cannot be written: {}. Give a path in a folder that exists and that this "
+                  "user may write to",
+                  path, errno_text(errno));
     }
     ::unlink(probe.c_str());
   });

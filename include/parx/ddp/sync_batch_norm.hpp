@@ -2,8 +2,9 @@
 // would compute it, however unevenly the samples are dealt.
 //
 // Forward adds sums, sums of squares and counts over the group, backward the two sums of its
-// formula: one small all-reduce each, blocking, on every rank that trains. Rows of weight 0, which the
-// sampler pads an epoch with, count in the statistics: see nn/batch_norm.hpp. PyTorch's SyncBatchNorm.
+// formula: one small all-reduce each, blocking, on every rank that trains. Rows of weight 0, which
+// the sampler pads an epoch with, count in the statistics: see nn/batch_norm.hpp.
+// Source: PyTorch's SyncBatchNorm.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ class sync_batch_norm : public nn::batch_norm_layer<sync_batch_norm<T>, T> {
  public:
   /// The group is borrowed. In training, every rank calls the layer, and backward, equally often;
   /// in evaluation nothing is exchanged. Under a ddp over the same group every rank uses the same
-  /// parameters in a pass, or the sums here and those of the gradients come in different orders: give
-  /// the layer a subgroup() of all ranks where that does not hold.
+  /// parameters in a pass, or the sums here and those of the gradients come in different orders:
+  /// give the layer a subgroup() of all ranks where that does not hold.
   sync_batch_norm(std::size_t channels, process_group& group, nn::batch_norm_options options = {})
       : nn::batch_norm_layer<sync_batch_norm<T>, T>(channels, options), group_(&group) {}
 
