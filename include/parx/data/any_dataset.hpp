@@ -21,7 +21,9 @@ class any_dataset {
       : held_(std::make_shared<const holder<D>>(std::move(source))) {}
 
   [[nodiscard]] std::size_t size() const { return held_->size(); }
-  [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const { return held_->fetch(indices); }
+  [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const {
+    return held_->fetch(indices);
+  }
 
  private:
   struct base {
@@ -33,7 +35,9 @@ class any_dataset {
   struct holder final : base {
     explicit holder(D given) : source(std::move(given)) {}
     std::size_t size() const override { return source.size(); }
-    batch fetch(std::span<const std::size_t> indices) const override { return source.fetch(indices); }
+    batch fetch(std::span<const std::size_t> indices) const override {
+      return source.fetch(indices);
+    }
     D source;
   };
 

@@ -1,5 +1,5 @@
-// hidden_tokens: texts to train with in which some tokens are hidden, so that a model does not learn
-// the texts by heart, word by word.
+// hidden_tokens: texts to train with in which some tokens are hidden, so that a model does not
+// learn the texts by heart, word by word.
 //
 //   model(data::hidden_tokens(batch.input_ids, special, {.probability = 0.1, .by = unknown}, seed))
 //

@@ -118,8 +118,8 @@ class wordpiece_tokenizer {
     const auto need = [&](std::string_view token) {
       const auto id = tokens_.find(token);
       require(id.has_value(),
-              "{} of {} tokens has no {}; a BERT vocabulary has [PAD], [UNK], [CLS] and [SEP]. Take "
-              "the vocab.txt that belongs to the model, one token a line",
+              "{} of {} tokens has no {}; a BERT vocabulary has [PAD], [UNK], [CLS] and [SEP]. "
+              "Take the vocab.txt that belongs to the model, one token a line",
               origin, tokens_.size(), token);
       return *id;
     };

@@ -1,6 +1,6 @@
 // Which characters are of which kind.
 //
-// Unicode 14.0.0, from U+0080 on. Written by tests/data/make_unicode_tables.py; sorted, for binary search.
+// Unicode 14.0.0, from U+0080 on, sorted. Written by tests/data/make_unicode_tables.py.
 #pragma once
 
 #include <array>
