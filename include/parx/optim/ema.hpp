@@ -1,13 +1,13 @@
-// ema: an average of the parameters over the steps, which often evaluates better than the last of them.
+// ema: an average of the parameters over the steps, which often evaluates better than the last.
 //
 //   optim::ema average{model.parameters(), {.decay = 0.999}};
 //   ... opt.step(); average.update();
 //   { const auto swapped = average.swap(); evaluate(model); }   // back to the trained values here
 //
-// shadow = d shadow + (1 - d) value with d = min(decay, (1 + t) / (10 + t)) at update t, so that the
-// first values are soon forgotten. Source: TensorFlow's ExponentialMovingAverage, timm's ModelEmaV3.
-// Averages of 16-bit parameters are float; the model gets them rounded.
-// An update reads every parameter whole: row-sparse steps are caught up with by then.
+// shadow = d shadow + (1 - d) value with d = min(decay, (1 + t) / (10 + t)) at update t, so that
+// the first values are soon forgotten. Source: TensorFlow's ExponentialMovingAverage, timm's
+// ModelEmaV3. Averages of 16-bit parameters are float; the model gets them rounded. An update reads
+// every parameter whole: row-sparse steps are caught up with by then.
 // Threads: that of the optimizer.
 #pragma once
 

@@ -63,8 +63,9 @@ struct run_plan {
   return plan;
 }
 
-/// The plan of a run that goes on at `step`, where one with other global batches had come to `epoch`:
-/// it fills up num_train_epochs in its own batches. A number of steps that was asked for stays.
+/// The plan of a run that goes on at `step`, where one with other global batches had come to
+/// `epoch`: it fills up num_train_epochs in its own batches. A number of steps that was asked for
+/// is kept.
 [[nodiscard]] inline run_plan continued(run_plan plan, const trainer_options& options,
                                         std::uint64_t step, double epoch) {
   if (options.max_steps > 0) return plan;

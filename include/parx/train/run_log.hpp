@@ -176,7 +176,8 @@ class run_log {
         spoken.set(name, value);
     }
     print(dict_text(spoken));
-    record whole{{"step", static_cast<double>(step)}, {"seconds", rounded(seconds_before_ + seconds, 6)}};
+    record whole{{"step", static_cast<double>(step)},
+                 {"seconds", rounded(seconds_before_ + seconds, 6)}};
     for (const auto& [name, value] : line.entries()) whole.set(name, value);
     lines_.append(json::dump(to_json(whole)) + "\n");
     (what == kind::train ? train_table_ : eval_table_).append(whole);

@@ -1,9 +1,9 @@
 // master_copy: the float32 copy of a 16-bit parameter, on which an optimizer's steps are taken.
 //
-// A step that is smaller than half of a bfloat16's last bit (1/512 of the value) would be lost in 16
-// bits, and training would stand still; the copy adds such steps up. After every step the parameter
-// is the copy, rounded. Where it is not (a checkpoint was loaded, another rank's values were
-// taken), somebody else has written it since: the copy starts there from what was written.
+// A step that is smaller than half of a bfloat16's last bit (1/512 of the value) would be lost in
+// 16 bits, and training would stand still; the copy adds such steps up. After every step the
+// parameter is the copy, rounded. Where it is not (a checkpoint was loaded, another rank's values
+// were taken), somebody else has written it since: the copy starts there from what was written.
 // Micikevicius et al.: Mixed Precision Training (arXiv 1710.03740), section 3.1.
 #pragma once
 

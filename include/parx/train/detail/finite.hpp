@@ -1,5 +1,5 @@
-// What stop_at_nan looks at: the loss of every batch, and the norm of the gradients before a step, or
-// with a loss scale, which leaves such steps out, how far it fell.
+// What stop_at_nan looks at: the loss of every batch, and the norm of the gradients before a step,
+// or with a loss scale, which leaves such steps out, how far it fell.
 //
 // They are looked at before anything is changed, so that the parameters and all checkpoints are
 // those of the last good step. Under data parallelism the gradients are equal on all ranks, and all

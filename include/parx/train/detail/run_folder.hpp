@@ -1,5 +1,5 @@
-// run_folder: the checkpoints of a run. What an earlier run left in output_dir when this one begins,
-// and where this one's go.
+// run_folder: the checkpoints of a run. What an earlier run left in output_dir when this one
+// begins, and where this one's go.
 //
 // Without an output_dir nothing is looked at and nothing written. Collective, all of it, but for
 // leave() and path_of().
