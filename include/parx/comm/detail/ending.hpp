@@ -1,6 +1,7 @@
 // ending: whether a group has ended, and why.
 //
-// Every call asks, and abort() may come from any thread, so asking takes no lock while the group lives.
+// Every call asks, and abort() may come from any thread, so asking takes no lock while the group
+// lives.
 // Threads: safe from any.
 #pragma once
 

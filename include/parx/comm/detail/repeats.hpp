@@ -1,8 +1,9 @@
 // repeats: a group's latest blocking collectives, kept ready to be issued once more.
 //
-// A program makes most of its calls again and again from the same places with other data. Such a call takes
-// its plan, kernels and header from the last time; only what may differ is written. So a small call costs
-// tens of nanoseconds, and none of its loads waits for the stores of the one before (shared_pipe's copy_words).
+// A program makes most of its calls again and again from the same places with other data. Such a
+// call takes its plan, kernels and header from the last time; only what may differ is written. So a
+// small call costs tens of nanoseconds, and none of its loads waits for the stores of the one
+// before (shared_pipe's copy_words).
 // Threads: that of its group.
 #pragma once
 
@@ -16,8 +17,8 @@
 
 namespace parx::detail {
 
-/// All that a call's header, plan and arithmetic are made from, but uneven counts and the user's functions:
-/// calls with those are not kept.
+/// All that a call's header, plan and arithmetic are made from, but uneven counts and the user's
+/// functions: calls with those are not kept.
 struct call_likeness {
   operation what = operation::barrier;
   algorithm use = algorithm::automatic;
@@ -44,7 +45,9 @@ struct repeated_call {
 class repeats {
  public:
   /// Where a call made at this line is kept.
-  [[nodiscard]] repeated_call& at(int line) noexcept { return kept_[static_cast<unsigned>(line) % kept_.size()]; }
+  [[nodiscard]] repeated_call& at(int line) noexcept {
+    return kept_[static_cast<unsigned>(line) % kept_.size()];
+  }
 
  private:
   std::array<repeated_call, 8> kept_;

@@ -1,7 +1,8 @@
 // turn: the lock of a group's calls, taken only where a second thread makes progress.
 //
-// Until the first asynchronous call the thread that uses the group is alone with it. Its small calls then
-// need no locked instruction, which would wait until what they have just written has reached another core.
+// Until the first asynchronous call the thread that uses the group is alone with it. Its small
+// calls then need no locked instruction, which would wait for what they have just written to reach
+// another core.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +14,10 @@ enum class company : bool { alone, progress_thread };
 
 class turn {
  public:
-  turn(std::mutex& mutex, company who) : lock_(mutex, std::defer_lock), shared_(who != company::alone) { lock(); }
+  turn(std::mutex& mutex, company who)
+      : lock_(mutex, std::defer_lock), shared_(who != company::alone) {
+    lock();
+  }
 
   void lock() {
     if (shared_) lock_.lock();

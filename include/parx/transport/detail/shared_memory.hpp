@@ -1,7 +1,7 @@
 // shared_memory: memory without a name that two processes map.
 //
-// A memfd lives in no file system: nothing is left behind however its processes end, and the size of
-// /dev/shm does not bound it.
+// A memfd lives in no file system: nothing is left behind however its processes end, and the size
+// of /dev/shm does not bound it.
 #pragma once
 
 #include <fcntl.h>
@@ -22,14 +22,15 @@ namespace parx::detail {
 class shared_memory {
  public:
   shared_memory() = default;
-  /// Maps the first `bytes` of `file`. Throws errc::io where that fails or the file is shorter than `bytes`.
+  /// Maps the first `bytes` of `file`. Throws errc::io where that fails or the file is shorter.
   shared_memory(const descriptor& file, std::size_t bytes) : size_(bytes) {
     if (const std::size_t length = size_of(file); length < bytes) {
       throw_error(errc::io, "shared memory has {} bytes instead of {}", length, bytes);
     }
     void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (mapped == MAP_FAILED) {
-      throw_error(errc::io, "{} bytes of shared memory cannot be mapped: {}", bytes, errno_text(errno));
+      throw_error(errc::io, "{} bytes of shared memory cannot be mapped: {}", bytes,
+                  errno_text(errno));
     }
     data_ = static_cast<std::byte*>(mapped);
   }
@@ -49,13 +50,14 @@ class shared_memory {
     return length < 0 ? 0 : static_cast<std::size_t>(length);
   }
 
-  /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed: a peer that could shrink it
-  /// could end this process with SIGBUS.
+  /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed: a peer that could shrink
+  /// it could end this process with SIGBUS.
   [[nodiscard]] static descriptor create(std::size_t bytes) {
     descriptor file(::memfd_create("parx", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file.valid() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
         ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-      throw_error(errc::io, "{} bytes of shared memory cannot be had: {}", bytes, errno_text(errno));
+      throw_error(errc::io, "{} bytes of shared memory cannot be had: {}", bytes,
+                  errno_text(errno));
     }
     return file;
   }
