@@ -13,7 +13,7 @@
 namespace {
 
 using parx_test::allocations;
-using parx::detail::borrowed_plan_key;
+using parx::detail::plan_key;
 using parx::detail::plan_cache;
 using counts = std::vector<std::size_t>;
 
@@ -23,17 +23,17 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_differenc
   plan_cache cache;
   const counts one{1, 2, 3}, other{1, 3, 2}, shorter{1, 2}, none;
   int made = 0;
-  const auto find = [&](const borrowed_plan_key& key) {
+  const auto find = [&](const plan_key& key) {
     return cache.find(key, [&] {
       ++made;
       return parx::schedule{};
     });
   };
-  const borrowed_plan_key base{
+  const plan_key base{
       .scalars = {.what = parx::operation::all_to_all, .count = 6, .root = 0},
       .counts = one,
       .incoming = one};
-  std::vector<borrowed_plan_key> keys(13, base);
+  std::vector<plan_key> keys(13, base);
   keys[1].scalars.what = parx::operation::all_gather;
   keys[2].scalars.asked = parx::algorithm::ring;
   keys[3].scalars.count = 7;
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_differenc
   BOOST_TEST(made == 13);
   // The counts are remembered, not where they were.
   const counts copy = one;
-  borrowed_plan_key same = base;
+  plan_key same = base;
   same.counts = same.incoming = copy;
   BOOST_TEST((find(same) == plans[0]));
   for (std::size_t i = 0; i < keys.size(); ++i) BOOST_TEST((find(keys[i]) == plans[i]));

@@ -80,7 +80,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
     request.data.shared_input = core.find_shared(given.input.data, given.input.bytes());
     request.data.shared_output = core.find_shared(given.output.data, given.output.bytes());
   }
-  const borrowed_plan_key key{
+  const plan_key key{
       .scalars = {.what = given.what,
                   .asked = given.use,
                   .count = given.count,

@@ -6,9 +6,7 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -29,63 +27,54 @@ struct plan_scalars {
   bool shared_input = false;
   bool shared_output = false;
   int staging_turn = 0;
-  auto operator<=>(const plan_scalars&) const = default;
+  bool operator==(const plan_scalars&) const = default;
 };
 
-template <typename List>
 struct plan_key {
   plan_scalars scalars{};
-  List counts{};
-  List incoming{};
+  std::span<const std::size_t> counts{};
+  std::span<const std::size_t> incoming{};
 };
-using borrowed_plan_key = plan_key<std::span<const std::size_t>>;
-using kept_plan_key = plan_key<std::vector<std::size_t>>;
 
 class plan_cache {
  public:
   /// The plan of `key`; `make` is called for its schedule if there is none yet. What is returned
   /// stays until the next call.
   template <typename Make>
-  [[nodiscard]] const std::shared_ptr<const plan>& find(const borrowed_plan_key& key, Make make) {
-    static constexpr std::size_t most_plans = 256;
-    if (latest_ != plans_.end() && equal(latest_->first, key)) return latest_->second;
-    latest_ = plans_.find(key);
-    if (latest_ != plans_.end()) return latest_->second;
+  [[nodiscard]] const std::shared_ptr<const plan>& find(const plan_key& key, Make make) {
+    static constexpr std::size_t most_plans = 256;  // few enough to look at each
+    if (latest_ < kept_.size() && kept_[latest_].is_for(key)) return kept_[latest_].made;
+    for (latest_ = 0; latest_ < kept_.size(); ++latest_) {
+      if (kept_[latest_].is_for(key)) return kept_[latest_].made;
+    }
     std::shared_ptr<const plan> made(new plan(make_plan(make())));
-    if (plans_.size() >= most_plans) plans_.clear();
-    latest_ = plans_.emplace(kept_plan_key{key.scalars,
-                                           {key.counts.begin(), key.counts.end()},
-                                           {key.incoming.begin(), key.incoming.end()}},
-                             std::move(made)).first;
-    return latest_->second;
+    if (kept_.size() >= most_plans) kept_.clear();
+    latest_ = kept_.size();
+    kept_.push_back({key.scalars,
+                     {key.counts.begin(), key.counts.end()},
+                     {key.incoming.begin(), key.incoming.end()},
+                     std::move(made)});
+    return kept_.back().made;
   }
 
  private:
-  struct less {
-    using is_transparent = void;
-    template <typename A, typename B>
-    [[nodiscard]] bool operator()(const plan_key<A>& a, const plan_key<B>& b) const noexcept {
-      if (const auto order = a.scalars <=> b.scalars; order != 0) return order < 0;
-      if (const int order = compare(a.counts, b.counts); order != 0) return order < 0;
-      return compare(a.incoming, b.incoming) < 0;
+  struct kept_plan {
+    plan_scalars scalars;
+    std::vector<std::size_t> counts;
+    std::vector<std::size_t> incoming;
+    std::shared_ptr<const plan> made;
+
+    [[nodiscard]] bool is_for(const plan_key& key) const noexcept {
+      return scalars == key.scalars && same(counts, key.counts) && same(incoming, key.incoming);
     }
-    [[nodiscard]] static int compare(std::span<const std::size_t> a,
-                                     std::span<const std::size_t> b) noexcept {
-      if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
-      const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin());
-      return x == a.end() ? 0 : *x < *y ? -1 : 1;
+    [[nodiscard]] static bool same(std::span<const std::size_t> a,
+                                   std::span<const std::size_t> b) noexcept {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end());
     }
   };
 
-  using kept_plans = std::map<kept_plan_key, std::shared_ptr<const plan>, less>;
-
-  [[nodiscard]] static bool equal(const kept_plan_key& a, const borrowed_plan_key& b) noexcept {
-    return a.scalars == b.scalars && less::compare(a.counts, b.counts) == 0 &&
-           less::compare(a.incoming, b.incoming) == 0;
-  }
-
-  kept_plans plans_;
-  kept_plans::iterator latest_ = plans_.end();  ///< found: a loop asks for the same again and again
+  std::vector<kept_plan> kept_;
+  std::size_t latest_ = 0;  ///< found: a loop asks for the same again and again
 };
 
 }  // namespace parx::detail
