@@ -110,7 +110,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   }
   if (rules.empty()) return;
   if (choice.rules != nullptr) {
-    for (const algorithm_rule& each : *choice.rules) rules.push_back(each);
+    for (algorithm_rule each : *choice.rules) rules.push_back(std::move(each));
   }
   choice.rules.reset(new std::vector<algorithm_rule>(std::move(rules)));
 }

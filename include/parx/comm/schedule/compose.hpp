@@ -18,7 +18,7 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
     if (at.where == place::scratch) at.offset += plan.scratch_count;
     return at;
   };
-  std::vector<bool> is_last(part.actions.size(), true);
+  std::vector<int> waiters(part.actions.size(), 0);  // of the part, for each of its actions
   for (const action& each : part.actions) {
     action step = each;
     step.from = placed(each.from);
@@ -27,7 +27,7 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
     bool waits = false;
     for (std::int32_t& dependency : step.after) {
       if (dependency == no_action) continue;
-      is_last[static_cast<std::size_t>(dependency)] = false;
+      ++waiters[static_cast<std::size_t>(dependency)];
       dependency += base;
       waits = true;
     }
@@ -37,8 +37,8 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
   }
   plan.scratch_count += part.scratch_count;
   std::int32_t done = start;
-  for (std::size_t i = 0; i < is_last.size(); ++i) {
-    if (is_last[i]) done = plan.fence(done, base + static_cast<std::int32_t>(i));
+  for (std::size_t i = 0; i < waiters.size(); ++i) {
+    if (waiters[i] == 0) done = plan.fence(done, base + static_cast<std::int32_t>(i));
   }
   return done;
 }

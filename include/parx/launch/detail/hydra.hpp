@@ -55,7 +55,7 @@ struct process_stat {
   if (size && size == env_string(env, "MPI_LOCALNRANKS") &&
       !any_set(env, {"PARX_RUN_ID", "PMI_JOBID"})) {
     if (const int pid = find_hydra_proxy(); pid != 0) {
-      env.insert_or_assign("PARX_RUN_ID", fmt::format("hydra-{}", pid));
+      env["PARX_RUN_ID"] = fmt::format("hydra-{}", pid);
     }
   }
   return env;

@@ -97,7 +97,7 @@ class server_core {
   }
 
  private:
-  enum class change : std::uint8_t { updated, created, removed };
+  enum class event : std::uint8_t { updated, created, removed };
 
   /// What a key has besides its value; those that have nothing are not in keys_.
   struct key_state {
@@ -126,25 +126,25 @@ class server_core {
   }
 
   void store(const std::string& key, std::string_view value) {
-    with_notice(key, [&] { values_.set(key, value); });
+    change(key, value, &value_map::set);
   }
 
-  // Runs a change of a key's value, then tells those who wait for it or watch it.
-  template <typename Action>
-  void with_notice(const std::string& key, Action action) {
+  // Sets or appends, then tells those who wait for the key or watch it.
+  void change(const std::string& key, std::string_view value,
+              void (value_map::*how)(std::string_view, std::string_view)) {
     const auto state = keys_.find(key);
     if (state == keys_.end()) {
-      action();
+      (values_.*how)(key, value);
       return;
     }
     const std::vector<client_id>& watchers = state->second.watchers;
     if (watchers.empty()) {
-      action();
+      (values_.*how)(key, value);
     } else {
       const std::string* before = values_.find(key);
-      const change kind = before == nullptr ? change::created : change::updated;
+      const event kind = before == nullptr ? event::created : event::updated;
       const std::string old = before == nullptr ? std::string{} : *before;
-      action();
+      (values_.*how)(key, value);
       tell_watchers(watchers, kind, key, old, *values_.find(key));
     }
     const std::vector<client_id> woken = std::exchange(state->second.waiters, {});
@@ -152,7 +152,7 @@ class server_core {
     for (const client_id client : woken) key_appeared(client, key);
   }
 
-  void tell_watchers(const std::vector<client_id>& clients, change kind, std::string_view key,
+  void tell_watchers(const std::vector<client_id>& clients, event kind, std::string_view key,
                      std::string_view before, std::string_view after) {
     std::string bytes;
     put(bytes, static_cast<std::uint8_t>(kind));
@@ -164,7 +164,7 @@ class server_core {
     const std::string* present = values_.find(key);
     if (present != nullptr && present->size() + value.size() > max_message_bytes)
       return verdict::hang_up;
-    with_notice(key, [&] { values_.append(key, value); });
+    change(key, value, &value_map::append);
     return verdict::keep;
   }
 
@@ -261,7 +261,7 @@ class server_core {
     const std::string old = *present;
     values_.erase(key);
     if (const auto state = keys_.find(key); state != keys_.end()) {
-      tell_watchers(state->second.watchers, change::removed, key, old, {});
+      tell_watchers(state->second.watchers, event::removed, key, old, {});
     }
     return answer(client, std::uint64_t{1});
   }
