@@ -93,14 +93,20 @@ class usage_error : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
+[[noreturn]] inline void vthrow_usage(fmt::string_view text, fmt::format_args args) {
+  throw usage_error(fmt::vformat(text, args));
+}
 template <typename... Args>
 [[noreturn]] void throw_usage(fmt::format_string<Args...> text, const Args&... args) {
-  throw usage_error(fmt::vformat(text, fmt::make_format_args(args...)));
+  vthrow_usage(text, fmt::make_format_args(args...));
 }
 
+[[noreturn]] inline void vthrow_error(errc code, fmt::string_view text, fmt::format_args args) {
+  throw error(code, fmt::vformat(text, args));
+}
 template <typename... Args>
 [[noreturn]] void throw_error(errc code, fmt::format_string<Args...> text, const Args&... args) {
-  throw error(code, fmt::vformat(text, fmt::make_format_args(args...)));
+  vthrow_error(code, text, fmt::make_format_args(args...));
 }
 
 /// "Permission denied (errno 13)" for a saved errno.

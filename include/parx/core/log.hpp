@@ -118,11 +118,12 @@ class logger {
   status_line* status_line_ = nullptr;
 };
 
+inline void vlog(log_level level, fmt::string_view text, fmt::format_args args) {
+  if (logger::instance().shows(level)) logger::instance().write(level, fmt::vformat(text, args));
+}
 template <typename... Args>
 void log(log_level level, fmt::format_string<Args...> text, const Args&... args) {
-  if (logger::instance().shows(level)) {
-    logger::instance().write(level, fmt::vformat(text, fmt::make_format_args(args...)));
-  }
+  vlog(level, text, fmt::make_format_args(args...));
 }
 
 }  // namespace parx

@@ -194,8 +194,7 @@ class tcp_store final : public store {
       return std::unique_ptr<store_watch>(
           new detail::tcp_watch(std::move(server), dialect_, keys[0], wire(key), describe()));
     } catch (const detail::store_failure& failure) {
-      detail::throw_store_error(failure.code, "watch", detail::quoted_keys(keys), describe(), limit,
-                                failure.reason);
+      report("watch", keys, limit, failure);
     }
   }
 
@@ -311,9 +310,13 @@ class tcp_store final : public store {
       action(server);
       give_back(std::move(server));
     } catch (const detail::store_failure& failure) {
-      detail::throw_store_error(failure.code, name, detail::quoted_keys(keys), describe(), limit,
-                                failure.reason);
+      report(name, keys, limit, failure);
     }
+  }
+  [[noreturn]] void report(std::string_view name, std::span<const std::string> keys,
+                           const deadline& limit, const detail::store_failure& failure) {
+    detail::throw_store_error(failure.code, name, detail::quoted_keys(keys), describe(), limit,
+                              failure.reason);
   }
 
   detail::connection take(const deadline& limit) {
