@@ -3,7 +3,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -77,6 +80,46 @@ message like(std::uint64_t sequence, std::size_t body) {
   made.body.assign(body, static_cast<std::byte>(sequence));
   return made;
 }
+
+/// A pipe whose ends may read and write each other's memory, and one large message.
+struct offering_pipe : test_pipe {
+  std::vector<std::byte> source;
+  std::vector<std::byte> target;
+  std::size_t sent = 0;
+  std::size_t received = 0;
+
+  explicit offering_pipe(std::size_t size, pid_t writes_to = ::getpid()) : source(size), target(size) {
+    for (std::size_t i = 0; i < size; ++i) source[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15u >> 56);
+    receiver.permit_offers();
+    sender.permit_writes(writes_to);
+  }
+  void send_some() {
+    sent += sender.send({}, {.data = source.data() + sent, .size = source.size() - sent, .at_ease = true});
+  }
+  std::size_t receive_some() {
+    const std::size_t rest = target.size() - received;
+    const std::size_t got = receiver.receive({}, {target.data() + received, std::min<std::size_t>(rest, 4096), rest},
+                                             ::getpid(), 0);
+    received += got;
+    return got;
+  }
+  /// Once more, with what was received forgotten.
+  void pass_on_two_threads() {
+    sent = received = 0;
+    std::fill(target.begin(), target.end(), std::byte{});
+    std::thread other([&] {
+      while (sent < source.size()) {
+        send_some();
+        std::this_thread::yield();
+      }
+    });
+    while (received < target.size()) {
+      if (receive_some() == 0) std::this_thread::yield();
+    }
+    other.join();
+  }
+  [[nodiscard]] std::uint32_t stage() const { return state.share.load() % parx::detail::pipe_state::share_stages; }
+};
 
 }  // namespace
 
@@ -156,4 +199,61 @@ BOOST_AUTO_TEST_CASE(a_stream_of_small_messages_arrives_whole_while_both_sides_r
   }
   sender.join();
   BOOST_TEST(wrong == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_sender_at_ease_writes_its_share_of_a_large_message_while_the_receiver_reads_the_rest) {
+  offering_pipe between(std::size_t{3} << 20 | 12345);
+  bool helped = false;
+  for (int i = 0; i < 500 && (!helped || i < 20); ++i) {
+    between.pass_on_two_threads();
+    BOOST_REQUIRE((between.target == between.source));
+    helped |= between.stage() == parx::detail::pipe_state::share_written;
+  }
+  BOOST_TEST(helped);
+}
+
+BOOST_AUTO_TEST_CASE(a_share_that_the_sender_cannot_write_is_read_by_the_receiver) {
+  offering_pipe between(std::size_t{1} << 20, 0x3fffffff);  // no process has this number
+  for (int i = 0; i < 50; ++i) {
+    between.pass_on_two_threads();
+    BOOST_REQUIRE((between.target == between.source));
+    BOOST_TEST(between.stage() == parx::detail::pipe_state::share_refused);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(while_the_sender_writes_its_share_the_receiver_waits_and_says_that_its_memory_is_in_use) {
+  using state = parx::detail::pipe_state;
+  offering_pipe between(std::size_t{1} << 20);
+  bool taken = false;
+  std::size_t own = 0;
+  for (int i = 0; i < 500 && !taken; ++i) {  // until the other thread runs in the 50 us of the receiver's half
+    between.sent = between.received = 0;
+    between.send_some();
+    std::atomic<bool> runs{false};
+    const std::uint32_t before = between.state.share.load();
+    std::thread stopped_sender([&] {  // takes the share and then stands still
+      runs = true;
+      std::uint32_t share = before;
+      while (share == before) share = between.state.share.load();
+      taken = share % state::share_stages == state::share_open &&
+              between.state.share.compare_exchange_strong(share, share + state::share_taken);
+    });
+    while (!runs) std::this_thread::yield();
+    own = between.receive_some();
+    stopped_sender.join();
+    if (!taken) between.send_some();  // sees that all was taken
+  }
+  BOOST_REQUIRE(taken);
+  BOOST_TEST(own > between.source.size() / 2);
+  BOOST_TEST(own < between.source.size());
+  BOOST_TEST(between.receive_some() == 0u);
+  BOOST_TEST(!between.receiver.ready());
+  BOOST_TEST(!between.receiver.reclaim());
+  std::copy(between.source.begin() + static_cast<std::ptrdiff_t>(own), between.source.end(),
+            between.target.begin() + static_cast<std::ptrdiff_t>(own));
+  between.state.share.fetch_add(state::share_written - state::share_taken);
+  BOOST_TEST(between.receiver.reclaim());
+  BOOST_TEST(between.receiver.ready());
+  BOOST_TEST(between.receive_some() == between.source.size() - own);
+  BOOST_TEST((between.target == between.source));
 }

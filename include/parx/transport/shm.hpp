@@ -11,8 +11,10 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include <parx/transport/detail/endpoint.hpp>
@@ -73,7 +75,10 @@ class shm_link final : public detail::process_link {
   [[nodiscard]] bool open() const noexcept override { return state_ == state::open; }
 
   void close() noexcept override {
-    if (state_ == state::open) sender_.withdraw();
+    if (state_ == state::open) {
+      sender_.withdraw();
+      await_writer();
+    }
     socket_.close();
     state_ = state::closed;
   }
@@ -117,6 +122,17 @@ class shm_link final : public detail::process_link {
     }
     const char bell = 1;
     [[maybe_unused]] const auto rung = ::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+
+  /// The memory that this rank receives into is its own again once this returns: a peer that writes it at this
+  /// moment ends that within microseconds, or when it is continued or killed, should it have been stopped there.
+  void await_writer() noexcept {
+    while (!receiver_.reclaim()) {
+      char bells[64];
+      const auto got = ::recv(socket_.get(), bells, sizeof bells, MSG_DONTWAIT);
+      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+      if (got < 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
 
   [[nodiscard]] bool opened() { return state_ == state::open || opens_now(); }
@@ -176,7 +192,10 @@ class shm_link final : public detail::process_link {
     const std::size_t out = connects_ ? 0 : 1;
     sender_ = {shared.pipes[out], rings + out * ring_bytes, ring_bytes};
     receiver_ = {shared.pipes[1 - out], rings + (1 - out) * ring_bytes, ring_bytes};
-    if (readable) receiver_.permit_offers();
+    if (readable) {
+      receiver_.permit_offers();
+      sender_.permit_writes(pid_);  // the kernel asks for the same right
+    }
     state_ = state::open;
   }
 

@@ -257,7 +257,8 @@ class engine {
           frame_size - state.header_received};
       const mutable_bytes body{reducing ? state.staging.data() + state.staged
                                         : memory_.write_at(action_at(index).to) + done_at(index),
-                               receivable(state, index)};
+                               receivable(state, index),
+                               reducing ? 0 : movable(index) - done_at(index)};
       std::size_t received = 0;
       if (head.size + body.size > 0) {
         received = state.stream->try_receive(head, body);
@@ -281,7 +282,7 @@ class engine {
         finish(index);
         ++state.next_receive;
         progressed = true;
-        if (received == head.size + body.size) continue;
+        if (received >= head.size + body.size) continue;
       }
       return progressed;
     }

@@ -4,6 +4,8 @@
 // says where it lies in its own memory, and the receiver copies it from there with process_vm_readv,
 // straight to where it is wanted. While an offer is not taken whole, nothing goes into the ring, so the
 // order of the stream is kept. An offered piece counts as sent only as far as the receiver has taken it.
+// A sender that has nothing else to do takes part in the copying: while the receiver reads the first half of what it
+// wants next, the sender writes the second half to where it is wanted (pipe_state::share).
 // What a message costs is the cache lines that pass from core to core. So the smallest ones, whose header is
 // that of the message before with another sequence number, lie on the line that announces them as well.
 // Threads: one sender and one receiver, in two processes. All counts of bytes only grow.
@@ -44,9 +46,19 @@ struct pipe_state {
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> can_take{0};  ///< the receiver may read the sender's memory
+  // A share: what the receiver would like the sender to write. Each has a number. The sender takes one that is open, and
+  // then has written it or refuses it; what it has not taken in time, the receiver refuses it and reads itself. While a
+  // share is taken, that memory of the receiver's must stay what it is.
+  alignas(cache_line) std::atomic<std::uint32_t> share{share_refused};
+  std::atomic<std::uint32_t> helps{0};     ///< the sender will look for shares of what it offers
+  std::atomic<std::uint64_t> share_at{0};  ///< the first byte, counted as `offered` is
+  std::atomic<std::uint64_t> share_size{0};
+  std::atomic<std::uint64_t> share_to{0};  ///< the receiver's address of that byte
+  static constexpr std::uint32_t share_open = 0, share_taken = 1, share_written = 2, share_refused = 3;
+  static constexpr std::uint32_t share_stages = 4;  ///< a share's number is a multiple of it; its stage is added
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(sizeof(pipe_state) == 2 * cache_line);
+static_assert(sizeof(pipe_state) == 3 * cache_line);
 
 /// A header as words. One is copied word by word, as its fields were written: a wider load of what was stored
 /// in parts has to wait until all stores before have left the core, those of the last message included.
@@ -97,7 +109,10 @@ class pipe_sender {
   /// so costs as much on its way to the other core as they do.
   std::size_t send(const const_bytes& first, const const_bytes& second) noexcept {
     published_ = false;
-    if (taken_ < offered_) return collect(second);
+    if (taken_ < offered_) {
+      if (helps_) write_share();
+      return collect(second);
+    }
     if (const std::size_t both = first.size + second.size; fits_at_once(both)) {
       const bool repeats = first.size == frame_size && knows_header_ && header_.are_like(first.data);
       if (first.size == frame_size) put_header(first);
@@ -124,12 +139,17 @@ class pipe_sender {
   /// Whether the last send() left something that the receiver may be waiting for.
   [[nodiscard]] bool published() const noexcept { return published_; }
 
+  /// This process may write the memory of the other end's.
+  void permit_writes(pid_t receiver) noexcept { receiver_ = receiver; }
+
   /// The memory that was offered is about to be used for something else.
   void withdraw() noexcept { state_->withdrawn.store(1, std::memory_order_seq_cst); }
 
   /// Whether send() could do something.
   [[nodiscard]] bool ready() const noexcept {
-    if (taken_ < offered_) return state_->taken.load(std::memory_order_acquire) != taken_;
+    if (taken_ < offered_) {
+      return state_->taken.load(std::memory_order_acquire) != taken_ || (helps_ && has_open_share());
+    }
     return written_ - state_->read.load(std::memory_order_acquire) < capacity_;
   }
 
@@ -137,10 +157,10 @@ class pipe_sender {
   /// Measured at two ranks. What the sender has just written is cheaper to copy twice up to half a megabyte,
   /// because fetching it from another core's cache is what costs. Other pieces are read where they lie from
   /// 8 KiB on: of 16 KiB that costs as much as copying once more, and half as much where both ranks send. What
-  /// travels one way only goes faster through the ring from two megabytes on, because both cores copy.
+  /// travels one way only goes faster through the ring from two megabytes on, where both cores cannot copy otherwise.
   [[nodiscard]] bool should_offer(const const_bytes& piece) const noexcept {
     if (piece.size <= (piece.fresh ? 2 * capacity_ : least_offered())) return false;
-    if (piece.at_ease && piece.size > 8 * capacity_) return false;
+    if (piece.at_ease && receiver_ == 0 && piece.size > 8 * capacity_) return false;
     return state_->can_take.load(std::memory_order_relaxed) != 0;
   }
 
@@ -204,9 +224,32 @@ class pipe_sender {
 
   void offer(const const_bytes& piece) noexcept {
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(piece.data));
-    state_->bias.store(address - offered_, std::memory_order_relaxed);
+    bias_ = address - offered_;
+    state_->bias.store(bias_, std::memory_order_relaxed);
+    if (const bool helps = piece.at_ease && receiver_ != 0; helps != helps_) {
+      helps_ = helps;
+      state_->helps.store(helps_ ? 1 : 0, std::memory_order_relaxed);
+    }
     offered_ += piece.size;
     state_->offered.store(offered_, std::memory_order_release);
+    published_ = true;
+  }
+  [[nodiscard]] bool has_open_share() const noexcept {
+    return state_->share.load(std::memory_order_relaxed) % pipe_state::share_stages == pipe_state::share_open;
+  }
+  void write_share() noexcept {
+    if (!has_open_share()) return;
+    std::uint32_t open = state_->share.load(std::memory_order_relaxed);
+    const std::uint32_t taken = open + pipe_state::share_taken;
+    if (!state_->share.compare_exchange_strong(open, taken, std::memory_order_acquire)) return;
+    const auto size = static_cast<std::size_t>(state_->share_size.load(std::memory_order_relaxed));
+    const std::uint64_t from = bias_ + state_->share_at.load(std::memory_order_relaxed);
+    const std::uint64_t to = state_->share_to.load(std::memory_order_relaxed);
+    iovec here{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
+    iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)), size};
+    const bool written = ::process_vm_writev(receiver_, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
+    const std::uint32_t end = written ? pipe_state::share_written : pipe_state::share_refused;
+    state_->share.store(taken - pipe_state::share_taken + end, std::memory_order_release);
     published_ = true;
   }
   /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a longer
@@ -230,6 +273,9 @@ class pipe_sender {
   std::uint64_t read_ = 0;  ///< as last seen
   std::uint64_t offered_ = 0;
   std::uint64_t taken_ = 0;  ///< as last told to the caller
+  std::uint64_t bias_ = 0;
+  pid_t receiver_ = 0;  ///< 0 where its memory may not be written
+  bool helps_ = false;  ///< with what is offered
   bool published_ = false;
   bool has_card_ = false;
   bool knows_header_ = false;
@@ -280,9 +326,14 @@ class pipe_receiver {
 
   /// Whether receive() could do something.
   [[nodiscard]] bool ready() const noexcept {
+    if (shared_ > 0) return state_->share.load(std::memory_order_acquire) != share_ + pipe_state::share_taken;
     return state_->written.load(std::memory_order_acquire) != read_ ||
            state_->offered.load(std::memory_order_acquire) != taken_;
   }
+
+  /// Takes back what the sender was asked to write, if it has not begun. False while it writes: the memory that
+  /// receive() was given must then stay what it is.
+  [[nodiscard]] bool reclaim() noexcept { return end_asking() != share_ + pipe_state::share_taken; }
 
  private:
   /// The message that the sender has just announced, off the line that did so. 0 where it is not on it whole.
@@ -319,6 +370,11 @@ class pipe_receiver {
     read_ += to.size;
   }
 
+  /// Less than that is read before the sender has seen that it could help. Where both wait for each other once in a
+  /// megabyte, that does not count.
+  static constexpr std::size_t least_shared = std::size_t{64} << 10;
+  static constexpr std::size_t most_shared = std::size_t{1} << 20;
+
   /// A quarter of the ring at a time: what has been read makes room at once.
   std::size_t get(mutable_bytes to, std::size_t skip = 0) noexcept {
     std::size_t done = skip;
@@ -339,20 +395,63 @@ class pipe_receiver {
   }
 
   std::size_t take(mutable_bytes to, std::size_t skip, std::uint64_t offered, pid_t sender, int peer) {
-    const std::size_t size = std::min(to.size - skip, static_cast<std::size_t>(offered - taken_));
-    if (size == 0) return 0;
-    const std::uint64_t from = state_->bias.load(std::memory_order_relaxed) + taken_;
-    iovec here{to.data + skip, size};
-    iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
-    const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
-    if (got <= 0) throw link_lost(peer, fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
-    // Looked at after the copy: what was copied before the sender closed is what it offered.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (state_->withdrawn.load(std::memory_order_relaxed) != 0) throw link_lost(peer, "it closed the connection");
+    if (shared_ > 0) return end_share(to.data + skip, sender, peer);
+    const auto there = static_cast<std::size_t>(offered - taken_);
+    const std::size_t both = std::min({there, most_shared, to.room - std::min(to.room, skip)});
+    if (both < least_shared || state_->helps.load(std::memory_order_relaxed) == 0) {
+      const std::size_t size = std::min(there, to.size - skip);
+      read_offered(to.data + skip, size, sender, peer);
+      return size;
+    }
+    const std::size_t page = 4096;  // one that both copied to would be looked up twice
+    const std::size_t own = both / 2 + page - (reinterpret_cast<std::uintptr_t>(to.data + skip) + both / 2) % page;
+    open_share(to.data + skip + own, taken_ + own, both - own);
+    read_offered(to.data + skip, own, sender, peer);
+    return own + end_share(to.data + skip + own, sender, peer);
+  }
+  void read_offered(std::byte* to, std::size_t size, pid_t sender, int peer) {
+    while (size > 0) {
+      const std::uint64_t from = state_->bias.load(std::memory_order_relaxed) + taken_;
+      iovec here{to, size};
+      iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
+      const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
+      if (got <= 0) throw link_lost(peer, fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
+      // Looked at after the copy: what was copied before the sender closed is what it offered.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (state_->withdrawn.load(std::memory_order_relaxed) != 0) throw link_lost(peer, "it closed the connection");
+      to += got;
+      size -= static_cast<std::size_t>(got);
+      count_taken(static_cast<std::size_t>(got));
+    }
+  }
+  void count_taken(std::size_t size) noexcept {
     took_ = true;
-    taken_ += static_cast<std::uint64_t>(got);
+    taken_ += static_cast<std::uint64_t>(size);
     state_->taken.store(taken_, std::memory_order_release);
-    return static_cast<std::size_t>(got);
+  }
+
+  void open_share(const std::byte* to, std::uint64_t at, std::size_t size) noexcept {
+    shared_ = size;
+    share_ += pipe_state::share_stages;
+    state_->share_at.store(at, std::memory_order_relaxed);
+    state_->share_size.store(size, std::memory_order_relaxed);
+    state_->share_to.store(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to)), std::memory_order_relaxed);
+    state_->share.store(share_, std::memory_order_release);
+  }
+  /// The stage of the share, which is refused from here on where it was still open.
+  std::uint32_t end_asking() noexcept {
+    std::uint32_t stage = share_;
+    state_->share.compare_exchange_strong(stage, share_ + pipe_state::share_refused, std::memory_order_acquire);
+    return stage;
+  }
+  /// Counts the share that lies at `to` as taken, or reads it where the sender has not begun. 0 while that writes it.
+  std::size_t end_share(std::byte* to, pid_t sender, int peer) {
+    const std::uint32_t stage = end_asking();
+    if (stage == share_ + pipe_state::share_taken) return 0;
+    const std::size_t size = std::exchange(shared_, 0);
+    if (stage == share_ + pipe_state::share_written) count_taken(size);
+    else read_offered(to, size, sender, peer);
+    return size;
   }
 
   pipe_state* state_ = nullptr;
@@ -363,6 +462,8 @@ class pipe_receiver {
   std::uint64_t taken_ = 0;
   std::uint64_t read_before_ = 0;  ///< the last receive()
   bool took_ = false;              ///< of an offer, in the last receive()
+  std::uint32_t share_ = 0;        ///< the number of the last share
+  std::size_t shared_ = 0;         ///< bytes of a share that has not ended
   header_words header_;            ///< the last one received
 };
 
