@@ -274,7 +274,6 @@ BOOST_AUTO_TEST_CASE(a_limit_reached_while_saving_leaves_the_old_checkpoint_and_
     checkpoint_manager(out).probe();
     // In a child, because the limit cannot be taken back.
     const int code = in_child([&] {
-      std::signal(SIGXFSZ, SIG_IGN);
       checkpoint_manager checkpoints(out, {.mode = mode});
       checkpoints.save(1, filled(1).parts());
       checkpoints.wait();

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -308,7 +307,6 @@ BOOST_AUTO_TEST_CASE(a_write_that_fails_half_way_leaves_the_old_file_and_no_othe
   // A limit on file sizes stands for the full disk. In a child, because it cannot be taken back.
   const pid_t child = ::fork();
   if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{100'000, 100'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string large(1'000'000, 'n');

@@ -28,6 +28,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/write_file.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/detail/chrome_json.hpp>
@@ -110,7 +111,7 @@ inline void write_chrome_file(const std::string& path, const process_description
   append_header(text, process, dropped);
   const auto put = [&] {
     for (std::string_view left = text; !left.empty();) {
-      const ssize_t written = ::write(file.get(), left.data(), left.size());
+      const ssize_t written = parx::detail::write_file(file.get(), left.data(), left.size());
       if (written < 0 && errno != EINTR) fail(errno);
       if (written > 0) left.remove_prefix(static_cast<std::size_t>(written));
     }

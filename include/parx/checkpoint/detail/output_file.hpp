@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/write_file.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::detail {
@@ -62,7 +63,7 @@ class output_file {
   void write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const ssize_t count =
-          ::write(file_.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
+          write_file(file_.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail("cannot write", errno);
       bytes = bytes.subspan(static_cast<std::size_t>(count));

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/write_file.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/detail/mapped_file.hpp>
@@ -62,7 +63,8 @@ namespace detail {
   int failure = 0;
   while (!bytes.empty() && failure == 0) {
     const ssize_t count =
-        ::write(file.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
+        parx::detail::write_file(file.get(), bytes.data(),
+                                 std::min<std::size_t>(bytes.size(), 1U << 30U));
     if (count >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {

@@ -25,6 +25,7 @@
 #include <fmt/format.h>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/write_file.hpp>
 #include <parx/core/error.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/value_map.hpp>
@@ -88,7 +89,7 @@ class log_file {
     if (::lseek(file_.get(), 0, SEEK_END) < 0) fail("cannot be positioned", errno);
     std::string_view rest = record;
     while (!rest.empty()) {
-      const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
+      const ssize_t written = write_file(file_.get(), rest.data(), rest.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) {
         const int saved = errno;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/write_file.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 
@@ -37,7 +38,7 @@ class append_file {
 
   void append(std::string_view piece) {
     while (file_.valid() && !piece.empty()) {
-      const ssize_t count = ::write(file_.get(), piece.data(), piece.size());
+      const ssize_t count = parx::detail::write_file(file_.get(), piece.data(), piece.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) {
         log(log_level::warn, "\"{}\" gets no further lines: {}", path_, errno_text(errno));
