@@ -98,6 +98,10 @@ class ddp {
   /// Whether any rank's flag came with the last such gradients: equal on all ranks until the next.
   [[nodiscard]] bool flag_raised() const noexcept { return reducer_->flag_raised(); }
 
+  /// Drops the gradients of all parameters, also of those that are no optimizer's: the next backward
+  /// overwrites them. As the model's zero_grad(), without a walk over its layers.
+  void zero_grad() { reducer_->zero_grad(); }
+
   /// Local. A hash of all parameter values, to compare replicas by.
   [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
 

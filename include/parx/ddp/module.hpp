@@ -66,6 +66,7 @@ struct parameter_slot {
   std::function<std::optional<std::span<const std::size_t>>()> touched_rows;
   std::function<void*(std::span<const std::size_t>)> add_rows;
   std::function<void()> clear_rows;
+  std::function<void()> zero_grad;
   std::function<void()> end_step;  ///< the gradient is the mean over ranks now
   std::function<bool()> is_observed;
   std::function<void(backward_observer*, std::size_t)> attach;
@@ -104,6 +105,10 @@ template <distributed_parameter P>
   }
   // Ranks that treat it differently would wait for each other.
   if (slot.expects_rows) slot.layout += " by rows";
+  slot.zero_grad = [p] {
+    if constexpr (requires { p.zero_grad(); }) p.zero_grad();
+    else if constexpr (requires { p.end_step(); }) p.end_step();
+  };
   slot.end_step = [p] {
     if constexpr (requires { p.end_step(); }) p.end_step();
   };

@@ -142,6 +142,9 @@ class reducer final : public backward_observer {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return buckets_[index].layout.bytes; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
+  void zero_grad() const {
+    for (const parameter_slot& each : parameters_) each.zero_grad();
+  }
   void raise_flag() noexcept { flag_ = true; }
   [[nodiscard]] bool flag_raised() const noexcept { return control_.back() > 0; }
 

@@ -74,10 +74,11 @@ class csv_table {
 };
 
 /// Drops the lines that belong to steps after `step`: a run which resumes there writes them again.
-inline void forget_after(const std::string& path, std::uint64_t step) {
+/// Returns the last line that is left, "" where there is none.
+inline std::string forget_after(const std::string& path, std::uint64_t step) {
   std::ifstream file(path);
-  if (!file.is_open()) return;
-  std::string kept;
+  if (!file.is_open()) return {};
+  std::string kept, last;
   for (std::string line; std::getline(file, line) && !file.eof();) {  // a torn last one is dropped
     // {"step": 10, ... or 10,...; the head of a table has no number in front.
     constexpr std::string_view key = "{\"step\": ";
@@ -85,21 +86,21 @@ inline void forget_after(const std::string& path, std::uint64_t step) {
     std::uint64_t number = 0;
     const bool counted =
         std::from_chars(begin, line.data() + line.size(), number).ec == std::errc{};
-    if (step > 0 && (!counted || number <= step)) kept += line + "\n";
+    if (step == 0 || (counted && number > step)) continue;
+    kept += line + "\n";
+    last = std::move(line);
   }
   parx::detail::atomic_file changed(path);
   changed.write(std::as_bytes(std::span(kept)));
   changed.commit();
+  return last;
 }
 
-/// The time of the last line in a train.jsonl; 0 where there is none.
-[[nodiscard]] inline double last_seconds(const std::string& path) {
-  std::ifstream file(path);
-  std::string last;
-  for (std::string line; std::getline(file, line);) last = line;
-  if (last.empty()) return 0;
+/// The time of a line of train.jsonl; 0 where it has none.
+[[nodiscard]] inline double seconds_in(const std::string& line) {
+  if (line.empty()) return 0;
   try {
-    return json::parse(last).at("seconds").as<double>();
+    return json::parse(line).at("seconds").as<double>();
   } catch (const json::error&) {
     return 0;  // no line of a run_log
   }
@@ -124,10 +125,10 @@ class run_log {
   run_log(const trainer_options& options, progress* bar, std::uint64_t step)
       : console_(options.log_to_console), bar_(bar) {
     if (options.output_dir.empty()) return;
-    for (const char* name : file_names) {
-      detail::forget_after(options.output_dir + "/" + name, step);
+    for (const std::string name : file_names) {
+      const auto last = detail::forget_after(options.output_dir + "/" + name, step);
+      if (name == "train.jsonl") seconds_before_ = detail::seconds_in(last);
     }
-    seconds_before_ = detail::last_seconds(options.output_dir + "/train.jsonl");
     lines_ = detail::append_file(options.output_dir + "/train.jsonl");
     ranks_ = detail::append_file(options.output_dir + "/ranks.jsonl");
     train_table_ = detail::csv_table(options.output_dir + "/train.csv");

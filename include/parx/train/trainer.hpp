@@ -324,7 +324,7 @@ class trainer {
     precision_.step(optimizer_);
     if (options_.stop_at_nan) detail::require_scale(precision_.loss_scale(), here());
     // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
-    if constexpr (requires { model_.module().zero_grad(); }) model_.module().zero_grad();
+    model_.zero_grad();
     state_.global_step = step;
     ++book_.watch.counts.steps;
     call(&callbacks::on_step_end);
