@@ -213,6 +213,23 @@ BOOST_AUTO_TEST_CASE(the_first_text_that_is_no_utf_8_is_named_and_all_are_counte
   BOOST_TEST(logged_by([&] {
     (void)data::sequence_pairs(std::span(pairs).first(1), small(), {});
   }) == "");
+
+  // Of the ranks that all read it, the first says so; of those that share a cache, the one that
+  // makes it says where.
+  logger::instance().set_rank(1);
+  auto options = data::ag_news();
+  const auto read = [&] { (void)data::text_classification(labelled, small(), options); };
+  BOOST_TEST(logged_by(read) == "");
+  options.cache = folder.file("cache");
+  const std::string said = logged_by(read);
+  BOOST_TEST(has(said, {"[parx rank 1] warning", "line 2: byte 3"}));
+  BOOST_TEST(said.find("2 pieces") == said.npos);
+  BOOST_TEST(logged_by(read) == "");
+  options.cache = "/proc/nowhere";
+  BOOST_TEST(!has(logged_by(read), {"cannot write the cache"}));
+  logger::instance().set_rank(0);
+  BOOST_TEST(has(logged_by(read), {"cannot write the cache"}));
+  logger::instance().set_rank(-1);
 }
 
 BOOST_AUTO_TEST_CASE(a_language_model_sees_every_token_once_an_epoch_and_its_successor_as_label) {

@@ -126,4 +126,10 @@ void log(log_level level, fmt::format_string<Args...> text, const Args&... args)
   vlog(level, text, fmt::make_format_args(args...));
 }
 
+/// What every rank of a job sees alike, rank 0 says for all.
+template <typename... Args>
+void log0(log_level level, fmt::format_string<Args...> text, const Args&... args) {
+  if (logger::instance().rank() <= 0) log(level, text, args...);
+}
+
 }  // namespace parx

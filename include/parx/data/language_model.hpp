@@ -89,6 +89,7 @@ class language_model {
                       : content_hash(path) ^ tokens.fingerprint() ^ stable_hash("language_model 1");
     const token_rows rows = cached_rows(cache, key, [&] {
       token_rows_data made;
+      made.made_alone = !cache.empty();
       append_text(made, tokens, read_text(path), made.ids, fmt::format("\"{}\"", path));
       made.counts.tokens = made.ids.size();
       made.end_row();

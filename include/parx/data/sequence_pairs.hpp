@@ -167,7 +167,7 @@ class sequence_pairs {
   void tell_what_was_cut(const std::string& what) const {
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows == 0) return;
-    log(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)", what,
+    log0(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)", what,
         counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
         counts.truncated_tokens);
   }
@@ -183,6 +183,7 @@ class sequence_pairs {
   [[nodiscard]] token_rows_data build(const std::string& path, const Tokenizer& tokens) const {
     text_records file(path, {options_.source, options_.target}, options_.format, options_.header);
     token_rows_data made;
+    made.made_alone = !options_.cache.empty();
     for (std::vector<std::string> fields; file.next(fields);) {
       try {
         add(made, tokens, fields[0], fields[1], file.place());

@@ -48,7 +48,7 @@ struct source_target_options {
                 "\"{}\" has no pairs: in all of its {} records \"{}\" or \"{}\" is empty.", path,
                 blank, options.source, options.target);
   if (blank > 0)
-    log(log_level::warn, "\"{}\": {} of {} pairs are left out, since \"{}\" or \"{}\" is empty",
+    log0(log_level::warn, "\"{}\": {} of {} pairs are left out, since \"{}\" or \"{}\" is empty",
         path, blank, blank + pairs.size(), options.source, options.target);
   return pairs;
 }

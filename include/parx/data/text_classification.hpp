@@ -101,7 +101,7 @@ class text_classification {
     count_classes(fmt::format("\"{}\"", path));
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows > 0)
-      log(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
+      log0(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
           counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
     tell_what_was_dropped(counts, fmt::format("\"{}\"", path));
   }
@@ -166,6 +166,7 @@ class text_classification {
     columns.insert(columns.end(), options_.texts.begin(), options_.texts.end());
     text_records file(path, std::move(columns), options_.format, options_.header);
     token_rows_data made;
+    made.made_alone = !options_.cache.empty();
     std::vector<token_id> ids;
     std::string text;
     for (std::vector<std::string> fields; file.next(fields);) {

@@ -13,12 +13,14 @@
 namespace parx::data {
 
 /// Appends the ids of `text` to `ids` and counts in `made` what of it the tokenizer drops because
-/// it is no UTF-8; for the first such text a warning names `place`, as "train.csv", line 7.
+/// it is no UTF-8; for the first such text a warning names `place`, as "train.csv", line 7, by who
+/// makes the rows alone, or else by rank 0.
 template <tokenizer Tokenizer>
 void append_text(token_rows_data& made, const Tokenizer& tokens, std::string_view text,
                  std::vector<token_id>& ids, const std::string& place) {
   const std::size_t dropped = append_ids(tokens, text, ids);
-  if (dropped > 0 && made.counts.invalid == 0) {
+  const bool tells = made.made_alone || logger::instance().rank() <= 0;
+  if (dropped > 0 && made.counts.invalid == 0 && tells) {
     log(log_level::warn,
         "{}: byte {} of the text is no UTF-8. Such pieces are dropped, here and further on; "
         "convert the text if it is in another encoding (iconv -f latin1 -t utf8)",
@@ -30,7 +32,7 @@ void append_text(token_rows_data& made, const Tokenizer& tokens, std::string_vie
 /// After all texts of `source`, those of a cache too.
 inline void tell_what_was_dropped(const text_counts& counts, const std::string& source) {
   if (counts.invalid > 0)
-    log(log_level::warn, "{}: {} pieces are no UTF-8 and were dropped", source, counts.invalid);
+    log0(log_level::warn, "{}: {} pieces are no UTF-8 and were dropped", source, counts.invalid);
 }
 
 }  // namespace parx::data

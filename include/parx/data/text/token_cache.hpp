@@ -49,9 +49,7 @@ namespace detail {
   try {
     if (auto rows = token_rows::decode(mapped_file(path), key)) return rows;
   } catch (const error&) {
-    return std::nullopt;
   }
-  log(log_level::warn, "the cache \"{}\" is damaged or incomplete; making it again", path);
   return std::nullopt;
 }
 
@@ -105,15 +103,17 @@ template <typename Build>
   const descriptor lock = detail::lock_cache(path);
   if (lock.valid()) {
     if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
+    if (::access(path.c_str(), R_OK) == 0)
+      log(log_level::warn, "the cache \"{}\" is damaged or incomplete; making it again", path);
   }
   token_rows made(build());
   const int reason = lock.valid() ? detail::write_cache(path, made.encode(key)) : EACCES;
   if (reason == 0) {
     if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
   } else {
-    log(log_level::warn,
-        "cannot write the cache \"{}\": {}; this process keeps its tokens in memory", path,
-        errno_text(reason));
+    log0(log_level::warn,
+         "cannot write the cache \"{}\": {}; each process keeps its tokens in memory", path,
+         errno_text(reason));
   }
   return made;
 }

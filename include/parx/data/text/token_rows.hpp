@@ -39,6 +39,7 @@ struct token_rows_data {
   std::vector<std::uint64_t> offsets = {0};  ///< row i is ids[offsets[i]] to ids[offsets[i + 1]]
   std::vector<std::int64_t> labels;
   text_counts counts;
+  bool made_alone = false;  ///< under a cache's lock: no other rank of the host makes them too
 
   void end_row() { offsets.push_back(ids.size()); }
 };
