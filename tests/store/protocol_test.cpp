@@ -1,5 +1,7 @@
 #include <parx/store/detail/request_parser.hpp>
 
+#include <store/wire.hpp>
+
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@ namespace {
 
 using namespace parx::detail::store_protocol;
 using parx::store_dialect;
+using store_wire::u64;
 
 // "03 05*0" style: two hex digits a byte; plain text in quotes.
 std::string bytes(std::string_view text) {
@@ -28,12 +31,6 @@ std::string bytes(std::string_view text) {
       i += 2;
     }
   }
-  return result;
-}
-
-std::string u64(std::uint64_t value) {
-  std::string result;
-  put(result, value);
   return result;
 }
 
