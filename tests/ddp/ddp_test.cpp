@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <ddp/ranks.hpp>
+
 #include <parx/autograd.hpp>
-#include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
@@ -54,7 +54,9 @@ struct forgetful : parx::nn::module<forgetful> {
   parx::nn::linear<> second{8, 3};
   bool all = false;
 
-  parx::variable<float> forward(const parx::variable<float>& x) { return second(parx::relu(first(x))); }
+  parx::variable<float> forward(const parx::variable<float>& x) {
+    return second(parx::relu(first(x)));
+  }
   template <typename Visit>
   void members(Visit& visit) {
     visit("first", first);
@@ -87,8 +89,8 @@ std::vector<float> gradients_of(model& m) {
 }
 
 // sum over rows and columns of (prediction - target)^2 / 2-like, exact on integers
-parx::weighted_loss<float> loss_of(const parx::variable<float>& prediction, const tensor<float>& wanted,
-                                   double count) {
+parx::weighted_loss<float> loss_of(const parx::variable<float>& prediction,
+                                   const tensor<float>& wanted, double count) {
   const parx::variable<float> difference = prediction - parx::variable<float>(wanted);
   return {parx::sum(difference * difference), count};
 }
@@ -106,16 +108,6 @@ std::vector<float> single_process(bool spare) {
   return gradients_of(m);
 }
 
-// Runs one distributed backward and returns each rank's gradients.
-template <typename Body>
-std::vector<std::vector<float>> on_ranks(int world, Body body, parx::threads_options options = {}) {
-  std::vector<std::vector<float>> results(static_cast<std::size_t>(world));
-  parx::run_threads(world, [&](parx::process_group& group) {
-    results[static_cast<std::size_t>(group.rank())] = body(group);
-  }, options);
-  return results;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(uneven_ranks_get_exactly_the_single_process_gradients) {
@@ -131,7 +123,8 @@ BOOST_AUTO_TEST_CASE(uneven_ranks_get_exactly_the_single_process_gradients) {
         parx::ddp ddp{m, group, {.buckets = {.first_bytes = 64, .bytes = 128}}};
         const auto [begin, end] = rows_of(group.rank(), group.size());
         loss_of(ddp(integers(16, 6, 1).slice(0, begin, end)),
-                integers(16, 3, 2).slice(0, begin, end), static_cast<double>(end - begin)).backward();
+                integers(16, 3, 2).slice(0, begin, end), static_cast<double>(end - begin))
+            .backward();
         return gradients_of(m);
       }, options);
       for (const auto& each : results) {
@@ -174,8 +167,9 @@ BOOST_AUTO_TEST_CASE(a_parameter_outside_of_the_model_gets_the_gradient_of_this_
       const auto expected = passes(m, rank, world, [] { return 0; });
       const auto& found = results[static_cast<std::size_t>(rank)];
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        BOOST_TEST(std::abs(found[i] - expected[i]) <= 1e-5F * std::abs(expected[i]),
-                   "world " << world << ", rank " << rank << ": " << found[i] << " and " << expected[i]);
+        BOOST_TEST(
+            std::abs(found[i] - expected[i]) <= 1e-5F * std::abs(expected[i]),
+            "world " << world << ", rank " << rank << ": " << found[i] << " and " << expected[i]);
       }
       BOOST_TEST(std::abs(expected[0]) > 0);
     }
@@ -184,7 +178,8 @@ BOOST_AUTO_TEST_CASE(a_parameter_outside_of_the_model_gets_the_gradient_of_this_
 
 BOOST_AUTO_TEST_CASE(a_layer_that_members_leaves_out_is_told_of_once) {
   std::vector<std::string> lines;
-  parx::logger::instance().set_sink([&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  parx::logger::instance().set_sink(
+      [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
   for (const bool all : {true, false}) {
     lines.clear();
     parx::run_threads(2, [&](parx::process_group& group) {
@@ -199,8 +194,9 @@ BOOST_AUTO_TEST_CASE(a_layer_that_members_leaves_out_is_told_of_once) {
     BOOST_TEST_REQUIRE(lines.size() == (all ? 0U : 1U));
   }
   parx::logger::instance().set_sink({});
-  BOOST_TEST((lines[0].find("[3, 8]") != std::string::npos || lines[0].find("[3]") != std::string::npos),
-             lines[0]);
+  BOOST_TEST(
+      (lines[0].find("[3, 8]") != std::string::npos || lines[0].find("[3]") != std::string::npos),
+      lines[0]);
   BOOST_TEST(lines[0].find("that is missing in members()") != std::string::npos, lines[0]);
 }
 
@@ -208,9 +204,11 @@ BOOST_AUTO_TEST_CASE(a_model_without_layers_is_refused) {
   struct empty : parx::nn::module<empty> {};
   parx::run_threads(1, [&](parx::process_group& group) {
     empty m;
-    BOOST_CHECK_EXCEPTION((parx::ddp{m, group}), parx::usage_error, [](const parx::usage_error& refused) {
-      return std::string(refused.what()).find("Does its members() name its layers?") != std::string::npos;
-    });
+    BOOST_CHECK_EXCEPTION(
+        (parx::ddp{m, group}), parx::usage_error, [](const parx::usage_error& refused) {
+          return std::string(refused.what()).find("Does its members() name its layers?") !=
+                 std::string::npos;
+        });
   });
 }
 
@@ -278,7 +276,9 @@ BOOST_AUTO_TEST_CASE(a_parameter_that_no_rank_uses_keeps_its_gradient_absent) {
     loss_of(ddp(integers(8, 6, 1)), integers(8, 3, 2), 8).backward();
     return gradients_of(m);
   });
-  for (const auto& each : results) BOOST_TEST((std::count(each.begin(), each.end(), 12345.0f) == 2));
+  for (const auto& each : results) {
+    BOOST_TEST((std::count(each.begin(), each.end(), 12345.0f) == 2));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(all_ranks_start_from_rank_0s_values_and_stay_bit_equal) {
@@ -356,7 +356,9 @@ BOOST_AUTO_TEST_CASE(a_refused_backward_names_the_ddp_and_leaves_the_group_open)
     m.zero_grad();
     backward();
   });
-  for (const auto& text : texts) BOOST_TEST(text.find("ddp at ddp_test.cpp:") != std::string::npos, text);
+  for (const auto& text : texts) {
+    BOOST_TEST(text.find("ddp at ddp_test.cpp:") != std::string::npos, text);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(alone_a_failed_backward_closes_nothing_and_its_remains_are_refused) {
@@ -446,160 +448,6 @@ BOOST_AUTO_TEST_CASE(different_models_are_refused_on_every_rank_with_the_differe
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_raw_module_sums_hand_written_gradients) {
-  for (const int world : {1, 2, 3}) {
-    const auto results = on_ranks(world, [&](parx::process_group& group) {
-      std::vector<float> a(10, static_cast<float>(group.rank()));
-      std::vector<float> b(3, 1);
-      parx::raw_module<float> raw;
-      const auto first = raw.add("a", a, {2, 5});
-      const auto second = raw.add("b", b);
-      parx::ddp ddp{raw, group};
-      std::vector<float> result(a);  // rank 0's values by now
-      const double count = group.rank() + 1;
-      auto pass = raw.begin_backward(count);
-      for (float& x : raw.grad(second)) x = static_cast<float>(count * 12);
-      pass.ready(second);
-      for (float& x : raw.grad(first)) x = static_cast<float>(count * 24);
-      pass.ready(first);
-      pass.end();
-      result.insert(result.end(), raw.grad(first).begin(), raw.grad(first).end());
-      result.insert(result.end(), raw.grad(second).begin(), raw.grad(second).end());
-      return result;
-    });
-    std::vector<float> expected(10, 0);
-    expected.insert(expected.end(), 10, 24);
-    expected.insert(expected.end(), 3, 12);
-    for (const auto& each : results) BOOST_TEST(each == expected, "world " << world);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(an_optimizer_steps_a_raw_module_that_was_wrapped_before) {
-  const auto results = on_ranks(2, [](parx::process_group& group) {
-    std::vector<float> w(5, 1);
-    parx::raw_module<float> raw;
-    raw.add("w", w);
-    parx::ddp ddp{raw, group};
-    parx::optim::sgd optimizer{ddp.parameters(), {.lr = 0.25}};
-    for (int step = 0; step < 2; ++step) {
-      auto pass = raw.begin_backward(2);
-      for (float& x : raw.grad(0)) x = static_cast<float>(8 * group.rank());  // the mean is 2
-      pass.ready(0);
-      pass.end();
-      optimizer.step();
-    }
-    return w;
-  });
-  for (const auto& each : results) BOOST_TEST(each == std::vector<float>(5, 0));
-
-  parx::run_threads(1, [](parx::process_group& group) {
-    std::vector<float> w(5, 1);
-    parx::raw_module<float> raw;
-    raw.add("w", w);
-    const auto early = raw.parameters();
-    BOOST_CHECK_EXCEPTION((parx::ddp{raw, group}), parx::usage_error, [](const parx::usage_error& refused) {
-      return std::string(refused.what()).find("wrap the raw_module first") != std::string::npos;
-    });
-  });
-}
-
-// One pass in which every element's gradient grows by `gradient`, or becomes it.
-enum class raw_write { over, on_top };
-void raw_step(parx::raw_module<float>& raw, double count, float gradient, raw_write how) {
-  auto pass = raw.begin_backward(count);
-  for (float& x : raw.grad(0)) x = how == raw_write::on_top ? x + gradient : gradient;
-  pass.ready(0);
-  pass.end();
-}
-
-BOOST_AUTO_TEST_CASE(a_raw_module_adds_micro_batches_up_and_can_discard_them) {
-  for (const int world : {1, 2, 3}) {
-    const auto results = on_ranks(world, [&](parx::process_group& group) {
-      std::vector<float> w(5, 1);
-      parx::raw_module<float> raw;
-      raw.add("w", w);
-      parx::ddp ddp{raw, group};
-      std::vector<float> result;
-      for (int step = 0; step < 2; ++step) {
-        {
-          const auto guard = ddp.no_sync();
-          raw_step(raw, 5, 1000, raw_write::over);
-          raw.zero_grad();
-          raw_step(raw, 2, 12, raw_write::over);
-        }
-        raw_step(raw, 4, 24, raw_write::on_top);
-        result.push_back(raw.grad(0)[4]);
-      }
-      return result;
-    });
-    for (const auto& each : results) {
-      BOOST_TEST(each == (std::vector<float>{6, 6}), "world " << world);  // (12 + 24) / (2 + 4)
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_raw_pass_that_an_exception_leaves_does_not_disturb_the_next) {
-  parx::run_threads(1, [](parx::process_group& group) {
-    std::vector<float> w(5, 1);
-    parx::raw_module<float> raw;
-    raw.add("w", w);
-    parx::ddp ddp{raw, group};
-    {
-      const auto guard = ddp.no_sync();
-      raw_step(raw, 5, 1000, raw_write::over);
-    }
-    try {
-      auto pass = raw.begin_backward(3);
-      throw std::runtime_error("no gradient");
-    } catch (const std::runtime_error&) {
-    }
-    parx::barrier(group);
-    raw_step(raw, 4, 24, raw_write::over);
-    if (raw.grad(0)[0] != 6) throw std::runtime_error(fmt::format("{} is not 24 / 4", raw.grad(0)[0]));
-  });
-}
-
-BOOST_AUTO_TEST_CASE(a_raw_pass_that_one_rank_leaves_ends_all_ranks) {
-  std::vector<std::string> texts(2);
-  const auto run = [&] {
-    parx::run_threads(2, [&](parx::process_group& group) {
-      std::vector<float> w(5, 1);
-      parx::raw_module<float> raw;
-      raw.add("w", w);
-      parx::ddp ddp{raw, group};
-      auto pass = raw.begin_backward(1);
-      if (group.rank() == 1) throw std::runtime_error("no gradient");
-      pass.ready(0);
-      try {
-        pass.end();
-      } catch (const parx::error& ended) {
-        texts[0] = ended.what();
-      }
-    });
-  };
-  BOOST_CHECK_EXCEPTION(run(), std::runtime_error,
-                        [](const auto& cause) { return cause.what() == std::string("no gradient"); });
-  BOOST_TEST(texts[0].find("rank 1") != std::string::npos, texts[0]);
-  BOOST_TEST(texts[0].find("ddp_test.cpp:") != std::string::npos, texts[0]);
-}
-
-BOOST_AUTO_TEST_CASE(a_ddp_that_goes_in_the_middle_of_a_pass_waits_for_its_sums) {
-  const auto results = on_ranks(2, [](parx::process_group& group) {
-    std::vector<float> w(5, 1);
-    parx::raw_module<float> raw;
-    raw.add("w", w);
-    std::optional<parx::ddp<parx::raw_module<float>>> ddp;
-    ddp.emplace(raw, group);
-    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    auto pass = raw.begin_backward(1);
-    for (float& x : raw.grad(0)) x = group.rank() == 0 ? 10 : 20;
-    pass.ready(0);
-    ddp.reset();  // the gradient moves out of the bucket, which is still being written on rank 0
-    return std::vector<float>(raw.grad(0).begin(), raw.grad(0).end());
-  });
-  for (const auto& each : results) BOOST_TEST(each == std::vector<float>(5, 15));
-}
-
 BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_a_late_one_has_hidden_little_and_the_late_one_much) {
   std::vector<parx::ddp_times> times(2);
   parx::run_threads(2, [&](parx::process_group& group) {
@@ -626,47 +474,4 @@ BOOST_AUTO_TEST_CASE(a_loss_is_averaged_over_ranks_by_its_count) {
     means[static_cast<std::size_t>(group.rank())] = parx::global_mean(group, loss);
   });
   for (const double mean : means) BOOST_TEST(mean == 10);
-}
-
-BOOST_AUTO_TEST_CASE(forgetting_ready_names_the_parameter) {
-  std::vector<float> a(4);
-  parx::raw_module<float> raw;
-  raw.add("embedding.weight", a);
-  auto pass = raw.begin_backward(1);
-  BOOST_CHECK_EXCEPTION(pass.end(), parx::usage_error, [](const auto& refused) {
-    return std::string(refused.what()).find("embedding.weight") != std::string::npos;
-  });
-}
-
-BOOST_AUTO_TEST_CASE(every_parameter_is_in_one_bucket_and_the_first_is_small) {
-  std::vector<parx::bucket_parameter> parameters(40, {parx::dtype::float32, 300'000});
-  parameters[7].type = parx::dtype::bfloat16;
-  const auto buckets = parx::assign_buckets(parameters, {});
-  std::vector<int> seen(parameters.size());
-  for (const auto& each : buckets) {
-    std::size_t end = 0;
-    for (const auto& item : each.items) {
-      ++seen[item.parameter];
-      BOOST_TEST(item.offset >= end);
-      BOOST_TEST(item.offset % parx::bucket_alignment == 0u);
-      BOOST_TEST((parameters[item.parameter].type == each.type));
-      end = item.offset + parameters[item.parameter].bytes;
-    }
-    BOOST_TEST(end <= each.bytes);
-  }
-  BOOST_TEST((std::count(seen.begin(), seen.end(), 1) == static_cast<std::ptrdiff_t>(seen.size())));
-  BOOST_TEST(buckets.front().items.front().parameter == 39u);
-  BOOST_TEST(buckets.front().bytes < std::size_t{2} << 20);
-}
-
-BOOST_AUTO_TEST_CASE(the_last_bucket_is_a_small_part_of_a_model_that_is_not_small_itself) {
-  const auto last_share = [](std::size_t layers, std::size_t bytes) {
-    const std::vector<parx::bucket_parameter> layer(layers, {parx::dtype::float32, bytes});
-    const auto buckets = parx::assign_buckets(layer, {});
-    return static_cast<double>(buckets.back().bytes) / static_cast<double>(layers * bytes);
-  };
-  BOOST_TEST(last_share(12, std::size_t{1} << 20) < 0.1);
-  BOOST_TEST(last_share(64, std::size_t{256} << 10) < 0.1);
-  BOOST_TEST(last_share(100, std::size_t{20} << 20) < 0.03);
-  BOOST_TEST(last_share(12, std::size_t{30} << 10) == 1.0);  // one operation
 }

@@ -8,7 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include <parx/comm/threads.hpp>
+#include <ddp/ranks.hpp>
+
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
@@ -58,18 +59,9 @@ double distance(const std::vector<double>& a, const auto& b) {
   return std::sqrt(squares);
 }
 
-template <typename T, typename Body>
-std::vector<T> on_ranks(int world, Body body) {
-  std::vector<T> results(static_cast<std::size_t>(world));
-  parx::run_threads(world, [&](parx::process_group& group) {
-    results[static_cast<std::size_t>(group.rank())] = body(group);
-  });
-  return results;
-}
-
 template <typename Wire, typename Hook>
 void rounds_once_and_adds() {
-  const auto results = on_ranks<std::vector<float>>(2, [](parx::process_group& group) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
     auto mine = numbers(1000, group.rank());
     Hook hook;
     one_step(group, hook, mine, 1, 2);
@@ -104,16 +96,17 @@ struct outcome {
 
 /// Learns a linear map with two ranks, each with samples of its own.
 outcome train(parx::comm_hook hook, int steps = 200) {
-  return on_ranks<outcome>(2, [&](parx::process_group& group) {
+  return on_ranks(2, [&](parx::process_group& group) {
     model m;
     parx::ddp ddp{m, group, {.buckets = {.first_bytes = 1024}, .hook = hook}};
     parx::optim::sgd optimizer{ddp.parameters(), {.lr = 0.05, .momentum = 0.9}};
     const auto truth = numbers(24 * 8, 99);
     outcome found;
     for (int step = 0; step < steps; ++step) {
-      const auto x = tensor<float>::from(numbers(16 * 24, 2 * (step % 20) + group.rank()), {16, 24});
-      const auto y = parx::matmul<float>(parx::variable<float>(x),
-                                         parx::variable<float>(tensor<float>::from(truth, {24, 8})));
+      const auto x =
+          tensor<float>::from(numbers(16 * 24, 2 * (step % 20) + group.rank()), {16, 24});
+      const auto y = parx::matmul<float>(
+          parx::variable<float>(x), parx::variable<float>(tensor<float>::from(truth, {24, 8})));
       const std::size_t before = group.bytes_sent();
       const auto difference = ddp(x) - y.detach();
       parx::weighted_loss<float> loss{parx::sum(difference * difference) * 0.125F, 16};
@@ -136,7 +129,7 @@ BOOST_AUTO_TEST_CASE(half_precision_on_the_wire_rounds_the_gradients_and_their_s
 
 // Sums over 4096 samples do not fit, their mean does.
 BOOST_AUTO_TEST_CASE(sums_beyond_float16_travel_scaled) {
-  const auto results = on_ranks<float>(2, [](parx::process_group& group) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
     std::vector<float> mine{1e6F};
     parx::fp16_compress_hook hook;
     one_step(group, hook, mine, 1, 4000, 1.0 / 2048);
@@ -148,7 +141,7 @@ BOOST_AUTO_TEST_CASE(sums_beyond_float16_travel_scaled) {
 BOOST_AUTO_TEST_CASE(powersgd_is_exact_on_gradients_of_low_rank) {
   constexpr std::size_t rows = 30, columns = 20;
   for (const int rank : {2, 4}) {  // of the hook; each process' gradient has rank 1, their sum 2
-    const auto results = on_ranks<std::vector<float>>(2, [&](parx::process_group& group) {
+    const auto results = on_ranks(2, [&](parx::process_group& group) {
       const auto u = numbers(rows, group.rank()), v = numbers(columns, 10 + group.rank());
       std::vector<float> mine;
       for (const float a : u) {
@@ -213,8 +206,9 @@ BOOST_AUTO_TEST_CASE(training_with_hooks_converges_with_fewer_bytes) {
   BOOST_TEST(bf16.bytes < in_full * 2 / 3);
   BOOST_TEST(fp16.bytes == bf16.bytes);
   BOOST_TEST(powersgd.bytes < in_full / 2);
-  BOOST_TEST_MESSAGE(fmt::format("loss {} {} {} {}, bytes {} {} {}", plain.loss, bf16.loss, fp16.loss,
-                                 powersgd.loss, plain.bytes, bf16.bytes, powersgd.bytes));
+  BOOST_TEST_MESSAGE(fmt::format("loss {} {} {} {}, bytes {} {} {}", plain.loss, bf16.loss,
+                                 fp16.loss, powersgd.loss, plain.bytes, bf16.bytes,
+                                 powersgd.bytes));
 }
 
 BOOST_AUTO_TEST_CASE(wrong_powersgd_options_are_refused) {
