@@ -1,12 +1,12 @@
-// parx-bench-checkpoint: how fast safetensors files are saved and loaded, against a plain write and read
-// of as many bytes of the same disk or page cache, in alternation.
+// parx-bench-checkpoint: how fast safetensors files are saved and loaded, against a plain write and
+// read of as many bytes of the same disk or page cache, in alternation.
 //
 //   parx-bench-checkpoint [--gigabytes 1] [--rounds 7] [--folder /tmp]
 //
 // Times are medians; a ratio of 1.00 is the speed of write() + fsync(), or of read(). Files of the
-// round before are removed first and off the clock: else the page cache would hold old and new file,
-// and the memory for it can cost more than the writing (3 s for 1 GB where a virtual machine gets its
-// memory page by page).
+// round before are removed first and off the clock: else the page cache would hold old and new
+// file, and the memory for it can cost more than the writing (3 s for 1 GB where a virtual machine
+// gets its memory page by page).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -127,8 +127,10 @@ void run(const cxxopts::ParseResult& given) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cxxopts::Options options("parx-bench-checkpoint", "Saving and loading against plain writing and reading");
-  options.add_options()("gigabytes", "size of the model", cxxopts::value<double>()->default_value("1"))(
+  cxxopts::Options options("parx-bench-checkpoint",
+                           "Saving and loading against plain writing and reading");
+  options.add_options()("gigabytes", "size of the model",
+                        cxxopts::value<double>()->default_value("1"))(
       "rounds", "timed rounds", cxxopts::value<int>()->default_value("7"))(
       "folder", "where to write", cxxopts::value<std::string>()->default_value("/tmp"))("help", "");
   try {

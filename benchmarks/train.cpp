@@ -1,13 +1,14 @@
-// parx-bench-train: samples a second of data-parallel training, on the models and with the arithmetic of
-// peers/torch_train.py. One JSON line from rank 0.
+// parx-bench-train: samples a second of data-parallel training, on the models and with the
+// arithmetic of peers/torch_train.py. One JSON line from rank 0.
 //
 //   parx-bench-train --model bert
 //   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --seconds 8
 //   parx-bench-train --model mlp --bare           the loop without the ddp wrapper
 //
-// GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has one of its own. Synthetic batches with a fixed seed, eight of them in turn; a step is forward, backward (with the
-// gradients' all-reduce) and the optimizer. Phases are medians on rank 0; "hidden" is the share of the
-// communication during which backward was computing.
+// GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has one of its own. Synthetic
+// batches with a fixed seed, eight of them in turn; a step is forward, backward (with the
+// gradients' all-reduce) and the optimizer. Phases are medians on rank 0; "hidden" is the share of
+// the communication during which backward was computing.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -45,14 +46,16 @@ struct settings {
 
 ids random_ids(const parx::random_stream& stream, parx::shape shape, std::uint32_t limit) {
   ids values = ids::empty(shape);
-  stream.words(0, values.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+  const auto put = [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) values.data()[at + i] = word[i] % limit;
-  });
+  };
+  stream.words(0, values.size(), put);
   return values;
 }
 
 parx::random_stream stream_of(const parx::world& world, std::size_t batch, const char* what) {
-  return parx::random_stream(1000 + static_cast<std::uint64_t>(world.rank()), what).substream(batch);
+  return parx::random_stream(1000 + static_cast<std::uint64_t>(world.rank()), what)
+      .substream(batch);
 }
 
 struct phases {
@@ -106,12 +109,15 @@ void measure(parx::world& world, const settings& s, Forward forward, Optimizer& 
   std::vector<double> pace{seconds(std::chrono::steady_clock::now() - begin).count() /
                            static_cast<double>(s.warm_up - 1)};
   parx::all_reduce(world, pace, {.op = parx::reduce_op::max});
-  const std::size_t steps = std::max<std::size_t>(10, static_cast<std::size_t>(s.seconds / pace[0]));
+  const std::size_t steps =
+      std::max<std::size_t>(10, static_cast<std::size_t>(s.seconds / pace[0]));
 
   std::vector<phases> taken(steps);
   parx::barrier(world);
   const auto start = std::chrono::steady_clock::now();
-  for (std::size_t i = 0; i < steps; ++i) taken[i] = take_step(s.warm_up + i, forward, optimizer, loss);
+  for (std::size_t i = 0; i < steps; ++i) {
+    taken[i] = take_step(s.warm_up + i, forward, optimizer, loss);
+  }
   parx::barrier(world);
   const double wall = seconds(std::chrono::steady_clock::now() - start).count();
 
@@ -121,21 +127,22 @@ void measure(parx::world& world, const settings& s, Forward forward, Optimizer& 
       world,
       R"({{"framework": "parx-{}", "model": "{}", "world": {}, "batch": {}, "dropout": {}, )"
       R"("samples_per_s": {:.1f}, "step_ms": {:.3f}, "forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
-      R"("optimizer_ms": {:.3f}, "steps": {}, "peak_mib": {:.1f}, "first_loss": {:.4f}, "last_loss": {:.4f})"
-      R"(, "gradient_mib": {:.2f}, "hidden": {:.3f}}})"
+      R"("optimizer_ms": {:.3f}, "steps": {}, "peak_mib": {:.1f}, "first_loss": {:.4f}, )"
+      R"("last_loss": {:.4f}, "gradient_mib": {:.2f}, "hidden": {:.3f}}})"
       "\n",
       s.wrapped == wrapper::bare ? "bare" : "ddp", s.model, world.size(), s.batch, s.dropout,
       static_cast<double>(s.batch * static_cast<std::size_t>(world.size()) * steps) / wall,
       median_ms(taken, [](const phases& p) { return p.step(); }),
       median_ms(taken, [](const phases& p) { return p.forward; }),
       median_ms(taken, [](const phases& p) { return p.backward; }),
-      median_ms(taken, [](const phases& p) { return p.optimizer; }), steps, peak[0], first_loss, loss,
-      figures.gradient_mib, figures.hidden());
+      median_ms(taken, [](const phases& p) { return p.optimizer; }), steps, peak[0], first_loss,
+      loss, figures.gradient_mib, figures.hidden());
 }
 
 /// Trains `model`, wrapped or bare; loss_of(net, number) is the loss of batch `number`.
 template <typename Model, typename LossOf, typename MakeOptimizer>
-void train(parx::world& world, const settings& s, Model& model, LossOf loss_of, MakeOptimizer make) {
+void train(parx::world& world, const settings& s, Model& model, LossOf loss_of,
+           MakeOptimizer make) {
   model.initialize(0);
   if (s.wrapped == wrapper::bare) {
     auto optimizer = make(model.parameters());
@@ -144,7 +151,9 @@ void train(parx::world& world, const settings& s, Model& model, LossOf loss_of, 
     parx::ddp net{model, world, {.buckets = {.bytes = s.bucket}}};
     auto optimizer = make(net.parameters());
     double bytes = 0;
-    for (std::size_t i = 0; i < net.bucket_count(); ++i) bytes += static_cast<double>(net.bucket_bytes(i));
+    for (std::size_t i = 0; i < net.bucket_count(); ++i) {
+      bytes += static_cast<double>(net.bucket_bytes(i));
+    }
     measure(world, s, [&](std::size_t number) { return loss_of(net, number); }, optimizer,
             {bytes / 0x1p20, [&] { return net.times().hidden(); }});
   }
@@ -184,7 +193,8 @@ void train_bert(parx::world& world, const settings& s) {
       {.hidden_dropout_prob = s.dropout, .attention_probs_dropout_prob = s.dropout}};
   train(
       world, s, model,
-      [&](auto& net, std::size_t i) { return nn::cross_entropy(net(x[i], mask), y[i]); }, make_adamw);
+      [&](auto& net, std::size_t i) { return nn::cross_entropy(net(x[i], mask), y[i]); },
+      make_adamw);
 }
 
 void train_gpt(parx::world& world, const settings& s) {
@@ -197,7 +207,8 @@ void train_gpt(parx::world& world, const settings& s) {
   train(
       world, s, model,
       [&](auto& net, std::size_t i) {
-        return nn::cross_entropy(net(text[i].slice(1, 0, s.length)), text[i].slice(1, 1, s.length + 1));
+        return nn::cross_entropy(net(text[i].slice(1, 0, s.length)),
+                                 text[i].slice(1, 1, s.length + 1));
       },
       make_adamw);
 }
@@ -215,8 +226,8 @@ void train_model(parx::world& world, const settings& s) {
     train_gpt(world, s);
   } else if (s.model == "mlp") {
     train_images(world, s,
-                 nn::sequential{nn::linear{784, 1024}, nn::relu{}, nn::linear{1024, 1024}, nn::relu{},
-                                nn::linear{1024, 10}},
+                 nn::sequential{nn::linear{784, 1024}, nn::relu{}, nn::linear{1024, 1024},
+                                nn::relu{}, nn::linear{1024, 10}},
                  {784});
   } else if (s.model == "cnn") {
     constexpr auto relu = parx::activation::relu;
@@ -233,13 +244,18 @@ void train_model(parx::world& world, const settings& s) {
 }
 
 std::size_t usual_batch(const std::string& model) {
-  return model == "bert" ? 16 : model == "mlp" ? 128 : model == "cnn" ? 64 : model == "gpt" ? 8 : 256;
+  if (model == "bert") return 16;
+  if (model == "mlp") return 128;
+  if (model == "cnn") return 64;
+  return model == "gpt" ? 8 : 256;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
+  const auto text = [](const char* value) {
+    return cxxopts::value<std::string>()->default_value(value);
+  };
   cxxopts::Options options("parx-bench-train", "Samples a second of data-parallel training");
   options.add_options()
       ("model", "bert, mlp, cnn or gpt; deep: twelve equal layers, for overlap", text("bert"))

@@ -9,7 +9,8 @@
 #include <parx/train/report.hpp>
 
 int main(int argc, char** argv) try {
-  cxxopts::Options options("parx_report", "Makes one HTML page of the output_dirs of training runs");
+  cxxopts::Options options("parx_report", "Makes one HTML page of the output_dirs of training "
+                                          "runs");
   options.positional_help("OUTPUT_DIR...");
   options.add_options()
       ("o,output", "the page to write", cxxopts::value<std::string>()->default_value("report.html"))

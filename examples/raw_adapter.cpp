@@ -1,4 +1,5 @@
-// DDP around hand-written backward code: logistic regression over Eigen matrices, no parx::nn involved.
+// DDP around hand-written backward code: logistic regression over Eigen matrices, no parx::nn
+// involved.
 //   parxrun -n 4 build/release/bin/raw_adapter
 #include <Eigen/Dense>
 
@@ -63,7 +64,8 @@ int main() {
         const auto count = static_cast<double>(mine.x.rows());
         const double mean_loss = parx::global_mean(world, loss, count);
         const double accuracy = parx::global_mean(world, right, count);
-        parx::print0(world, "step {}: loss {:.4f}, accuracy {:.1f} %\n", step + 1, mean_loss, 100 * accuracy);
+        parx::print0(world, "step {}: loss {:.4f}, accuracy {:.1f} %\n", step + 1, mean_loss,
+                     100 * accuracy);
       }
     }
     parx::print0(world, "replicas are {}\n", ddp.replicas_equal() ? "bit-equal" : "different");

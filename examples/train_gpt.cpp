@@ -36,44 +36,54 @@ corpus read_corpus(const cxxopts::ParseResult& given) {
   };
   const std::string path = word("data"), kind = word("tokenizer"), prompt = word("prompt");
   const std::size_t block = whole("block-size", 1), size = whole("vocab-size", 257);
-  const parx::models::sampling_options sampling{whole("sample", 0), examples::number(given, "temperature", 0.0, 1e6),
-                                                whole("top-k", 0)};
+  const parx::models::sampling_options sampling{
+      whole("sample", 0), examples::number(given, "temperature", 0.0, 1e6), whole("top-k", 0)};
   const std::string text = path.empty() ? data::generate_corpus(1'000'000) : data::read_text(path);
   std::size_t cut = text.size() / 10 * 9;
   while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // not within a character
-  const auto first = std::string_view(text).substr(0, cut), last = std::string_view(text).substr(cut);
+  const auto first = std::string_view(text).substr(0, cut),
+             last = std::string_view(text).substr(cut);
   // Training samples begin at any token; those to validate with do not overlap.
   const auto samples = [&](const ids& tokens, std::size_t stride) {
-    return data::language_model(data::token_shards::from(tokens), {.context_length = block, .stride = stride});
+    return data::language_model(data::token_shards::from(tokens),
+                                {.context_length = block, .stride = stride});
   };
   const auto made = [&](const auto& tokenizer, parx::text_files files) {
     const ids validation = tokenizer.encode(last);
-    return corpus{samples(tokenizer.encode(first), 1), samples(validation, block),
-                  static_cast<double>(validation.size()) / static_cast<double>(data::count_characters(last)),
-                  tokenizer.size(),
-                  prompt.empty() ? ids{validation.front()} : tokenizer.encode(prompt), sampling,
-                  [tokenizer](const ids& tokens) { return tokenizer.decode(tokens); },
-                  std::move(files)};
+    return corpus{
+        samples(tokenizer.encode(first), 1),
+        samples(validation, block),
+        static_cast<double>(validation.size()) / static_cast<double>(data::count_characters(last)),
+        tokenizer.size(),
+        prompt.empty() ? ids{validation.front()} : tokenizer.encode(prompt),
+        sampling,
+        [tokenizer](const ids& tokens) { return tokenizer.decode(tokens); },
+        std::move(files)};
   };
   if (kind == "char") {
     const auto tokenizer = data::character_tokenizer::from_text(text);
     return made(tokenizer, {{"tokenizer.json", tokenizer.tokenizer_json()}});
   }
   using data::byte_bpe_tokenizer;
-  const auto tokenizer = kind == "bpe" ? byte_bpe_tokenizer::train(std::array{first}, {.vocab_size = size})
-                                       : byte_bpe_tokenizer::read(kind + "/vocab.json", kind + "/merges.txt");
-  return made(tokenizer, {{"vocab.json", tokenizer.vocab_json()}, {"merges.txt", tokenizer.merges_txt()}});
+  const auto tokenizer = kind == "bpe"
+                             ? byte_bpe_tokenizer::train(std::array{first}, {.vocab_size = size})
+                             : byte_bpe_tokenizer::read(kind + "/vocab.json", kind + "/merges.txt");
+  return made(tokenizer,
+              {{"vocab.json", tokenizer.vocab_json()}, {"merges.txt", tokenizer.merges_txt()}});
 }
 
 template <typename Model>
-void train(Model model, const corpus& text, const examples::trainer_settings& s, parx::world& world) {
+void train(Model model, const corpus& text, const examples::trainer_settings& s,
+           parx::world& world) {
   model.initialize(s.trainer.seed);
   parx::ddp ddp{model, world};
   parx::optim::adamw opt{parx::optim::decay_groups(
       ddp.parameters(), parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
   const data::distributed_sampler share{text.train.size(), world, {.seed = s.trainer.seed}};
-  const data::distributed_sampler part{text.held_out.size(), world, {.order = data::sample_order::sequential}};
-  const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = share, .workers = s.workers}};
+  const data::distributed_sampler part{
+      text.held_out.size(), world, {.order = data::sample_order::sequential}};
+  const data::loader loader{text.train,
+                            {.batch_size = s.batch_size, .sampler = share, .workers = s.workers}};
   const data::loader held_out{text.held_out, {.batch_size = s.eval_batch_size, .sampler = part}};
   const auto loss_of = [](auto& net, const auto& batch) {
     return parx::nn::cross_entropy(net(batch.input_ids), batch.labels);
@@ -84,7 +94,8 @@ void train(Model model, const corpus& text, const examples::trainer_settings& s,
   });
   trainer.train();
   const double loss = trainer.evaluate().at("eval_loss") * text.tokens_of_a_character;
-  parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", loss, loss / std::log(2.0));
+  parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", loss,
+               loss / std::log(2.0));
   if (world.rank() != 0) return;
   if (!s.trainer.output_dir.empty()) {
     const std::string folder = s.trainer.output_dir + "/model";
@@ -98,7 +109,9 @@ void train(Model model, const corpus& text, const examples::trainer_settings& s,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto value = [](const char* given) { return cxxopts::value<std::string>()->default_value(given); };
+  const auto value = [](const char* given) {
+    return cxxopts::value<std::string>()->default_value(given);
+  };
   cxxopts::Options options("train_gpt", "Trains a language model, data parallel\n");
   options.add_options()("h,help", "print this")
       ("data", "a text file, .gz too; a generated text without it", value(""))
@@ -126,7 +139,9 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto s = examples::trainer_flags(given);
-    const auto size = [&](const char* flag) { return examples::number<std::size_t>(given, flag, 1, 1 << 20); };
+    const auto size = [&](const char* flag) {
+      return examples::number<std::size_t>(given, flag, 1, 1 << 20);
+    };
     const std::string arch = examples::choice(given, "arch", {"gpt", "llama"});
     const auto dropout = examples::number(given, "dropout", 0.0, 0.99);
     examples::start_run(world, s);
@@ -136,9 +151,15 @@ int main(int argc, char** argv) {
     const std::size_t layers = size("n-layer"), heads = size("n-head"), width = size("n-embd");
     const std::size_t block = text.train.context_length();
     if (arch == "gpt") {
-      train(parx::models::gpt<>{{.vocab_size = text.vocab_size, .n_positions = block, .n_embd = width,
-                                 .n_layer = layers, .n_head = heads, .embd_pdrop = dropout,
-                                 .attn_pdrop = dropout, .resid_pdrop = dropout}}, text, s, world);
+      train(parx::models::gpt<>{{.vocab_size = text.vocab_size,
+                                 .n_positions = block,
+                                 .n_embd = width,
+                                 .n_layer = layers,
+                                 .n_head = heads,
+                                 .embd_pdrop = dropout,
+                                 .attn_pdrop = dropout,
+                                 .resid_pdrop = dropout}},
+            text, s, world);
     } else {
       train(parx::models::llama<>{{.vocab_size = text.vocab_size, .hidden_size = width,
                                    .intermediate_size = 8 * width / 3, .num_hidden_layers = layers,

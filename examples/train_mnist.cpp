@@ -1,4 +1,4 @@
-// Trains an image classifier with DDP: an MLP or a CNN, on MNIST-like IDX files or generated digits.
+// Trains an image classifier with DDP: MLP or CNN, on MNIST-like IDX files or generated digits.
 //   parxrun -n 4 build/release/bin/train_mnist --data /usr/share/datasets/fashion-mnist --model cnn
 //   srun -N 3 --ntasks-per-node=2 build/release/bin/train_mnist --data mnist --epochs 5
 #include <filesystem>
@@ -26,7 +26,8 @@ double evaluate(Model& model, const data::any_dataset& test, parx::world& world)
   const parx::no_grad guard;
   model.eval();
   nn::tally right;
-  const data::distributed_sampler share{test.size(), world, {.order = data::sample_order::sequential}};
+  const data::distributed_sampler share{
+      test.size(), world, {.order = data::sample_order::sequential}};
   const data::loader loader{test, {.batch_size = 250, .sampler = share}};
   for (auto& batch : loader.epoch(0)) {
     right += nn::accuracy(model(batch.x), batch.y, {.row_weights = batch.weights});
@@ -46,8 +47,8 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
   const std::size_t steps = s.epochs * loader.batches();
   const parx::optim::schedule schedule{
       .lr = s.lr, .warmup = steps / 20, .steps = steps, .decay = parx::optim::decay::cosine};
-  parx::print0(world, "{} parameters, {} + {} images, {} ranks x batch {}\n", model.parameter_count(),
-               images.size(), test.size(), world.size(), s.batch_size);
+  parx::print0(world, "{} parameters, {} + {} images, {} ranks x batch {}\n",
+               model.parameter_count(), images.size(), test.size(), world.size(), s.batch_size);
   parx::progress progress{{.total = steps, .enabled = world.rank() == 0}};
   double accuracy = 0;
   for (std::size_t epoch = 0, step = 0; epoch < s.epochs; ++epoch) {
@@ -62,8 +63,8 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
     }
     const double loss = parx::global_mean(world, loss_of_epoch);
     accuracy = 100 * evaluate(model, test, world);
-    progress.print(
-        fmt::format("epoch {}: loss {:.4f}, held-out accuracy {:.2f} %", epoch + 1, loss, accuracy));
+    progress.print(fmt::format("epoch {}: loss {:.4f}, held-out accuracy {:.2f} %", epoch + 1, loss,
+                               accuracy));
   }
   progress.finish();
   parx::print0(world, "parameters are {} on all {} ranks (hash {:016x})\n",
@@ -76,7 +77,9 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
 }
 
 int main(int argc, char** argv) {
-  const auto text = [](const char* value) { return cxxopts::value<std::string>()->default_value(value); };
+  const auto text = [](const char* value) {
+    return cxxopts::value<std::string>()->default_value(value);
+  };
   cxxopts::Options options("train_mnist", "Trains an image classifier, data parallel");
   options.add_options()
       ("data", "folder with the IDX files (.gz too); generated digits without it", text(""))
@@ -107,7 +110,8 @@ int main(int argc, char** argv) {
       images = std::move(read).with(scale);
       test = data::image_dataset::from_folder(folder, data::split::test, scale);
     }
-    parx::print0(world, "data: {}\n", folder.empty() ? "generated digits" : std::filesystem::absolute(folder).string());
+    parx::print0(world, "data: {}\n",
+                 folder.empty() ? "generated digits" : std::filesystem::absolute(folder).string());
     if (model == "mlp") {
       train(nn::sequential{nn::flatten{}, nn::linear{784, 256}, nn::relu{}, nn::linear{256, 10}},
             images, test, s, world);

@@ -1,8 +1,9 @@
-// Trains a transformer that writes the summary of a text, on XSum-like pairs or built-in notes, and prints
-// the ROUGE-L of its held-out summaries beside that of the texts' beginnings.
-//   parxrun -n 2 build/release/bin/train_summarizer --train train.jsonl.gz --test test.jsonl.gz --output-dir out
-//   srun -N 3 --ntasks-per-node=2 build/release/bin/train_summarizer --train a.tsv --test b.tsv --source 2 --target 1
-//   parxrun -n 2 build/release/bin/train_summarizer --eval-only out/model --test other.jsonl.gz --beams 8
+// Trains a transformer that writes the summary of a text, on XSum-like pairs or built-in notes, and
+// prints the ROUGE-L of its held-out summaries beside that of the texts' beginnings.
+//   export PATH=$PATH:$PWD/build/release/bin
+//   parxrun -n 2 train_summarizer --train train.jsonl.gz --test test.jsonl.gz --output-dir out
+//   srun -n 6 train_summarizer --train a.tsv --test b.tsv --source 2 --target 1
+//   parxrun -n 2 train_summarizer --eval-only out/model --test other.jsonl.gz --beams 8
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -22,8 +23,9 @@ namespace models = parx::models;
 namespace nn = parx::nn;
 
 // Summaries of this rank's share of the pairs, and the ROUGE-L of all ranks': the mean F1.
-void summarise(models::encoder_decoder<float>& model, const examples::pair_list& pairs, const data::sequence_pairs& encoded,
-               const data::wordpiece_tokenizer& tokenizer, const examples::summary_settings& s, parx::world& world) {
+void summarise(models::encoder_decoder<float>& model, const examples::pair_list& pairs,
+               const data::sequence_pairs& encoded, const data::wordpiece_tokenizer& tokenizer,
+               const examples::summary_settings& s, parx::world& world) {
   auto search = s.search;
   search.start_token = encoded.start_id();
   search.end_token = encoded.end_id();
@@ -31,27 +33,35 @@ void summarise(models::encoder_decoder<float>& model, const examples::pair_list&
   for (const auto& pair : pairs) words += data::rouge_words(pair.target).size();
   words /= pairs.size();
   nn::tally written, first_sentence, first_words;
-  const data::distributed_sampler share{pairs.size(), world, {.order = data::sample_order::sequential}};
+  const data::distributed_sampler share{
+      pairs.size(), world, {.order = data::sample_order::sequential}};
   for (const auto& [index, weight] : share.entries(0)) {
     if (weight == 0) continue;
     const auto& [source, target] = pairs[index];
     const auto ids = encoded.source(index);
-    const auto made = models::beam_search(model, std::vector<std::int64_t>(ids.begin(), ids.end()), search);
-    const std::string summary = tokenizer.decode(std::vector<data::token_id>(made.begin(), made.end()));
+    const auto made =
+        models::beam_search(model, std::vector<std::int64_t>(ids.begin(), ids.end()), search);
+    const std::string summary =
+        tokenizer.decode(std::vector<data::token_id>(made.begin(), made.end()));
     written += {data::rouge_l(summary, target).f1, 1};
     first_sentence += {data::rouge_l(data::lead_sentence(source), target).f1, 1};
     first_words += {data::rouge_l(data::lead_words(source, words), target).f1, 1};
     if (written.count <= static_cast<double>(s.samples)) {
-      parx::print0(world, "text:    {} ...\nwanted:  {}\nwritten: {}\n\n", data::lead_words(source, 30), target, summary);
+      parx::print0(world, "text:    {} ...\nwanted:  {}\nwritten: {}\n\n",
+                   data::lead_words(source, 30), target, summary);
     }
   }
-  parx::print0(world, "test ROUGE-L: {:.2f} of {} summaries (first sentence {:.2f}, first {} words {:.2f})\n",
-               100 * parx::global_mean(world, written), pairs.size(), 100 * parx::global_mean(world, first_sentence), words,
+  parx::print0(world,
+               "test ROUGE-L: {:.2f} of {} summaries (first sentence {:.2f}, first {} words "
+               "{:.2f})\n",
+               100 * parx::global_mean(world, written), pairs.size(),
+               100 * parx::global_mean(world, first_sentence), words,
                100 * parx::global_mean(world, first_words));
 }
 
 int main(int argc, char** argv) {
-  cxxopts::Options options("train_summarizer", "Trains an encoder-decoder transformer on pairs of texts, data parallel");
+  cxxopts::Options options(
+      "train_summarizer", "Trains an encoder-decoder transformer on pairs of texts, data parallel");
   options.add_options()("h,help", "print this");
   examples::add_summary_flags(options);
   examples::add_trainer_flags(options, {.trainer = {.num_train_epochs = 6,
@@ -75,13 +85,16 @@ int main(int argc, char** argv) {
     const auto tokenizer = examples::make_tokenizer(given, s, train_pairs);
     const data::sequence_pairs test(test_pairs, tokenizer, s.lengths);
     s.model.vocab_size = tokenizer.size();
-    if (!s.trained.empty()) s.model = models::encoder_decoder_config_from(parx::load_config(s.trained));
+    if (!s.trained.empty()) {
+      s.model = models::encoder_decoder_config_from(parx::load_config(s.trained));
+    }
     parx::require(s.model.vocab_size == tokenizer.size(),
-                  "--eval-only {}: its vocab.txt has {} tokens, but its config.json says {}; take the one that "
-                  "the model was trained with",
+                  "--eval-only {}: its vocab.txt has {} tokens, but its config.json says {}; take "
+                  "the one that the model was trained with",
                   s.trained, tokenizer.size(), s.model.vocab_size);
     // Positions are sines and no parameters: there may be more of them than in training.
-    s.model.max_position_embeddings = std::max(s.lengths.max_source_length, s.lengths.max_target_length);
+    s.model.max_position_embeddings =
+        std::max(s.lengths.max_source_length, s.lengths.max_target_length);
     models::encoder_decoder<float> model(s.model);
     model.initialize(training.trainer.seed);
     if (!s.trained.empty()) {
@@ -94,23 +107,30 @@ int main(int argc, char** argv) {
     parx::optim::adamw opt{parx::optim::decay_groups(
         ddp.parameters(), parx::optim::adamw_options{.weight_decay = training.weight_decay})};
     const data::length_groups like_lengths{.lengths = train.lengths(),
-                                           .batch = training.batch_size * static_cast<std::size_t>(world.size()) *
+                                           .batch = training.batch_size *
+                                                    static_cast<std::size_t>(world.size()) *
                                                     training.trainer.gradient_accumulation_steps};
     const data::loader loader{
-        train, {.batch_size = training.batch_size,
-                .sampler = data::distributed_sampler{train.size(), world,
-                                                     {.seed = training.trainer.seed, .group_by_length = like_lengths}},
-                .workers = training.workers}};
+        train,
+        {.batch_size = training.batch_size,
+         .sampler = data::distributed_sampler{train.size(),
+                                              world,
+                                              {.seed = training.trainer.seed,
+                                               .group_by_length = like_lengths}},
+         .workers = training.workers}};
     const data::loader held_out{
-        test, {.batch_size = training.eval_batch_size,
-               .sampler = data::distributed_sampler{test.size(), world, {.order = data::sample_order::sequential}}}};
+        test,
+        {.batch_size = training.eval_batch_size,
+         .sampler = data::distributed_sampler{
+             test.size(), world, {.order = data::sample_order::sequential}}}};
 
     const auto loss = [](auto& m, auto& batch, double smoothing) {
-      return nn::cross_entropy(m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids), batch.labels,
-                               {.label_smoothing = smoothing});
+      return nn::cross_entropy(m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids),
+                               batch.labels, {.label_smoothing = smoothing});
     };
     parx::train::trainer trainer{
-        ddp, opt, loader, [&](auto& m, auto& batch) { return loss(m, batch, s.label_smoothing); }, training.trainer};
+        ddp, opt, loader, [&](auto& m, auto& batch) { return loss(m, batch, s.label_smoothing); },
+        training.trainer};
     trainer.add_evaluation(held_out, [&](auto& m, auto& batch) -> parx::train::metrics {
       return {{"loss", loss(m, batch, 0)}};
     });

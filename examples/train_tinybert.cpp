@@ -1,7 +1,7 @@
 // Trains a BERT text classifier with the trainer: AG News, other labelled texts, or built-in ones.
 //   parxrun -n 2 build/release/bin/train_tinybert --data ag_news --vocab vocab.txt --output-dir out
 //   srun -N 3 --ntasks-per-node=2 build/release/bin/train_tinybert --data ag_news --output-dir out
-// What is random in training is chosen for some 10 000 texts. With many more, as the course does it:
+// What is random in training is chosen for some 10 000 texts. With many more, as the course does:
 //   --learning-rate 5e-4 --dropout 0.1 --token-dropout 0 --label-smoothing-factor 0
 #include <string>
 

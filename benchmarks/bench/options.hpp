@@ -169,13 +169,13 @@ template <typename T, typename Name>
   };
   // clang-format off
   description.add_options()
-      ("mode", "table: time and bandwidth of sizes. latency: one operation at a time, with percentiles. "
-       "overlap: computation hidden behind the operation. rate: messages a second between pairs. "
-       "wire: all_reduce against the loopback and its memory. startup: joining this job. "
-       "bootstrap: startup of several worlds, started alone",
+      ("mode", "table: time and bandwidth of sizes. latency: one operation at a time, with "
+       "percentiles. overlap: computation hidden behind the operation. rate: messages a second "
+       "between pairs. wire: all_reduce against the loopback and its memory. startup: joining this "
+       "job. bootstrap: startup of several worlds, started alone",
        text("table"), "NAME")
-      ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, "
-       "scan, exscan, send_recv, barrier or all",
+      ("op", "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
+       "all_to_all, scan, exscan, send_recv, barrier or all",
        text("all_reduce"), "NAME")
       ("b,minbytes", "First size", text("4"), "SIZE")
       ("e,maxbytes", "Last size", text("64M"), "SIZE")
@@ -193,20 +193,23 @@ template <typename T, typename Name>
        cxxopts::value<double>()->default_value("0.3"), "S")
       ("c,check", "1: check every element of every size once; 0: do not",
        cxxopts::value<int>()->default_value("1"), "0|1")
-      ("algo", "Algorithms to measure, with commas, instead of the library's choice; a wrong name lists "
-       "all", list("automatic"), "NAMES")
+      ("algo", "Algorithms to measure, with commas, instead of the library's choice; a wrong name "
+       "lists all",
+       list("automatic"), "NAMES")
       ("shared", "Buffers in memory that all ranks of the host see (parx::allocate_shared)")
-      ("simulate", "Predict instead of measure: parx's schedules on a model of a cluster, started alone")
+      ("simulate", "Predict instead of measure: parx's schedules on a model of a cluster, started "
+       "alone")
       ("ranks", "Ranks to simulate", cxxopts::value<int>()->default_value("64"), "N")
       ("hosts", "Hosts that they are spread over", cxxopts::value<int>()->default_value("8"), "N")
-      ("link-latency", "Latency between simulated hosts", cxxopts::value<double>()->default_value("15"), "US")
-      ("link-bandwidth", "Bandwidth of a simulated host's network", cxxopts::value<double>()->default_value("2.5"),
-       "GB/s")
+      ("link-latency", "Latency between simulated hosts",
+       cxxopts::value<double>()->default_value("15"), "US")
+      ("link-bandwidth", "Bandwidth of a simulated host's network",
+       cxxopts::value<double>()->default_value("2.5"), "GB/s")
       ("worlds", "Numbers of ranks of --mode bootstrap", list("1,2,4,8"), "LIST")
       ("format", "Table on standard output: nccl, osu or json", text("nccl"), "NAME")
       ("J,json", "Also write one JSON object a row to this file", text(""), "FILE")
-      ("plot", "Also draw size against busbw, a line for each algorithm, into this SVG file", text(""),
-       "FILE")
+      ("plot", "Also draw size against busbw, a line for each algorithm, into this SVG file",
+       text(""), "FILE")
       ("version", "Print the version")
       ("h,help", "Print this");
   // clang-format on
@@ -270,12 +273,14 @@ template <typename T, typename Name>
   parx::require(result.simulated_ranks >= 1 && result.simulated_ranks <= 1 << 20,
                 "--ranks {}: from 1 to 1048576", result.simulated_ranks);
   parx::require(result.simulated_hosts >= 1 && result.simulated_hosts <= result.simulated_ranks,
-                "--hosts {}: from 1 to the number of ranks, {}", result.simulated_hosts, result.simulated_ranks);
+                "--hosts {}: from 1 to the number of ranks, {}", result.simulated_hosts,
+                result.simulated_ranks);
   result.link_latency = given["link-latency"].as<double>() * 1e-6;
   result.link_bandwidth = given["link-bandwidth"].as<double>() * 1e9;
   parx::require(result.link_latency >= 0 && result.link_bandwidth > 0,
-                "--link-latency {} --link-bandwidth {}: the latency cannot be negative, the bandwidth must be "
-                "above 0", given["link-latency"].as<double>(), given["link-bandwidth"].as<double>());
+                "--link-latency {} --link-bandwidth {}: the latency cannot be negative, the "
+                "bandwidth must be above 0",
+                given["link-latency"].as<double>(), given["link-bandwidth"].as<double>());
   result.worlds = parse_worlds(given["worlds"].as<std::vector<std::string>>());
   result.format = parse_format(text("format"));
   result.json_file = text("json");

@@ -155,7 +155,8 @@ class axis {
   const detail::axis y(low, high, frame::bottom, frame::top);
 
   std::string svg = fmt::format(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img">)"
+      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" )"
+      R"(role="img">)"
       "\n<title>{2}</title>\n{3}"
       R"(<rect class="paper" width="{0}" height="{1}"/>)"
       "\n"

@@ -1,6 +1,7 @@
 // simulate: what each algorithm would take on a cluster that is not there.
 //
-// The schedules are parx's own; the network is a model (comm/schedule/simulate.hpp). One process does it.
+// The schedules are parx's own, the network a model (comm/schedule/simulate.hpp); one process does
+// it.
 #pragma once
 
 #include <algorithm>
@@ -21,23 +22,33 @@ inline void run_simulation(const options& given) {
   parx::link_model model{.latency = given.link_latency, .bandwidth = given.link_bandwidth,
                          .host_bandwidth = given.link_bandwidth};
   for (int rank = 0; rank < ranks; ++rank) {
-    model.host_of.push_back(static_cast<int>(static_cast<long>(rank) * given.simulated_hosts / ranks));
+    model.host_of.push_back(
+        static_cast<int>(static_cast<long>(rank) * given.simulated_hosts / ranks));
   }
-  fmt::print("# Simulated: {} ranks on {} hosts; between hosts {:.3g} us and {:.3g} GB/s, which the ranks of a "
-             "host share\n", ranks, given.simulated_hosts, model.latency * 1e6, model.bandwidth * 1e-9);
-  fmt::print("# {:<14} {:>12}  {:<15} {:>14} {:>10} {:>12}\n", "operation", "size (B)", "algorithm", "time (us)",
-             "messages", "took (s)");
-  fmt::print("# -: ranks that differ are simulated one by one, and this schedule has too many actions for that\n");
+  fmt::print(
+      "# Simulated: {} ranks on {} hosts; between hosts {:.3g} us and {:.3g} GB/s, which the ranks "
+      "of a host share\n",
+      ranks, given.simulated_hosts, model.latency * 1e6, model.bandwidth * 1e-9);
+  fmt::print("# {:<14} {:>12}  {:<15} {:>14} {:>10} {:>12}\n", "operation", "size (B)", "algorithm",
+             "time (us)", "messages", "took (s)");
+  fmt::print(
+      "# -: ranks that differ are simulated one by one, and this schedule has too many actions for "
+      "that\n");
   const bool all = given.algorithms == options{}.algorithms;
   for (const operation op : given.operations) {
     const auto what = static_cast<parx::operation>(
         std::find(parx::operation_names.begin(), parx::operation_names.end(), name_of(op)) -
         parx::operation_names.begin());
     for (const std::size_t size : sizes_of(given)) {
-      // As nccl-tests count: what a rank gives to an all_gather, an all_to_all or a gather is its share.
+      // As nccl-tests count: what a rank gives to an all_gather, an all_to_all or a gather is its
+      // share.
       const std::size_t bytes = parx::size_of(given.type);
-      const parx::call_shape shape{.what = what, .world = ranks, .count = std::max<std::size_t>(1, size / bytes),
-                                   .root = given.root, .element_bytes = bytes, .host_of = model.host_of};
+      const parx::call_shape shape{.what = what,
+                                   .world = ranks,
+                                   .count = std::max<std::size_t>(1, size / bytes),
+                                   .root = given.root,
+                                   .element_bytes = bytes,
+                                   .host_of = model.host_of};
       for (const parx::catalog_entry& entry : parx::catalog()) {
         const bool wanted = all || std::find(given.algorithms.begin(), given.algorithms.end(),
                                              name_of(entry.name)) != given.algorithms.end();
