@@ -129,9 +129,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
   }
   if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
   if (steps->steps.name == algorithm::staged) {
-    const call_shape shape{.count = given.count, .element_bytes = described.size,
-                           .staging_bytes = core.choice().staging_bytes()};
-    call* ahead = core.staging().issued(request, shape.slices(), group.rank(), group.size());
+    const int slices = steps->steps.slices;
+    call* ahead = core.staging().issued(request, slices, group.rank(), group.size());
     if (ahead != nullptr) core.issue(*ahead);
   }
   return steps;

@@ -66,6 +66,7 @@ struct schedule {
   algorithm name = algorithm::automatic;
   std::vector<action> actions;
   std::size_t scratch_count = 0;  ///< elements of place::scratch (staged: in shared memory)
+  int slices = 0;                 ///< of a staged algorithm: what it takes the memory's parts for
 
   std::int32_t add(const action& next) {
     actions.push_back(next);

@@ -28,7 +28,7 @@ inline constexpr int staging_parts = 3;
 /// this rank's staging memory: the parts, and one element more. `turn` is the part to begin with.
 [[nodiscard]] inline schedule staged_all_reduce(int rank, int world, std::size_t count, int slices,
                                                 std::size_t most, int turn) {
-  schedule plan{.name = algorithm::staged, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::staged, .actions = {}, .scratch_count = 0, .slices = slices};
   const std::size_t signal = most * staging_parts;
   const auto whole = [&](int slice) { return chunk(place::input, count, slices, slice); };
   // Rank r's share of a slice.

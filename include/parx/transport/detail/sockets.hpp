@@ -74,9 +74,9 @@ inline bool set_congestion_control(int socket, std::string_view name) noexcept {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
                       static_cast<socklen_t>(name.size())) == 0;
 }
-/// For a connection inside a host, ahead of connect(): once bbr has begun to pace a connection, the
-/// pacing stays when another control takes bbr's place, and a timer for every segment doubles what
-/// a byte costs the processor. Every kernel has reno and permits it.
+/// For a connection inside a host, ahead of connect() or listen(): once bbr has begun to pace a
+/// connection, the pacing stays when another control takes bbr's place, and a timer for every
+/// segment doubles what a byte costs the processor. Every kernel has reno and permits it.
 inline void avoid_pacing(int socket) noexcept {
   if (!set_congestion_control(socket, "cubic")) set_congestion_control(socket, "reno");
 }
@@ -98,7 +98,7 @@ inline void avoid_pacing(int socket) noexcept {
 }
 
 /// Sets up a data connection: small messages at once, a silent peer noticed.
-inline void tune(int socket, bool same_host) noexcept {
+inline void tune(int socket) noexcept {
   const auto set = [socket](int level, int name, int value) {
     ::setsockopt(socket, level, name, &value, sizeof value);
   };
@@ -110,7 +110,6 @@ inline void tune(int socket, bool same_host) noexcept {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 3);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
-  if (same_host) avoid_pacing(socket);
 }
 
 /// Raises the soft limit of open descriptors to the hard one: every link of every group takes one.

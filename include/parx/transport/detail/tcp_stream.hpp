@@ -184,7 +184,7 @@ class tcp_stream {
         break;
       }
     }
-    tune(socket_.get(), same_host_);
+    tune(socket_.get());
     state_ = state::open;
     return true;
   }
