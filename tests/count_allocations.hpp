@@ -1,4 +1,4 @@
-// Counts the calls of operator new of each thread. For a test of one file: this replaces the operators.
+// Counts each thread's calls of operator new. For a test of one file: this replaces the operators.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// What most tests spend their compilation on: the libraries, once for all of them. Not parx's own headers: the
-// compiler would instantiate for each test what their inline functions use, which takes longer than parsing.
+// What most tests spend their compilation on: the libraries, once for all of them. Not parx's own
+// headers: the compiler would instantiate for each test what their inline functions use, which
+// takes longer than parsing.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(products_are_those_of_rounded_operands_added_up_in_float) {
 }
 
 namespace {
-/// Attention over rounded operands, its result rounded; the gradient knows the rounded result alone.
+/// Attention over rounded operands, its result rounded; the gradient knows only the rounded one.
 template <typename Half, typename Product>
 void check_attention(Product product, std::vector<tensor<float>> inputs) {
   std::vector<variable<float>> x;
@@ -261,8 +261,9 @@ BOOST_AUTO_TEST_CASE(scopes_nest_and_belong_to_a_thread) {
 BOOST_AUTO_TEST_CASE(what_is_not_a_product_stays_in_float) {
   const variable<float> x(noise({4, 16}, "x"));
   const auto results = [&] {
-    return std::vector{parx::softmax(x).value(), parx::sum(x).value(), (x + x * x).value(),
-                       parx::layer_norm<float>(x, tensor<float>::ones({16}), tensor<float>::zeros({16})).value()};
+    return std::vector{
+        parx::softmax(x).value(), parx::sum(x).value(), (x + x * x).value(),
+        parx::layer_norm<float>(x, tensor<float>::ones({16}), tensor<float>::zeros({16})).value()};
   };
   const auto plain = results();
   const parx::autocast<parx::bfloat16> scope;

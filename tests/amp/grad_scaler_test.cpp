@@ -82,7 +82,8 @@ BOOST_AUTO_TEST_CASE(clipping_between_unscale_and_step_sees_the_true_norm) {
   BOOST_TEST(w.value().data()[1] == -0.8F, boost::test_tools::tolerance(1e-5F));
 }
 
-BOOST_AUTO_TEST_CASE(an_overflow_in_one_optimizer_skips_only_its_step_but_lowers_the_scale_for_all) {
+BOOST_AUTO_TEST_CASE(
+    an_overflow_in_one_optimizer_skips_only_its_step_but_lowers_the_scale_for_all) {
   const auto a = parameter_of({1}, "a"), b = parameter_of({1}, "b");
   parx::optim::sgd<float> first(std::vector{a}, {.lr = 1});
   parx::optim::sgd<float> second(std::vector{b}, {.lr = 1});

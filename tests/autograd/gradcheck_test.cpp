@@ -100,7 +100,8 @@ BOOST_AUTO_TEST_CASE(linear_has_exact_gradients_with_and_without_bias) {
         {normal({2, 3, 4}, "x"), normal({5, 4}, "w"), normal({5}, "b")});
   check([](const auto& x) { return linear(x[0], x[1]); },
         {normal({3, 4}, "x"), normal({5, 4}, "w")});
-  for (const auto f : {activation::relu, activation::gelu, activation::gelu_tanh, activation::silu}) {
+  for (const auto f :
+       {activation::relu, activation::gelu, activation::gelu_tanh, activation::silu}) {
     check([=](const auto& x) { return linear(x[0], x[1], x[2], f); },
           {normal({70, 4}, "x"), normal({5, 4}, "w"), normal({5}, "b")});
     check([=](const auto& x) { return linear(x[0], x[1], {}, f); },
@@ -188,7 +189,8 @@ BOOST_AUTO_TEST_CASE(
   check(conv({.padding = 1, .groups = 3, .activation = activation::relu}),
         {normal({2, 3, 5, 6}, "x"), normal({3, 1, 3, 3}, "w"), normal({3}, "b")});
   // More padding than kernel, hence unrolled.
-  check(conv({.padding = 2}), {normal({2, 2, 4, 3}, "x"), normal({2, 2, 2, 2}, "w"), normal({2}, "b")});
+  check(conv({.padding = 2}),
+        {normal({2, 2, 4, 3}, "x"), normal({2, 2, 2, 2}, "w"), normal({2}, "b")});
   // The image's gradient gets another contribution before.
   check([](const auto& v) { return conv2d(v[0], v[1], {}, {.padding = 1}) + v[0]; },
         {normal({1, 2, 5, 6}, "x"), normal({2, 2, 3, 3}, "w")});
@@ -200,15 +202,18 @@ BOOST_AUTO_TEST_CASE(max_pooling_has_exact_gradients) {
   check([](const auto& v) { return max_pool2d(v[0]); }, {normal({2, 2, 5, 6}, "x")});
   check([](const auto& v) { return max_pool2d(v[0]) + max_pool2d(v[0] * 2.0); },
         {normal({1, 2, 5, 7}, "x")});
-  check([](const auto& v) { return sum(max_pool2d(v[0])) + sum(v[0]); }, {normal({1, 1, 3, 5}, "x")});
+  check([](const auto& v) { return sum(max_pool2d(v[0])) + sum(v[0]); },
+        {normal({1, 1, 3, 5}, "x")});
   check([](const auto& v) { return max_pool2d(v[0], {.size = 3, .stride = 2, .padding = 1}); },
         {normal({2, 2, 5, 6}, "x")});
 }
 
 BOOST_AUTO_TEST_CASE(batch_norm_has_exact_gradients_in_training_and_in_evaluation) {
-  const std::vector<tensor<double>> inputs{normal({4, 3, 5}, "x"), normal({3}, "w"), normal({3}, "b")};
-  check([](const auto& v) { return batch_norm(v[0], v[1], v[2], statistics_of_batch(v[0].value())); },
-        inputs);
+  const std::vector<tensor<double>> inputs{normal({4, 3, 5}, "x"), normal({3}, "w"),
+                                           normal({3}, "b")};
+  check(
+      [](const auto& v) { return batch_norm(v[0], v[1], v[2], statistics_of_batch(v[0].value())); },
+      inputs);
   const batch_statistics known{normal({3}, "mean"), tensor<double>::full({3}, 2.0)};
   check([&](const auto& v) { return batch_norm_with(v[0], v[1], v[2], known); }, inputs);
 }
@@ -216,7 +221,8 @@ BOOST_AUTO_TEST_CASE(batch_norm_has_exact_gradients_in_training_and_in_evaluatio
 BOOST_AUTO_TEST_CASE(average_pooling_has_exact_gradients) {
   const auto x = normal({2, 2, 5, 7}, "x");
   check([](const auto& v) { return avg_pool2d(v[0]); }, {x});
-  check([](const auto& v) { return avg_pool2d(v[0], {.size = 3, .stride = 2, .padding = 1}); }, {x});
+  check([](const auto& v) { return avg_pool2d(v[0], {.size = 3, .stride = 2, .padding = 1}); },
+        {x});
   check([](const auto& v) { return adaptive_avg_pool2d(v[0]); }, {x});
   check([](const auto& v) { return adaptive_avg_pool2d(v[0], 2, 3); }, {x});
 }

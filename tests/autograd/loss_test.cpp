@@ -101,7 +101,9 @@ BOOST_AUTO_TEST_CASE(a_label_outside_the_classes_is_named_with_its_row) {
   BOOST_CHECK_THROW((void)cross_entropy(logits, tensor<int>::from({0, -1}, {2})), usage_error);
   BOOST_CHECK_THROW((void)cross_entropy(logits, tensor<int>::from({0}, {1})), usage_error);
   BOOST_CHECK_EXCEPTION(
-      (void)mse(logits, variable<float>(tensor<float>::zeros({3}))), usage_error, [](const auto& e) {
-        return std::string(e.what()).find("needs a target of the same shape, not (3)") != std::string::npos;
+      (void)mse(logits, variable<float>(tensor<float>::zeros({3}))), usage_error,
+      [](const auto& e) {
+        return std::string(e.what()).find("needs a target of the same shape, not (3)") !=
+               std::string::npos;
       });
 }

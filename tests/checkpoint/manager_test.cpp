@@ -57,7 +57,8 @@ struct filled {
   explicit filled(std::uint32_t fill, std::size_t count = 1000) : values(count, fill) {}
   [[nodiscard]] checkpoint_parts parts() const {
     checkpoint_parts result;
-    result.add_tensors("model", {{"w", dtype::uint32, {values.size()}, std::as_bytes(std::span(values))}});
+    result.add_tensors("model",
+                       {{"w", dtype::uint32, {values.size()}, std::as_bytes(std::span(values))}});
     return result;
   }
   std::vector<std::uint32_t> values;
@@ -246,7 +247,9 @@ BOOST_AUTO_TEST_CASE(whenever_the_process_is_killed_the_last_checkpoint_loads) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
-    for (const std::string& name : names_in(out)) in_the_middle += name.starts_with(".parx-") ? 1 : 0;
+    for (const std::string& name : names_in(out)) {
+      in_the_middle += name.starts_with(".parx-") ? 1 : 0;
+    }
     const captured_log log;
     const auto last = checkpoint_manager(out).latest();
     BOOST_TEST(log.text() == "");  // nothing half-written under a checkpoint's name

@@ -136,7 +136,8 @@ BOOST_AUTO_TEST_CASE(pytorch_reads_what_is_written_here_and_the_other_way_round)
   save_pretrained(layer, config, folder.file("m"));
   const auto theirs = folder.file("theirs");
   const auto printed = parx_test::ask_torch(
-      __FILE__, fmt::format("torch_files.py' '{}' '{}", folder.file("m/model.safetensors"), theirs));
+      __FILE__,
+      fmt::format("torch_files.py' '{}' '{}", folder.file("m/model.safetensors"), theirs));
   if (!printed) return;
   const auto same = [](const std::vector<double>& a, auto b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -147,7 +148,8 @@ BOOST_AUTO_TEST_CASE(pytorch_reads_what_is_written_here_and_the_other_way_round)
   const safetensors_file file(theirs);
   BOOST_TEST(file.find("mask")->dtype_name == "BOOL");
   const auto report = load_state(layer, file, state_match::partial);
-  BOOST_TEST(report.unexpected == std::vector<std::string>{"mask"}, boost::test_tools::per_element());
+  BOOST_TEST(report.unexpected == std::vector<std::string>{"mask"},
+             boost::test_tools::per_element());
   BOOST_TEST(report.mismatched.empty());
   const std::array<float, 4> bias{0, 0.125, 0.25, 0.375};
   BOOST_TEST(layer.parameters()[1].value().span() == bias, boost::test_tools::per_element());

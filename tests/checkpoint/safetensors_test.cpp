@@ -145,7 +145,8 @@ BOOST_AUTO_TEST_CASE(every_damaged_header_is_refused_with_the_reason) {
       {tensor(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8])"),
        "whole number"},
       {tensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), "need 12 bytes"},
-      {tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"), "2^64 bits"},
+      {tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"),
+       "2^64 bits"},
       {tensor(R"("dtype":"F4","shape":[15],"data_offsets":[0,8])"), "a whole byte"},
       {tensor(R"("dtype":"U8","shape":[8],"data_offsets":[8,0])"), "offsets 8 to 0"},
       {tensor(R"("dtype":"U8","shape":[7],"data_offsets":[1,8])"),
@@ -190,8 +191,8 @@ BOOST_AUTO_TEST_CASE(random_damage_is_an_error_or_another_valid_file) {
   const scratch_folder folder;
   std::string many = R"({"__metadata__":{"format":"pt"})";
   for (int i = 0; i < 40; ++i)
-    many += fmt::format(R"(,"layer.{}.w":{{"dtype":"F32","shape":[2,1],"data_offsets":[{},{}]}})", i,
-                        8 * i, 8 * i + 8);
+    many += fmt::format(R"(,"layer.{}.w":{{"dtype":"F32","shape":[2,1],"data_offsets":[{},{}]}})",
+                        i, 8 * i, 8 * i + 8);
   const std::string good = file_bytes(many + "}", std::string(320, 'd'));
   BOOST_TEST(load_failure(folder, good) == "no error");
   const std::vector<std::string> words{"{", "}", "[", "]", "\"", ",", ":", "-1", "9", "1e9", "null",
@@ -334,7 +335,8 @@ BOOST_AUTO_TEST_CASE(saving_follows_a_link_and_never_replaces_what_is_no_file) {
   fs::create_directory(folder);
   std::ofstream(folder / "real") << "old";
   fs::create_symlink(folder / "real", folder / "link");
-  BOOST_TEST(parx::detail::file_target((folder / "link").string()) == fs::canonical(folder).string() + "/real");
+  BOOST_TEST(parx::detail::file_target((folder / "link").string()) ==
+             fs::canonical(folder).string() + "/real");
   BOOST_CHECK_THROW(static_cast<void>(parx::detail::file_target(folder.string())), parx::error);
   BOOST_CHECK_THROW(static_cast<void>(parx::detail::file_target("/dev/null")), parx::error);
   fs::remove_all(folder);

@@ -65,8 +65,9 @@ BOOST_AUTO_TEST_CASE(buffers_are_saved_and_loaded_beside_the_parameters) {
     if (path == "running_mean") BOOST_TEST(b.value().data()[0] == 0.2F);  // 0.1 of (1 + 3) / 2
     if (path == "num_batches_tracked") BOOST_TEST(b.value().data()[0] == 1);
   });
-  BOOST_TEST(names == (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}),
-             boost::test_tools::per_element());
+  BOOST_TEST(
+      names == (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}),
+      boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_does_not_fit_is_reported_in_full_and_changes_nothing) {
@@ -191,7 +192,8 @@ BOOST_AUTO_TEST_CASE(a_state_dict_keeps_what_the_model_was) {
   BOOST_CHECK_EXCEPTION(load_state_dict(model, kept), error, [](const error& failure) {
     return mentions(failure.what(), "missing from the state_dict: 0.bias") &&
            mentions(failure.what(), "unknown to the model: extra") &&
-           mentions(failure.what(), "0.weight: [3, 3] F32 in the state_dict, [4, 3] F32 in the model");
+           mentions(failure.what(),
+                    "0.weight: [3, 3] F32 in the state_dict, [4, 3] F32 in the model");
   });
   BOOST_TEST((values_of(model) == before));
   const state_report report = load_state_dict(model, kept, state_match::partial);

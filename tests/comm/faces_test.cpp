@@ -19,15 +19,16 @@
 
 #include "comm/jobs.hpp"
 
-// What the operations do beyond moving numbers: user operations, coalesced buffers, messages from anybody,
-// batches, objects, groups. The operations themselves are in matrix_test.cpp.
+// What the operations do beyond moving numbers: user operations, coalesced buffers, messages from
+// anybody, batches, objects, groups. The operations themselves are in matrix_test.cpp.
 namespace {
 
 using namespace std::chrono_literals;
 using parx::process_group;
 using counts = std::vector<std::size_t>;
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid};
+constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
+                                jobs::kind::hybrid};
 
 void check(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("wrong result: " + what);
@@ -63,7 +64,8 @@ affine composed(std::size_t first, std::size_t last, std::size_t i) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_users_operation_that_does_not_commute_keeps_the_order_of_the_ranks_by_every_algorithm) {
+BOOST_AUTO_TEST_CASE(
+    a_users_operation_that_does_not_commute_keeps_the_order_of_the_ranks_by_every_algorithm) {
   for (const int world : {1, 2, 3, 5, 8}) {
     const auto failure = jobs::run(jobs::kind::inproc, world, [](process_group& group) {
       const std::size_t n = 37;
@@ -72,7 +74,8 @@ BOOST_AUTO_TEST_CASE(a_users_operation_that_does_not_commute_keeps_the_order_of_
       std::vector<affine> mine(n), wide(n * w), out(n);
       for (std::size_t i = 0; i < n; ++i) mine[i] = map_of(own, i);
       for (std::size_t i = 0; i < n * w; ++i) wide[i] = map_of(own, i);
-      const auto is_composed = [&](const std::vector<affine>& got, std::size_t last, std::size_t offset) {
+      const auto is_composed = [&](const std::vector<affine>& got, std::size_t last,
+                                   std::size_t offset) {
         for (std::size_t i = 0; i < n; ++i) {
           if (got[i] != composed(0, last, offset + i)) return false;
         }
@@ -80,11 +83,15 @@ BOOST_AUTO_TEST_CASE(a_users_operation_that_does_not_commute_keeps_the_order_of_
       };
       int tried = 0;
       for (const auto& entry : parx::catalog()) {
-        const parx::call_shape shape{.what = entry.what, .world = group.size(), .count = n,
-                                     .root = group.size() - 1, .order = parx::reduction_order::ranks};
+        const parx::call_shape shape{.what = entry.what,
+                                     .world = group.size(),
+                                     .count = n,
+                                     .root = group.size() - 1,
+                                     .order = parx::reduction_order::ranks};
         if (!parx::reduces(entry.what) || !parx::can_do(entry, shape)) continue;
         ++tried;
-        const auto by = parx::user_op(then, {.commutative = false, .root = shape.root, .use = entry.name});
+        const auto by =
+            parx::user_op(then, {.commutative = false, .root = shape.root, .use = entry.name});
         switch (entry.what) {
           case parx::operation::all_reduce: {
             auto data = mine;
@@ -128,26 +135,33 @@ BOOST_AUTO_TEST_CASE(a_users_operation_combines_numbers_and_structs_and_may_hold
   };
   expect_success(4, [](process_group& group) {
     std::vector<best> found{{std::abs(group.rank() - 2.25), group.rank()}};
-    parx::all_reduce(group, found, parx::user_op([](const best& a, const best& b) { return a.loss < b.loss ? a : b; }));
+    parx::all_reduce(group, found, parx::user_op([](const best& a, const best& b) {
+                       return a.loss < b.loss ? a : b;
+                     }));
     check(found[0].rank == 2, "the best");
     std::vector<std::int64_t> x(10'001, group.rank() + 1);
     parx::work pending;
     {
       const std::int64_t modulus = group.size() + 3;
       pending = parx::async_all_reduce(
-          group, x, parx::user_op([modulus](std::int64_t a, std::int64_t b) { return a * b % modulus; }));
+          group, x,
+          parx::user_op([modulus](std::int64_t a, std::int64_t b) { return a * b % modulus; }));
     }  // the work keeps the function
     pending.wait();
     check(x[10'000] == 24 % 7, "a product modulo 7");
   });
 }
 
-BOOST_AUTO_TEST_CASE(an_exception_from_a_users_operation_ends_the_group_on_every_rank_with_its_text) {
+BOOST_AUTO_TEST_CASE(
+    an_exception_from_a_users_operation_ends_the_group_on_every_rank_with_its_text) {
   const auto failures = jobs::run_collecting(jobs::kind::inproc, 3, [](process_group& group) {
     std::vector<int> x(5, 1);
-    parx::all_reduce(group, x, parx::user_op([](int, int) -> int { throw std::runtime_error("no sum today"); }));
+    parx::all_reduce(
+        group, x, parx::user_op([](int, int) -> int { throw std::runtime_error("no sum today"); }));
   });
-  for (const auto& each : failures) BOOST_TEST(each.find("no sum today") != std::string::npos, each);
+  for (const auto& each : failures) {
+    BOOST_TEST(each.find("no sum today") != std::string::npos, each);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(coalesced_buffers_are_one_operation_of_one_header) {
@@ -159,27 +173,36 @@ BOOST_AUTO_TEST_CASE(coalesced_buffers_are_one_operation_of_one_header) {
     parx::all_reduce_coalesced(group, views);
     check(a[4] == 3 && c[0] == 6 && c[69'999] == 6, "all_reduce_coalesced");
     // One doubling or ring step more and the headers of three operations would show.
-    check(group.bytes_sent() - before <= 2 * (a.size() + c.size()) * 4 + 2 * 64, "one header a link");
+    check(group.bytes_sent() - before <= 2 * (a.size() + c.size()) * 4 + 2 * 64,
+          "one header a link");
 
     std::vector<int> d(3, rank), e(4, 10 * rank);
-    parx::async_broadcast_coalesced(group, std::array{parx::view_of(d), parx::view_of(e)}, {.root = 2}).wait();
+    parx::async_broadcast_coalesced(group, std::array{parx::view_of(d), parx::view_of(e)},
+                                    {.root = 2})
+        .wait();
     check(d[2] == 2 && e[3] == 20, "broadcast_coalesced");
 
     std::vector<int> f{rank, rank + 1}, g{100 + rank}, all_f(6), all_g(3);
     const std::array inputs{parx::const_view_of(f), parx::const_view_of(g)};
-    parx::all_gather_coalesced(group, inputs, std::array{parx::view_of(all_f), parx::view_of(all_g)});
-    check((all_f == std::vector<int>{0, 1, 1, 2, 2, 3}) && (all_g == std::vector<int>{100, 101, 102}), "all_gather_coalesced");
+    parx::all_gather_coalesced(group, inputs,
+                               std::array{parx::view_of(all_f), parx::view_of(all_g)});
+    check(
+        (all_f == std::vector<int>{0, 1, 1, 2, 2, 3}) && (all_g == std::vector<int>{100, 101, 102}),
+        "all_gather_coalesced");
     std::vector<int> in_place(6, -1);
     std::copy(f.begin(), f.end(), in_place.begin() + 2 * rank);
     auto pending = parx::async_all_gather_coalesced(
-        group, std::array{parx::const_view_of(std::span<const int>(in_place).subspan(2 * index_of(group), 2))},
+        group,
+        std::array{
+            parx::const_view_of(std::span<const int>(in_place).subspan(2 * index_of(group), 2))},
         std::array{parx::view_of(in_place)});
     pending.wait();
     check(in_place == all_f, "all_gather_coalesced in place");
     // What is packed is read when the operation runs, not when it is issued.
     std::vector<double> x{1}, y{1};
     auto first = parx::async_all_reduce(group, x);
-    auto second = parx::async_all_reduce_coalesced(group, std::array{parx::view_of(x), parx::view_of(y)});
+    auto second =
+        parx::async_all_reduce_coalesced(group, std::array{parx::view_of(x), parx::view_of(y)});
     first.wait();
     second.wait();
     check(x[0] == 9 && y[0] == 3, "packed too early");
@@ -271,7 +294,8 @@ struct tree {  // a type that knows its bytes
     std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     for (std::size_t at = 0; at < text.size();) {
       const auto equals = text.find('=', at), end = text.find('\n', at);
-      made.leaves[text.substr(at, equals - at)] = std::stoi(text.substr(equals + 1, end - equals - 1));
+      made.leaves[text.substr(at, equals - at)] =
+          std::stoi(text.substr(equals + 1, end - equals - 1));
       at = end + 1;
     }
     return made;
@@ -289,16 +313,23 @@ BOOST_AUTO_TEST_CASE(objects_of_unknown_size_travel_whole) {
     std::string empty;
     parx::broadcast_object(group, empty);
     check(empty.empty(), "empty string");
-    const auto all = parx::all_gather_object(group, std::vector<int>(static_cast<std::size_t>(rank) * 2, rank));
+    const auto all =
+        parx::all_gather_object(group, std::vector<int>(static_cast<std::size_t>(rank) * 2, rank));
     check(all.size() == 3 && all[0].empty() && (all[2] == std::vector<int>{2, 2, 2, 2}), "vectors");
     const auto trees = parx::gather_object(group, tree{{{"rank", rank}, {"size", 3}}}, {.root = 2});
     check(trees.size() == (rank == 2 ? 3u : 0u), "gathered at the root only");
-    if (rank == 2) check(trees[1].leaves.at("rank") == 1 && trees[0].leaves.at("size") == 3, "trees");
+    if (rank == 2) {
+      check(trees[1].leaves.at("rank") == 1 && trees[0].leaves.at("size") == 3, "trees");
+    }
     std::vector<std::string> parts;
     if (rank == 0) parts = {"", "one", "two two"};
-    check(parx::scatter_object(group, parts) == std::vector<std::string>{"", "one", "two two"}[index_of(group)], "scatter");
+    check(parx::scatter_object(group, parts) ==
+              std::vector<std::string>{"", "one", "two two"}[index_of(group)],
+          "scatter");
     if (rank == 0) parx::send_object(group, tree{{{"x", 5}}}, 1, {.tag = 6});
-    if (rank == 1) check(parx::recv_object<tree>(group, 0, {.tag = 6}).leaves.at("x") == 5, "message");
+    if (rank == 1) {
+      check(parx::recv_object<tree>(group, 0, {.tag = 6}).leaves.at("x") == 5, "message");
+    }
     double number = rank + 0.5;
     parx::broadcast_object(group, number);
     check(number == 0.5, "number");
@@ -312,7 +343,8 @@ BOOST_AUTO_TEST_CASE(an_object_larger_than_allowed_is_refused_by_all_ranks_and_t
         call();
       } catch (const parx::error& failure) {
         check(failure.code_value() == parx::errc::bad_data, failure.what());
-        check(std::string(failure.what()).find("faces_test.cpp:") != std::string::npos, failure.what());
+        check(std::string(failure.what()).find("faces_test.cpp:") != std::string::npos,
+              failure.what());
         return;
       }
       throw std::runtime_error("was accepted");
@@ -321,9 +353,12 @@ BOOST_AUTO_TEST_CASE(an_object_larger_than_allowed_is_refused_by_all_ranks_and_t
     std::string text(size, 'x');
     refused([&] { parx::broadcast_object(group, text, {.root = 1, .max_bytes = 999}); });
     refused([&] { static_cast<void>(parx::all_gather_object(group, text, {.max_bytes = 999})); });
-    refused([&] { static_cast<void>(parx::gather_object(group, text, {.root = 2, .max_bytes = 999})); });
     refused([&] {
-      static_cast<void>(parx::scatter_object(group, std::vector<std::string>(3, text), {.root = 1, .max_bytes = 999}));
+      static_cast<void>(parx::gather_object(group, text, {.root = 2, .max_bytes = 999}));
+    });
+    refused([&] {
+      static_cast<void>(parx::scatter_object(group, std::vector<std::string>(3, text),
+                                             {.root = 1, .max_bytes = 999}));
     });
     std::vector<int> three(3);
     refused([&] {  // 10 or 1000 bytes are no whole number of 3-byte elements
@@ -359,7 +394,9 @@ BOOST_AUTO_TEST_CASE(a_forged_size_in_a_message_ends_the_group) {
     else static_cast<void>(parx::recv_object<std::string>(group, 0));
     parx::barrier(group);
   });
-  for (const auto& each : failures) BOOST_TEST(each.find("larger than max_bytes") != std::string::npos, each);
+  for (const auto& each : failures) {
+    BOOST_TEST(each.find("larger than max_bytes") != std::string::npos, each);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_monitored_barrier_names_all_late_ranks_on_every_rank) {
@@ -401,7 +438,9 @@ BOOST_AUTO_TEST_CASE(uneven_counts_that_collide_in_a_hash_would_still_get_their_
           const counts cut{a, b, 4 - a - b};
           const std::vector<int> mine(cut[index_of(group)], group.rank());
           std::vector<int> all(4), expected;
-          for (int r = 0; r < 3; ++r) expected.insert(expected.end(), cut[static_cast<std::size_t>(r)], r);
+          for (int r = 0; r < 3; ++r) {
+            expected.insert(expected.end(), cut[static_cast<std::size_t>(r)], r);
+          }
           parx::all_gather_v(group, mine, all, cut);
           check(all == expected, "all_gather_v");
         }

@@ -55,9 +55,13 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
         } else if (which == kind::inproc) {
           transport = network->attach(rank);
         } else {
-          parx::detail::endpoint_options given{.job_store = store, .store_host = "127.0.0.1", .rank = rank,
-                                               .world_size = world, .local_world_size = world,
-                                               .may_spin = false, .env = {}};
+          parx::detail::endpoint_options given{.job_store = store,
+                                               .store_host = "127.0.0.1",
+                                               .rank = rank,
+                                               .world_size = world,
+                                               .local_world_size = world,
+                                               .may_spin = false,
+                                               .env = {}};
           if (which == kind::tcp || which == kind::tcp_striped) given.env["PARX_TRANSPORT"] = "tcp";
           if (which == kind::tcp_striped) given.env["PARX_STREAMS"] = rank == 0 ? "3" : "4";
           if (which == kind::shm_ring) given.env["PARX_SINGLE_COPY"] = "0";
@@ -82,7 +86,8 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
 }
 
 /// The first thing that any rank threw, or "".
-inline std::string run(kind which, int world, const body& run_rank, parx::group_options options = {}) {
+inline std::string run(kind which, int world, const body& run_rank,
+                       parx::group_options options = {}) {
   for (const auto& failure : run_collecting(which, world, run_rank, options)) {
     if (!failure.empty()) return failure;
   }

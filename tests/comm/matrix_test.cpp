@@ -9,13 +9,13 @@
 #include "comm/matrix.hpp"
 
 // Every operation by every algorithm of the catalog against formulas. What is covered where:
-//   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place and apart,
-//             first and last root; float32
+//   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place
+//             and apart, first and last root; float32
 //   types     inproc, worlds 3 and 4: every dtype with every reduce_op that is defined for it
-//   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness changing from one
-//             algorithm to the next
-//   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links keep almost nothing, so that a
-//             schedule which leans on their buffers stands still
+//   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness
+//             changing from one algorithm to the next
+//   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links
+//             keep almost nothing, so that a schedule which leans on their buffers stands still
 // hierarchical runs where there are several hosts: over hybrid. shared runs where memory is shared.
 namespace {
 
@@ -37,14 +37,18 @@ constexpr int worlds[] = {1, 2, 3, 4, 5, 7, 8};
 
 bool possible(const catalog_entry& entry, const trial& t, int world, bool shares, jobs::kind kind) {
   const auto w = static_cast<std::size_t>(world);
-  parx::call_shape shape{.what = t.what, .world = world,
-                         .count = matrix::has_blocks(t.what) ? t.count * w : t.count, .root = t.root};
+  parx::call_shape shape{.what = t.what,
+                         .world = world,
+                         .count = matrix::has_blocks(t.what) ? t.count * w : t.count,
+                         .root = t.root};
   shape.shared_input = shape.shared_output = shares;
   if (kind == jobs::kind::inproc || kind == jobs::kind::shm || kind == jobs::kind::shm_ring) {
     shape.staging_bytes = parx::default_staging;
   }
   std::vector<int> hosts;
-  for (int rank = 0; rank < world; ++rank) hosts.push_back(kind == jobs::kind::hybrid ? rank % 2 : 0);
+  for (int rank = 0; rank < world; ++rank) {
+    hosts.push_back(kind == jobs::kind::hybrid ? rank % 2 : 0);
+  }
   shape.host_of = hosts;
   if (t.uneven && t.what == operation::all_to_all) {
     shape.blocks = shape.incoming = parx::partition::uneven(std::vector<std::size_t>(w, 1));
@@ -85,7 +89,8 @@ void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
     for (const trial& each : all) {
       const bool in_area = each.use == algorithm::shared;
       try {
-        matrix::run(group, each, in_area ? std::span(area.data(), area.size()) : std::span<std::byte>());
+        matrix::run(group, each,
+                    in_area ? std::span(area.data(), area.size()) : std::span<std::byte>());
       } catch (const parx::error& broken) {
         throw std::runtime_error(matrix::describe(each) + ": " + broken.what());
       }
@@ -107,38 +112,46 @@ std::vector<std::size_t> awkward_counts(int world) {
 
 BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_for_every_shape) {
   for (const int world : worlds) {
-    run(jobs::kind::inproc, world, 1 << 20, [&](const catalog_entry& entry, std::vector<trial>& out) {
-      const std::set<int> roots = parx::has_root(entry.what) ? std::set{0, world - 1} : std::set{0};
-      for (const std::size_t count : awkward_counts(world)) {
-        for (const int root : roots) {
-          for (const bool in_place : {false, true}) {
-            out.push_back({.count = count, .root = root, .in_place = in_place});
-            if (!matrix::has_blocks(entry.what)) continue;
-            // In place, all_to_all_v would need an output of the input's size.
-            if (entry.what == operation::all_to_all && in_place) continue;
-            out.push_back({.count = count, .root = root, .in_place = in_place, .uneven = true});
+    run(jobs::kind::inproc, world, 1 << 20,
+        [&](const catalog_entry& entry, std::vector<trial>& out) {
+          const std::set<int> roots =
+              parx::has_root(entry.what) ? std::set{0, world - 1} : std::set{0};
+          for (const std::size_t count : awkward_counts(world)) {
+            for (const int root : roots) {
+              for (const bool in_place : {false, true}) {
+                out.push_back({.count = count, .root = root, .in_place = in_place});
+                if (!matrix::has_blocks(entry.what)) continue;
+                // In place, all_to_all_v would need an output of the input's size.
+                if (entry.what == operation::all_to_all && in_place) continue;
+                out.push_back({.count = count, .root = root, .in_place = in_place, .uneven = true});
+              }
+            }
           }
-        }
-      }
-    });
+        });
   }
 }
 
 BOOST_AUTO_TEST_CASE(every_dtype_and_reduction_is_exact_by_every_algorithm) {
   for (const int world : {3, 4}) {
-    run(jobs::kind::inproc, world, 1 << 16, [&](const catalog_entry& entry, std::vector<trial>& out) {
-      for (std::size_t type = 0; type < parx::dtype_count; ++type) {
-        for (std::size_t op = 0; op < (parx::reduces(entry.what) ? parx::reduce_op_count : 1); ++op) {
-          out.push_back({.type = static_cast<dtype>(type), .op = static_cast<reduce_op>(op), .count = 23,
-                         .root = 1, .in_place = (type + op) % 2 == 0});
-        }
-      }
-    });
+    run(jobs::kind::inproc, world, 1 << 16,
+        [&](const catalog_entry& entry, std::vector<trial>& out) {
+          for (std::size_t type = 0; type < parx::dtype_count; ++type) {
+            for (std::size_t op = 0; op < (parx::reduces(entry.what) ? parx::reduce_op_count : 1);
+                 ++op) {
+              out.push_back({.type = static_cast<dtype>(type),
+                             .op = static_cast<reduce_op>(op),
+                             .count = 23,
+                             .root = 1,
+                             .in_place = (type + op) % 2 == 0});
+            }
+          }
+        });
   }
 }
 
 BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::tcp_striped, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind :
+       {jobs::kind::tcp, jobs::kind::tcp_striped, jobs::kind::shm, jobs::kind::hybrid}) {
     for (const int world : worlds) {
       std::size_t turn = 0;
       run(kind, world, 1 << 18, [&](const catalog_entry& entry, std::vector<trial>& out) {
@@ -147,10 +160,12 @@ BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
           ++turn;
           const bool uneven = matrix::has_blocks(entry.what) && turn % 3 == 0;
           const auto type = static_cast<dtype>(turn % parx::dtype_count);
-          out.push_back({.type = type, .count = count,
-                         .root = parx::has_root(entry.what) ? static_cast<int>(turn % w) : 0,
-                         .in_place = turn % 2 == 0 && !(uneven && entry.what == operation::all_to_all),
-                         .uneven = uneven});
+          out.push_back(
+              {.type = type,
+               .count = count,
+               .root = parx::has_root(entry.what) ? static_cast<int>(turn % w) : 0,
+               .in_place = turn % 2 == 0 && !(uneven && entry.what == operation::all_to_all),
+               .uneven = uneven});
         }
       });
     }
@@ -158,8 +173,8 @@ BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
 }
 
 BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
-  for (const auto kind : {jobs::kind::tcp, jobs::kind::tcp_striped, jobs::kind::shm, jobs::kind::shm_ring,
-                          jobs::kind::hybrid}) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::tcp_striped, jobs::kind::shm,
+                          jobs::kind::shm_ring, jobs::kind::hybrid}) {
     for (const int world : {2, 3, 4}) {
       run(kind, world, 0, [&](const catalog_entry& entry, std::vector<trial>& out) {
         if (entry.what == operation::barrier) return;

@@ -2,7 +2,7 @@
 // order, and says what is wrong with them.
 //
 // An element is a symbol that shows all that has been done to it:
-//   sum     the sum of its contributions, 64 random bits each: equal only if each is in it exactly once
+//   sum     the sum of its contributions, 64 random bits each: equal only if each is in it once
 //   tree    a hash of how they were combined, in which a op b = b op a, but nothing else is equal
 //   affine  an affine map mod 2^32 a contribution: equal only if the order of the ranks was kept
 //   scaled  how often an action that `completes` has multiplied it
@@ -66,7 +66,7 @@ inline symbol combine(const symbol& x, const symbol& y) {
 enum class memory { apart, in_place };
 
 struct wire {
-  bool header = false;  ///< the first message of a direction brings the call's header, however short
+  bool header = false;  ///< a direction's first message brings the call's header, however short
   std::size_t taken = 0;
   std::vector<symbol> elements;
 };
@@ -99,7 +99,9 @@ struct rank_state {
     return scratch.data() + where.offset;
   }
   [[nodiscard]] std::size_t size_of(place where) const {
-    return where == place::input ? input_size : where == place::output ? output_size : scratch.size();
+    return where == place::input    ? input_size
+           : where == place::output ? output_size
+                                    : scratch.size();
   }
   [[nodiscard]] const symbol* output() const { return buffer.data() + output_at; }
   [[nodiscard]] const action& step(std::int32_t index) const {
@@ -209,13 +211,17 @@ class simulation {
     for (const action& each : state.steps.steps.actions) {
       const bool reads = each.kind != action_kind::receive;
       const bool writes = each.kind != action_kind::send;
-      const auto inside = [&](const region& r) { return r.offset + r.count <= state.size_of(r.where); };
+      const auto inside = [&](const region& r) {
+        return r.offset + r.count <= state.size_of(r.where);
+      };
       if (each.count() == 0) continue;
       if (writes && each.to.where == place::input) problem_ = "an action writes to the input";
       if ((reads && !inside(each.from)) || (writes && !inside(each.to))) {
         problem_ = fmt::format("rank {}: an action reaches over the end of a buffer", rank);
       }
-      if (reads && writes && each.from.count != each.to.count) problem_ = "from and to differ in size";
+      if (reads && writes && each.from.count != each.to.count) {
+        problem_ = "from and to differ in size";
+      }
       for (const auto dependency : each.after) {
         if (dependency != parx::no_action && !moves_the_same(state.step(dependency), each)) {
           problem_ = fmt::format("rank {}: two actions of one length, about other elements", rank);
@@ -261,7 +267,8 @@ class simulation {
   }
   static bool ready(const rank_state& state, const action& step) {
     return std::all_of(step.after.begin(), step.after.end(), [&](auto dependency) {
-      return dependency == parx::no_action || state.complete[static_cast<std::size_t>(dependency)] != 0;
+      return dependency == parx::no_action ||
+             state.complete[static_cast<std::size_t>(dependency)] != 0;
     });
   }
   static void finish(rank_state& state, std::int32_t index) {
@@ -291,11 +298,15 @@ class simulation {
   }
 
   void run_local(rank_state& state, const action& step) {
-    const bool combines = step.kind == action_kind::combine || step.kind == action_kind::combine_for_all;
-    rank_state& source = step.kind == action_kind::fetch ? ranks_[static_cast<std::size_t>(step.peer)] : state;
+    const bool combines =
+        step.kind == action_kind::combine || step.kind == action_kind::combine_for_all;
+    rank_state& source =
+        step.kind == action_kind::fetch ? ranks_[static_cast<std::size_t>(step.peer)] : state;
     for (std::size_t k = 0; k < step.count(); ++k) {
       symbol value = combines ? ranks_.front().at(step.from)[k] : source.at(step.from)[k];
-      for (std::size_t r = 1; combines && r < ranks_.size(); ++r) value = combine(value, ranks_[r].at(step.from)[k]);
+      for (std::size_t r = 1; combines && r < ranks_.size(); ++r) {
+        value = combine(value, ranks_[r].at(step.from)[k]);
+      }
       value.scaled += step.completes ? 1 : 0;
       state.at(step.to)[k] = value;
       if (step.kind != action_kind::combine_for_all && step.kind != action_kind::spread) continue;
@@ -436,7 +447,9 @@ inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, m
   for (int r = 0; r < first.world; ++r) {
     rank_state& state = run.ranks()[static_cast<std::size_t>(r)];
     const auto wanted = expected_output(shapes, r);
-    if (wanted.size() != state.output_size) return fail("the oracle disagrees about the output's size");
+    if (wanted.size() != state.output_size) {
+      return fail("the oracle disagrees about the output's size");
+    }
     const symbol* output = state.output();
     for (std::size_t k = 0; k < wanted.size(); ++k) {
       if (wanted[k] == unwritten) {
@@ -466,7 +479,9 @@ inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, m
                               state.scratch.size(), most_scratch));
     }
   }
-  if (run.sent() != sent) return fail(fmt::format("{} elements were sent, not {}", run.sent(), sent));
+  if (run.sent() != sent) {
+    return fail(fmt::format("{} elements were sent, not {}", run.sent(), sent));
+  }
   return {};
 }
 

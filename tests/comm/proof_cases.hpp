@@ -1,5 +1,5 @@
-// proof_cases: the calls that an algorithm of the catalog is proven on, and what each may send and keep,
-// by formulas that know nothing of the schedules.
+// proof_cases: the calls that an algorithm of the catalog is proven on, and what each may send and
+// keep, by formulas that know nothing of the schedules.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,8 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   const std::size_t n = shape.count;
   const std::size_t power = std::bit_floor(p);
   const std::size_t extra = p - power;
-  const auto doubling_steps = [n](std::size_t ranks) {  // rank r has a partner at distance d if r + d < P
+  // Rank r has a partner at distance d if r + d < P.
+  const auto doubling_steps = [n](std::size_t ranks) {
     std::size_t sum = 0;
     for (std::size_t d = 1; d < ranks; d *= 2) sum += (ranks - d) * n;
     return sum;
@@ -25,7 +26,8 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   const auto halving = [n](std::size_t ranks) {
     return 2 * n * (std::bit_floor(ranks) - 1) + 2 * n * (ranks - std::bit_floor(ranks));
   };
-  const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
+  // A signal a round.
+  const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));
   if (use == algorithm::shared) return 2 * barrier;
   if (use == algorithm::staged) return (n == 0 ? 2 : (n - 1) / shape.staging_bytes + 2) * barrier;
   switch (shape.what) {
@@ -151,7 +153,8 @@ inline std::vector<std::vector<call_shape>> cases(const parx::catalog_entry& ent
   if (parx::has_root(entry.what)) roots = {0, world / 2, world - 1};
   for (const int root : roots) {
     for (const std::size_t count : counts) {
-      const auto n = entry.what == operation::all_to_all ? count / w * w + (count > 2 ? w : 0) : count;
+      const auto n =
+          entry.what == operation::all_to_all ? count / w * w + (count > 2 ? w : 0) : count;
       call_shape shape{.what = entry.what, .world = world, .count = n, .root = root};
       if (entry.name != algorithm::hierarchical) {
         add(everybody(shape));
@@ -211,7 +214,9 @@ inline std::string prove_all(std::initializer_list<operation> operations) {
         }
       }
     }
-    if (proven < 64) return fmt::format("{} by {} was hardly tried", name_of(entry.what), name_of(entry.name));
+    if (proven < 64) {
+      return fmt::format("{} by {} was hardly tried", name_of(entry.what), name_of(entry.name));
+    }
   }
   return {};
 }

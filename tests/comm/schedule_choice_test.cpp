@@ -109,7 +109,8 @@ BOOST_AUTO_TEST_CASE(the_choice_is_the_same_on_all_ranks) {
   for (const auto& entry : parx::catalog()) {
     algorithm first = algorithm::automatic;
     for (int rank = 0; rank < 6; ++rank) {
-      call_shape shape{.what = entry.what, .rank = rank, .world = 6, .count = 600, .element_bytes = 4};
+      call_shape shape{
+          .what = entry.what, .rank = rank, .world = 6, .count = 600, .element_bytes = 4};
       if (entry.what == operation::all_to_all) {
         std::vector<std::size_t> counts(6, static_cast<std::size_t>(rank) * 1'000'000);
         shape.blocks = shape.incoming = parx::partition::uneven(counts);
@@ -180,12 +181,15 @@ BOOST_AUTO_TEST_CASE(an_error_in_the_rules_names_the_place_and_the_valid_names) 
   const auto has = [](const std::string& text, std::string_view part) {
     BOOST_TEST(text.find(part) != std::string::npos, text << " | lacks | " << part);
   };
-  has(list("all_reduce:ring,all_redduce:ring"), "PARX_ALGO:1:17: \"all_redduce\" is no collective operation");
-  has(list("all_reduce:rung"), "PARX_ALGO:1:12: \"rung\" is no algorithm of all_reduce; it has: automatic, doubling, ring");
+  has(list("all_reduce:ring,all_redduce:ring"),
+      "PARX_ALGO:1:17: \"all_redduce\" is no collective operation");
+  has(list("all_reduce:rung"),
+      "PARX_ALGO:1:12: \"rung\" is no algorithm of all_reduce; it has: automatic, doubling, ring");
   has(list("ring"), "PARX_ALGO:1:1: \"ring\" is not of the form operation:algorithm");
   has(list("all_reduce:ring,,"), "PARX_ALGO:1:17:");
   has(list("send:direct"), "\"send\" is no collective operation");
-  has(file("# x\nall_reduce 0 * 0 * bruck"), "rules.txt:2:20: \"bruck\" is no algorithm of all_reduce");
+  has(file("# x\nall_reduce 0 * 0 * bruck"),
+      "rules.txt:2:20: \"bruck\" is no algorithm of all_reduce");
   has(file("all_reduce 0 64X 0 * ring"), "rules.txt:1:14: \"64X\" is no size");
   has(file("all_reduce -1 64 0 * ring"), "rules.txt:1:12: \"-1\" is no size");
   has(file("all_reduce 0 99999999999G 0 * ring"), "is no size");
@@ -204,9 +208,13 @@ BOOST_AUTO_TEST_CASE(an_explanation_lists_every_algorithm_with_its_price_and_the
   for (std::size_t i = 0; i < rows.size(); ++i) {
     chosen += rows[i].chosen ? 1U : 0U;
     if (i > 0 && !std::isnan(rows[i].seconds)) BOOST_TEST(rows[i - 1].seconds <= rows[i].seconds);
-    if (!std::isnan(rows[i].seconds)) BOOST_TEST(rows[i].seconds == parx::price(shape, rows[i].name));
+    if (!std::isnan(rows[i].seconds)) {
+      BOOST_TEST(rows[i].seconds == parx::price(shape, rows[i].name));
+    }
     if (rows[i].name == algorithm::ring) BOOST_TEST(rows[i].why == "PARX_ALGO:1 says so");
-    if (rows[i].name == algorithm::doubling) BOOST_TEST(rows[i].why == "needs a power of two of ranks");
+    if (rows[i].name == algorithm::doubling) {
+      BOOST_TEST(rows[i].why == "needs a power of two of ranks");
+    }
   }
   BOOST_TEST(chosen == 1u);
   BOOST_TEST(rows[0].why == "cheapest");

@@ -4,8 +4,9 @@
 
 using parx::operation;
 
-// Each: every rank contributes exactly once, the right block is in the right place, nobody waits for ever
-// in any order of delivery, no more is sent or kept than the formula says, in place and apart.
+// Each: every rank contributes exactly once, the right block is in the right place, nobody waits
+// for ever in any order of delivery, no more is sent or kept than the formula says, in place and
+// apart.
 
 BOOST_AUTO_TEST_CASE(every_all_reduce_is_exact_and_combines_alike_on_all_ranks) {
   BOOST_TEST(proof::prove_all({operation::all_reduce}) == "");
@@ -28,5 +29,6 @@ BOOST_AUTO_TEST_CASE(every_barrier_sends_what_it_says) {
 }
 
 BOOST_AUTO_TEST_CASE(every_gather_scatter_and_all_to_all_puts_each_block_in_its_place) {
-  BOOST_TEST(proof::prove_all({operation::gather, operation::scatter, operation::all_to_all}) == "");
+  BOOST_TEST(proof::prove_all({operation::gather, operation::scatter, operation::all_to_all}) ==
+             "");
 }

@@ -11,7 +11,7 @@ using parx::place;
 
 namespace {
 
-// How each element of rank 0's output (each rank's, one after another, for a reduce_scatter) was combined.
+// How each element of rank 0's output (for a reduce_scatter of each rank's in turn) was combined.
 std::vector<std::uint64_t> trees(operation what, algorithm use, int world, std::size_t count) {
   const auto shapes = proof::everybody({.what = what, .world = world, .count = count});
   proof::simulation run(shapes, use, proof::memory::apart, 7);
@@ -100,13 +100,14 @@ BOOST_AUTO_TEST_CASE(what_an_operation_cannot_do_is_said_with_what_it_can) {
                  "6 ranks") != std::string::npos);
   const auto ordered = says({.what = operation::all_reduce, .world = 4, .count = 4,
                              .order = parx::reduction_order::ranks}, algorithm::ring);
-  BOOST_TEST(ordered.find("needs an operation that commutes; possible are: doubling, direct, halving, tree") !=
-             std::string::npos, ordered);
+  BOOST_TEST(ordered.find("needs an operation that commutes; possible are: doubling, direct, "
+                          "halving, tree") != std::string::npos,
+             ordered);
 }
 
 BOOST_AUTO_TEST_CASE(the_largest_incast_of_a_windowed_schedule_is_its_window) {
-  // Only ranks that need no call may send to the root at once; the first of the others is called by a
-  // message that waits for the first block.
+  // Only ranks that need no call may send to the root at once; the first of the others is called by
+  // a message that waits for the first block.
   const int world = 64;
   std::size_t uncalled = 0;
   for (int r = 1; r < world; ++r) {
@@ -117,8 +118,9 @@ BOOST_AUTO_TEST_CASE(the_largest_incast_of_a_windowed_schedule_is_its_window) {
   // Step s of an all_to_all waits for step s - window: at most that many sends can be free to go.
   const auto even = partition::even(64 * 64, 64);
   const auto plan = parx::schedules::direct_all_to_all(3, even, even, 5);
-  const auto free = std::count_if(plan.actions.begin(), plan.actions.end(), [](const parx::action& each) {
-    return each.kind == parx::action_kind::send && each.after[0] == parx::no_action;
-  });
+  const auto free =
+      std::count_if(plan.actions.begin(), plan.actions.end(), [](const parx::action& each) {
+        return each.kind == parx::action_kind::send && each.after[0] == parx::no_action;
+      });
   BOOST_TEST(free == 5);
 }

@@ -19,7 +19,9 @@ namespace {
 constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::shm, jobs::kind::tcp};
 
 /// Element k of a rank's contribution.
-std::int64_t value(int rank, std::size_t k) { return static_cast<std::int64_t>(k % 1000) * (rank + 1); }
+std::int64_t value(int rank, std::size_t k) {
+  return static_cast<std::int64_t>(k % 1000) * (rank + 1);
+}
 
 }  // namespace
 
@@ -40,12 +42,16 @@ BOOST_AUTO_TEST_CASE(collectives_in_shared_buffers_are_exact) {
 
           fill();
           parx::all_reduce(group, data);
-          for (std::size_t k = 0; k < n; ++k) parx::require(data[k] == sum(k), "all_reduce at {}", k);
+          for (std::size_t k = 0; k < n; ++k) {
+            parx::require(data[k] == sum(k), "all_reduce at {}", k);
+          }
 
           fill();
           const std::vector<std::int64_t> mine(data.begin(), data.end());
           parx::all_reduce(group, mine, data);
-          for (std::size_t k = 0; k < n; ++k) parx::require(data[k] == sum(k), "out of place at {}", k);
+          for (std::size_t k = 0; k < n; ++k) {
+            parx::require(data[k] == sum(k), "out of place at {}", k);
+          }
 
           fill();
           std::vector<std::int64_t> block(part);
@@ -57,12 +63,15 @@ BOOST_AUTO_TEST_CASE(collectives_in_shared_buffers_are_exact) {
           for (std::size_t k = 0; k < part; ++k) block[k] = value(group.rank(), k);
           parx::all_gather(group, block, data);
           for (std::size_t k = 0; k < n; ++k) {
-            parx::require(data[k] == value(static_cast<int>(k / part), k % part), "all_gather at {}", k);
+            parx::require(data[k] == value(static_cast<int>(k / part), k % part),
+                          "all_gather at {}", k);
           }
 
           fill();
           parx::broadcast(group, data, {.root = world - 1});
-          for (std::size_t k = 0; k < n; ++k) parx::require(data[k] == value(world - 1, k), "broadcast at {}", k);
+          for (std::size_t k = 0; k < n; ++k) {
+            parx::require(data[k] == value(world - 1, k), "broadcast at {}", k);
+          }
         }
       });
       BOOST_TEST(failure == "", jobs::name_of(kind) << ", " << world << " ranks: " << failure);
@@ -82,11 +91,15 @@ BOOST_AUTO_TEST_CASE(a_shared_buffer_on_one_rank_only_is_found_out) {
       parx::all_reduce(group, ordinary);
     }
   });
-  for (const auto& failure : failures) BOOST_TEST(failure.find("shared") != std::string::npos, failure);
+  for (const auto& failure : failures) {
+    BOOST_TEST(failure.find("shared") != std::string::npos, failure);
+  }
 }
 
-BOOST_AUTO_TEST_CASE(staged_calls_that_follow_each_other_never_overwrite_what_a_slow_rank_still_reads) {
-  // Sizes of one to five slices, so that each call begins with another part than the last one ended with.
+BOOST_AUTO_TEST_CASE(
+    staged_calls_that_follow_each_other_never_overwrite_what_a_slow_rank_still_reads) {
+  // Sizes of one to five slices, so that each call begins with another part than the last one ended
+  // with.
   const std::size_t slice = parx::default_staging / sizeof(std::int32_t);
   const std::size_t counts[] = {slice / 2, 3, 2 * slice + 1, slice, 4 * slice + 77, 10'001};
   for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
@@ -99,9 +112,12 @@ BOOST_AUTO_TEST_CASE(staged_calls_that_follow_each_other_never_overwrite_what_a_
           for (std::size_t k = 0; k < count; ++k) {
             data[k] = call + group.rank() * 1000 + static_cast<std::int32_t>(k % 97);
           }
-          if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+          if (random() % 4 == 0) {
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+          }
           const std::span out(call % 2 == 0 ? data.data() : sum.data(), count);
-          parx::all_reduce(group, std::span(data.data(), count), out, {.use = parx::algorithm::staged});
+          parx::all_reduce(group, std::span(data.data(), count), out,
+                           {.use = parx::algorithm::staged});
           const std::int32_t ranks = world * (world - 1) / 2 * 1000;
           for (std::size_t k = 0; k < count; ++k) {
             parx::require(out[k] == world * (call + static_cast<std::int32_t>(k % 97)) + ranks,
@@ -114,7 +130,8 @@ BOOST_AUTO_TEST_CASE(staged_calls_that_follow_each_other_never_overwrite_what_a_
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_that_wants_staging_memory_finds_out_that_the_others_call_something_else) {
+BOOST_AUTO_TEST_CASE(
+    a_rank_that_wants_staging_memory_finds_out_that_the_others_call_something_else) {
   const auto started = std::chrono::steady_clock::now();
   for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
     const auto failures = jobs::run_collecting(kind, 3, [](parx::process_group& group) {
@@ -129,12 +146,14 @@ BOOST_AUTO_TEST_CASE(a_rank_that_wants_staging_memory_finds_out_that_the_others_
   BOOST_TEST((std::chrono::steady_clock::now() - started < std::chrono::seconds(20)));
 }
 
-BOOST_AUTO_TEST_CASE(more_ranks_than_cores_stage_large_sums_of_ordinary_buffers_and_explain_says_so) {
+BOOST_AUTO_TEST_CASE(
+    more_ranks_than_cores_stage_large_sums_of_ordinary_buffers_and_explain_says_so) {
   const auto failure = jobs::run(jobs::kind::shm, 4, [](parx::process_group& group) {
     const auto rows = parx::explain(group, parx::operation::all_reduce, std::size_t{1} << 20);
-    parx::require(rows.front().chosen && rows.front().name == parx::algorithm::staged, "explain has {}",
-                  name_of(rows.front().name));
-    parx::require(parx::explain(group, parx::operation::all_reduce, 256).front().name != parx::algorithm::staged,
+    parx::require(rows.front().chosen && rows.front().name == parx::algorithm::staged,
+                  "explain has {}", name_of(rows.front().name));
+    parx::require(parx::explain(group, parx::operation::all_reduce, 256).front().name !=
+                      parx::algorithm::staged,
                   "staging 256 bytes");
   });
   BOOST_TEST(failure == "");
@@ -156,7 +175,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {
       auto area = parx::allocate_shared<float>(group, group.rank() == 1 ? 2'000'000 : 1000);
       parx::barrier(group);
     });
-    for (const auto& failure : sizes) BOOST_TEST(failure.find("the same size") != std::string::npos, failure);
+    for (const auto& failure : sizes) {
+      BOOST_TEST(failure.find("the same size") != std::string::npos, failure);
+    }
   }
 }
 

@@ -17,7 +17,8 @@ namespace {
 // One port a rank, as the formulas have it; no arithmetic.
 const link_model plain{.latency = 10e-6, .bandwidth = 1e9, .host_bandwidth = 1e9, .gamma = 0};
 
-double seconds(operation what, algorithm use, int world, std::size_t bytes, const link_model& model) {
+double seconds(operation what, algorithm use, int world, std::size_t bytes,
+               const link_model& model) {
   return simulate({.what = what, .world = world, .count = bytes}, use, model).seconds;
 }
 
@@ -31,26 +32,30 @@ double steps(int world) { return std::bit_width(static_cast<unsigned>(world - 1)
 
 }  // namespace
 
-// A formula adds latency and bytes; a schedule that streams hides one behind the other. So they must agree
-// where either counts alone, and between the sum and the larger of the two where both do.
+// A formula adds latency and bytes; a schedule that streams hides one behind the other. So they
+// must agree where either counts alone, and between the sum and the larger of the two where both
+// do.
 
 BOOST_AUTO_TEST_CASE(latency_alone_is_the_number_of_steps) {
   const double alpha = plain.latency;
   for (const int w : {2, 3, 8, 13, 64, 100}) {
     const auto n = static_cast<std::size_t>(w);
-    agree(seconds(operation::all_reduce, algorithm::ring, w, n, plain), 2 * (w - 1) * alpha, "ring", w);
+    agree(seconds(operation::all_reduce, algorithm::ring, w, n, plain), 2 * (w - 1) * alpha, "ring",
+          w);
     // A rank of a binomial tree is as deep as it has bits, and none below P has more than this.
-    agree(seconds(operation::broadcast, algorithm::tree, w, 1, plain), std::floor(std::log2(w)) * alpha,
-          "tree", w);
-    agree(seconds(operation::broadcast, algorithm::chain, w, 1, plain), (w - 1) * alpha, "chain", w);
-    agree(seconds(operation::all_gather, algorithm::bruck, w, n, plain), steps(w) * alpha, "bruck", w);
+    agree(seconds(operation::broadcast, algorithm::tree, w, 1, plain),
+          std::floor(std::log2(w)) * alpha, "tree", w);
+    agree(seconds(operation::broadcast, algorithm::chain, w, 1, plain), (w - 1) * alpha, "chain",
+          w);
+    agree(seconds(operation::all_gather, algorithm::bruck, w, n, plain), steps(w) * alpha, "bruck",
+          w);
     agree(seconds(operation::all_gather, algorithm::direct, w, n, plain), alpha, "direct", w);
     agree(seconds(operation::barrier, algorithm::dissemination, w, 0, plain), steps(w) * alpha,
           "dissemination", w);
     if (w == 3) continue;  // the one exchange does not wait for the folded rank
     const double fold = std::has_single_bit(n) ? 0 : 1;
-    agree(seconds(operation::all_reduce, algorithm::doubling, w, 1, plain), (steps(w) + fold) * alpha,
-          "doubling", w);
+    agree(seconds(operation::all_reduce, algorithm::doubling, w, 1, plain),
+          (steps(w) + fold) * alpha, "doubling", w);
   }
 }
 
@@ -60,15 +65,19 @@ BOOST_AUTO_TEST_CASE(bytes_alone_take_what_the_busiest_rank_sends) {
     const std::size_t n = static_cast<std::size_t>(w) * 100'000'000;
     const double bytes = static_cast<double>(n);
     const double others = bytes * (w - 1) / w;
-    agree(seconds(operation::all_reduce, algorithm::ring, w, n, plain), 2 * others * beta, "ring", w);
+    agree(seconds(operation::all_reduce, algorithm::ring, w, n, plain), 2 * others * beta, "ring",
+          w);
     agree(seconds(operation::all_gather, algorithm::ring, w, n, plain), others * beta, "ring", w);
-    agree(seconds(operation::all_to_all, algorithm::pairwise, w, n, plain), others * beta, "pairwise", w);
+    agree(seconds(operation::all_to_all, algorithm::pairwise, w, n, plain), others * beta,
+          "pairwise", w);
     agree(seconds(operation::broadcast, algorithm::chain, w, n, plain), bytes * beta, "chain", w);
     if (!std::has_single_bit(static_cast<unsigned>(w))) continue;
-    agree(seconds(operation::broadcast, algorithm::tree, w, n, plain), steps(w) * bytes * beta, "tree", w);
+    agree(seconds(operation::broadcast, algorithm::tree, w, n, plain), steps(w) * bytes * beta,
+          "tree", w);
     agree(seconds(operation::all_reduce, algorithm::doubling, w, n, plain), steps(w) * bytes * beta,
           "doubling", w);
-    agree(seconds(operation::all_reduce, algorithm::halving, w, n, plain), 2 * others * beta, "halving", w);
+    agree(seconds(operation::all_reduce, algorithm::halving, w, n, plain), 2 * others * beta,
+          "halving", w);
   }
 }
 
@@ -99,9 +108,11 @@ BOOST_AUTO_TEST_CASE(a_halving_all_reduce_waits_for_every_step) {
     const std::size_t n = static_cast<std::size_t>(w) * 10'000;
     const double formula = 2 * steps(w) * plain.latency +
                            2 * static_cast<double>(n) * (w - 1) / w / plain.bandwidth;
-    // The two middle steps are of one length: the first all-gather step runs along with the last halving.
+    // The two middle steps are of one length: the first all-gather step runs along with the last
+    // halving.
     const double hidden = std::min(plain.latency, 10'000 / plain.bandwidth);
-    agree(seconds(operation::all_reduce, algorithm::halving, w, n, plain), formula - hidden, "halving", w);
+    agree(seconds(operation::all_reduce, algorithm::halving, w, n, plain), formula - hidden,
+          "halving", w);
   }
 }
 
@@ -145,10 +156,10 @@ BOOST_AUTO_TEST_CASE(a_shared_network_card_halves_the_bandwidth) {
   shared.host_of = {0, 0, 1, 2};
   const double alone = parx::simulate_schedules(4, 1, pairs, apart).seconds;
   agree(alone, 10e-3 + plain.latency, "a card each", 4);
-  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "one card", 4);
+  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "a card", 4);
   // The receiving side's card counts as well.
   shared.host_of = {0, 1, 2, 2};
-  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "one card", 4);
+  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "a card", 4);
   // Inside a host there is no card.
   shared.host_of = {0, 0, 0, 0};
   agree(parx::simulate_schedules(4, 1, pairs, shared).seconds,
@@ -160,7 +171,8 @@ BOOST_AUTO_TEST_CASE(hosts_with_many_ranks_are_better_served_by_the_hierarchical
   std::vector<int> host_of;
   for (int r = 0; r < 32; ++r) host_of.push_back(r / 8);
   model.host_of = host_of;
-  call_shape shape{.what = operation::all_reduce, .world = 32, .count = 1 << 20, .host_of = host_of};
+  call_shape shape{
+      .what = operation::all_reduce, .world = 32, .count = 1 << 20, .host_of = host_of};
   const double flat = simulate(shape, algorithm::doubling, model).seconds;
   BOOST_TEST(simulate(shape, algorithm::hierarchical, model).seconds < flat / 2);
 }
@@ -173,7 +185,8 @@ BOOST_AUTO_TEST_CASE(one_rank_that_stands_for_all_gives_the_time_of_all) {
   together.message_cost = 1e-6;
   for (const auto& entry : parx::catalog()) {
     for (const int w : {2, 6, 8, 16}) {
-      const call_shape shape{.what = entry.what, .world = w, .count = static_cast<std::size_t>(w) * 3000};
+      const call_shape shape{
+          .what = entry.what, .world = w, .count = static_cast<std::size_t>(w) * 3000};
       if (!can_do(entry, shape)) continue;
       const auto a = simulate(shape, entry.name, each_alone);
       const auto b = simulate(shape, entry.name, together);
@@ -192,8 +205,9 @@ BOOST_AUTO_TEST_CASE(one_rank_that_stands_for_all_gives_the_time_of_all) {
 BOOST_AUTO_TEST_CASE(a_ring_of_4096_ranks_takes_seconds) {
   const auto begin = std::chrono::steady_clock::now();
   const int w = 4096;
-  const auto result = simulate({.what = operation::all_reduce, .world = w, .count = w, .element_bytes = 4},
-                               algorithm::ring, plain);
+  const auto result =
+      simulate({.what = operation::all_reduce, .world = w, .count = w, .element_bytes = 4},
+               algorithm::ring, plain);
   agree(result.seconds, 2 * (w - 1) * plain.latency, "ring", w);
   BOOST_TEST(result.messages == 2u * 4095 * 4096);
   const auto took = std::chrono::steady_clock::now() - begin;

@@ -15,8 +15,8 @@
 #include "comm/jobs.hpp"
 #include "comm/matrix.hpp"
 
-// Random operations on random groups that come and go, for PARX_SOAK_SECONDS (6) over each kind of link:
-// no wrong result, and neither memory nor descriptors grow.
+// Random operations on random groups that come and go, for PARX_SOAK_SECONDS (6) over each kind of
+// link: no wrong result, and neither memory nor descriptors grow.
 namespace {
 
 using clock_type = std::chrono::steady_clock;
@@ -59,10 +59,12 @@ class dice {
 
   matrix::trial trial(int size) {
     matrix::trial next;
-    next.what = static_cast<parx::operation>(below(static_cast<std::size_t>(parx::operation::barrier)));
+    next.what =
+        static_cast<parx::operation>(below(static_cast<std::size_t>(parx::operation::barrier)));
     next.type = below(2) == 0 ? parx::dtype::float32 : parx::dtype::int64;
     next.count = below(20) == 0 ? 300'000 : below(2000);
-    next.root = parx::has_root(next.what) ? static_cast<int>(below(static_cast<std::size_t>(size))) : 0;
+    next.root =
+        parx::has_root(next.what) ? static_cast<int>(below(static_cast<std::size_t>(size))) : 0;
     next.in_place = below(2) == 0;
     next.uneven = matrix::has_blocks(next.what) && below(3) == 0 &&
                   !(next.in_place && next.what == parx::operation::all_to_all);
@@ -108,7 +110,8 @@ void work_until(clock_type::time_point end, parx::process_group& everybody, dice
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(nothing_goes_wrong_or_grows_in_a_long_mixture_of_everything) {
-  // Threads come and go with the groups; each arena of malloc that they leave behind would look like a leak.
+  // Threads come and go with the groups; each arena of malloc that they leave behind would look
+  // like a leak.
   ::mallopt(M_ARENA_MAX, 1);
   for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     const auto half = std::chrono::duration_cast<clock_type::duration>(
@@ -128,8 +131,10 @@ BOOST_AUTO_TEST_CASE(nothing_goes_wrong_or_grows_in_a_long_mixture_of_everything
       }
     });
     BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
-    BOOST_TEST(descriptors[1] <= descriptors[0] + 8, jobs::name_of(kind) << ": " << descriptors[0] << " descriptors, then "
+    BOOST_TEST(descriptors[1] <= descriptors[0] + 8, jobs::name_of(kind) << ": " << descriptors[0]
+                                                                         << " descriptors, then "
                                                                          << descriptors[1]);
-    BOOST_TEST(mib[1] <= mib[0] + 64, jobs::name_of(kind) << ": " << mib[0] << " MiB, then " << mib[1]);
+    BOOST_TEST(mib[1] <= mib[0] + 64, jobs::name_of(kind)
+                                          << ": " << mib[0] << " MiB, then " << mib[1]);
   }
 }

@@ -25,7 +25,8 @@ bool mentions(std::string_view text, std::string_view part) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_value_is_read_looked_at_changed_and_written) {
-  auto config = json::parse(R"({"hidden": 64, "rate": 1e-3, "deep": {"list": [1, -2, true, null]}})");
+  auto config =
+      json::parse(R"({"hidden": 64, "rate": 1e-3, "deep": {"list": [1, -2, true, null]}})");
   BOOST_TEST(config.at("hidden").as<int>() == 64);
   BOOST_TEST(config.at("rate").as<double>() == 1e-3);
   BOOST_TEST(config.at("deep").at("list").elements()[1].as<int>() == -2);
@@ -102,8 +103,9 @@ BOOST_AUTO_TEST_CASE(whatever_is_not_json_is_refused_with_line_and_column) {
   };
   for (const auto& [text, reason] : all) {
     const std::string message = failure(text);
-    BOOST_TEST(mentions(message, reason),
-               text.substr(0, 20) << ": \"" << message << "\" does not mention \"" << reason << '"');
+    BOOST_TEST(mentions(message, reason), text.substr(0, 20)
+                                              << ": \"" << message << "\" does not mention \""
+                                              << reason << '"');
   }
   BOOST_TEST(mentions(failure(std::string(64, '[') + std::string(64, ']')), "no error"));
   BOOST_CHECK_THROW((void)json::parse("[1, 2]", {.max_bytes = 5}), json::error);

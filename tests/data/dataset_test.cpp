@@ -190,7 +190,8 @@ BOOST_AUTO_TEST_CASE(images_to_train_with_are_moved_and_mirrored_by_the_seed) {
     }
   }
   BOOST_TEST(kinds.size() == 18U);
-  const auto same = data::augmented(images, changes, 7), other = data::augmented(images, changes, 8);
+  const auto same = data::augmented(images, changes, 7),
+             other = data::augmented(images, changes, 8);
   BOOST_TEST(std::equal(same.begin(), same.end(), changed.begin()));
   BOOST_TEST(!std::equal(other.begin(), other.end(), changed.begin()));
   BOOST_TEST(data::augmented(images, {.shift = 0}, 7).data() == images.data());

@@ -160,7 +160,8 @@ BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line)
                  {"line 1", "\"label\"", "If this line names the columns"}));
   auto twice = data::ag_news();
   twice.classes.push_back("2");
-  BOOST_TEST(has(load("1,a,b\n", twice), {"usage", "\"2\" is named twice", "number 1 and number 4"}));
+  BOOST_TEST(
+      has(load("1,a,b\n", twice), {"usage", "\"2\" is named twice", "number 1 and number 4"}));
   BOOST_TEST(has(load("1,a,b\n2,c\n", data::ag_news()), {"line 2", "2 fields"}));
   BOOST_TEST(has(load("1,a\n", data::ag_news()), {"line 1", "2 columns"}));
   BOOST_TEST(has(load("1,a,b\n2,a,b\n4,a,b\n", data::ag_news()), {"bad.csv", "class 2", "\"3\""}));

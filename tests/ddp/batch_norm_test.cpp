@@ -38,7 +38,8 @@ std::vector<std::vector<float>> pass(Layer& layer, auto& call, std::size_t begin
   keep(y.value());
   keep(x.grad());
   layer.for_each_parameter([&](const std::string&, auto& p) { keep(p.grad()); });
-  layer.for_each_buffer([&](const std::string&, auto& b) { keep(b.value().template cast<float>()); });
+  layer.for_each_buffer(
+      [&](const std::string&, auto& b) { keep(b.value().template cast<float>()); });
   return found;
 }
 
@@ -75,7 +76,8 @@ BOOST_AUTO_TEST_CASE(uneven_ranks_normalise_and_train_as_one_process_with_the_wh
   }
 }
 
-BOOST_AUTO_TEST_CASE(recomputing_an_activation_repeats_no_collective_and_no_update_of_the_statistics) {
+BOOST_AUTO_TEST_CASE(
+    recomputing_an_activation_repeats_no_collective_and_no_update_of_the_statistics) {
   nn::batch_norm whole{3};
   const auto expected = pass(whole, whole, 0, 7);
   std::vector<std::vector<std::vector<float>>> found(2);

@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(training_with_hooks_converges_with_fewer_bytes) {
     BOOST_TEST(each.equal);
     BOOST_TEST(each.loss < 2.5);  // from about 24
   }
-  constexpr std::size_t in_full = 4 * (24 * 40 + 40 + 40 * 8 + 8);  // sent once by each of two ranks
+  constexpr std::size_t in_full = 4 * (24 * 40 + 40 + 40 * 8 + 8);  // sent once by each rank of two
   BOOST_TEST(bf16.bytes < in_full * 2 / 3);
   BOOST_TEST(fp16.bytes == bf16.bytes);
   BOOST_TEST(powersgd.bytes < in_full / 2);

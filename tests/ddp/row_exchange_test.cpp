@@ -52,7 +52,9 @@ void make_integer_valued(model& m) {
 tensor<int> tokens(int step) {
   auto all = tensor<int>::empty({16});
   int i = 0;
-  for (int& token : all) token = (i++ * 37 + step * 101) % 5 == 0 ? 7 : (i * 191 + step * 59) % 2999;
+  for (int& token : all) {
+    token = (i++ * 37 + step * 101) % 5 == 0 ? 7 : (i * 191 + step * 59) % 2999;
+  }
   return all;
 }
 tensor<int> tokens_of(const parx::process_group& group, int step) {

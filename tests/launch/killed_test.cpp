@@ -49,7 +49,8 @@ parx::environment place(parx::algorithm use, int rank) {
   return {{"PARX_HOST_ID", rank % 2 == 0 ? "even" : "odd"}};
 }
 
-void kill_in(const parx::catalog_entry& entry, int world, int victim, std::chrono::milliseconds when) {
+void kill_in(const parx::catalog_entry& entry, int world, int victim,
+             std::chrono::milliseconds when) {
   int ready[2];
   BOOST_REQUIRE(::pipe(ready) == 0);
   job all;
@@ -61,15 +62,17 @@ void kill_in(const parx::catalog_entry& entry, int world, int victim, std::chron
   }
   ::close(ready[1]);
   char go[8];
-  for (ssize_t heard = 0, got = 1; heard < world && got > 0; heard += got) got = ::read(ready[0], go, sizeof go);
+  for (ssize_t heard = 0, got = 1; heard < world && got > 0; heard += got) {
+    got = ::read(ready[0], go, sizeof go);
+  }
   ::close(ready[0]);
   std::this_thread::sleep_for(when);
   ::kill(all.pid(static_cast<std::size_t>(victim)), SIGKILL);
   const auto results = all.wait();
   for (int rank = 0; rank < world; ++rank) {
     const auto& each = results[static_cast<std::size_t>(rank)];
-    const std::string what = fmt::format("{} by {}, rank {} of {}: {}", name_of(entry.what), name_of(entry.name),
-                                         rank, world, each.text);
+    const std::string what = fmt::format("{} by {}, rank {} of {}: {}", name_of(entry.what),
+                                         name_of(entry.name), rank, world, each.text);
     if (rank == victim) {
       BOOST_TEST(each.exit_code == 128 + SIGKILL, what);
       continue;
@@ -90,7 +93,9 @@ BOOST_AUTO_TEST_CASE(a_process_killed_in_the_middle_of_any_algorithm_is_named_by
   for (const parx::catalog_entry& entry : parx::catalog()) {
     int world = worlds[round % std::size(worlds)];
     if (entry.name == parx::algorithm::hierarchical) world = 4;
-    if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) world = 8;
+    if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) {
+      world = 8;
+    }
     // Never rank 0, whose end takes the job's store along: launch/processes has that.
     const int victim = 1 + static_cast<int>(round) % (world - 1);
     kill_in(entry, world, victim, std::chrono::milliseconds(5 + 7 * (round % 6)));

@@ -24,7 +24,9 @@ namespace processes {
 using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 inline std::uint16_t free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -56,8 +58,8 @@ class job {
   /// Starts rank `rank` of `world` in a process of its own.
   void start(int rank, int world, const std::function<void(parx::world&)>& body,
              parx::environment extra = {}) {
-    const std::string log = "/tmp/parx-test." + std::to_string(::getpid()) + "." + std::to_string(port_) + "." +
-                            std::to_string(children_.size());
+    const std::string log = "/tmp/parx-test." + std::to_string(::getpid()) + "." +
+                            std::to_string(port_) + "." + std::to_string(children_.size());
     const pid_t pid = ::fork();
     if (pid == 0) {
       const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -1,4 +1,4 @@
-// Real processes over real sockets: what happens when ranks die, never come, or do not belong together.
+// Real processes over real sockets: what happens when ranks die, never come or do not match.
 #include <parx/launch.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -103,8 +103,9 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_others_within_two_seconds_and_is_nam
       BOOST_TEST(each.exit_code == 1, each.text);
       BOOST_TEST(each.seconds < 2.0, each.text);
       const std::string name = "rank " + std::to_string(victim);
-      BOOST_TEST((contains(each.text, "lost " + name) || (victim == 0 && contains(each.text, name))),
-                 "victim " << victim << ", rank " << rank << ": " << each.text);
+      BOOST_TEST(
+          (contains(each.text, "lost " + name) || (victim == 0 && contains(each.text, name))),
+          "victim " << victim << ", rank " << rank << ": " << each.text);
     }
   }
 }
@@ -170,7 +171,8 @@ BOOST_AUTO_TEST_CASE(a_second_process_with_the_same_rank_is_refused) {
   const int refused = (results[1].exit_code != 0 ? 1 : 0) + (results[2].exit_code != 0 ? 1 : 0);
   BOOST_TEST(refused == 1);
   BOOST_TEST(results[0].exit_code == 0, results[0].text);
-  BOOST_TEST((contains(results[1].text, "rank 1 of 2 is taken") || contains(results[2].text, "rank 1 of 2 is taken")),
+  BOOST_TEST((contains(results[1].text, "rank 1 of 2 is taken") ||
+              contains(results[2].text, "rank 1 of 2 is taken")),
              results[1].text + results[2].text);
 }
 
@@ -218,7 +220,8 @@ BOOST_AUTO_TEST_CASE(a_wrong_option_is_what_every_rank_reports) {
   for (int round = 0; round < 5; ++round) {
     job all;
     for (int rank = 0; rank < 4; ++rank) {
-      all.start(rank, 4, [](parx::world&) { throw parx::usage_error("--epochs x: a whole number"); });
+      all.start(rank, 4,
+                [](parx::world&) { throw parx::usage_error("--epochs x: a whole number"); });
     }
     for (const auto& each : all.wait()) {
       BOOST_TEST(each.exit_code == 2, each.text);
@@ -274,8 +277,10 @@ BOOST_AUTO_TEST_CASE(strangers_on_the_data_port_do_not_disturb_a_job) {
           if (::connect(stranger, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
             throw std::runtime_error("the stranger could not connect");
           }
-          const std::string garbage(i % 2 == 0 ? "GET / HTTP/1.1\r\nHost: x\r\n\r\n" : std::string(200, '\x16'));
-          ::send(stranger, garbage.data(), static_cast<std::size_t>(i) * 10 % garbage.size(), MSG_NOSIGNAL);
+          const std::string garbage(i % 2 == 0 ? "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+                                               : std::string(200, '\x16'));
+          ::send(stranger, garbage.data(), static_cast<std::size_t>(i) * 10 % garbage.size(),
+                 MSG_NOSIGNAL);
           strangers.push_back(stranger);
         }
       }
@@ -304,9 +309,10 @@ BOOST_AUTO_TEST_CASE(a_stopped_rank_is_named_when_the_deadline_passes) {
 
 BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank) {
   for (const std::string transport : {"tcp", "auto"}) {
-    // The rank that accepts connections, the one that opens them. The last descriptor may be wanted for a
-    // connection, or for the memory that comes with it.
-    for (const auto& [poor, files] : {std::pair(0, 40), std::pair(0, 41), std::pair(1, 40), std::pair(1, 41)}) {
+    // The rank that accepts connections, the one that opens them. The last descriptor may be wanted
+    // for a connection, or for the memory that comes with it.
+    for (const auto& [poor, files] :
+         {std::pair(0, 40), std::pair(0, 41), std::pair(1, 40), std::pair(1, 41)}) {
       job all;
       for (int rank = 0; rank < 2; ++rank) {
         all.start(rank, 2, [poor = poor, files = files](parx::world& world) {
@@ -325,7 +331,8 @@ BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank) {
         }, {{"PARX_TRANSPORT", transport}});
       }
       for (const auto& each : all.wait()) {
-        BOOST_TEST_CONTEXT(transport << ", poor rank " << poor << ", " << files << " files: " << each.text) {
+        BOOST_TEST_CONTEXT(transport << ", poor rank " << poor << ", " << files
+                                     << " files: " << each.text) {
           BOOST_TEST(each.exit_code == 1);
           BOOST_TEST(contains(each.text, "open files"));
         }
@@ -342,19 +349,26 @@ BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_s
     all.start(rank, world_size, [](parx::world& world) {
       static std::vector<float> x(1'000'000, 1.0F);
       // Only root may look into a process that says no.
-      if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) throw std::runtime_error("setuid");
+      if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) {
+        throw std::runtime_error("setuid");
+      }
       ::prctl(PR_SET_DUMPABLE, 0);
-      const auto pid = std::to_string(::getpid()) + " " + std::to_string(reinterpret_cast<std::uintptr_t>(x.data()));
+      const auto pid = std::to_string(::getpid()) + " " +
+                       std::to_string(reinterpret_cast<std::uintptr_t>(x.data()));
       world.job_store()->set("mind/" + std::to_string(world.rank()), pid);
-      std::stringstream next(world.job_store()->get("mind/" + std::to_string((world.rank() + 1) % world.size())));
+      std::stringstream next(
+          world.job_store()->get("mind/" + std::to_string((world.rank() + 1) % world.size())));
       long other = 0;
       std::uintptr_t address = 0;
       next >> other >> address;
       float stolen = 0;
       iovec here{&stolen, sizeof stolen};
       iovec there{reinterpret_cast<void*>(address), sizeof stolen};
-      parx::require(::process_vm_readv(static_cast<pid_t>(other), &here, 1, &there, 1, 0) < 0, "the kernel permits it");
-      for (int each = 0; each < world.size(); ++each) (void)world.job_store()->get("mind/" + std::to_string(each));
+      parx::require(::process_vm_readv(static_cast<pid_t>(other), &here, 1, &there, 1, 0) < 0,
+                    "the kernel permits it");
+      for (int each = 0; each < world.size(); ++each) {
+        (void)world.job_store()->get("mind/" + std::to_string(each));
+      }
       parx::all_reduce(world, x);
       for (const float each : x) parx::require(each == 3.0F, "wrong sum");
     });

@@ -65,7 +65,8 @@ BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
                      {1, 2, 4, 6});
   compare_with_torch("conv2d_dilation", nn::conv2d{2, 3, 3, {.padding = 2, .dilation = 2}},
                      {2, 2, 5, 6});
-  compare_with_torch("conv2d_groups", nn::conv2d{4, 6, 3, {.padding = 1, .groups = 2}}, {2, 4, 5, 6});
+  compare_with_torch("conv2d_groups", nn::conv2d{4, 6, 3, {.padding = 1, .groups = 2}},
+                     {2, 4, 5, 6});
   compare_with_torch("conv2d_depthwise",
                      nn::conv2d{4, 4, 3, {.stride = 2, .padding = 3, .dilation = 2, .groups = 4}},
                      {2, 4, 5, 6});

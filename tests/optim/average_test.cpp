@@ -90,7 +90,8 @@ BOOST_AUTO_TEST_CASE(biases_and_norms_are_in_a_group_without_weight_decay) {
   const std::vector all{parameter<float>("encoder.0.weight", one()),
                         parameter<float>("encoder.0.bias", one()),
                         parameter<float>("encoder.LayerNorm.weight", one())};
-  const auto groups = optim::decay_groups(all, optim::adamw_options{.lr = 0.5, .weight_decay = 0.5});
+  const auto groups =
+      optim::decay_groups(all, optim::adamw_options{.lr = 0.5, .weight_decay = 0.5});
   BOOST_REQUIRE(groups.size() == 2U);
   optim::adamw<float> optimizer(groups);
   BOOST_TEST(optimizer.options(0).weight_decay == 0.5);
@@ -104,7 +105,8 @@ BOOST_AUTO_TEST_CASE(biases_and_norms_are_in_a_group_without_weight_decay) {
   BOOST_TEST(all[0].item() == 0.875F);  // 1 - 0.25 * 0.5
   BOOST_TEST(all[1].item() == 1.0F);
   BOOST_TEST(all[2].item() == 1.0F);
-  const auto none = optim::decay_groups(all, optim::sgd_options{}, [](std::string_view) { return true; });
+  const auto none =
+      optim::decay_groups(all, optim::sgd_options{}, [](std::string_view) { return true; });
   BOOST_TEST(none.size() == 1U);
 }
 

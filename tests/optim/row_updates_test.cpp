@@ -56,8 +56,10 @@ template <typename Optimizer>
 struct dense_run {
   template <typename Options>
   explicit dense_run(Options options)
-      : values(start_values()), grads(tensor<float>::zeros({rows, width})),
-        optimizer(std::vector{optim::target<float>("table", values.span(), grads.span())}, options) {}
+      : values(start_values()),
+        grads(tensor<float>::zeros({rows, width})),
+        optimizer(std::vector{optim::target<float>("table", values.span(), grads.span())},
+                  options) {}
 
   void step(int step) {
     const parameter<float> now("now", values.clone());

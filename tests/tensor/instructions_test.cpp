@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(the_loss_of_unused_vector_instructions_is_named_in_times) {
   BOOST_TEST(times_slower(vector_level::avx512, vector_level::avx512) == 1);
 }
 
-// As compiled: with -march=native there is nothing to say, without there is on any machine with AVX2.
+// As compiled: with -march=native there is nothing to say, without it there is where AVX2 is.
 BOOST_AUTO_TEST_CASE(a_big_product_says_once_that_the_processor_could_do_more) {
   std::vector<std::string> lines;
   parx::logger::instance().set_level(parx::log_level::warn);

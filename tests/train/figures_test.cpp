@@ -54,7 +54,8 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_with_other_batches_makes_its_epochs_full
 }
 
 BOOST_AUTO_TEST_CASE(epochs_and_rates_are_finite_numbers) {
-  for (const double wrong : {0.0, -1.0, 1e300, std::numeric_limits<double>::infinity(), double{NAN}}) {
+  for (const double wrong :
+       {0.0, -1.0, 1e300, std::numeric_limits<double>::infinity(), double{NAN}}) {
     BOOST_CHECK_THROW(train::validate({.num_train_epochs = wrong}), parx::usage_error);
     BOOST_CHECK_NO_THROW(train::validate({.num_train_epochs = wrong, .max_steps = 1}));
   }

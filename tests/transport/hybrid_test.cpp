@@ -38,8 +38,8 @@ BOOST_AUTO_TEST_CASE(connections_that_nobody_claimed_go_with_their_group) {
         {
           auto group = world.subgroup(all);
           std::vector<int> x{group.rank()};
-          // Rank 2 opens a link to rank 0, which takes the connection in with those of the barrier and never
-          // looks at it.
+          // Rank 2 opens a link to rank 0, which takes the connection in with those of the barrier
+          // and never looks at it.
           if (group.rank() == 1) parx::send(group, x, 2);
           if (group.rank() == 2) parx::require(parx::recv_any(group, x) == 1, "rank 1 has sent");
           parx::barrier(group);
@@ -54,7 +54,8 @@ BOOST_AUTO_TEST_CASE(connections_that_nobody_claimed_go_with_their_group) {
       parx::barrier(world);
     });
     BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
-    BOOST_TEST(after <= before + 2, jobs::name_of(kind) << ": " << before << " descriptors, then " << after);
+    BOOST_TEST(after <= before + 2, jobs::name_of(kind)
+                                        << ": " << before << " descriptors, then " << after);
   }
 }
 

@@ -50,11 +50,18 @@ struct pair_of_ranks {
     while (to.try_receive({&byte, 1}, {}) == 0) {
     }
   }
-  [[nodiscard]] std::unique_ptr<parx::hybrid_transport> transport_of(int rank, const char* streams) const {
-    parx::detail::endpoint_options given{.job_store = store, .store_host = "127.0.0.1", .rank = rank,
-                                         .world_size = 2, .local_world_size = 2, .may_spin = false,
-                                         .env = {{"PARX_TRANSPORT", "tcp"}, {"PARX_STREAMS", streams}}};
-    return std::make_unique<parx::hybrid_transport>(std::make_shared<parx::detail::endpoint>(std::move(given)));
+  [[nodiscard]] std::unique_ptr<parx::hybrid_transport> transport_of(int rank,
+                                                                     const char* streams) const {
+    parx::detail::endpoint_options given{
+        .job_store = store,
+        .store_host = "127.0.0.1",
+        .rank = rank,
+        .world_size = 2,
+        .local_world_size = 2,
+        .may_spin = false,
+        .env = {{"PARX_TRANSPORT", "tcp"}, {"PARX_STREAMS", streams}}};
+    return std::make_unique<parx::hybrid_transport>(
+        std::make_shared<parx::detail::endpoint>(std::move(given)));
   }
   std::shared_ptr<parx::hash_store> store = std::make_shared<parx::hash_store>();
   std::unique_ptr<parx::hybrid_transport> first, second;
@@ -67,8 +74,11 @@ double transfer_seconds(pair_of_ranks& ranks, std::size_t bytes) {
   std::vector<std::byte> given(bytes), taken(bytes);
   const auto started = clock_type::now();
   for (std::size_t sent = 0, received = 0; received < bytes;) {
-    if (sent < bytes) sent += from.try_send({}, {.data = given.data() + sent, .size = bytes - sent});
-    received += to.try_receive({}, {taken.data() + received, std::min(bytes - received, std::size_t{1} << 18)});
+    if (sent < bytes) {
+      sent += from.try_send({}, {.data = given.data() + sent, .size = bytes - sent});
+    }
+    received += to.try_receive(
+        {}, {taken.data() + received, std::min(bytes - received, std::size_t{1} << 18)});
     std::this_thread::sleep_for(50us);
   }
   return std::chrono::duration<double>(clock_type::now() - started).count();
@@ -85,39 +95,51 @@ std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 2654435761
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(bytes_come_in_their_order_whatever_connection_brings_them_and_nothing_is_allocated) {
+BOOST_AUTO_TEST_CASE(
+    bytes_come_in_their_order_whatever_connection_brings_them_and_nothing_is_allocated) {
   pair_of_ranks ranks("4", "4");
   parx::link& from = ranks.second->link_to(0, parx::channel::collective);
   parx::link& to = ranks.first->link_to(1, parx::channel::collective);
   std::mt19937 random(7);
-  const auto up_to = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
+  const auto up_to = [&](std::size_t most) {
+    return std::uniform_int_distribution<std::size_t>(0, most)(random);
+  };
   std::vector<std::byte> head(64), given(std::size_t{3} << 20), taken(given.size() + 64);
   std::size_t wrong = 0, before = 0;
   const auto give_up = clock_type::now() + 60s;
   for (int message = 0; message < 200; ++message) {
     if (message == 10) before = allocations;
     // Small and large ones by turns, and large ones whose bytes are there little by little.
-    const std::size_t body = message % 3 == 0 ? up_to(100) : message % 3 == 1 ? up_to(1 << 18) : up_to(given.size());
+    const std::size_t body = message % 3 == 0   ? up_to(100)
+                             : message % 3 == 1 ? up_to(1 << 18)
+                                                : up_to(given.size());
     const std::size_t whole = head.size() + body;
     for (std::size_t i = 0; i < whole; ++i) {
-      (i < head.size() ? head[i] : given[i - head.size()]) = pattern(i + static_cast<std::size_t>(message));
+      (i < head.size() ? head[i] : given[i - head.size()]) =
+          pattern(i + static_cast<std::size_t>(message));
     }
     std::size_t ready = up_to(body), sent = 0, received = 0;
     while (received < whole && clock_type::now() < give_up) {
       const std::size_t of_head = std::min(sent, head.size());
       const std::size_t of_body = sent - of_head;
       if (sent < head.size() + ready) {
-        sent += from.try_send({.data = head.data() + of_head, .size = head.size() - of_head},
-                              {.data = given.data() + of_body, .size = ready - of_body, .to_follow = body - ready});
+        sent += from.try_send(
+            {.data = head.data() + of_head, .size = head.size() - of_head},
+            {.data = given.data() + of_body, .size = ready - of_body, .to_follow = body - ready});
       }
       ready = std::min(body, ready + up_to(1 << 17));
       const std::size_t room = std::min(whole - received, up_to(1 << 19));
       const std::size_t split = up_to(room);
       if (room == 0) continue;
-      received += to.try_receive({taken.data() + received, split}, {taken.data() + received + split, room - split});
+      received += to.try_receive({taken.data() + received, split},
+                                 {taken.data() + received + split, room - split});
     }
-    for (std::size_t i = 0; i < whole; ++i) wrong += taken[i] != pattern(i + static_cast<std::size_t>(message));
-    if (received < whole) BOOST_FAIL("message " << message << " stands still at byte " << received << " of " << whole);
+    for (std::size_t i = 0; i < whole; ++i) {
+      wrong += taken[i] != pattern(i + static_cast<std::size_t>(message));
+    }
+    if (received < whole) {
+      BOOST_FAIL("message " << message << " stands still at byte " << received << " of " << whole);
+    }
   }
   const std::size_t after = allocations;
   BOOST_TEST(wrong == 0u);
@@ -134,10 +156,12 @@ BOOST_AUTO_TEST_CASE(of_two_wishes_for_connections_the_smaller_one_holds) {
 
 BOOST_AUTO_TEST_CASE(a_wish_that_makes_no_sense_is_refused) {
   for (const char* wish : {"0", "-1", "65", "many"}) {
-    BOOST_CHECK_EXCEPTION(pair_of_ranks(wish, "1"), parx::usage_error, [&](const parx::usage_error& refused) {
-      const std::string text = refused.what();
-      return text.find("PARX_STREAMS") != std::string::npos && text.find(wish) != std::string::npos;
-    });
+    BOOST_CHECK_EXCEPTION(pair_of_ranks(wish, "1"), parx::usage_error,
+                          [&](const parx::usage_error& refused) {
+                            const std::string text = refused.what();
+                            return text.find("PARX_STREAMS") != std::string::npos &&
+                                   text.find(wish) != std::string::npos;
+                          });
   }
 }
 
@@ -155,7 +179,8 @@ BOOST_AUTO_TEST_CASE(where_each_connection_is_limited_several_carry_more_and_a_s
   const double four = seconds_over("4", false);
   const double four_with_a_slow_one = seconds_over("4", true);
   BOOST_TEST_MESSAGE("16 MiB: " << one << " s over one connection, " << four << " s over four, "
-                                << four_with_a_slow_one << " s where one of the four has a tenth of the speed");
+                                << four_with_a_slow_one
+                                << " s where one of the four has a tenth of the speed");
   BOOST_TEST(four < 0.5 * one);
   BOOST_TEST(four_with_a_slow_one < 0.9 * one);  // dealt in turn it would take 0.84 s
 }
@@ -163,17 +188,18 @@ BOOST_AUTO_TEST_CASE(where_each_connection_is_limited_several_carry_more_and_a_s
 BOOST_AUTO_TEST_CASE(losing_one_connection_is_losing_the_peer) {
   for (const bool reset : {false, true}) {
     const auto started = clock_type::now();
-    const auto failures = jobs::run_collecting(jobs::kind::tcp_striped, 2, [&](parx::process_group& group) {
-      std::vector<float> x(1 << 20);
-      parx::all_reduce(group, x);
-      if (group.rank() == 0) {
-        const auto all = connections();  // three, with both ends
-        linger at_once{1, 0};
-        if (reset) ::setsockopt(all[2], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-        ::shutdown(all[2], reset ? SHUT_RDWR : SHUT_WR);
-      }
-      for (int i = 0; i < 1000; ++i) parx::all_reduce(group, x);
-    });
+    const auto failures =
+        jobs::run_collecting(jobs::kind::tcp_striped, 2, [&](parx::process_group& group) {
+          std::vector<float> x(1 << 20);
+          parx::all_reduce(group, x);
+          if (group.rank() == 0) {
+            const auto all = connections();  // three, with both ends
+            linger at_once{1, 0};
+            if (reset) ::setsockopt(all[2], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+            ::shutdown(all[2], reset ? SHUT_RDWR : SHUT_WR);
+          }
+          for (int i = 0; i < 1000; ++i) parx::all_reduce(group, x);
+        });
     BOOST_TEST((clock_type::now() - started < 20s));
     for (const auto& each : failures) {
       BOOST_TEST(each.find("lost rank") != std::string::npos, each);
@@ -183,13 +209,16 @@ BOOST_AUTO_TEST_CASE(losing_one_connection_is_losing_the_peer) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_call_different_operations_are_told_over_several_connections_too) {
-  const auto failures = jobs::run_collecting(jobs::kind::tcp_striped, 3, [&](parx::process_group& group) {
-    std::vector<float> x(1 << 18), shorter(1000);
-    parx::all_reduce(group, x);
-    if (group.rank() == 1) parx::all_reduce(group, shorter);
-    else parx::all_reduce(group, x);
-    parx::barrier(group);
-  });
+  const auto failures =
+      jobs::run_collecting(jobs::kind::tcp_striped, 3, [&](parx::process_group& group) {
+        std::vector<float> x(1 << 18), shorter(1000);
+        parx::all_reduce(group, x);
+        if (group.rank() == 1)
+          parx::all_reduce(group, shorter);
+        else
+          parx::all_reduce(group, x);
+        parx::barrier(group);
+      });
   for (const auto& each : failures) {
     BOOST_TEST(each.find("all_reduce of 1000 float32 (sum)") != std::string::npos, each);
     BOOST_TEST(each.find("all_reduce of 262144 float32 (sum)") != std::string::npos, each);

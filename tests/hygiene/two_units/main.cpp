@@ -1,5 +1,5 @@
-// A program of two translation units that both include everything: nothing in a header may be defined
-// twice, and what is inline must be one and the same object in both.
+// A program of two translation units that both include everything: nothing in a header may be
+// defined twice, and what is inline must be one and the same object in both.
 #include <parx.hpp>
 
 #include <cstdio>
