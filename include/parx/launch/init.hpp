@@ -6,10 +6,8 @@
 
 #include <chrono>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +18,7 @@
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/file_text.hpp>
 #include <parx/core/env.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
@@ -100,13 +99,12 @@ namespace detail {
 inline void read_algorithm_rules(const environment& env, choice_options& choice) {
   auto rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
   if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
-    std::ifstream file(*path);
-    std::stringstream text;
-    if (!file || !(text << file.rdbuf())) {
+    const auto text = file_text(*path);
+    if (!text) {
       throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path,
                   errno_text(errno));
     }
-    for (auto& each : parse_algorithm_rules(text.str(), *path)) rules.push_back(std::move(each));
+    for (auto& each : parse_algorithm_rules(*text, *path)) rules.push_back(std::move(each));
   }
   if (rules.empty()) return;
   if (choice.rules != nullptr) {

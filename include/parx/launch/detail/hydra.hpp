@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include <parx/core/detail/file_text.hpp>
 #include <parx/core/env.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 
@@ -38,10 +38,8 @@ struct process_stat {
 [[nodiscard]] inline int find_hydra_proxy() {
   int pid = ::getppid();
   for (int depth = 0; depth < 32 && pid > 1; ++depth) {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string line;
-    std::getline(file, line);
-    const process_stat stat = parse_process_stat(line);
+    const auto text = file_text(fmt::format("/proc/{}/stat", pid));
+    const process_stat stat = parse_process_stat(text.value_or(""));
     if (stat.name.starts_with("hydra_")) return pid;
     pid = stat.parent;
   }

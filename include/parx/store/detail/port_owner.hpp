@@ -11,15 +11,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include <parx/core/detail/file_text.hpp>
 
 namespace parx::detail {
 
@@ -41,12 +41,6 @@ namespace parx::detail {
   return 0;
 }
 
-[[nodiscard]] inline std::string file_text(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 /// The names in a folder; none where it may not be looked into.
 [[nodiscard]] inline std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
@@ -64,8 +58,10 @@ struct process_named {
 
 /// Who listens on `port`, or nothing where /proc does not show it.
 [[nodiscard]] inline std::optional<process_named> port_owner(std::uint16_t port) {
-  std::uint64_t inode = listening_inode(file_text("/proc/net/tcp"), port);
-  if (inode == 0) inode = listening_inode(file_text("/proc/net/tcp6"), port);
+  std::uint64_t inode = 0;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    if (inode == 0) inode = listening_inode(file_text(table).value_or(""), port);
+  }
   if (inode == 0) return std::nullopt;
   const std::string wanted = fmt::format("socket:[{}]", inode);
   for (const std::string& pid : names_in("/proc")) {
@@ -77,7 +73,8 @@ struct process_named {
       if (length < 0 || wanted != std::string_view(target, static_cast<std::size_t>(length))) {
         continue;
       }
-      std::string command = file_text(fmt::format("/proc/{}/cmdline", pid)).substr(0, 200);
+      std::string command = file_text(fmt::format("/proc/{}/cmdline", pid)).value_or("");
+      command.resize(std::min<std::size_t>(command.size(), 200));
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');
       return process_named{std::atoi(pid.c_str()), std::move(command)};

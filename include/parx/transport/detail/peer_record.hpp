@@ -1,7 +1,6 @@
 // peer_record: what a rank tells the others about itself through the store.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/descriptor.hpp>
+#include <parx/core/detail/file_text.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::detail {
@@ -113,10 +112,7 @@ struct placement {
 
 /// One line of a file of /proc, or nothing.
 [[nodiscard]] inline std::string read_line(const char* path) {
-  const descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  char text[256];
-  const auto got = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
-  std::string line(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  std::string line = file_text(path).value_or("");
   line.resize(std::min(line.find('\n'), line.size()));
   return line;
 }
