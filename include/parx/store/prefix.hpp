@@ -37,12 +37,15 @@ struct prefix_in_messages {
     try {
       return act();
     } catch (const error& failure) {
-      if (shown_as == prefix) throw;
-      throw error(failure.code_value(), changed(failure.what()), failure.context());
+      rethrow(failure);
     }
   }
 
  private:
+  [[noreturn]] void rethrow(const error& failure) const {
+    if (shown_as == prefix) throw;
+    throw error(failure.code_value(), changed(failure.what()), failure.context());
+  }
   [[nodiscard]] std::string changed(std::string text) const {
     // As messages spell it: escaped, and cut where it is long.
     std::string spelled = quoted_key(prefix).substr(1);
