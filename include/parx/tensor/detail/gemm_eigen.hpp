@@ -1,9 +1,12 @@
 // The matrix product by Eigen. The only file of parx that includes Eigen.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include <Eigen/Core>
+
+#include <parx/tensor/pool.hpp>
 
 namespace parx::detail::eigen {
 
@@ -15,12 +18,113 @@ using const_matrix_map =
     Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
                Eigen::Unaligned, Eigen::OuterStride<>>;
 
-// c += alpha a b, which Eigen's expressions come down to: with them, each of the four forms takes a
-// compiler half a second more.
+// c += alpha a b of a matrix and a vector, which Eigen's expressions come down to: with them, each form
+// takes a compiler longer.
 template <typename Target, typename Left, typename Right, typename T>
-void add(Target& c, const Left& a, const Right& b, T alpha) {
+void add_vector(Target c, const Left& a, const Right& b, T alpha) {
   Eigen::internal::generic_product_impl<Left, Right, Eigen::DenseShape, Eigen::DenseShape,
-                                        Eigen::GemmProduct>::scaleAndAddTo(c, a, b, alpha);
+                                        Eigen::GemvProduct>::scaleAndAddTo(c, a, b, alpha);
+}
+
+/// What a result is added to.
+enum class contents { kept, zero };
+
+/// Where Eigen's kernel, which adds, puts its results. Of new contents it reads zeros, instead of somebody
+/// writing zeros before for it to read: twice the matrix less of memory traffic.
+template <typename T>
+class target_line : public Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned> {
+  using base = Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned>;
+
+ public:
+  target_line(T* data, contents before) : base(data), before_(before) {}
+  template <typename Packet>
+  EIGEN_ALWAYS_INLINE Packet loadPacket(Eigen::Index i) const {
+    return before_ == contents::zero ? Eigen::internal::pset1<Packet>(T(0)) : base::template loadPacket<Packet>(i);
+  }
+
+ private:
+  contents before_;
+};
+template <typename T>
+class target_mapper
+    : public Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor, Eigen::Unaligned, 1> {
+  using base = Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor, Eigen::Unaligned, 1>;
+
+ public:
+  using LinearMapper = target_line<T>;
+  target_mapper(T* data, Eigen::Index stride, contents before) : base(data, stride), before_(before) {}
+
+  EIGEN_ALWAYS_INLINE LinearMapper getLinearMapper(Eigen::Index i, Eigen::Index j) const {
+    return {&base::operator()(i, j), before_};
+  }
+  /// For the remaining elements, which the kernel adds to once each.
+  EIGEN_ALWAYS_INLINE T& operator()(Eigen::Index i, Eigen::Index j) const {
+    T& element = base::operator()(i, j);
+    if (before_ == contents::zero) element = T(0);
+    return element;
+  }
+  template <typename Packet>
+  EIGEN_ALWAYS_INLINE Packet gatherPacket(Eigen::Index i, Eigen::Index j) const {
+    return before_ == contents::zero ? Eigen::internal::pset1<Packet>(T(0))
+                                     : base::template gatherPacket<Packet>(i, j);
+  }
+
+ private:
+  contents before_;
+};
+
+/// Memory of the pool's for packed operands.
+template <typename T>
+class packed {
+ public:
+  explicit packed(Eigen::Index count)
+      : bytes_(static_cast<std::size_t>(count) * sizeof(T)),
+        data_(static_cast<T*>(memory_pool::instance().allocate(bytes_))) {}
+  ~packed() { memory_pool::instance().deallocate(data_, bytes_); }
+  packed(const packed&) = delete;
+  packed& operator=(const packed&) = delete;
+  [[nodiscard]] T* data() const noexcept { return data_; }
+
+ private:
+  std::size_t bytes_;
+  T* data_;
+};
+
+/// c = alpha a b (+ c) of column-major (rows x columns) c, by Eigen's packing and kernel, in Eigen's blocks.
+/// Source: Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication (2008).
+template <typename T, int LeftOrder, int RightOrder>
+void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alpha, const T* a, Eigen::Index lda,
+              const T* b, Eigen::Index ldb, T* c, Eigen::Index ldc, contents before) {
+  namespace inner = Eigen::internal;
+  using index = Eigen::Index;
+  using traits = inner::gebp_traits<T, T>;
+  using left_mapper = inner::const_blas_data_mapper<T, index, LeftOrder>;
+  using right_mapper = inner::const_blas_data_mapper<T, index, RightOrder>;
+  inner::gemm_pack_lhs<T, index, left_mapper, traits::mr, traits::LhsProgress, typename traits::LhsPacket4Packing,
+                       LeftOrder> pack_left;
+  inner::gemm_pack_rhs<T, index, right_mapper, traits::nr, RightOrder> pack_right;
+  inner::gebp_kernel<T, T, index, target_mapper<T>, traits::mr, traits::nr, false, false> kernel;
+
+  index block_depth = depth, block_rows = rows, block_columns = columns;
+  inner::computeProductBlockingSizes<T, T>(block_depth, block_rows, block_columns, index(1));
+  const packed<T> left(block_depth * block_rows);
+  const packed<T> right(block_depth * block_columns);
+  const left_mapper from_left(a, lda);
+  const right_mapper from_right(b, ldb);
+  const bool right_stays = block_rows != rows && block_depth == depth && block_columns == columns;
+  for (index i = 0; i < rows; i += block_rows) {
+    const index height = std::min(block_rows, rows - i);
+    for (index k = 0; k < depth; k += block_depth) {
+      const index length = std::min(block_depth, depth - k);
+      pack_left(left.data(), from_left.getSubMapper(i, k), length, height);
+      for (index j = 0; j < columns; j += block_columns) {
+        const index width = std::min(block_columns, columns - j);
+        if (!right_stays || i == 0) pack_right(right.data(), from_right.getSubMapper(k, j), length, width);
+        const target_mapper<T> target(c + i + j * ldc, ldc, k == 0 ? before : contents::kept);
+        kernel(target, left.data(), right.data(), height, length, width, alpha);
+      }
+    }
+  }
 }
 
 /// Products with a smaller sum of extents are not worth packing, as Eigen has found.
@@ -53,19 +157,36 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
   const auto right = transpose_b ? map(b, n, k, ldb) : map(b, k, n, ldb);
   matrix_map<T> target(c, static_cast<index>(m), static_cast<index>(n),
                        Eigen::OuterStride<>(static_cast<index>(ldc)));
+  const bool is_few = m + n + k < worth_packing;
+  const bool overwrites = beta == T(0) && !is_few && m > 1 && n > 1 && k > 0;
   if (beta == T(0)) {
-    target.setZero();
+    if (!overwrites) target.setZero();
   } else if (beta != T(1)) {
     target *= beta;
   }
-  if (m + n + k < worth_packing) {
+  if (k == 0) return;
+  if (is_few) {
     return add_few(m, n, k, alpha, a, transpose_a ? 1 : lda, transpose_a ? lda : 1, b,
                    transpose_b ? 1 : ldb, transpose_b ? ldb : 1, c, ldc);
   }
-  if (!transpose_a && !transpose_b) add(target, left, right, alpha);
-  if (!transpose_a && transpose_b) add(target, left, right.transpose(), alpha);
-  if (transpose_a && !transpose_b) add(target, left.transpose(), right, alpha);
-  if (transpose_a && transpose_b) add(target, left.transpose(), right.transpose(), alpha);
+  if (n == 1) {
+    const auto vector = map(b, k, 1, transpose_b ? 1 : ldb);
+    if (transpose_a) add_vector(target.col(0), left.transpose(), vector.col(0), alpha);
+    if (!transpose_a) add_vector(target.col(0), left, vector.col(0), alpha);
+    return;
+  }
+  if (m == 1) {
+    const auto vector = map(a, k, 1, transpose_a ? lda : 1);
+    if (transpose_b) add_vector(target.row(0).transpose(), right, vector.col(0), alpha);
+    if (!transpose_b) add_vector(target.row(0).transpose(), right.transpose(), vector.col(0), alpha);
+    return;
+  }
+  // The kernel's matrices are column-major: it makes the transpose of c from those of b and a.
+  constexpr int down = Eigen::ColMajor, across = Eigen::RowMajor;
+  const auto run = transpose_b ? (transpose_a ? multiply<T, across, across> : multiply<T, across, down>)
+                               : (transpose_a ? multiply<T, down, across> : multiply<T, down, down>);
+  run(static_cast<index>(n), static_cast<index>(m), static_cast<index>(k), alpha, b, static_cast<index>(ldb), a,
+      static_cast<index>(lda), c, static_cast<index>(ldc), overwrites ? contents::zero : contents::kept);
 }
 
 }  // namespace parx::detail::eigen
