@@ -16,6 +16,8 @@
 #include <mutex>
 #include <new>
 
+#include <sys/mman.h>
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define PARX_POOL_POISONS 1
@@ -101,7 +103,7 @@ class memory_pool {
       while (free_block* block = free_[index]) {
         unpoison(block, class_bytes(index));
         free_[index] = block->next;
-        ::operator delete (block, std::align_val_t{alignment});
+        ::operator delete (block, alignment_of(class_bytes(index)));
       }
     }
     stats_.pooled_bytes = 0;
@@ -134,14 +136,27 @@ class memory_pool {
     const std::size_t bytes = (4 + index % 4) << (index / 4 + 4);
     return (bytes + alignment - 1) / alignment * alignment;
   }
+  /// Large blocks consist of huge pages where the system gives them to those who ask: a step goes over
+  /// more small pages than a processor remembers the places of.
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+  [[nodiscard]] static std::align_val_t alignment_of(std::size_t size) noexcept {
+    return std::align_val_t{size < huge_page ? alignment : huge_page};
+  }
+  [[nodiscard]] static void* heap_block(std::size_t size) {
+    void* const block = ::operator new (size, alignment_of(size));
+#ifdef MADV_HUGEPAGE
+    if (size >= huge_page) ::madvise(block, size / huge_page * huge_page, MADV_HUGEPAGE);
+#endif
+    return block;
+  }
   [[nodiscard]] void* from_heap(std::size_t size) {
     try {
-      return ::operator new (size, std::align_val_t{alignment});
+      return heap_block(size);
     } catch (const std::bad_alloc&) {
       trim();
     }
     try {
-      return ::operator new (size, std::align_val_t{alignment});
+      return heap_block(size);
     } catch (const std::bad_alloc&) {
       throw out_of_memory(size, stats().live_bytes);
     }
