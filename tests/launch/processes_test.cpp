@@ -375,3 +375,19 @@ BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_s
   }
   for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
+
+BOOST_AUTO_TEST_CASE(a_limit_on_file_sizes_that_memory_is_over_is_told_by_its_name) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [](parx::world& world) {
+      const rlimit small{1'000'000, 1'000'000};
+      ::setrlimit(RLIMIT_FSIZE, &small);
+      auto area = parx::allocate_shared<float>(world, 4'000'000);
+      parx::all_reduce(world, area);
+    });
+  }
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 1, each.text);
+    BOOST_TEST(contains(each.text, "ulimit -f"), each.text);
+  }
+}

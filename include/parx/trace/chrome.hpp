@@ -28,7 +28,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/write_file.hpp>
+#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/detail/chrome_json.hpp>

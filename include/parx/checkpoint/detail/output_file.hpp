@@ -19,7 +19,7 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/write_file.hpp>
+#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::detail {

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/write_file.hpp>
+#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/detail/mapped_file.hpp>

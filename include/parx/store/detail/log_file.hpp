@@ -25,7 +25,7 @@
 #include <fmt/format.h>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/write_file.hpp>
+#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/value_map.hpp>

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::detail {
@@ -54,10 +55,14 @@ class shared_memory {
   /// it could end this process with SIGBUS.
   [[nodiscard]] static descriptor create(std::size_t bytes) {
     descriptor file(::memfd_create("parx", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!file.valid() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+    const auto grow = [&] { return ::ftruncate(file.get(), static_cast<off_t>(bytes)); };
+    if (!file.valid() || within_file_limit(grow) != 0 ||
         ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-      throw_error(errc::io, "{} bytes of shared memory cannot be had: {}", bytes,
-                  errno_text(errno));
+      const int why = errno;
+      const char* const hint =
+          why == EFBIG ? ". Raise the limit on file sizes (ulimit -f), which holds for it too" : "";
+      throw_error(errc::io, "{} bytes of shared memory cannot be had: {}{}", bytes,
+                  errno_text(why), hint);
     }
     return file;
   }
