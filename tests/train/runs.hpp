@@ -77,6 +77,12 @@ struct classifier : parx::nn::module<classifier> {
   }
 };
 
+// Options of a run that shows and writes nothing but what it is asked for.
+inline train::trainer_options quiet(std::uint64_t steps) {
+  return {
+      .max_steps = steps, .logging_steps = 1, .disable_progress = true, .log_to_console = false};
+}
+
 struct setup {
   std::size_t samples = 50;
   std::size_t batch_size = 8;

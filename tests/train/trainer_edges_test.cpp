@@ -17,11 +17,6 @@ using namespace runs;
 
 namespace {
 
-train::trainer_options quiet(std::uint64_t steps) {
-  return {
-      .max_steps = steps, .logging_steps = 1, .disable_progress = true, .log_to_console = false};
-}
-
 bool mentions(const std::exception& found, const std::string& words) {
   return std::string(found.what()).find(words) != std::string::npos;
 }
