@@ -15,9 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
-#include <queue>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +29,7 @@
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/detail/pair_merger.hpp>
+#include <parx/data/text/detail/symbol_joiner.hpp>
 #include <parx/data/text/detail/token_trie.hpp>
 #include <parx/data/text/encoding.hpp>
 #include <parx/data/text/gpt2_words.hpp>
@@ -108,7 +109,7 @@ class byte_bpe_tokenizer {
       const auto id = tokens_.find(joined);
       require(id.has_value(), "merge {} makes \"{}\", which the vocabulary has not", rank,
               detail::to_printable(joined));
-      ranks_.emplace(key_of(a, b), joined_pair{static_cast<std::uint32_t>(rank), *id});
+      ranks_.emplace(key_of(a, b), joiner::token{static_cast<std::uint32_t>(rank), *id});
     }
     std::size_t bytes = 0;
     for (const std::string& token : special_tokens) bytes += token.size();
@@ -241,28 +242,13 @@ class byte_bpe_tokenizer {
   }
 
  private:
-  struct joined_pair {
-    std::uint32_t rank;
-    token_id id;
-  };
-  struct symbol {
-    token_id id;
-    std::int32_t previous;
-    std::int32_t next;  ///< -1 at the end; -2 where the symbol was joined to the one before it
-  };
-  struct candidate {
-    std::uint32_t rank;
-    std::int32_t at;
-    token_id left, right, joined;
-    bool operator<(const candidate& other) const noexcept {
-      return rank != other.rank ? rank > other.rank : at > other.at;
-    }
-  };
+  /// The pair that was learned first is joined first.
+  using joiner = detail::symbol_joiner<std::uint32_t, std::greater<std::uint32_t>>;
+
   /// Words that were seen before: where their ids stand in the result.
   struct scratch {
     std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;
-    std::vector<symbol> symbols;
-    std::vector<candidate> heap;
+    joiner word;
   };
 
   static std::uint64_t key_of(token_id a, token_id b) noexcept {
@@ -295,53 +281,23 @@ class byte_bpe_tokenizer {
     });
   }
 
-  /// Joins the pair of the lowest rank, the leftmost of equal ones, until no pair is left: a heap
-  /// over a linked list, n log n also for a word of a megabyte.
   void encode_word(std::string_view word, std::vector<token_id>& ids, scratch& work) const {
     require(word.size() < (std::size_t{1} << 31U),
             "byte_bpe_tokenizer: a word of {} bytes is too long", word.size());
-    auto& symbols = work.symbols;
-    auto& heap = work.heap;
-    symbols.clear();
-    heap.clear();
-    const auto count = static_cast<std::int32_t>(word.size());
-    for (std::int32_t i = 0; i < count; ++i) {
-      symbols.push_back({byte_ids_[static_cast<unsigned char>(word[static_cast<std::size_t>(i)])],
-                         i - 1, i + 1 < count ? i + 1 : -1});
-    }
-    const auto at = [&](std::int32_t i) -> symbol& { return symbols[static_cast<std::size_t>(i)]; };
-    const auto offer = [&](std::int32_t left) {
-      if (left < 0 || at(left).next < 0) return;
-      const token_id a = at(left).id;
-      const token_id b = at(at(left).next).id;
+    work.word.clear();
+    for (const char byte : word) work.word.add(byte_ids_[static_cast<unsigned char>(byte)]);
+    work.word.join([&](token_id a, token_id b) -> std::optional<joiner::token> {
       const auto found = ranks_.find(key_of(a, b));
-      if (found == ranks_.end()) return;
-      heap.push_back({found->second.rank, left, a, b, found->second.id});
-      std::push_heap(heap.begin(), heap.end());
-    };
-    for (std::int32_t i = 0; i + 1 < count; ++i) offer(i);
-    while (!heap.empty()) {
-      const candidate best = heap.front();
-      std::pop_heap(heap.begin(), heap.end());
-      heap.pop_back();
-      symbol& left = at(best.at);
-      if (left.next < 0 || left.id != best.left || at(left.next).id != best.right) continue;
-      symbol& right = at(left.next);
-      left.id = best.joined;
-      left.next = right.next;
-      if (right.next >= 0) at(right.next).previous = best.at;
-      right.next = -2;
-      right.id = -1;
-      offer(left.previous);
-      offer(best.at);
-    }
-    for (std::int32_t i = 0; i >= 0; i = at(i).next) ids.push_back(at(i).id);
+      if (found == ranks_.end()) return std::nullopt;
+      return found->second;
+    });
+    work.word.append_to(ids);
   }
 
   vocabulary tokens_;
   std::vector<merge> merges_;
   std::array<token_id, 256> byte_ids_{};
-  std::unordered_map<std::uint64_t, joined_pair> ranks_;
+  std::unordered_map<std::uint64_t, joiner::token> ranks_;
   special_ids special_;
   detail::token_trie specials_;
   std::string starts_;  ///< the first bytes of special tokens

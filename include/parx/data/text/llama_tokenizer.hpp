@@ -7,11 +7,11 @@
 // run.c.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +21,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/data/formats/lines.hpp>
+#include <parx/data/text/detail/symbol_joiner.hpp>
 #include <parx/data/text/encoding.hpp>
 #include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
@@ -77,27 +78,29 @@ class llama_tokenizer {
   /// Appends the ids of `text`, without <s> and </s>.
   void encode(std::string_view text, std::vector<token_id>& ids) const {
     if (text.empty()) return;
-    std::vector<symbol> symbols;
-    const auto add = [&](token_id id) {
-      const auto last = static_cast<std::int32_t>(symbols.size()) - 1;
-      if (last >= 0) symbols.back().next = last + 1;
-      symbols.push_back({id, last, -1});
-    };
-    if (const auto space = ids_.find(" "); space != ids_.end()) add(space->second);
+    detail::symbol_joiner<float> symbols;
+    if (const auto space = ids_.find(" "); space != ids_.end()) symbols.add(space->second);
     while (!text.empty()) {
       const std::size_t length = decode_character(text).length;
       const std::string_view character = text.substr(0, length);
       if (const auto found = ids_.find(character); found != ids_.end()) {
-        add(found->second);
+        symbols.add(found->second);
       } else {
-        for (const char c : character)
-          add(static_cast<token_id>(first_byte) + static_cast<unsigned char>(c));
+        for (const char c : character) {
+          symbols.add(static_cast<token_id>(first_byte) + static_cast<unsigned char>(c));
+        }
       }
       text.remove_prefix(length);
     }
-    join(symbols);
-    for (std::int32_t i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
-      ids.push_back(symbols[static_cast<std::size_t>(i)].id);
+    std::string both;
+    symbols.join([&](token_id a, token_id b) -> std::optional<detail::symbol_joiner<float>::token> {
+      both = tokens_[static_cast<std::size_t>(a)];
+      both += tokens_[static_cast<std::size_t>(b)];
+      const auto found = ids_.find(both);
+      if (found == ids_.end()) return std::nullopt;
+      return {{scores_[static_cast<std::size_t>(found->second)], found->second}};
+    });
+    symbols.append_to(ids);
   }
   [[nodiscard]] std::vector<token_id> encode(std::string_view text) const {
     std::vector<token_id> ids;
@@ -148,56 +151,11 @@ class llama_tokenizer {
  private:
   static constexpr std::size_t first_byte = 3;
 
-  struct symbol {
-    token_id id;
-    std::int32_t previous;
-    std::int32_t next;
-  };
-  struct candidate {
-    float score;
-    std::int32_t at;
-    token_id left, right, joined;
-    bool operator<(const candidate& other) const noexcept {
-      return score != other.score ? score < other.score : at > other.at;
-    }
-  };
   struct text_hash : std::hash<std::string_view> {
     using is_transparent = void;
   };
 
   llama_tokenizer() = default;
-
-  void join(std::vector<symbol>& symbols) const {
-    std::vector<candidate> heap;
-    std::string both;
-    const auto at = [&](std::int32_t i) -> symbol& { return symbols[static_cast<std::size_t>(i)]; };
-    const auto offer = [&](std::int32_t left) {
-      if (left < 0 || at(left).next < 0) return;
-      const token_id a = at(left).id;
-      const token_id b = at(at(left).next).id;
-      both = tokens_[static_cast<std::size_t>(a)];
-      both += tokens_[static_cast<std::size_t>(b)];
-      const auto found = ids_.find(both);
-      if (found == ids_.end()) return;
-      heap.push_back({scores_[static_cast<std::size_t>(found->second)], left, a, b, found->second});
-      std::push_heap(heap.begin(), heap.end());
-    };
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) offer(static_cast<std::int32_t>(i));
-    while (!heap.empty()) {
-      const candidate best = heap.front();
-      std::pop_heap(heap.begin(), heap.end());
-      heap.pop_back();
-      symbol& left = at(best.at);
-      if (left.next < 0 || left.id != best.left || at(left.next).id != best.right) continue;
-      symbol& right = at(left.next);
-      left.id = best.joined;
-      left.next = right.next;
-      if (right.next >= 0) at(right.next).previous = best.at;
-      right = {-1, -1, -1};
-      offer(left.previous);
-      offer(best.at);
-    }
-  }
 
   std::vector<std::string> tokens_;
   std::vector<float> scores_;
