@@ -1,25 +1,58 @@
 #!/bin/bash
 # A wrong call is told the way out in one sentence:   compile_errors.sh COMPILER [FLAG...]
 set -u
-said=$("$@" -std=c++20 -fsyntax-only -x c++ - 2>&1 <<'END'
+# With -DWRONG every line is an error, and without it none.
+program() {
+  cat <<'END'
 #include <vector>
-#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm.hpp>
 struct score { float loss; int rank; };
-void wrong(parx::process_group& world) {
+float lesser(float a, float b) { return a < b ? a : b; }
+void calls(parx::process_group& world) {
   int k = 1;
-  std::vector<float> x(4);
+  std::vector<float> x(4), y(4);
   std::vector<score> scores(4);
+  const std::vector<float>& fixed = x;
+#ifdef WRONG
   parx::all_reduce(world, k);
   parx::all_reduce(world, k, {.op = parx::reduce_op::max});
   parx::all_reduce(world, x, [](float a, float b) { return a < b ? a : b; });
   parx::all_reduce(world, scores);
   parx::all_reduce(world, scores, parx::user_op([](int a, int b) { return a + b; }));
-  parx::all_reduce(world, static_cast<const std::vector<float>&>(x));
+  parx::all_reduce(world, fixed);
+  parx::reduce(world, x, lesser);
+  parx::scan(world, scores);
+  parx::reduce_scatter(world, x, fixed);
+  parx::all_gather(world, k, x);
+  parx::broadcast(world, k);
+  parx::async_all_reduce(world, fixed).wait();
+  parx::async_reduce(world, k).wait();
+  parx::async_scan(world, x, lesser).wait();
+  parx::async_reduce_scatter(world, scores, scores).wait();
+  parx::async_all_gather(world, x, fixed).wait();
+  parx::async_broadcast(world, fixed).wait();
+#else
+  float array[4] = {}, sum[4] = {};
+  parx::all_reduce(world, array, sum);
+  parx::reduce(world, array, sum);
+  parx::scan(world, fixed, parx::view_of(y));
+  parx::reduce_scatter(world, x, std::span(&y[0], 4), parx::user_op(lesser));
+  parx::all_gather(world, std::span(&k, 1), std::span(&k, 1));
+  parx::broadcast(world, scores, {.root = 1});
+#endif
 }
 END
-) && { echo "it compiles"; exit 1; }
-count() { grep 'error:' <<<"$said" | grep -c -e "$1"; }
-[ "$(count .)" = 5 ] && for words in 'a single value k goes as std::span' 'goes as parx::user_op(function)' \
-  'how two structs combine' 'does not take two elements' 'written to const elements'; do
-  [ "$(count "$words")" = 1 ] || { echo "not said once: $words"; echo "$said"; exit 1; }
-done || { echo "$said"; exit 1; }
+}
+said=$(program | "$@" -std=c++20 -fsyntax-only -x c++ - 2>&1) || { echo "$said"; exit 1; }
+said=$(program | "$@" -std=c++20 -fsyntax-only -DWRONG -x c++ - 2>&1) && { echo "it compiles"; exit 1; }
+errors() { grep 'error:' <<<"$said"; }
+told() {  # told TIMES WORDS
+  [ "$(errors | grep -c -e "$2")" = "$1" ] || { echo "not said $1 times: $2"; echo "$said"; exit 1; }
+}
+# Of calls that are wrong in the same way with the same types, compilers tell the first.
+told 4 'a single value k goes as std::span'
+told 3 'goes as parx::user_op(function)'
+told 3 'how two structs combine'
+told 1 'does not take two elements'
+told 4 'written to const elements'
+[ "$(errors | grep -c .)" = 15 ] || { echo "$said"; exit 1; }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -80,6 +81,20 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                       call_site site = call_site::current()) {
   return detail::start(group,
                        detail::all_gather_v_arguments(group, input, output, counts, options, site));
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename In, typename Out>
+  requires detail::no_buffers<In, Out>
+void all_gather(process_group&, const In&, Out&&, collective_options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out>();
+}
+template <typename In, typename Out>
+  requires detail::no_buffers<In, Out>
+[[nodiscard]] work async_all_gather(process_group&, const In&, Out&&,
+                                    collective_options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out>();
+  return {};
 }
 
 }  // namespace parx

@@ -36,16 +36,6 @@ void all_reduce(process_group& group, Data&& data, Options options = {},
   detail::run(group, detail::all_reduce_arguments(group, data, data, options, site));
 }
 
-/// Anything else does not compile: the error says what to pass instead.
-template <typename Data, typename Options = reduce_options>
-  requires(!movable_buffer<Options> &&
-           !(mutable_movable_buffer<Data> &&
-             detail::reduction_options_for<Options, reduce_options, Data>))
-void all_reduce(process_group& /*group*/, Data&& /*data*/, Options /*options*/ = {},
-                call_site /*site*/ = call_site::current()) {
-  detail::explain_misuse<Data, Options, reduce_options>();
-}
-
 /// Out of place; `input` is left as it is.
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, In>
@@ -70,6 +60,19 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options = redu
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::all_reduce_arguments(group, input, output, kept, site);
   });
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename Data, typename Options = reduce_options>
+  requires detail::no_reduction_in_place<Data, Options, reduce_options>
+void all_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, reduce_options>();
+}
+template <typename Data, typename Options = reduce_options>
+  requires detail::no_reduction_in_place<Data, Options, reduce_options>
+[[nodiscard]] work async_all_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, reduce_options>();
+  return {};
 }
 
 }  // namespace parx

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -39,6 +40,19 @@ template <mutable_movable_buffer Data>
 [[nodiscard]] work async_broadcast(process_group& group, Data&& data, rooted_options options = {},
                                    call_site site = call_site::current()) {
   return detail::start(group, detail::broadcast_arguments(group, data, options, site));
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename Data>
+  requires detail::no_buffers<Data, Data>
+void broadcast(process_group&, Data&&, rooted_options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data>();
+}
+template <typename Data>
+  requires detail::no_buffers<Data, Data>
+[[nodiscard]] work async_broadcast(process_group&, Data&&, rooted_options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data>();
+  return {};
 }
 
 }  // namespace parx

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -62,6 +63,19 @@ template <mutable_movable_buffer Data, typename Options = rooted_reduce_options>
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::reduce_arguments(group, data, data, kept, site);
   });
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename Data, typename Options = rooted_reduce_options>
+  requires detail::no_reduction_in_place<Data, Options, rooted_reduce_options>
+void reduce(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, rooted_reduce_options>();
+}
+template <typename Data, typename Options = rooted_reduce_options>
+  requires detail::no_reduction_in_place<Data, Options, rooted_reduce_options>
+[[nodiscard]] work async_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, rooted_reduce_options>();
+  return {};
 }
 
 }  // namespace parx

@@ -8,6 +8,7 @@
 #include <span>
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -89,6 +90,20 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options = redu
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::reduce_scatter_v_arguments(group, input, output, counts, kept, site);
   });
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename In, typename Out, typename Options = reduce_options>
+  requires detail::no_reduction<In, Out, Options, reduce_options>
+void reduce_scatter(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, reduce_options>();
+}
+template <typename In, typename Out, typename Options = reduce_options>
+  requires detail::no_reduction<In, Out, Options, reduce_options>
+[[nodiscard]] work async_reduce_scatter(process_group&, const In&, Out&&,
+                                        Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, reduce_options>();
+  return {};
 }
 
 }  // namespace parx

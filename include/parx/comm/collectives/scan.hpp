@@ -4,6 +4,7 @@
 // kept.
 #pragma once
 
+#include <parx/comm/detail/misuse.hpp>
 #include <parx/comm/detail/scan_arguments.hpp>
 
 namespace parx {
@@ -41,6 +42,19 @@ requires detail::reduction_options_for<Options, scan_options, Data>
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::scan_arguments(group, operation::scan, data, data, kept, site);
   });
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename Data, typename Options = scan_options>
+  requires detail::no_reduction_in_place<Data, Options, scan_options>
+void scan(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, scan_options>();
+}
+template <typename Data, typename Options = scan_options>
+  requires detail::no_reduction_in_place<Data, Options, scan_options>
+[[nodiscard]] work async_scan(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, scan_options>();
+  return {};
 }
 
 }  // namespace parx

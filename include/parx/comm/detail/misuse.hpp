@@ -1,22 +1,38 @@
-// misuse: sentences for what a reduction does not take. A failed constraint would list every
-// concept that was tried, and none of them names the way out.
+// misuse: sentences for calls that no collective takes. A failed constraint would list every
+// concept that was tried, and none of them names the way out. So beside each operation stands one
+// of its name for what it does not take, whose body says what to do.
 #pragma once
 
 #include <type_traits>
 
-#include <parx/comm/options.hpp>
-#include <parx/comm/user_op.hpp>
-#include <parx/types/buffer.hpp>
+#include <parx/comm/detail/issue.hpp>
 
 namespace parx::detail {
 
-/// Does not compile, and says why reducing `Data` in place with `Options` does not. To be called
-/// where the arguments do not fit.
+/// What an operation that moves elements does not take.
+template <typename In, typename Out>
+concept no_buffers = !(movable_buffer<In> && mutable_movable_buffer<Out>);
+
+/// What a reduction with `Plain` options does not take.
+template <typename In, typename Out, typename Options, typename Plain>
+concept no_reduction = no_buffers<In, Out> || !reduction_options_for<Options, Plain, In>;
+/// In place: not the out-of-place form, whose second buffer (an array has become a pointer to its
+/// elements) stands where the options would.
 template <typename Data, typename Options, typename Plain>
+concept no_reduction_in_place =
+    !movable_buffer<Options> &&
+    !(std::is_pointer_v<Options> && std::is_object_v<std::remove_pointer_t<Options>>) &&
+    no_reduction<Data, Data, Options, Plain>;
+
+/// Does not compile, and says why an operation does not take `In`, `Out` and `Options`. Without
+/// options it is one that moves elements.
+template <typename In, typename Out, typename Options = void, typename Plain = Options>
 constexpr void explain_misuse() {
   // As values: of a concept the compilers would tell everything again.
-  constexpr bool readable = movable_buffer<Data>, writable = mutable_movable_buffer<Data>;
-  constexpr bool numbers = buffer<Data>, own = is_user_operation<Options>;
+  constexpr bool readable = movable_buffer<In> && movable_buffer<Out>;
+  constexpr bool writable = readable && mutable_movable_buffer<Out>;
+  constexpr bool numbers = buffer<In> || std::is_void_v<Plain>;
+  constexpr bool own = is_user_operation<Options>;
   constexpr bool known = own || std::is_same_v<Options, Plain>;
   static_assert(readable, "this is no buffer of plain values: pass a vector, an array, a span or a "
                           "tensor; a single value k goes as std::span(&k, 1)");
