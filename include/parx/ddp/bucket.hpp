@@ -8,7 +8,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include <parx/types/dtype.hpp>
@@ -53,26 +55,22 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
   for (const bucket_parameter& each : parameters) total += each.travels_alone ? 0 : each.bytes;
   const std::size_t share = std::max(least_bucket_bytes, total / 16);
   std::vector<bucket_layout> buckets;
-  std::vector<std::size_t> open;  // the unfinished ones, of different dtypes
+  constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  std::array<std::size_t, dtype_count> open;  // the unfinished bucket of each dtype
+  open.fill(none);
   for (std::size_t i = parameters.size(); i-- > 0;) {
     const bucket_parameter& next = parameters[i];
     const std::size_t room =
         (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
-    if (next.travels_alone) {
-      buckets.push_back({next.type, room, {{i, 0}}});
-      continue;
-    }
-    auto found = std::find_if(open.begin(), open.end(),
-                              [&](std::size_t each) { return buckets[each].type == next.type; });
-    if (found == open.end()) {
-      found = open.insert(found, buckets.size());
-      buckets.push_back({next.type, 0, {}});
-    }
-    bucket_layout& bucket = buckets[*found];
+    std::size_t& current = open[static_cast<std::size_t>(next.type)];
+    const std::size_t number = next.travels_alone || current == none ? buckets.size() : current;
+    if (number == buckets.size()) buckets.emplace_back().type = next.type;
+    bucket_layout& bucket = buckets[number];
     bucket.items.push_back({i, bucket.bytes});
     bucket.bytes += room;
-    const std::size_t limit = *found == 0 ? limits.first_bytes : limits.bytes;
-    if (bucket.bytes >= std::min(limit, share)) open.erase(found);
+    if (next.travels_alone) continue;
+    const std::size_t limit = number == 0 ? limits.first_bytes : limits.bytes;
+    current = bucket.bytes >= std::min(limit, share) ? none : number;
   }
   return buckets;
 }
