@@ -44,7 +44,8 @@ class engine {
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
     remaining_ = steps.steps.actions.size();
-    progress_.assign(remaining_, {});
+    progress_.clear();
+    progress_.resize(remaining_);
     lane_count_ = steps.lanes.size();
     if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
     for (std::size_t i = 0; i < lane_count_; ++i) {

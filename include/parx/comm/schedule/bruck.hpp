@@ -55,33 +55,36 @@ void for_each_run(int begin, int count, int world, Use use) {
     return region{where, static_cast<std::size_t>(index) * block, block};
   };
   plan.copy(block_of(place::input, rank), block_of(place::output, rank));
-  // Where the block that is to go (in all) i ranks ahead lies now.
-  std::vector<region> held;
-  for (int i = 0; i < world; ++i) held.push_back(block_of(place::input, wrap(rank + i, world)));
+  // Where in scratch the block that is to go (in all) i ranks ahead lies, once it has moved.
+  std::vector<int> moved_to(static_cast<std::size_t>(world));
+  int stored = 0;  // blocks in scratch
 
   std::int32_t ready = no_action;  // all that has arrived so far
   for (int bit = 1; bit < world; bit *= 2) {
-    std::size_t moving = 0;
-    for (int i = bit; i < world; ++i) moving += (i & bit) != 0 ? block : 0;
-    const region packed{place::scratch, plan.scratch_count, moving};
-    const region arriving{place::scratch, plan.scratch_count + moving, moving};
-    plan.scratch_count += 2 * moving;
+    int moving = 0;
+    for (int i = bit; i < world; ++i) moving += (i & bit) != 0 ? 1 : 0;
+    region packed = block_of(place::scratch, stored);
+    region arriving = block_of(place::scratch, stored + moving);
+    packed.count = arriving.count = static_cast<std::size_t>(moving) * block;
     std::int32_t pack = no_action;
-    std::size_t offset = 0;
     for (int i = bit; i < world; ++i) {
       if ((i & bit) == 0) continue;
-      auto& piece = held[static_cast<std::size_t>(i)];
-      pack = plan.copy(piece, {place::scratch, packed.offset + offset, block}, ready, pack);
-      piece = {place::scratch, arriving.offset + offset, block};
-      offset += block;
+      int& place_of = moved_to[static_cast<std::size_t>(i)];
+      const bool has_moved = (i & (bit - 1)) != 0;
+      pack = plan.copy(has_moved ? block_of(place::scratch, place_of)
+                                 : block_of(place::input, wrap(rank + i, world)),
+                       block_of(place::scratch, stored), ready, pack);
+      place_of = moving + stored++;
     }
+    stored += moving;
     plan.send(wrap(rank + bit, world), packed, pack);
     const std::int32_t received = plan.receive(wrap(rank - bit, world), arriving);
     ready = plan.fence(received, ready);
   }
+  plan.scratch_count = static_cast<std::size_t>(stored) * block;
   for (int i = 1; i < world; ++i) {
-    plan.copy(held[static_cast<std::size_t>(i)], block_of(place::output, wrap(rank - i, world)),
-              ready);
+    plan.copy(block_of(place::scratch, moved_to[static_cast<std::size_t>(i)]),
+              block_of(place::output, wrap(rank - i, world)), ready);
   }
   return plan;
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <limits>
@@ -91,19 +92,27 @@ struct rule_word {
   return value << shift;
 }
 
+/// A rule has six words; of a line with more, the seventh is kept, to point at.
+struct rule_line {
+  std::array<rule_word, 7> words{};
+  std::size_t count = 0;
+};
+
 /// The words of one line, up to a comment.
-[[nodiscard]] inline std::vector<rule_word> split_words(std::string_view line,
-                                                        std::string_view source,
-                                                        std::size_t number) {
+[[nodiscard]] inline rule_line split_words(std::string_view line, std::string_view source,
+                                           std::size_t number) {
   static constexpr std::string_view blanks = " \t\r";
   line = line.substr(0, line.find('#'));
-  std::vector<rule_word> words;
+  rule_line split;
   for (std::size_t at = line.find_first_not_of(blanks); at != std::string_view::npos;) {
     const std::size_t end = std::min(line.find_first_of(blanks, at), line.size());
-    words.push_back({line.substr(at, end - at), source, number, at + 1});
+    if (split.count < split.words.size()) {
+      split.words[split.count] = {line.substr(at, end - at), source, number, at + 1};
+    }
+    ++split.count;
     at = line.find_first_not_of(blanks, end);
   }
-  return words;
+  return split;
 }
 
 }  // namespace detail
@@ -141,14 +150,14 @@ struct rule_word {
   std::size_t number = 1;
   for (std::size_t at = 0; at < text.size(); ++number) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    const auto words = detail::split_words(text.substr(at, end - at), source, number);
+    const auto [words, count] = detail::split_words(text.substr(at, end - at), source, number);
     at = end + 1;
-    if (words.empty()) continue;
-    if (words.size() != 6) {
-      words[std::min<std::size_t>(words.size() - 1, 6)].refuse(
+    if (count == 0) continue;
+    if (count != 6) {
+      words[std::min<std::size_t>(count - 1, 6)].refuse(
           "a rule has 6 words (operation, min_bytes, max_bytes, min_ranks, max_ranks, algorithm), "
           "not {}",
-          words.size());
+          count);
     }
     algorithm_rule rule;
     rule.what = detail::parse_operation(words[0]);
