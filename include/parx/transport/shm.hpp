@@ -164,9 +164,8 @@ class shm_link final : public detail::process_link {
 
   [[nodiscard]] bool connect() {
     connects_ = true;
-    auto connected = detail::endpoint::connect_to_memory(key_.peer, peer_);
-    if (!connected) return false;
-    socket_ = std::move(*connected);
+    socket_ = detail::endpoint::connect_to_memory(key_.peer, peer_);
+    if (!socket_.valid()) return false;
     learn_pid();
     const bool readable = shared_.can_read(pid_, peer_);
     const std::size_t ring_bytes = readable ? small_ring : large_ring;

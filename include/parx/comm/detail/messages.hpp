@@ -82,9 +82,8 @@ class messages {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
       // Also where nobody waits for anything: what comes is kept, and its sender goes on.
-      if (may_keep(state) || !state.sends.empty()) {
-        out.push_back({state.stream, may_keep(state), !state.sends.empty()});
-      }
+      const link_interest next{state.stream, may_keep(state), !state.sends.empty()};
+      if (next.readable || next.writable) out.push_back(next);
     }
   }
 
@@ -191,8 +190,8 @@ class messages {
       match_kept(state, request);
       return;
     }
-    kept_message message{request.header, {}, request.bytes};
-    message.bytes.assign(request.memory, request.memory + request.bytes);
+    kept_message message{
+        request.header, {request.memory, request.memory + request.bytes}, request.bytes};
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
     if (call* receive = asked_for(state, request.header)) {

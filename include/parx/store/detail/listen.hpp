@@ -79,7 +79,7 @@ namespace parx::detail {
   }
   if (last_error == EADDRINUSE) {
     const auto owner = port_owner(port);
-    if (owner && owner->pid == ::getpid()) {
+    if (owner.pid == ::getpid()) {
       throw_usage("a store cannot listen on port {}: this process listens there already. Has it "
                   "called parx::init() or run() before? Call it once, and pass its world on",
                   port);
@@ -87,7 +87,8 @@ namespace parx::detail {
     throw_error(errc::io,
                 "a store cannot listen on port {}: it is in use{}. End that process, or choose "
                 "another port.",
-                port, owner ? fmt::format(" by process {} ({})", owner->pid, owner->command) : "");
+                port,
+                owner.pid != 0 ? fmt::format(" by process {} ({})", owner.pid, owner.command) : "");
   }
   throw_error(errc::io,
               "a store cannot listen on \"{}\" port {}: {}. Give an address of this host, or "

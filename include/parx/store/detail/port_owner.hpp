@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,13 +55,13 @@ struct process_named {
   std::string command;  ///< "python3 train.py"
 };
 
-/// Who listens on `port`, or nothing where /proc does not show it.
-[[nodiscard]] inline std::optional<process_named> port_owner(std::uint16_t port) {
+/// Who listens on `port`; pid 0 where /proc does not show it.
+[[nodiscard]] inline process_named port_owner(std::uint16_t port) {
   std::uint64_t inode = 0;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     if (inode == 0) inode = listening_inode(file_text(table).value_or(""), port);
   }
-  if (inode == 0) return std::nullopt;
+  if (inode == 0) return {};
   const std::string wanted = fmt::format("socket:[{}]", inode);
   for (const std::string& pid : names_in("/proc")) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
@@ -77,10 +76,10 @@ struct process_named {
       command.resize(std::min<std::size_t>(command.size(), 200));
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');
-      return process_named{std::atoi(pid.c_str()), std::move(command)};
+      return {std::atoi(pid.c_str()), std::move(command)};
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace parx::detail

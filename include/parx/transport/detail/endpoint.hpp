@@ -126,10 +126,9 @@ class endpoint {
     return std::bit_cast<frame_bytes>(greeting);
   }
 
-  /// A connection to where a rank of this host takes in shared memory; nullopt while too many
-  /// others stand in line there. Throws link_lost.
-  [[nodiscard]] static std::optional<descriptor> connect_to_memory(int peer,
-                                                                   const peer_record& record) {
+  /// A connection to where a rank of this host takes in shared memory; none while too many others
+  /// stand in line there. Throws link_lost.
+  [[nodiscard]] static descriptor connect_to_memory(int peer, const peer_record& record) {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
     if (!socket.valid()) {
@@ -138,7 +137,7 @@ class endpoint {
                                   errno_text(errno)));
     }
     if (::connect(socket.get(), name.data(), name.length) == 0) return socket;
-    if (errno == EAGAIN || errno == EINTR) return std::nullopt;
+    if (errno == EAGAIN || errno == EINTR) return {};
     throw link_lost(peer, fmt::format("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Says over it what it is for, and passes the memory. Throws link_lost.

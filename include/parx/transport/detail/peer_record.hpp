@@ -79,8 +79,9 @@ struct placement {
     const auto found = std::find(hosts.begin(), hosts.end(), host);
     const auto number = static_cast<int>(found - hosts.begin());
     if (found == hosts.end()) hosts.push_back(host);
-    places.push_back(
-        {number, !each.memory.empty() && !each.boot_id.empty() && !each.network.empty()});
+    const bool memory = !each.memory.empty() && !each.boot_id.empty() && !each.network.empty();
+    const placement next{number, memory};
+    places.push_back(next);
   }
   return places;
 }
