@@ -97,6 +97,39 @@ BOOST_AUTO_TEST_CASE(a_shared_buffer_on_one_rank_only_is_found_out) {
 }
 
 BOOST_AUTO_TEST_CASE(
+    small_calls_from_one_line_are_right_in_whatever_memory_and_keep_none_of_it_alive) {
+  const auto failure = jobs::run(jobs::kind::shm, 2, [](parx::process_group& group) {
+    auto first = parx::allocate_shared<std::int64_t>(group, 1 << 18);
+    auto second = parx::allocate_shared<std::int64_t>(group, 1 << 18);
+    std::vector<std::int64_t> ordinary(1 << 18);
+    const auto sum_of = [&](std::int64_t* at, std::size_t count) {
+      for (std::size_t k = 0; k < count; ++k) at[k] = value(group.rank(), k) + 1;
+      parx::all_reduce(group, std::span(at, count));
+      for (std::size_t k = 0; k < count; ++k) {
+        parx::require(at[k] == value(0, k) + value(1, k) + 2, "element {} of {}", k, count);
+      }
+    };
+    // The larger one works in place.
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1} << 17}) {
+      for (int i = 0; i < 3; ++i) {
+        for (std::int64_t* at :
+             {first.data(), second.data() + 5, ordinary.data(), first.data() + 1}) {
+          sum_of(at, count);
+        }
+      }
+    }
+    const void* gone = second.data();
+    sum_of(second.data(), 1);
+    second = {};
+    parx::barrier(group);
+    parx::require(group.core()->find_shared(gone, 8).area == nullptr,
+                  "the group keeps a buffer that its owner gave up");
+    sum_of(first.data(), 1);
+  });
+  BOOST_TEST(failure == "", failure);
+}
+
+BOOST_AUTO_TEST_CASE(
     staged_calls_that_follow_each_other_never_overwrite_what_a_slow_rank_still_reads) {
   // Sizes of one to five slices, so that each call begins with another part than the last one ended
   // with.

@@ -143,7 +143,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
          !given.names_late;
 }
 
-[[nodiscard]] inline call_likeness likeness_of(const collective_arguments& given) noexcept {
+[[nodiscard]] inline call_likeness likeness_of(const group_core& core,
+                                               const collective_arguments& given) noexcept {
   const elements& described = given.input.data != nullptr ? given.input : given.output;
   return {.what = given.what,
           .use = given.use,
@@ -151,6 +152,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
           .type = described.type,
           .root = given.root,
           .line = given.site.line,
+          .input_in_area = core.may_be_shared(given.input.data),
+          .output_in_area = core.may_be_shared(given.output.data),
           .file = given.site.file,
           .element_size = described.size,
           .count = given.count,
@@ -160,27 +163,42 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
           .timeout = given.timeout};
 }
 
+/// Whether a call's plan is right for every call like it, also where those have their buffers
+/// elsewhere. Not the plans that take turns or are for a place in shared memory; and where a shared
+/// buffer could have been used, only if something else was chosen all the same, as it is then
+/// without one.
+[[nodiscard]] inline bool is_repeatable(const call& request, const call_likeness& like) noexcept {
+  const algorithm chosen = request.steps->steps.name;
+  const bool found_all = (!like.input_in_area || request.data.shared_input.area != nullptr) &&
+                         (!like.output_in_area || request.data.shared_output.area != nullptr);
+  return chosen != algorithm::staged && chosen != algorithm::shared && found_all;
+}
+
 inline void run(const process_group& group, const collective_arguments& given) {
   group_core& core = *group.core();
-  if (!is_plain(given) || core.may_be_shared(given.input.data) ||
-      core.may_be_shared(given.output.data)) {
+  if (!is_plain(given)) {
     call request;
     fill_call(group, given, request);
     core.run(request);
     return;
   }
   repeated_call& kept = core.repeated().at(given.site.line);
-  if (kept.ready && kept.like == likeness_of(given)) {
+  if (kept.ready && kept.like == likeness_of(core, given)) {
     check_overlap({group, given.what, given.site}, given);
     kept.request.data.input = static_cast<const std::byte*>(given.input.data);
     kept.request.data.output = static_cast<std::byte*>(given.output.data);
     kept.request.renew();
   } else {
-    kept.ready = false;
-    kept.request = {};
-    kept.request.kept_steps = fill_call(group, given, kept.request);
-    kept.like = likeness_of(given);
-    kept.ready = kept.request.steps->steps.name != algorithm::staged;  // whose plans take turns
+    call request;
+    request.kept_steps = fill_call(group, given, request);
+    const call_likeness like = likeness_of(core, given);
+    if (!is_repeatable(request, like)) {
+      core.run(request);
+      return;
+    }
+    // Or a buffer that is gone would take memory.
+    request.data.shared_input = request.data.shared_output = {};
+    kept = {.like = like, .request = std::move(request), .ready = true};
   }
   core.run(kept.request);
 }

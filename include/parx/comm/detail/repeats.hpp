@@ -26,6 +26,8 @@ struct call_likeness {
   std::uint8_t type = 0;
   int root = -1;
   int line = 0;
+  bool input_in_area = false;  ///< as shared_areas::may_hold says
+  bool output_in_area = false;
   const char* file = nullptr;
   std::size_t element_size = 0;
   std::size_t count = 0;
