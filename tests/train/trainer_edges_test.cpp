@@ -295,6 +295,41 @@ BOOST_AUTO_TEST_CASE(what_compares_evaluations_needs_one) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(an_evaluation_of_nothing_is_refused) {
+  const auto source = points(16), two = points(2), none = points(0);
+  std::array<int, 3> refused{};  // by rank
+  parx::run_threads(3, [&](parx::process_group& group) {
+    classifier model(0);
+    model.initialize(3);
+    parx::ddp ddp{model, group};
+    parx::optim::sgd opt{ddp.parameters()};
+    using parx::data::distributed_sampler;
+    const parx::data::loader loader{
+        source, {.batch_size = 2, .sampler = distributed_sampler{16, group}}};
+    const auto loss = [](auto& m, auto& batch) {
+      return parx::nn::cross_entropy(m(batch.x), batch.y, {.row_weights = batch.weights});
+    };
+    auto options = quiet(2);
+    options.eval_strategy = train::strategy::epoch;
+    train::trainer trainer{ddp, opt, loader, loss, options};
+    const auto refuses = [&](const auto& nothing, const std::string& words) {
+      try {
+        trainer.add_evaluation(nothing, [&](auto& m, auto& batch) -> train::metrics {
+          return {{"loss", loss(m, batch)}};
+        });
+      } catch (const parx::usage_error& found) {
+        refused[static_cast<std::size_t>(group.rank())] += mentions(found, words) ? 1 : 0;
+      }
+    };
+    refuses(parx::data::loader{none, {.sampler = distributed_sampler{0, group}}}, "0 samples");
+    refuses(parx::data::loader{two,
+                               {.sampler = distributed_sampler{
+                                    2, group, {.remainder = parx::data::remainder::drop}}}},
+            "2 samples for 3 ranks");
+  });
+  BOOST_TEST((refused == std::array{2, 2, 2}));
+}
+
 BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
   const folder place("logs");
   setup s{.options = quiet(3)};

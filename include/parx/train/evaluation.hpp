@@ -14,6 +14,7 @@
 
 #include <parx/autograd/no_grad.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/source.hpp>
 #include <parx/train/metrics.hpp>
 #include <parx/train/record.hpp>
 
@@ -95,11 +96,12 @@ template <typename Wrapper, typename Loader, typename Measure>
 /// be thrown away, where a rank has left off.
 [[nodiscard]] inline bool evaluate_into(record& line, process_group& group,
                                         const std::string& prefix, const evaluate_function& run,
-                                        const leave_off& leaves_off) {
+                                        const leave_off& leaves_off,
+                                        call_site site = call_site::current()) {
   const auto start = std::chrono::steady_clock::now();
   metrics figures = run(leaves_off);
   figures.emplace_back("left off", nn::tally{.sum = leaves_off() ? 1.0 : 0.0, .count = 1});
-  all_reduce(group, figures);
+  all_reduce(group, figures, site);
   const bool whole = figures.back().value.sum == 0;
   const double steps = figures[figures.size() - 2].value.sum / group.size();
   const double samples = figures[figures.size() - 3].value.sum;

@@ -91,9 +91,14 @@ class trainer {
   }
 
   /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
-  /// with (wrapper, batch) and returns metrics. The loader is borrowed.
+  /// with (wrapper, batch) and returns metrics. The loader is borrowed. Throws usage_error for one
+  /// without batches.
   template <typename EvalLoader, typename Measure>
   void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
+    require(loader.batches() > 0,
+            "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
+            "it samples, and remainder::exact and last_batch::keep so that none are left out",
+            prefix, loader.sampler().size(), world(), loader.batch_size());
     evaluations_.emplace_back(std::move(prefix),
                               make_evaluation(model_, loader, std::move(measure)));
   }
@@ -366,7 +371,7 @@ class trainer {
     book_.watch.pause();
     record line;
     for (const auto& [prefix, run] : evaluations_) {
-      if (!evaluate_into(line, group(), prefix, run, leaves_off)) return std::nullopt;
+      if (!evaluate_into(line, group(), prefix, run, leaves_off, site_)) return std::nullopt;
     }
     line.set("epoch", state_.epoch);
     book_.write(line, run_log::kind::eval);
