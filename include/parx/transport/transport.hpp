@@ -41,6 +41,7 @@ struct const_bytes {
   std::size_t to_follow = 0;  ///< bytes of the same message that come later, once they are there
   bool fresh = false;    ///< likely just written: in this core's cache, dear to read from another
   bool at_ease = false;  ///< nothing to receive meanwhile: this rank may as well do copying
+  bool reduced = false;  ///< the receiver works on each part of it as it comes
 };
 struct mutable_bytes {
   std::byte* data = nullptr;

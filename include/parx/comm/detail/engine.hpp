@@ -223,7 +223,8 @@ class engine {
                              .size = permitted,
                              .to_follow = size - done_at(index) - permitted,
                              .fresh = overwrites_input_ || from.where != place::input,
-                             .at_ease = only_sends_};
+                             .at_ease = only_sends_,
+                             .reduced = static_cast<bool>(data_->reduce)};
       if (head.size + body.size > 0) {
         std::size_t sent = state.stream->try_send(head, body);
         if (sent == 0) return progressed;

@@ -157,13 +157,18 @@ class pipe_sender {
   /// Measured at two ranks. What the sender has just written is cheaper to copy twice up to half a megabyte,
   /// because fetching it from another core's cache is what costs. Other pieces are read where they lie from
   /// 8 KiB on: of 16 KiB that costs as much as copying once more, and half as much where both ranks send. What
-  /// travels one way only goes faster through the ring from two megabytes on, where both cores cannot copy otherwise.
+  /// travels one way only goes faster through the ring from two megabytes on, because both cores copy, unless both
+  /// do so without it.
   [[nodiscard]] bool should_offer(const const_bytes& piece) const noexcept {
     if (piece.size <= (piece.fresh ? 2 * capacity_ : least_offered())) return false;
-    if (piece.at_ease && receiver_ == 0 && piece.size > 8 * capacity_) return false;
+    if (piece.at_ease && !can_help(piece) && piece.size > 8 * capacity_) return false;
     return state_->can_take.load(std::memory_order_relaxed) != 0;
   }
 
+  /// A receiver that reduces is kept busy by that: it needs the sender to copy ahead of it.
+  [[nodiscard]] bool can_help(const const_bytes& piece) const noexcept {
+    return piece.at_ease && !piece.reduced && receiver_ != 0;
+  }
   [[nodiscard]] std::size_t least_offered() const noexcept { return capacity_ / 32; }
 
   /// Whether a small message finds room, in one piece and as far as was last seen.
@@ -226,8 +231,8 @@ class pipe_sender {
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(piece.data));
     bias_ = address - offered_;
     state_->bias.store(bias_, std::memory_order_relaxed);
-    if (const bool helps = piece.at_ease && receiver_ != 0; helps != helps_) {
-      helps_ = helps;
+    if (can_help(piece) != helps_) {
+      helps_ = !helps_;
       state_->helps.store(helps_ ? 1 : 0, std::memory_order_relaxed);
     }
     offered_ += piece.size;
