@@ -1,7 +1,7 @@
 // stopped_by_signal: the end of work that was asked to end by a signal, and has been saved.
 //
-// Not a failure: whoever starts the program again goes on where it was. So it is neither an error nor
-// a usage_error, and parx::run() returns a code of its own for it.
+// Not a failure: whoever starts the program again goes on where it was. So it is neither an error
+// nor a usage_error, and parx::run() returns a code of its own for it.
 #pragma once
 
 #include <stdexcept>

@@ -167,9 +167,9 @@ class sequence_pairs {
   void tell_what_was_cut(const std::string& what) const {
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows == 0) return;
-    log0(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)", what,
-        counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
-        counts.truncated_tokens);
+    log0(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)",
+         what, counts.truncated_rows, rows_.size(), options_.max_source_length,
+         options_.max_target_length, counts.truncated_tokens);
   }
   [[nodiscard]] std::uint64_t options_hash(const std::string& path) const {
     return stable_hash(fmt::format("sequence_pairs 2|{}|{}|{}|{}|{}|{}|{}", options_.source,

@@ -6,9 +6,9 @@
 //   optimizer.step();                     // every rank takes the same step
 //
 // Each rank works on its own samples; after backward() every rank has the gradient of the mean over
-// all of them, however unevenly they are dealt. All ranks end with bit-identical parameters. A parameter
-// that is not the model's stays this rank's own: it gets the gradient of the mean over its samples, and
-// a warning says so once, because as a rule it belongs to a layer that members() leaves out.
+// all of them, however unevenly they are dealt. All ranks end with bit-identical parameters. A
+// parameter that is not the model's stays this rank's own: it gets the gradient of the mean over
+// its samples, and one warning, because as a rule it belongs to a layer that members() leaves out.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ struct ddp_options {
   comm_hook hook{};  ///< what is sent instead of the gradients as they are; equal on all ranks
 };
 
-/// While it lives, backward adds gradients up on this rank only; the first backward after it sums them
-/// over the ranks, with the right weights.
+/// While it lives, backward adds gradients up on this rank only; the first backward after it sums
+/// them over the ranks, with the right weights.
 class [[nodiscard]] no_sync_scope {
  public:
   explicit no_sync_scope(bool& synchronising) noexcept
@@ -51,30 +51,35 @@ class ddp {
   using reducer = detail::reducer<detail::parameter_slot>;
 
  public:
-  /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with the
-  /// difference otherwise), gives all of them rank 0's values, and their random layers (dropout) seeds of
-  /// their own. Model and group are borrowed and must outlive this object; the gradients' memory is this
-  /// object's from here on. Throws usage_error where another ddp that wraps the model still lives.
-  ddp(Module& model, process_group& group, ddp_options options = {}, call_site site = call_site::current())
+  /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with
+  /// the difference otherwise), gives all of them rank 0's values, and their random layers
+  /// (dropout) seeds of their own. Model and group are borrowed and must outlive this object; the
+  /// gradients' memory is this object's from here on. Throws usage_error where another ddp that
+  /// wraps the model still lives.
+  ddp(Module& model, process_group& group, ddp_options options = {},
+      call_site site = call_site::current())
       : model_(model), group_(group) {
     std::vector<detail::parameter_slot> slots;
     model.for_each_parameter([&](const std::string& path, auto& parameter) {
       slots.push_back(detail::make_slot(path, parameter));
     });
-    require(!slots.empty(), "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
+    require(!slots.empty(),
+            "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
             site.file_name(), site.line);
     for (const auto& each : slots) {
       require(!each.is_observed(),
-              "ddp at {}:{}: parameter \"{}\" belongs to another ddp that still lives. Destroy that one "
-              "first (reset() or a scope of its own), or use it instead of a second one",
+              "ddp at {}:{}: parameter \"{}\" belongs to another ddp that still lives. Destroy "
+              "that one first (reset() or a scope of its own), or use it instead of a second one",
               site.file_name(), site.line, each.name);
     }
     detail::check_layout(group, slots, site);
-    reducer_.reset(new reducer(group, std::move(slots), options.buckets, std::move(options.hook), site));
+    reducer_.reset(
+        new reducer(group, std::move(slots), options.buckets, std::move(options.hook), site));
     if (group.size() > 1) reducer_->broadcast_values();
     if constexpr (requires { model.for_each_buffer([](const std::string&, auto&) {}); }) {
-      model.for_each_buffer(
-          [&](const std::string&, auto& buffer) { broadcast(group, buffer.value().span(), {.root = 0}, site); });
+      model.for_each_buffer([&](const std::string&, auto& buffer) {
+        broadcast(group, buffer.value().span(), {.root = 0}, site);
+      });
     }
     // Different samples want different dropout masks.
     if constexpr (requires { model.reseed(std::uint64_t{}); }) {
@@ -88,25 +93,25 @@ class ddp {
     return model_(std::forward<Inputs>(inputs)...);
   }
 
-  /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all micro-batches but
-  /// the last.
+  /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all
+  /// micro-batches but the last.
   no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
 
-  /// From any thread. What one rank has seen and all should know (its host goes down, a disk is full):
-  /// the flag leaves with the gradients of the next backward() that sums any, at no cost.
+  /// From any thread. What one rank has seen and all should know (its host goes down, a disk is
+  /// full): the flag leaves with the gradients of the next backward() that sums any, at no cost.
   void raise_flag() noexcept { reducer_->raise_flag(); }
   /// Whether any rank's flag came with the last such gradients: equal on all ranks until the next.
   [[nodiscard]] bool flag_raised() const noexcept { return reducer_->flag_raised(); }
 
-  /// Drops the gradients of all parameters, also of those that are no optimizer's: the next backward
-  /// overwrites them. As the model's zero_grad(), without a walk over its layers.
+  /// Drops the gradients of all parameters, also of those that are no optimizer's: the next
+  /// backward overwrites them. As the model's zero_grad(), without a walk over its layers.
   void zero_grad() { reducer_->zero_grad(); }
 
   /// Local. A hash of all parameter values, to compare replicas by.
   [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
 
-  /// Collective. Whether all ranks hold the same parameter values, bit by bit: true unless something
-  /// other than the optimizer changed them on some rank.
+  /// Collective. Whether all ranks hold the same parameter values, bit by bit: true unless
+  /// something other than the optimizer changed them on some rank.
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
     const std::array<std::uint64_t, 1> mine{values_hash()};
     std::vector<std::uint64_t> all(static_cast<std::size_t>(group_.size()));
@@ -119,7 +124,9 @@ class ddp {
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
   /// The buckets in the order in which they leave, and their sizes.
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->bucket_count(); }
-  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return reducer_->bucket_bytes(index); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
+    return reducer_->bucket_bytes(index);
+  }
   /// What backward passes have waited for so far: `(ddp.times() - before).hidden()`.
   [[nodiscard]] ddp_times times() const noexcept { return reducer_->times(); }
 

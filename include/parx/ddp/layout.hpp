@@ -47,8 +47,8 @@ namespace parx::detail {
   return text;
 }
 
-/// Collective. Throws errc::mismatch on every rank unless all `parameters` (parameter_slots) have the
-/// same layout.
+/// Collective. Throws errc::mismatch on every rank unless all `parameters` (parameter_slots) have
+/// the same layout.
 inline void check_layout(process_group& group, const auto& parameters, call_site site) {
   std::string mine;
   for (const auto& each : parameters) mine += each.layout + '\n';

@@ -1,5 +1,5 @@
-// What DDP knows of a model: named parameters with a value, a gradient and a "this gradient is final"
-// event. parx::nn modules and raw_module satisfy it; so does any class of your own that has
+// What DDP knows of a model: named parameters with a value, a gradient and a "this gradient is
+// final" event. parx::nn modules and raw_module satisfy it; so does any class of your own that has
 // for_each_parameter(visitor) and calls visitor(path, parameter).
 #pragma once
 
@@ -60,9 +60,9 @@ struct parameter_slot {
   std::function<void(void*)> bind_grad;
   std::function<bool()> has_grad;
   std::function<void()> assume_grad;
-  /// The rows that have contributions when the rest is zero, and the gradient's memory with more rows
-  /// among them: parameter::touched_rows, add_rows and clear_rows. Without row-sparsity nullopt and
-  /// not callable.
+  /// The rows that have contributions when the rest is zero, and the gradient's memory with more
+  /// rows among them: parameter::touched_rows, add_rows and clear_rows. Without row-sparsity
+  /// nullopt and not callable.
   std::function<std::optional<std::span<const std::size_t>>()> touched_rows;
   std::function<void*(std::span<const std::size_t>)> add_rows;
   std::function<void()> clear_rows;

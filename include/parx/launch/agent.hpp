@@ -3,8 +3,9 @@
 // One thread, which waits in Boost.Asio for the ranks' output, signals and times. A job ends in one
 // of four ways: all ranks return 0; one fails, and the others have to end within a second; parxrun
 // is told to stop, and the ranks have `grace` to save their work; they return 75 because they have
-// saved it (stopped_exit_code), and those that have not yet get the same time. No process of the ranks' process groups is
-// left behind. This is all that needs Boost in parx, and programs that are launched do without.
+// saved it (stopped_exit_code), and those that have not yet get the same time. No process of the
+// ranks' process groups is left behind. Nothing else in parx needs Boost: what is launched does
+// without.
 #pragma once
 
 #include <sched.h>
@@ -379,12 +380,12 @@ class agent {
 }  // namespace detail
 
 /// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
-/// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), 75 when
-/// the ranks ended with that code, or else 128 + signal when this process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP,
-/// SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and
-/// at their defaults: call it from a process with one thread. Throws usage_error for wrong options,
-/// program_error for a program that cannot be started, error when the system refuses files or
-/// processes.
+/// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), 75
+/// when the ranks ended with that code, or else 128 + signal when this process was told to stop.
+/// Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP
+/// meanwhile, and leaves them unblocked and at their defaults: call it from a process with one
+/// thread. Throws usage_error for wrong options, program_error for a program that cannot be
+/// started, error when the system refuses files or processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   return detail::agent(options).run();
 }

@@ -13,9 +13,9 @@
 namespace parx {
 
 /// Joins the job, calls body(world&) and returns the process's exit code: 0, 2 after a usage_error,
-/// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together, 1 after any other
-/// exception. The text of a failure is printed to standard error and given to the other ranks as the
-/// reason why their operations end.
+/// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together, 1 after any
+/// other exception. The text of a failure is printed to standard error and given to the other ranks
+/// as the reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
   const auto report = [] {  // of the exception that is being handled

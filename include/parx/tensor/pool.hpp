@@ -136,8 +136,8 @@ class memory_pool {
     const std::size_t bytes = (4 + index % 4) << (index / 4 + 4);
     return (bytes + alignment - 1) / alignment * alignment;
   }
-  /// Large blocks consist of huge pages where the system gives them to those who ask: a step goes over
-  /// more small pages than a processor remembers the places of.
+  /// Large blocks consist of huge pages where the system gives them to those who ask: a step goes
+  /// over more small pages than a processor remembers the places of.
   static constexpr std::size_t huge_page = std::size_t{2} << 20;
   [[nodiscard]] static std::align_val_t alignment_of(std::size_t size) noexcept {
     return std::align_val_t{size < huge_page ? alignment : huge_page};

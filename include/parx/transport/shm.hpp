@@ -124,8 +124,9 @@ class shm_link final : public detail::process_link {
     [[maybe_unused]] const auto rung = ::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
-  /// The memory that this rank receives into is its own again once this returns: a peer that writes it at this
-  /// moment ends that within microseconds, or when it is continued or killed, should it have been stopped there.
+  /// The memory that this rank receives into is its own again once this returns: a peer that writes
+  /// it at this moment ends that within microseconds, or when it is continued or killed if it was
+  /// stopped there.
   void await_writer() noexcept {
     while (!receiver_.reclaim()) {
       char bells[64];

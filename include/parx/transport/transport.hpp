@@ -46,8 +46,8 @@ struct const_bytes {
 struct mutable_bytes {
   std::byte* data = nullptr;
   std::size_t size = 0;
-  /// Where larger than `size`: a link may receive this many bytes from `data` on, and until they are full or it is
-  /// closed, what is not yet received may be written at any time.
+  /// Where larger than `size`: a link may receive this many bytes from `data` on, and until they
+  /// are full or it is closed, what is not yet received may be written at any time.
   std::size_t room = 0;
 };
 

@@ -1,4 +1,4 @@
-// collective_data: what a collective works on and with, without types. The buffers are the caller's.
+// collective_data: what a collective works on, and how, without types. Buffers are the caller's.
 #pragma once
 
 #include <cstddef>

@@ -63,7 +63,7 @@ class workspace {
     }
   }
 
-  /// Reduces `count` elements that a peer has sent, those from byte `offset` of a receive_reduce on.
+  /// Reduces `count` elements that a peer has sent for a receive_reduce, from its byte `offset` on.
   void reduce(const action& step, std::size_t offset, const std::byte* theirs, std::size_t count) {
     std::byte* to = write_at(step.to) + offset;
     const std::byte* mine = read_at(step.from) + offset;

@@ -63,7 +63,9 @@ void for_each_lanes(T* value, const std::vector<tensor<T>>& state, std::size_t b
   std::size_t at = begin;
   for (; at < whole; at += width) {
     w = Eigen::Map<const lanes<T>>(value + at);
-    for (std::size_t k = 0; k < States; ++k) s[k] = Eigen::Map<const lanes<T>>(state[k].data() + at);
+    for (std::size_t k = 0; k < States; ++k) {
+      s[k] = Eigen::Map<const lanes<T>>(state[k].data() + at);
+    }
     f(w, s, at);
     Eigen::Map<lanes<T>> to(value + at);
     to = w;

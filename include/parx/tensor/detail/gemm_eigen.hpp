@@ -18,8 +18,8 @@ using const_matrix_map =
     Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
                Eigen::Unaligned, Eigen::OuterStride<>>;
 
-// c += alpha a b of a matrix and a vector, which Eigen's expressions come down to: with them, each form
-// takes a compiler longer.
+// c += alpha a b of a matrix and a vector, which Eigen's expressions come down to: with them, each
+// form takes a compiler longer.
 template <typename Target, typename Left, typename Right, typename T>
 void add_vector(Target c, const Left& a, const Right& b, T alpha) {
   Eigen::internal::generic_product_impl<Left, Right, Eigen::DenseShape, Eigen::DenseShape,
@@ -29,8 +29,8 @@ void add_vector(Target c, const Left& a, const Right& b, T alpha) {
 /// What a result is added to.
 enum class contents { kept, zero };
 
-/// Where Eigen's kernel, which adds, puts its results. Of new contents it reads zeros, instead of somebody
-/// writing zeros before for it to read: twice the matrix less of memory traffic.
+/// Where Eigen's kernel, which adds, puts its results. Of new contents it reads zeros, instead of
+/// somebody writing zeros before for it to read: twice the matrix less of memory traffic.
 template <typename T>
 class target_line : public Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned> {
   using base = Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned>;
@@ -39,20 +39,23 @@ class target_line : public Eigen::internal::BlasLinearMapper<T, Eigen::Index, Ei
   target_line(T* data, contents before) : base(data), before_(before) {}
   template <typename Packet>
   EIGEN_ALWAYS_INLINE Packet loadPacket(Eigen::Index i) const {
-    return before_ == contents::zero ? Eigen::internal::pset1<Packet>(T(0)) : base::template loadPacket<Packet>(i);
+    return before_ == contents::zero ? Eigen::internal::pset1<Packet>(T(0))
+                                     : base::template loadPacket<Packet>(i);
   }
 
  private:
   contents before_;
 };
 template <typename T>
-class target_mapper
-    : public Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor, Eigen::Unaligned, 1> {
-  using base = Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor, Eigen::Unaligned, 1>;
+class target_mapper : public Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor,
+                                                               Eigen::Unaligned, 1> {
+  using base =
+      Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor, Eigen::Unaligned, 1>;
 
  public:
   using LinearMapper = target_line<T>;
-  target_mapper(T* data, Eigen::Index stride, contents before) : base(data, stride), before_(before) {}
+  target_mapper(T* data, Eigen::Index stride, contents before)
+      : base(data, stride), before_(before) {}
 
   EIGEN_ALWAYS_INLINE LinearMapper getLinearMapper(Eigen::Index i, Eigen::Index j) const {
     return {&base::operator()(i, j), before_};
@@ -90,18 +93,21 @@ class packed {
   T* data_;
 };
 
-/// c = alpha a b (+ c) of column-major (rows x columns) c, by Eigen's packing and kernel, in Eigen's blocks.
-/// Source: Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication (2008).
+/// c = alpha a b (+ c) of column-major (rows x columns) c, by Eigen's packing and kernel, in
+/// Eigen's blocks. Source: Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication
+/// (2008).
 template <typename T, int LeftOrder, int RightOrder>
-void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alpha, const T* a, Eigen::Index lda,
-              const T* b, Eigen::Index ldb, T* c, Eigen::Index ldc, contents before) {
+void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alpha, const T* a,
+              Eigen::Index lda, const T* b, Eigen::Index ldb, T* c, Eigen::Index ldc,
+              contents before) {
   namespace inner = Eigen::internal;
   using index = Eigen::Index;
   using traits = inner::gebp_traits<T, T>;
   using left_mapper = inner::const_blas_data_mapper<T, index, LeftOrder>;
   using right_mapper = inner::const_blas_data_mapper<T, index, RightOrder>;
-  inner::gemm_pack_lhs<T, index, left_mapper, traits::mr, traits::LhsProgress, typename traits::LhsPacket4Packing,
-                       LeftOrder> pack_left;
+  inner::gemm_pack_lhs<T, index, left_mapper, traits::mr, traits::LhsProgress,
+                       typename traits::LhsPacket4Packing, LeftOrder>
+      pack_left;
   inner::gemm_pack_rhs<T, index, right_mapper, traits::nr, RightOrder> pack_right;
   inner::gebp_kernel<T, T, index, target_mapper<T>, traits::mr, traits::nr, false, false> kernel;
 
@@ -119,7 +125,9 @@ void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alp
       pack_left(left.data(), from_left.getSubMapper(i, k), length, height);
       for (index j = 0; j < columns; j += block_columns) {
         const index width = std::min(block_columns, columns - j);
-        if (!right_stays || i == 0) pack_right(right.data(), from_right.getSubMapper(k, j), length, width);
+        if (!right_stays || i == 0) {
+          pack_right(right.data(), from_right.getSubMapper(k, j), length, width);
+        }
         const target_mapper<T> target(c + i + j * ldc, ldc, k == 0 ? before : contents::kept);
         kernel(target, left.data(), right.data(), height, length, width, alpha);
       }
@@ -178,15 +186,19 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
   if (m == 1) {
     const auto vector = map(a, k, 1, transpose_a ? lda : 1);
     if (transpose_b) add_vector(target.row(0).transpose(), right, vector.col(0), alpha);
-    if (!transpose_b) add_vector(target.row(0).transpose(), right.transpose(), vector.col(0), alpha);
+    if (!transpose_b) {
+      add_vector(target.row(0).transpose(), right.transpose(), vector.col(0), alpha);
+    }
     return;
   }
   // The kernel's matrices are column-major: it makes the transpose of c from those of b and a.
   constexpr int down = Eigen::ColMajor, across = Eigen::RowMajor;
-  const auto run = transpose_b ? (transpose_a ? multiply<T, across, across> : multiply<T, across, down>)
-                               : (transpose_a ? multiply<T, down, across> : multiply<T, down, down>);
-  run(static_cast<index>(n), static_cast<index>(m), static_cast<index>(k), alpha, b, static_cast<index>(ldb), a,
-      static_cast<index>(lda), c, static_cast<index>(ldc), overwrites ? contents::zero : contents::kept);
+  const auto run = transpose_b
+                       ? (transpose_a ? multiply<T, across, across> : multiply<T, across, down>)
+                       : (transpose_a ? multiply<T, down, across> : multiply<T, down, down>);
+  run(static_cast<index>(n), static_cast<index>(m), static_cast<index>(k), alpha, b,
+      static_cast<index>(ldb), a, static_cast<index>(lda), c, static_cast<index>(ldc),
+      overwrites ? contents::zero : contents::kept);
 }
 
 }  // namespace parx::detail::eigen

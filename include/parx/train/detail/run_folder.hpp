@@ -83,8 +83,8 @@ class run_folder {
     if (checkpoints_) checkpoints_->wait(site_);
   }
 
-  /// Where the checkpoint of the step `step` is as of now: the folder may have had another name when
-  /// it was saved.
+  /// Where the checkpoint of step `step` is now: the folder may have had another name when it was
+  /// saved.
   [[nodiscard]] std::string path_of(std::uint64_t step) const {
     return parx::detail::checkpoint_path(options_.output_dir, step).string();
   }

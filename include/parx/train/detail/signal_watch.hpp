@@ -2,9 +2,9 @@
 //
 // While a watch lives, the first SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 is noted; the next one
 // ends the process, as without a watch. What comes within 100 ms is the same wish: timeout(1) tells
-// its child and then the child's group. A signal that the program handles, ignores or blocks is left
-// to it. Handlers belong to a process: ranks that are threads of one share them, and the last watch
-// takes them away. Safe from any thread.
+// its child and then the child's group. A signal that the program handles, ignores or blocks is
+// left to it. Handlers belong to a process: ranks that are threads of one share them, and the last
+// watch takes them away. Safe from any thread.
 #pragma once
 
 #include <signal.h>

@@ -1,14 +1,15 @@
 // shared_pipe: one direction of a link through shared memory, an ordered stream of bytes.
 //
-// Small pieces go through a ring: one copy in, one out. A large piece is offered instead: the sender
-// says where it lies in its own memory, and the receiver copies it from there with process_vm_readv,
-// straight to where it is wanted. While an offer is not taken whole, nothing goes into the ring, so the
-// order of the stream is kept. An offered piece counts as sent only as far as the receiver has taken it.
-// A sender that has nothing else to do takes part in the copying: while the receiver reads the first half of what it
-// wants next, the sender writes the second half to where it is wanted (pipe_state::share).
-// What a message costs is the cache lines that pass from core to core. So the smallest ones, whose header is
-// that of the message before with another sequence number, lie on the line that announces them as well.
-// Threads: one sender and one receiver, in two processes. All counts of bytes only grow.
+// Small pieces go through a ring: one copy in, one out. A large piece is offered instead: the
+// sender says where it lies in its own memory, and the receiver copies it from there with
+// process_vm_readv, straight to where it is wanted. While an offer is not taken whole, nothing goes
+// into the ring, so the order of the stream is kept. An offered piece counts as sent only as far as
+// the receiver has taken it. A sender that has nothing else to do takes part in the copying: while
+// the receiver reads the first half of what it wants next, the sender writes the second half to
+// where it is wanted (pipe_state::share). What a message costs is the cache lines that pass from
+// core to core. So the smallest ones, whose header is that of the message before with another
+// sequence number, lie on the line that announces them as well. All counts of bytes only grow.
+// Threads: one sender and one receiver, in two processes.
 #pragma once
 
 #include <sys/uio.h>
@@ -33,11 +34,11 @@ inline constexpr std::size_t cache_line = 64;
 struct pipe_state {
   // Written by the sender.
   alignas(cache_line) std::atomic<std::uint64_t> written{0};  ///< bytes put into the ring
-  std::atomic<std::uint64_t> offered{0};                      ///< bytes offered in the sender's memory
+  std::atomic<std::uint64_t> offered{0};                      ///< bytes offered where they lie
   std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
-  std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: what it offered may be anything now
-  // The card: what `written` counted last, if that was one small message with a header like the last one's. It
-  // is in the ring as well, for a receiver that comes late.
+  std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: no offer holds any more
+  // The card: what `written` counted last, if that was one small message with a header like the
+  // last one's. It is in the ring as well, for a receiver that comes late.
   static constexpr std::size_t card_words = 3;
   std::atomic<std::uint32_t> card{0};  ///< card_of(), 0 while there is none or it is being written
   std::atomic<std::uint64_t> card_sequence{0};
@@ -46,22 +47,25 @@ struct pipe_state {
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> can_take{0};  ///< the receiver may read the sender's memory
-  // A share: what the receiver would like the sender to write. Each has a number. The sender takes one that is open, and
-  // then has written it or refuses it; what it has not taken in time, the receiver refuses it and reads itself. While a
-  // share is taken, that memory of the receiver's must stay what it is.
+  // A share: what the receiver would like the sender to write. Each has a number. The sender takes
+  // one that is open, and then has written it or refuses it; what it has not taken in time, the
+  // receiver refuses it and reads itself. While a share is taken, that memory of the receiver's
+  // must stay what it is.
   alignas(cache_line) std::atomic<std::uint32_t> share{share_refused};
   std::atomic<std::uint32_t> helps{0};     ///< the sender will look for shares of what it offers
   std::atomic<std::uint64_t> share_at{0};  ///< the first byte, counted as `offered` is
   std::atomic<std::uint64_t> share_size{0};
   std::atomic<std::uint64_t> share_to{0};  ///< the receiver's address of that byte
-  static constexpr std::uint32_t share_open = 0, share_taken = 1, share_written = 2, share_refused = 3;
-  static constexpr std::uint32_t share_stages = 4;  ///< a share's number is a multiple of it; its stage is added
+  static constexpr std::uint32_t share_open = 0, share_taken = 1, share_written = 2,
+                                 share_refused = 3;
+  static constexpr std::uint32_t share_stages = 4;  ///< a share's number is a multiple, plus a stage
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(pipe_state) == 3 * cache_line);
 
-/// A header as words. One is copied word by word, as its fields were written: a wider load of what was stored
-/// in parts has to wait until all stores before have left the core, those of the last message included.
+/// A header as words. One is copied word by word, as its fields were written: a wider load of what
+/// was stored in parts has to wait until all stores before have left the core, those of the last
+/// message included.
 struct header_words {
   static constexpr std::size_t count = frame_size / sizeof(std::uint64_t);
   static constexpr std::size_t sequence = offsetof(call_header, sequence) / sizeof(std::uint64_t);
@@ -105,8 +109,8 @@ class pipe_sender {
   pipe_sender(pipe_state& state, std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
-  /// Sends as link::try_send does. A small header and its payload are published together: the line that says
-  /// so costs as much on its way to the other core as they do.
+  /// Sends as link::try_send does. A small header and its payload are published together: the line
+  /// that says so costs as much on its way to the other core as they do.
   std::size_t send(const const_bytes& first, const const_bytes& second) noexcept {
     published_ = false;
     if (taken_ < offered_) {
@@ -114,7 +118,8 @@ class pipe_sender {
       return collect(second);
     }
     if (const std::size_t both = first.size + second.size; fits_at_once(both)) {
-      const bool repeats = first.size == frame_size && knows_header_ && header_.are_like(first.data);
+      const bool repeats =
+          first.size == frame_size && knows_header_ && header_.are_like(first.data);
       if (first.size == frame_size) put_header(first);
       else put_small(first);
       put_small(second);
@@ -148,17 +153,18 @@ class pipe_sender {
   /// Whether send() could do something.
   [[nodiscard]] bool ready() const noexcept {
     if (taken_ < offered_) {
-      return state_->taken.load(std::memory_order_acquire) != taken_ || (helps_ && has_open_share());
+      return state_->taken.load(std::memory_order_acquire) != taken_ ||
+             (helps_ && has_open_share());
     }
     return written_ - state_->read.load(std::memory_order_acquire) < capacity_;
   }
 
  private:
-  /// Measured at two ranks. What the sender has just written is cheaper to copy twice up to half a megabyte,
-  /// because fetching it from another core's cache is what costs. Other pieces are read where they lie from
-  /// 8 KiB on: of 16 KiB that costs as much as copying once more, and half as much where both ranks send. What
-  /// travels one way only goes faster through the ring from two megabytes on, because both cores copy, unless both
-  /// do so without it.
+  /// Measured at two ranks. What the sender has just written is cheaper to copy twice up to half a
+  /// megabyte, because fetching it from another core's cache is what costs. Other pieces are read
+  /// where they lie from 8 KiB on: of 16 KiB that costs as much as copying once more, and half as
+  /// much where both ranks send. What travels one way only goes faster through the ring from two
+  /// megabytes on, because both cores copy, unless both do so without it.
   [[nodiscard]] bool should_offer(const const_bytes& piece) const noexcept {
     if (piece.size <= (piece.fresh ? 2 * capacity_ : least_offered())) return false;
     if (piece.at_ease && !can_help(piece) && piece.size > 8 * capacity_) return false;
@@ -183,13 +189,17 @@ class pipe_sender {
     written_ += piece.size;
   }
 
-  /// In pieces, so that the receiver copies one while the next is written. The last is not published.
+  /// In pieces, so that the receiver copies one while the next is written. Publishes all but the
+  /// last.
   std::size_t put(const const_bytes& piece) noexcept {
     std::size_t done = 0;
     while (done < piece.size) {
       const std::size_t wanted = std::min(piece.size - done, capacity_ / 4);
-      if (capacity_ - (written_ - read_) < wanted) read_ = state_->read.load(std::memory_order_acquire);
-      const std::size_t size = std::min(wanted, capacity_ - static_cast<std::size_t>(written_ - read_));
+      if (capacity_ - (written_ - read_) < wanted) {
+        read_ = state_->read.load(std::memory_order_acquire);
+      }
+      const std::size_t size =
+          std::min(wanted, capacity_ - static_cast<std::size_t>(written_ - read_));
       if (size == 0) break;
       if (done > 0) publish();
       const std::size_t at = written_ & (capacity_ - 1);
@@ -240,7 +250,8 @@ class pipe_sender {
     published_ = true;
   }
   [[nodiscard]] bool has_open_share() const noexcept {
-    return state_->share.load(std::memory_order_relaxed) % pipe_state::share_stages == pipe_state::share_open;
+    return state_->share.load(std::memory_order_relaxed) % pipe_state::share_stages ==
+           pipe_state::share_open;
   }
   void write_share() noexcept {
     if (!has_open_share()) return;
@@ -252,13 +263,14 @@ class pipe_sender {
     const std::uint64_t to = state_->share_to.load(std::memory_order_relaxed);
     iovec here{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
     iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)), size};
-    const bool written = ::process_vm_writev(receiver_, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
+    const bool written =
+        ::process_vm_writev(receiver_, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
     const std::uint32_t end = written ? pipe_state::share_written : pipe_state::share_refused;
     state_->share.store(taken - pipe_state::share_taken + end, std::memory_order_release);
     published_ = true;
   }
-  /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a longer
-  /// rest than before extends the offer.
+  /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a
+  /// longer rest than before extends the offer.
   std::size_t collect(const const_bytes& rest) noexcept {
     const std::uint64_t taken = state_->taken.load(std::memory_order_acquire);
     const auto newly = static_cast<std::size_t>(taken - taken_);
@@ -293,16 +305,17 @@ class pipe_receiver {
   pipe_receiver(pipe_state& state, const std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
-  /// Whether the sender may be waiting for what the last receive() has done: for its offer to be taken, or for
-  /// room. Who waits for room has filled the ring since, which takes longer than a store needs to be seen.
+  /// Whether the sender may be waiting for what the last receive() has done: for its offer to be
+  /// taken, or for room. Who waits for room has filled the ring since, which takes longer than a
+  /// store needs to be seen.
   [[nodiscard]] bool awaited() const noexcept {
     return took_ || state_->written.load(std::memory_order_relaxed) - read_before_ >= capacity_ / 2;
   }
 
   void permit_offers() noexcept { state_->can_take.store(1, std::memory_order_relaxed); }
 
-  /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws link_lost
-  /// where that process is gone.
+  /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws
+  /// link_lost where that process is gone.
   std::size_t receive(mutable_bytes first, mutable_bytes second, pid_t sender, int peer) {
     // What is in the ring came before what is offered, and is seen by whoever sees the offer.
     const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
@@ -323,7 +336,7 @@ class pipe_receiver {
     std::size_t got = get(first);
     if (got == frame_size && first.size == frame_size) header_.read(first.data);
     if (got == first.size) got += get(second, got - first.size);
-    if (offered == taken_ || read_ != written_) return got;  // get() has looked for all it could use
+    if (offered == taken_ || read_ != written_) return got;  // get() has taken all it could use
     if (got < first.size) got += take(first, got, offered, sender, peer);
     if (got >= first.size) got += take(second, got - first.size, offered, sender, peer);
     return got;
@@ -331,17 +344,20 @@ class pipe_receiver {
 
   /// Whether receive() could do something.
   [[nodiscard]] bool ready() const noexcept {
-    if (shared_ > 0) return state_->share.load(std::memory_order_acquire) != share_ + pipe_state::share_taken;
+    if (shared_ > 0) {
+      return state_->share.load(std::memory_order_acquire) != share_ + pipe_state::share_taken;
+    }
     return state_->written.load(std::memory_order_acquire) != read_ ||
            state_->offered.load(std::memory_order_acquire) != taken_;
   }
 
-  /// Takes back what the sender was asked to write, if it has not begun. False while it writes: the memory that
-  /// receive() was given must then stay what it is.
+  /// Takes back what the sender was asked to write, if it has not begun. False while it writes: the
+  /// memory that receive() was given must then stay what it is.
   [[nodiscard]] bool reclaim() noexcept { return end_asking() != share_ + pipe_state::share_taken; }
 
  private:
-  /// The message that the sender has just announced, off the line that did so. 0 where it is not on it whole.
+  /// The message that the sender has just announced, off the line that did so. 0 where it is not all
+  /// there.
   std::size_t take_card(mutable_bytes header, mutable_bytes body) noexcept {
     const auto there = static_cast<std::size_t>(written_ - read_);
     const std::size_t size = there - frame_size;
@@ -353,7 +369,7 @@ class pipe_receiver {
     for (std::size_t i = 0; i * sizeof words[0] < size; ++i) {
       words[i] = state_->card_body[i].load(std::memory_order_acquire);
     }
-    if (state_->card.load(std::memory_order_relaxed) != card) return 0;  // the next one is being written
+    if (state_->card.load(std::memory_order_relaxed) != card) return 0;  // being written anew
     header_.of[header_words::sequence] = sequence;
     header_.write(header.data);
     for (std::size_t done = 0, i = 0; done < size; done += sizeof words[0], ++i) {
@@ -375,8 +391,8 @@ class pipe_receiver {
     read_ += to.size;
   }
 
-  /// Less than that is read before the sender has seen that it could help. Where both wait for each other once in a
-  /// megabyte, that does not count.
+  /// Less than that is read before the sender has seen that it could help. Where both wait for each
+  /// other once in a megabyte, that does not count.
   static constexpr std::size_t least_shared = std::size_t{64} << 10;
   static constexpr std::size_t most_shared = std::size_t{1} << 20;
 
@@ -399,7 +415,8 @@ class pipe_receiver {
     return done - skip;
   }
 
-  std::size_t take(mutable_bytes to, std::size_t skip, std::uint64_t offered, pid_t sender, int peer) {
+  std::size_t take(mutable_bytes to, std::size_t skip, std::uint64_t offered, pid_t sender,
+                   int peer) {
     if (shared_ > 0) return end_share(to.data + skip, sender, peer);
     const auto there = static_cast<std::size_t>(offered - taken_);
     const std::size_t both = std::min({there, most_shared, to.room - std::min(to.room, skip)});
@@ -409,7 +426,8 @@ class pipe_receiver {
       return size;
     }
     const std::size_t page = 4096;  // one that both copied to would be looked up twice
-    const std::size_t own = both / 2 + page - (reinterpret_cast<std::uintptr_t>(to.data + skip) + both / 2) % page;
+    const std::size_t own =
+        both / 2 + page - (reinterpret_cast<std::uintptr_t>(to.data + skip) + both / 2) % page;
     open_share(to.data + skip + own, taken_ + own, both - own);
     read_offered(to.data + skip, own, sender, peer);
     return own + end_share(to.data + skip + own, sender, peer);
@@ -420,10 +438,15 @@ class pipe_receiver {
       iovec here{to, size};
       iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
       const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
-      if (got <= 0) throw link_lost(peer, fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
+      if (got <= 0) {
+        throw link_lost(peer,
+                        fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
+      }
       // Looked at after the copy: what was copied before the sender closed is what it offered.
       std::atomic_thread_fence(std::memory_order_acquire);
-      if (state_->withdrawn.load(std::memory_order_relaxed) != 0) throw link_lost(peer, "it closed the connection");
+      if (state_->withdrawn.load(std::memory_order_relaxed) != 0) {
+        throw link_lost(peer, "it closed the connection");
+      }
       to += got;
       size -= static_cast<std::size_t>(got);
       count_taken(static_cast<std::size_t>(got));
@@ -440,16 +463,19 @@ class pipe_receiver {
     share_ += pipe_state::share_stages;
     state_->share_at.store(at, std::memory_order_relaxed);
     state_->share_size.store(size, std::memory_order_relaxed);
-    state_->share_to.store(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to)), std::memory_order_relaxed);
+    state_->share_to.store(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to)),
+                           std::memory_order_relaxed);
     state_->share.store(share_, std::memory_order_release);
   }
   /// The stage of the share, which is refused from here on where it was still open.
   std::uint32_t end_asking() noexcept {
     std::uint32_t stage = share_;
-    state_->share.compare_exchange_strong(stage, share_ + pipe_state::share_refused, std::memory_order_acquire);
+    state_->share.compare_exchange_strong(stage, share_ + pipe_state::share_refused,
+                                          std::memory_order_acquire);
     return stage;
   }
-  /// Counts the share that lies at `to` as taken, or reads it where the sender has not begun. 0 while that writes it.
+  /// Counts the share that lies at `to` as taken, or reads it where the sender has not begun; 0
+  /// while the sender writes it.
   std::size_t end_share(std::byte* to, pid_t sender, int peer) {
     const std::uint32_t stage = end_asking();
     if (stage == share_ + pipe_state::share_taken) return 0;
