@@ -58,7 +58,7 @@ struct pipe_state {
   std::atomic<std::uint64_t> share_to{0};  ///< the receiver's address of that byte
   static constexpr std::uint32_t share_open = 0, share_taken = 1, share_written = 2,
                                  share_refused = 3;
-  static constexpr std::uint32_t share_stages = 4;  ///< a share's number is a multiple, plus a stage
+  static constexpr std::uint32_t share_stages = 4;  ///< a share's number: a multiple plus a stage
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(pipe_state) == 3 * cache_line);
@@ -356,7 +356,7 @@ class pipe_receiver {
   [[nodiscard]] bool reclaim() noexcept { return end_asking() != share_ + pipe_state::share_taken; }
 
  private:
-  /// The message that the sender has just announced, off the line that did so. 0 where it is not all
+  /// The message that the sender has just announced, off the line that did so. 0 where not all is
   /// there.
   std::size_t take_card(mutable_bytes header, mutable_bytes body) noexcept {
     const auto there = static_cast<std::size_t>(written_ - read_);
