@@ -1,16 +1,16 @@
 // reducer: sums gradients over ranks while backward is still computing the next ones.
 //
-// Invariants. Buckets are launched strictly by index, whatever order gradients become ready in, so that
-// every rank issues the same collectives. Gradients are sums over samples and the count of samples
-// travels ahead of them: the engine divides each element once, when its last contribution arrives.
-// Embeddings' gradients are added up apart, by rows (row_exchange); what else a bucket's gradients are
-// sent as, a hook can tell. Either ends after backward, in the order of the buckets.
+// Invariants. Buckets are launched strictly by index, whatever order gradients become ready in, so
+// that every rank issues the same collectives. Gradients are sums over samples and the count of
+// samples travels ahead of them: the engine divides each element once, when its last contribution
+// arrives. Embeddings' gradients are added up apart, by rows (row_exchange); what else a bucket's
+// gradients are sent as, a hook can tell. Either ends after backward, in the order of the buckets.
 // A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
 // everywhere, those who did not use it counting as zero.
 // A backward pass that fails closes the group only when its sums are under way: until then the
 // others wait for nothing.
-// Where all ranks see each other's memory (one host), the buckets lie in a shared area, in which sums
-// are made in place.
+// Where all ranks see each other's memory (one host), the buckets lie in a shared area, in which
+// sums are made in place.
 // Threads: called on the thread that runs backward.
 #pragma once
 
@@ -91,7 +91,8 @@ class reducer final : public backward_observer {
         } else if (sizes[item.parameter].travels_alone) {
           made.rows.reset(new gathered_rows(group_, each, site_));
         }
-        made.tensors.push_back({item.offset / size_of(each.type), each.rows, each.count / each.rows});
+        made.tensors.push_back(
+            {item.offset / size_of(each.type), each.rows, each.count / each.rows});
       }
     }
     // [0] is the count of samples, [1 + i] tells whether parameter i was used, the last one whether
@@ -140,7 +141,9 @@ class reducer final : public backward_observer {
   /// While false, gradients are only added up on this rank.
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
-  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept { return buckets_[index].layout.bytes; }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
+    return buckets_[index].layout.bytes;
+  }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   void zero_grad() const {
     for (const parameter_slot& each : parameters_) each.zero_grad();
@@ -152,8 +155,8 @@ class reducer final : public backward_observer {
     const Slot* const held = find_gradient();
     require(!needs_clearing_ || held == nullptr,
             "ddp at {}:{}: the gradient of \"{}\" from the last step, or from a backward pass that "
-            "failed, is still there, and adding to it would count it twice. Call optimizer.step() or "
-            "zero_grad() between two backward passes, or add up micro-batches under no_sync()",
+            "failed, is still there, and adding to it would count it twice. Call optimizer.step() "
+            "or zero_grad() between two backward passes, or add up micro-batches under no_sync()",
             site_.file_name(), site_.line, held != nullptr ? held->name : std::string());
     // zero_grad() has discarded the micro-batches so far: what they counted goes with them.
     if (held == nullptr) start_over();
@@ -183,8 +186,9 @@ class reducer final : public backward_observer {
     if (std::exchange(knows_stranger_, true) || group_.rank() != 0) return;
     log(log_level::warn,
         "ddp at {}:{}: backward reaches parameter \"{}\" [{}], which the model does not name: its "
-        "gradient stays this rank's own, and what is made from the model (an optimizer, a checkpoint) "
-        "leaves it out. If it belongs to a layer of the model, that is missing in members()",
+        "gradient stays this rank's own, and what is made from the model (an optimizer, a "
+        "checkpoint) leaves it out. If it belongs to a layer of the model, that is missing in "
+        "members()",
         site_.file_name(), site_.line, name, extents_text(shape));
   }
 
@@ -196,18 +200,22 @@ class reducer final : public backward_observer {
 
   void end_backward() override {
     if (under_way_) {
-      require(next_ == buckets_.size(), "ddp at {}:{}: backward ended before all gradients were ready",
-              site_.file_name(), site_.line);
+      require(next_ == buckets_.size(),
+              "ddp at {}:{}: backward ended before all gradients were ready", site_.file_name(),
+              site_.line);
       {
         const trace::span waiting("wait for gradients", "ddp");
         const auto from = std::chrono::steady_clock::now();
         finish_sums();
-        times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+        times_.waited +=
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
         times_.communication += group_.async_seconds() - async_before_;
       }
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         // Also tells a row-sparse gradient that other rows than its own may be set now.
-        if (control_[1 + i] > 0 && !buckets_[places_[i].bucket].by_rows) parameters_[i].assume_grad();
+        if (control_[1 + i] > 0 && !buckets_[places_[i].bucket].by_rows) {
+          parameters_[i].assume_grad();
+        }
       }
     }
     if (!under_way_ && !divided_) return;  // a micro-batch under no_sync()
@@ -224,7 +232,7 @@ class reducer final : public backward_observer {
     // They would wait for gradients that will not come.
     group_.abort(std::current_exception()
                      ? abort_reason(group_.rank())
-                     : fmt::format("rank {}: an exception ended its backward pass; see that rank's output",
+                     : fmt::format("rank {}: an exception ended its backward pass; see its output",
                                    group_.rank()));
   }
 

@@ -35,8 +35,11 @@ class shared_rows final : public row_exchange {
   /// The gradient and, behind its `room`, the marks lie in a shared area.
   shared_rows(process_group& group, const parameter_slot& parameter, call_site site,
               const std::byte* memory, std::size_t room)
-      : row_exchange(group, parameter, site), words_(words_of(parameter)), room_(room),
-        memory_(group.core()->find_shared(memory, room + words_ * sizeof(word))), sum_(row_bytes_) {}
+      : row_exchange(group, parameter, site),
+        words_(words_of(parameter)),
+        room_(room),
+        memory_(group.core()->find_shared(memory, room + words_ * sizeof(word))),
+        sum_(row_bytes_) {}
 
   void announce() override {
     // What others write must not meet the rows of earlier steps.

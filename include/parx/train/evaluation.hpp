@@ -68,8 +68,8 @@ class [[nodiscard]] evaluation_mode {
 /// Asked after each batch of an evaluation: whether to leave the others out. Once yes, always yes.
 using leave_off = std::function<bool()>;
 
-/// An evaluation without its types: this rank's figures, then their samples and batches as "samples"
-/// and "steps".
+/// An evaluation without its types: this rank's figures, then their samples and batches as
+/// "samples" and "steps".
 using evaluate_function = std::function<metrics(const leave_off&)>;
 
 template <typename Wrapper, typename Loader, typename Measure>
@@ -92,8 +92,8 @@ template <typename Wrapper, typename Loader, typename Measure>
 }
 
 /// Collective. Runs it and adds what all ranks found to `line`, each name after `prefix`_: the
-/// figures, then runtime, samples_per_second and steps_per_second. Returns false, and the line is to
-/// be thrown away, where a rank has left off.
+/// figures, then runtime, samples_per_second and steps_per_second. Returns false, and the line is
+/// to be thrown away, where a rank has left off.
 [[nodiscard]] inline bool evaluate_into(record& line, process_group& group,
                                         const std::string& prefix, const evaluate_function& run,
                                         const leave_off& leaves_off,

@@ -12,10 +12,11 @@
 // Losses are (sum, count): accumulation, uneven batches and padding weigh as in one big batch.
 // Ranks communicate for gradients, log lines, evaluations and nothing else; what ends training
 // (steps, early stopping, request_stop, a signal to any rank) is decided by figures that are equal
-// bit by bit on all ranks: that a rank wants to stop travels with the gradients. Rank 0 alone writes. A run that is resumed ends in the bits of one that never stopped,
-// because whatever a step depends on (order of the data, rate, dropout) is a function of its number
-// and of the seeds; with another number of ranks it goes on with the same global batches, and
-// differs by rounding and masks. With other global batches it still ends with num_train_epochs.
+// bit by bit on all ranks: that a rank wants to stop travels with the gradients. Rank 0 alone
+// writes. A run that is resumed ends in the bits of one that never stopped, because whatever a step
+// depends on (order of the data, rate, dropout) is a function of its number and of the seeds; with
+// another number of ranks it goes on with the same global batches, and differs by rounding and
+// masks. With other global batches it still ends with num_train_epochs.
 //
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
@@ -114,8 +115,8 @@ class trainer {
 
   /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... Where
   /// a rank fails (a loss that is not a number, a full disk), every rank throws, and the group is
-  /// closed. After a signal, see save_on_signal, every rank throws stopped_by_signal, and the group is
-  /// as it was.
+  /// closed. After a signal, see save_on_signal, every rank throws stopped_by_signal, and the group
+  /// is as it was.
   record train() {
     const auto start = std::chrono::steady_clock::now();
     begin();
@@ -342,8 +343,8 @@ class trainer {
     complete_step(epoch_ends);
   }
 
-  /// What comes after the parameters have changed: the evaluation and the checkpoint of a step. After
-  /// a signal the evaluation, which may take long, is left to who resumes.
+  /// What comes after the parameters have changed: the evaluation and the checkpoint of a step.
+  /// After a signal the evaluation, which may take long, is left to who resumes.
   void complete_step(bool epoch_ends) {
     const std::uint64_t step = state_.global_step;
     const std::uint64_t rhythm =

@@ -1,5 +1,5 @@
 // row_ledger: remembers how far each row of a table has been brought, and the rules of the steps
-// since then, so that rows without a gradient are moved when they are read instead of at every step.
+// since then, so that rows without a gradient are moved when they are read, not at every step.
 //
 // A row goes through exactly the steps that it would have gone through at once, one after the
 // other: when and by whom it is asked for does not change a bit of it. So one rank may save or
@@ -106,7 +106,7 @@ class row_ledger final : public deferred_updates<T> {
   std::size_t rows_;
   std::size_t width_;
   std::array<Rule, capacity> kept_{};
-  std::uint32_t now_ = 0;                  // steps so far; wraps around, as all that is compared to it
+  std::uint32_t now_ = 0;                  // steps so far; wraps around, as all it is compared to
   std::vector<std::uint32_t> brought_to_;  // the step up to which a row has been moved
   std::size_t next_in_turn_ = 0;
   bool is_settled_ = true;
