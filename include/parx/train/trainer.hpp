@@ -97,8 +97,8 @@ class trainer {
   template <typename EvalLoader, typename Measure>
   void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
     require(loader.batches() > 0,
-            "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
-            "it samples, and remainder::exact and last_batch::keep so that none are left out",
+            "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. "
+            "Give it samples, and remainder::exact and last_batch::keep so that none are left out",
             prefix, loader.sampler().size(), world(), loader.batch_size());
     evaluations_.emplace_back(std::move(prefix),
                               make_evaluation(model_, loader, std::move(measure)));
