@@ -1,9 +1,10 @@
 // staging: a group's own shared memory, through which staged algorithms pass their data.
 //
-// All ranks make it when the first call wants it. Issuing a call never waits for other ranks, so that is done as calls
-// start: ahead of the first staged call goes one in which the ranks meet under its fingerprint, so that those who call
-// different things find out. Rank 0 passes its memory on before it meets the others, and so they have it afterwards.
-// Threads: turn() and issued() belong to those that issue the group's calls, prepare() to its driver.
+// All ranks make it when the first call wants it. Issuing a call never waits for other ranks, so
+// that is done as calls start: ahead of the first staged call goes one in which the ranks meet
+// under its fingerprint, so that those who call different things find out. Rank 0 passes its memory
+// on before it meets the others, and so they have it afterwards.
+// Threads: turn() and issued() belong to whoever issues the group's calls, prepare() to its driver.
 #pragma once
 
 #include <memory>
