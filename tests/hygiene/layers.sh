@@ -33,7 +33,7 @@ train           9 both
 torch           9 both
 '
 wrong=$(
-  find parx parx.hpp -name '*.hpp' -print0 | sort -z | xargs -0 awk -v table="$table" '
+  find parx parx.hpp -name '*.hpp' -print0 | sort -z | LC_ALL=C xargs -0 awk -v table="$table" '
     BEGIN {
       rows = split(table, row, "\n")
       for (i = 1; i <= rows; i++) {
@@ -66,6 +66,10 @@ wrong=$(
         else if (column[here] != "both" && column[there] != "both" && column[here] != column[there])
           print where here " (" column[here] ") must not know " there " (" column[there] ")"
       }
+    }
+    length > 100 {
+      characters = $0; gsub(/[\200-\277]/, "", characters)  # but the first byte of each in UTF-8
+      if (length(characters) > 100) print FILENAME ":" FNR ": " length(characters) " columns; keep to 100"
     }
     FNR == 501 { print FILENAME ": longer than 500 lines; split it by ideas" }
     END {
