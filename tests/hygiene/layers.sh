@@ -4,7 +4,7 @@
 # A header includes only its own folder and folders of a lower level; the communication column and the
 # tensor column do not know each other. Includes are written <parx/folder/file.hpp>. Boost is for
 # parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere. No file is
-# longer than 500 lines. parx.hpp has every chapter.
+# longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter.
 set -u
 cd "$1" || exit 1
 # folder level column
