@@ -7,6 +7,7 @@
 // barrier tells.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -56,7 +57,10 @@ class shared_rows final : public row_exchange {
     const std::size_t share = chunk_begin(union_.size(), group_.size(), group_.rank());
     const std::size_t end = chunk_begin(union_.size(), group_.size(), group_.rank() + 1);
     const std::size_t width = row_bytes_ / size_of(parameter_.type);
-    for (std::size_t i = share; i < end; ++i) add_up(union_[i], width, factor);
+    for (std::size_t i = share; i < end; ++i) {
+      if (i + rows_ahead < end) prefetch(union_[i + rows_ahead]);
+      add_up(union_[i], width, factor);
+    }
   }
   void finish() override {
     barrier(group_, {}, site_);
@@ -89,6 +93,16 @@ class shared_rows final : public row_exchange {
     }
   }
 
+  /// Rows lie anywhere in the table: no processor guesses where the next one is.
+  static constexpr std::size_t rows_ahead = 4;
+  void prefetch(std::size_t row) const noexcept {
+    static constexpr std::size_t most_bytes = 1024;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      for (std::size_t at = 0; at < std::min(row_bytes_, most_bytes); at += bucket_alignment) {
+        __builtin_prefetch(row_of(rank, row) + at, 1);
+      }
+    }
+  }
   void add_up(std::size_t row, std::size_t width, double factor) {
     bool is_first = true;
     for (int rank = 0; rank < group_.size(); ++rank) {
