@@ -8,7 +8,7 @@
 // the receiver reads the first half of what it wants next, the sender writes the second half to
 // where it is wanted (pipe_state::share). What a message costs is the cache lines that pass from
 // core to core. So the smallest ones, whose header is that of the message before with another
-// sequence number, lie on the line that announces them as well. All counts of bytes only grow.
+// sequence number, lie on the line that announces them as well.
 // Threads: one sender and one receiver, in two processes.
 #pragma once
 
@@ -24,83 +24,10 @@
 
 #include <parx/core/error.hpp>
 #include <parx/transport/detail/frame.hpp>
+#include <parx/transport/detail/pipe_state.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::detail {
-
-inline constexpr std::size_t cache_line = 64;
-
-/// The shared fields, each side's on a cache line of its own.
-struct pipe_state {
-  // Written by the sender.
-  alignas(cache_line) std::atomic<std::uint64_t> written{0};  ///< bytes put into the ring
-  std::atomic<std::uint64_t> offered{0};                      ///< bytes offered where they lie
-  std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
-  std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: no offer holds any more
-  // The card: what `written` counted last, if that was one small message with a header like the
-  // last one's. It is in the ring as well, for a receiver that comes late.
-  static constexpr std::size_t card_words = 3;
-  std::atomic<std::uint32_t> card{0};  ///< card_of(), 0 while there is none or it is being written
-  std::atomic<std::uint64_t> card_sequence{0};
-  std::atomic<std::uint64_t> card_body[card_words]{};
-  // Written by the receiver.
-  alignas(cache_line) std::atomic<std::uint64_t> read{0};
-  std::atomic<std::uint64_t> taken{0};
-  std::atomic<std::uint32_t> can_take{0};  ///< the receiver may read the sender's memory
-  // A share: what the receiver would like the sender to write. Each has a number. The sender takes
-  // one that is open, and then has written it or refuses it; what it has not taken in time, the
-  // receiver refuses it and reads itself. While a share is taken, that memory of the receiver's
-  // must stay what it is.
-  alignas(cache_line) std::atomic<std::uint32_t> share{share_refused};
-  std::atomic<std::uint32_t> helps{0};     ///< the sender will look for shares of what it offers
-  std::atomic<std::uint64_t> share_at{0};  ///< the first byte, counted as `offered` is
-  std::atomic<std::uint64_t> share_size{0};
-  std::atomic<std::uint64_t> share_to{0};  ///< the receiver's address of that byte
-  static constexpr std::uint32_t share_open = 0, share_taken = 1, share_written = 2,
-                                 share_refused = 3;
-  static constexpr std::uint32_t share_stages = 4;  ///< a share's number: a multiple plus a stage
-};
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(sizeof(pipe_state) == 3 * cache_line);
-
-/// A header as words. One is copied word by word, as its fields were written: a wider load of what
-/// was stored in parts has to wait until all stores before have left the core, those of the last
-/// message included.
-struct header_words {
-  static constexpr std::size_t count = frame_size / sizeof(std::uint64_t);
-  static constexpr std::size_t sequence = offsetof(call_header, sequence) / sizeof(std::uint64_t);
-  std::uint64_t of[count] = {};
-
-  void read(const std::byte* from) noexcept {
-    for (std::size_t i = 0; i < count; ++i) of[i] = word_at(from, i);
-  }
-  void write(std::byte* to) const noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
-      std::memcpy(to + i * sizeof of[i], &of[i], sizeof of[i]);
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // or the compiler makes them one
-    }
-  }
-  /// Whether the header there differs in its sequence number at most.
-  [[nodiscard]] bool are_like(const std::byte* other) const noexcept {
-    std::uint64_t difference = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (i != sequence) difference |= of[i] ^ word_at(other, i);
-    }
-    return difference == 0;
-  }
-  [[nodiscard]] static std::uint64_t word_at(const std::byte* header, std::size_t i) noexcept {
-    std::uint64_t word = 0;
-    std::memcpy(&word, header + i * sizeof word, sizeof word);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    return word;
-  }
-};
-
-/// Names the card of the message of `body` bytes that ends at `written`: never 0.
-[[nodiscard]] inline std::uint32_t card_of(std::uint64_t written, std::size_t body) noexcept {
-  static_assert(pipe_state::card_words * sizeof(std::uint64_t) < 31);
-  return static_cast<std::uint32_t>(written << 5 | (body + 1));
-}
 
 class pipe_sender {
  public:
