@@ -29,6 +29,14 @@ void add_vector(Target c, const Left& a, const Right& b, T alpha) {
 /// What a result is added to.
 enum class contents { kept, zero };
 
+/// Whether Eigen's kernel reads what it adds to through target_mapper alone, as that of Eigen 3.4
+/// does on x86. Others (Eigen 5 with AVX-512, Power) take pointers to it: they are given zeros.
+#if !EIGEN_VERSION_AT_LEAST(3, 4, 90) && defined(EIGEN_ARCH_x86_64) && EIGEN_ARCH_x86_64
+inline constexpr bool kernel_asks_target = true;
+#else
+inline constexpr bool kernel_asks_target = false;
+#endif
+
 /// Where Eigen's kernel, which adds, puts its results. Of new contents it reads zeros, instead of
 /// somebody writing zeros before for it to read: twice the matrix less of memory traffic.
 template <typename T>
@@ -166,7 +174,8 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
   matrix_map<T> target(c, static_cast<index>(m), static_cast<index>(n),
                        Eigen::OuterStride<>(static_cast<index>(ldc)));
   const bool is_few = m + n + k < worth_packing;
-  const bool overwrites = beta == T(0) && !is_few && m > 1 && n > 1 && k > 0;
+  const bool overwrites =
+      kernel_asks_target && beta == T(0) && !is_few && m > 1 && n > 1 && k > 0;
   if (beta == T(0)) {
     if (!overwrites) target.setZero();
   } else if (beta != T(1)) {
