@@ -257,3 +257,32 @@ BOOST_AUTO_TEST_CASE(while_the_sender_writes_its_share_the_receiver_waits_and_sa
   BOOST_TEST(between.receive_some() == between.source.size() - own);
   BOOST_TEST((between.target == between.source));
 }
+
+BOOST_AUTO_TEST_CASE(a_sender_that_comes_as_its_share_is_refused_neither_takes_it_nor_the_next_one) {
+  using state = parx::detail::pipe_state;
+  offering_pipe between(std::size_t{1} << 20);
+  between.send_some();
+  between.state.share_size = 1;
+  between.state.share_to = reinterpret_cast<std::uintptr_t>(between.target.data());
+  std::atomic<std::uint32_t>& share = between.state.share;
+  std::atomic<bool> ends{false};
+  std::thread sender([&] {
+    while (!ends) between.send_some();
+  });
+  std::uint64_t wrong = 0;
+  std::uint32_t number = 0;
+  for (int i = 0; i < 3'000'000 && wrong == 0; ++i) {
+    share = number += state::share_stages;
+    for (int wait = i % 512; wait > 0 && !ends.load(); --wait) continue;  // some 100 ns
+    std::uint32_t stage = number;
+    if (share.compare_exchange_strong(stage, number + state::share_refused)) {
+      for (int look = 0; look < 16; ++look) wrong += share != number + state::share_refused;
+    } else {
+      while (share == number + state::share_taken) std::this_thread::yield();
+      wrong += share / state::share_stages != number / state::share_stages;
+    }
+  }
+  ends = true;
+  sender.join();
+  BOOST_TEST(wrong == 0u);
+}

@@ -176,13 +176,16 @@ class pipe_sender {
     state_->offered.store(offered_, std::memory_order_release);
     published_ = true;
   }
+  [[nodiscard]] static bool is_open(std::uint32_t share) noexcept {
+    return share % pipe_state::share_stages == pipe_state::share_open;
+  }
   [[nodiscard]] bool has_open_share() const noexcept {
-    return state_->share.load(std::memory_order_relaxed) % pipe_state::share_stages ==
-           pipe_state::share_open;
+    return is_open(state_->share.load(std::memory_order_relaxed));
   }
   void write_share() noexcept {
-    if (!has_open_share()) return;
+    // Looked at once: what is refused meanwhile is not taken.
     std::uint32_t open = state_->share.load(std::memory_order_relaxed);
+    if (!is_open(open)) return;
     const std::uint32_t taken = open + pipe_state::share_taken;
     if (!state_->share.compare_exchange_strong(open, taken, std::memory_order_acquire)) return;
     const auto size = static_cast<std::size_t>(state_->share_size.load(std::memory_order_relaxed));
