@@ -125,8 +125,8 @@ class shm_link final : public detail::process_link {
   }
 
   /// The memory that this rank receives into is its own again once this returns: a peer that writes
-  /// it at this moment ends that within microseconds, or when it is continued or killed if it was
-  /// stopped there.
+  /// it at this moment ends that within microseconds. Only one that is stopped in the 100 ns before
+  /// is waited for until it is continued or killed.
   void await_writer() noexcept {
     while (!receiver_.reclaim()) {
       char bells[64];

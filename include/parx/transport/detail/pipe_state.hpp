@@ -41,6 +41,11 @@ struct pipe_state {
   std::atomic<std::uint64_t> share_at{0};  ///< the first byte, counted as `offered` is
   std::atomic<std::uint64_t> share_size{0};
   std::atomic<std::uint64_t> share_to{0};  ///< the receiver's address of that byte
+  std::atomic<std::uint64_t> landed_at{0};  ///< and that of `landed`
+  /// The number of the last share that is written whole. The kernel puts it there behind the share,
+  /// so that a sender which is stopped as it comes back from writing does not keep the receiver's
+  /// memory until it is continued.
+  std::atomic<std::uint32_t> landed{share_refused};
   static constexpr std::uint32_t share_open = 0, share_taken = 1, share_written = 2,
                                  share_refused = 3;
   static constexpr std::uint32_t share_stages = 4;  ///< a share's number: a multiple plus a stage

@@ -191,10 +191,14 @@ class pipe_sender {
     const auto size = static_cast<std::size_t>(state_->share_size.load(std::memory_order_relaxed));
     const std::uint64_t from = bias_ + state_->share_at.load(std::memory_order_relaxed);
     const std::uint64_t to = state_->share_to.load(std::memory_order_relaxed);
-    iovec here{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
-    iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)), size};
+    const std::uint64_t landed_at = state_->landed_at.load(std::memory_order_relaxed);
+    const iovec here[] = {{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size},
+                          {&open, sizeof open}};
+    const iovec there[] = {
+        {reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)), size},
+        {reinterpret_cast<void*>(static_cast<std::uintptr_t>(landed_at)), sizeof open}};
     const bool written =
-        ::process_vm_writev(receiver_, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
+        ::process_vm_writev(receiver_, here, 2, there, 2, 0) >= static_cast<ssize_t>(size);
     const std::uint32_t end = written ? pipe_state::share_written : pipe_state::share_refused;
     state_->share.store(taken - pipe_state::share_taken + end, std::memory_order_release);
     published_ = true;
@@ -283,7 +287,10 @@ class pipe_receiver {
 
   /// Takes back what the sender was asked to write, if it has not begun. False while it writes: the
   /// memory that receive() was given must then stay what it is.
-  [[nodiscard]] bool reclaim() noexcept { return end_asking() != share_ + pipe_state::share_taken; }
+  [[nodiscard]] bool reclaim() noexcept {
+    return end_asking() != share_ + pipe_state::share_taken ||
+           state_->landed.load(std::memory_order_acquire) == share_;
+  }
 
  private:
   /// The message that the sender has just announced, off the line that did so. 0 where not all is
@@ -393,8 +400,11 @@ class pipe_receiver {
     share_ += pipe_state::share_stages;
     state_->share_at.store(at, std::memory_order_relaxed);
     state_->share_size.store(size, std::memory_order_relaxed);
-    state_->share_to.store(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to)),
-                           std::memory_order_relaxed);
+    const auto address_of = [](const void* memory) {
+      return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(memory));
+    };
+    state_->share_to.store(address_of(to), std::memory_order_relaxed);
+    state_->landed_at.store(address_of(&state_->landed), std::memory_order_relaxed);
     state_->share.store(share_, std::memory_order_release);
   }
   /// The stage of the share, which is refused from here on where it was still open.
