@@ -49,6 +49,7 @@ template <mutable_movable_buffer Data, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, Data>
 [[nodiscard]] work async_all_reduce(process_group& group, Data&& data, Options options = {},
                                     call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::all_reduce_arguments(group, data, data, kept, site);
   });

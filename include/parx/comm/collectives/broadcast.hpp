@@ -39,6 +39,7 @@ void broadcast(process_group& group, Data&& data, rooted_options options = {},
 template <mutable_movable_buffer Data>
 [[nodiscard]] work async_broadcast(process_group& group, Data&& data, rooted_options options = {},
                                    call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
   return detail::start(group, detail::broadcast_arguments(group, data, options, site));
 }
 

@@ -39,6 +39,7 @@ template <mutable_movable_buffer Data, typename Options = scan_options>
 requires detail::reduction_options_for<Options, scan_options, Data>
 [[nodiscard]] work async_scan(process_group& group, Data&& data, Options options = {},
                               call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::scan_arguments(group, operation::scan, data, data, kept, site);
   });
