@@ -6,7 +6,16 @@ program() {
   cat <<'END'
 #include <vector>
 #include <parx/comm.hpp>
+#include <parx/data/loader.hpp>
 struct score { float loss; int rank; };
+struct samples {  // one at a time, as PyTorch's
+  std::size_t size() const { return 4; }
+  float operator[](std::size_t row) const { return static_cast<float>(row); }
+};
+struct rows : samples {
+  struct batch { parx::tensor<float> weights; };
+  batch fetch(std::span<const std::size_t>) const { return {}; }
+};
 float lesser(float a, float b) { return a < b ? a : b; }
 void calls(parx::process_group& world) {
   int k = 1;
@@ -39,7 +48,11 @@ void calls(parx::process_group& world) {
   parx::async_broadcast(world, std::vector<int>(4)).wait();
   parx::async_reduce(world, std::vector<double>(4)).wait();
   parx::async_scan(world, std::vector<short>(4)).wait();
+  samples one_by_one;
+  parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
+  rows whole;
+  parx::data::loader loader{whole, {.batch_size = 2}};
   float array[4] = {}, sum[4] = {};
   parx::all_reduce(world, array, sum);
   parx::reduce(world, array, sum);
@@ -69,4 +82,6 @@ told 1 'a root is one of the options'
 told 4 'this buffer is a temporary'
 told 1 'does not take two elements'
 told 4 'written to const elements'
-[ "$(errors | grep -c .)" = 22 ] || { echo "$said"; exit 1; }
+told 1 'a data set has size() and fetch'
+# Beside the sentence, that no loader can be made.
+[ "$(errors | grep -v 'loader' | grep -c .)" = 23 ] || { echo "$said"; exit 1; }

@@ -2,7 +2,21 @@
 //
 // A data set has a size and turns a list of indices into one batch. It fetches by batch, not by
 // sample, because that is where the memory is laid out once and filled in one pass. fetch() is
-// const and called from several threads at a time.
+// const and called from several threads at a time. One of your own, with two inputs and a number to
+// predict:
+//
+//   struct houses {
+//     struct batch {  // anything that can be moved and has weights
+//       parx::tensor<float> rooms, place, price;
+//       parx::tensor<float> weights;                       // left empty: they come from the loader
+//       std::size_t size() const { return price.size(); }  // asked by the trainer alone
+//     };
+//     std::size_t size() const;                              // samples of all ranks
+//     batch fetch(std::span<const std::size_t> rows) const;  // their tensors, [rows.size(), ...]
+//   };
+//
+// The loader deals out which rows, to this rank and in which order; the loss takes the batch's
+// weights as row_weights, since the samples that fill a last batch up have weight 0.
 #pragma once
 
 #include <algorithm>
@@ -44,6 +58,21 @@ concept dataset = requires(const D& source, std::span<const std::size_t> indices
 /// The batch type of a data set.
 template <dataset D>
 using batch_of = decltype(std::declval<const D&>().fetch(std::span<const std::size_t>{}));
+
+namespace detail {
+
+/// Stands for a class that is no data set where a loader is made of one: the sentence that a failed
+/// constraint does not find.
+template <typename D>
+struct no_dataset {
+  static_assert(dataset<D>,
+                "a data set has size() and fetch(std::span<const std::size_t> rows), both const, and "
+                "fetch() returns a batch with a tensor<float> weights: see data/dataset.hpp");
+  std::size_t size() const;
+  batch fetch(std::span<const std::size_t> rows) const;
+};
+
+}  // namespace detail
 
 /// Samples that are in memory already: x is [n, ...], y is [n]; refers to both, copies neither.
 class tensor_dataset {

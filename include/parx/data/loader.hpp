@@ -168,5 +168,9 @@ class loader {
 
 template <typename Dataset>
 loader(const Dataset&, loader_options) -> loader<Dataset>;
+/// Of what is no data set: a compile-time error that says what one is.
+template <typename Other>
+  requires(!dataset<Other>)
+loader(const Other&, loader_options = {}) -> loader<detail::no_dataset<Other>>;
 
 }  // namespace parx::data
