@@ -37,7 +37,9 @@ BOOST_AUTO_TEST_CASE(factories_fill_row_by_row) {
   BOOST_TEST(elements(tensor<int>::zeros({2})) == (std::vector{0, 0}));
   BOOST_TEST(elements(tensor<int>::from({4, 5, 6}, {3})) == (std::vector{4, 5, 6}));
   BOOST_TEST(tensor<int>::scalar(9).item() == 9);
-  BOOST_CHECK_THROW((void)tensor<int>::from({1, 2}, {3}), parx::usage_error);
+  BOOST_CHECK_EXCEPTION((void)tensor<int>::from({1, 2}, {3}), parx::usage_error, [](const auto& e) {
+    return std::string(e.what()) == "2 values do not fill a tensor of shape (3), which has 3";
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_default_tensor_is_not_defined_and_has_no_elements) {

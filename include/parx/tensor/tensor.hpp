@@ -53,8 +53,8 @@ class tensor {
   [[nodiscard]] static tensor scalar(T value) { return full({}, value); }
   /// A copy of `values`, row by row. Throws usage_error when their number is not s.size().
   [[nodiscard]] static tensor from(std::span<const T> values, const parx::shape& s) {
-    require(values.size() == s.size(), "{} values do not fill a tensor of shape {}", values.size(),
-            to_string(s));
+    require(values.size() == s.size(), "{} values do not fill a tensor of shape {}, which has {}",
+            values.size(), to_string(s), s.size());
     tensor result = empty(s);
     std::copy(values.begin(), values.end(), result.data_);
     return result;

@@ -159,7 +159,8 @@ class backward_pass {
     require(
         !found.released,
         "backward goes through a part of the graph that an earlier backward has freed: call the "
-        "earlier one with .graph = parx::graph_after::retained, or detach() the shared part");
+        "earlier one as backward({{.graph = parx::graph_after::retained}}), or detach() the shared "
+        "part");
     found.visited_by = pass;
     if (found.is_leaf) {
       scratch_.leaves.emplace_back(&found);

@@ -58,8 +58,9 @@ template <typename T, std::integral Label>
       continue;
     }
     require(index >= 0 && static_cast<std::size_t>(index) < classes,
-            "cross_entropy: the label of row {} is {}, but there are {} classes", row, index,
-            classes);
+            "cross_entropy: the label of row {} is {}, but the logits have {} classes (the last "
+            "axis), counted from 0",
+            row, index, classes);
     const T* const x = input.data() + row * classes;
     const T highest = detail::row_max(x, classes);
     const T sum = detail::row_exp(x, highest, classes, e);
