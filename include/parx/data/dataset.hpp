@@ -65,9 +65,10 @@ namespace detail {
 /// constraint does not find.
 template <typename D>
 struct no_dataset {
-  static_assert(dataset<D>,
-                "a data set has size() and fetch(std::span<const std::size_t> rows), both const, and "
-                "fetch() returns a batch with a tensor<float> weights: see data/dataset.hpp");
+  static_assert(
+      dataset<D>,
+      "a data set has size() and fetch(std::span<const std::size_t> rows), both const, and "
+      "fetch() returns a batch with a tensor<float> weights: see data/dataset.hpp");
   std::size_t size() const;
   batch fetch(std::span<const std::size_t> rows) const;
 };

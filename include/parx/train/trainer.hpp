@@ -92,8 +92,9 @@ class trainer {
   }
 
   /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
-  /// with (wrapper, batch) and returns metrics. It calls no collectives: after a signal, ranks leave
-  /// off after different batches. The loader is borrowed. Throws usage_error for one without batches.
+  /// with (wrapper, batch) and returns metrics. It calls no collectives: after a signal, ranks
+  /// leave off after different batches. The loader is borrowed. Throws usage_error for one without
+  /// batches.
   template <typename EvalLoader, typename Measure>
   void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
     require(loader.batches() > 0,

@@ -36,9 +36,10 @@ constexpr void explain_misuse() {
   constexpr bool bare_operation = std::is_same_v<Options, reduce_op>;
   constexpr bool bare_root = std::is_integral_v<Options>;
   constexpr bool known = own || bare_operation || bare_root || std::is_same_v<Options, Plain>;
-  static_assert(readable, "this is no buffer of plain values: pass a vector (not of bool, which has "
-                          "bits), an array, a span or a tensor; a single value k goes as "
-                          "std::span(&k, 1)");
+  static_assert(readable,
+                "this is no buffer of plain values: pass a vector (not of bool, which has "
+                "bits), an array, a span or a tensor; a single value k goes as "
+                "std::span(&k, 1)");
   static_assert(!readable || writable,
                 "the result would be written to const elements: pass a buffer for it as well");
   static_assert(!writable || !bare_operation,
