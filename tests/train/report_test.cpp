@@ -86,6 +86,13 @@ BOOST_AUTO_TEST_CASE(a_point_lies_where_the_axes_say) {
   BOOST_TEST(broken.find("nan") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(the_rate_is_all_samples_over_all_time_and_leaves_the_first_line_out) {
+  train::run_report run{.name = "out", .world = 1};
+  for (const double rate : {1.0, 100.0, 300.0}) run.lines.push_back({{"samples_per_second", rate}});
+  run.lines.push_back({{"eval_loss", 0.5}});
+  BOOST_TEST(run.rate() == 600 / (300 / 100. + 300 / 300.), boost::test_tools::tolerance(1e-12));
+}
+
 BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
   const std::string page =
       train::report_html({made_up("one", 1, 100), made_up("two", 2, 180), made_up("four", 4, 300)});

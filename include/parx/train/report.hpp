@@ -56,6 +56,20 @@ struct run_report {
     for (std::size_t i = first; i < values.size(); ++i) sum += values[i];
     return sum / static_cast<double>(values.size() - first);
   }
+  /// The same of samples_per_second: all lines' samples over all lines' time, that is, their harmonic
+  /// mean, since a line stands for a number of steps. The plain mean counts the quick ones double.
+  [[nodiscard]] double rate() const {
+    std::vector<double> values;
+    for (const record& line : lines) {
+      const auto value = line.find("samples_per_second");
+      if (value && *value > 0) values.push_back(*value);
+    }
+    if (values.empty()) return 0;
+    const std::size_t first = values.size() > 2 ? 1 : 0;
+    double time = 0;
+    for (std::size_t i = first; i < values.size(); ++i) time += 1 / values[i];
+    return static_cast<double>(values.size() - first) / time;
+  }
 };
 
 /// Throws errc::io where `folder` has no train.jsonl, errc::bad_data where a line is damaged; a
@@ -220,13 +234,13 @@ namespace detail {
             [](const auto* a, const auto* b) { return a->world < b->world; });
   if (runs.size() < 2 || runs.front()->world == runs.back()->world) return "";
   const auto fewest_ranks = static_cast<double>(runs.front()->world);
-  const double base = runs.front()->mean("samples_per_second") / fewest_ranks;
+  const double base = runs.front()->rate() / fewest_ranks;
   if (!(base > 0)) return "";
   curve rate{.name = "measured"}, ideal{.name = "ideal"}, efficiency{.name = "parallel efficiency"};
   std::string rows;
   for (const run_report* const run : runs) {
     const auto ranks = static_cast<double>(run->world);
-    const double measured = run->mean("samples_per_second");
+    const double measured = run->rate();
     rate.points.emplace_back(ranks, measured);
     ideal.points.emplace_back(ranks, base * ranks);
     efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
@@ -257,7 +271,7 @@ namespace detail {
         "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{:.1f}</td>"
         "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
-        run.mean("samples_per_second"), run.mean("step_ms"), run.last("loss"),
+        run.rate(), run.mean("step_ms"), run.last("loss"),
         run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-");
   }
   body += "</table>\n<ul>\n";
