@@ -56,8 +56,9 @@ struct run_report {
     for (std::size_t i = first; i < values.size(); ++i) sum += values[i];
     return sum / static_cast<double>(values.size() - first);
   }
-  /// The same of samples_per_second: all lines' samples over all lines' time, that is, their harmonic
-  /// mean, since a line stands for a number of steps. The plain mean counts the quick ones double.
+  /// The same of samples_per_second: all lines' samples over all lines' time, that is, their
+  /// harmonic mean, since a line stands for a number of steps. The plain mean counts the quick ones
+  /// double.
   [[nodiscard]] double rate() const {
     std::vector<double> values;
     for (const record& line : lines) {

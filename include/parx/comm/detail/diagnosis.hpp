@@ -144,7 +144,7 @@ class diagnosis {
                                    : fmt::format(" (its #{})", found.theirs.sequence);
     return fmt::format(
         "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank "
-        "must issue the same collectives in the same order with the same count and dtype",
+        "must issue the same collectives in the same order with the same count, dtype and root",
         network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs),
         number, hidden_difference(mine, found.theirs));
   }
