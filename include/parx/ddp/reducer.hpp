@@ -146,7 +146,7 @@ class reducer final : public backward_observer {
   }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   void zero_grad() const {
-    for (const parameter_slot& each : parameters_) each.zero_grad();
+    for (const Slot& each : parameters_) each.zero_grad();
   }
   void raise_flag() noexcept { flag_ = true; }
   [[nodiscard]] bool flag_raised() const noexcept { return control_.back() > 0; }
