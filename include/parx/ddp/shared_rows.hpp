@@ -7,7 +7,6 @@
 // barrier tells.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include <parx/comm/schedule/action.hpp>  // for chunk_begin
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/row_exchange.hpp>
+#include <parx/types/detail/prefetch.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::detail {
@@ -93,15 +93,9 @@ class shared_rows final : public row_exchange {
     }
   }
 
-  /// Rows lie anywhere in the table: no processor guesses where the next one is.
   static constexpr std::size_t rows_ahead = 4;
   void prefetch(std::size_t row) const noexcept {
-    static constexpr std::size_t most_bytes = 1024;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      for (std::size_t at = 0; at < std::min(row_bytes_, most_bytes); at += bucket_alignment) {
-        __builtin_prefetch(row_of(rank, row) + at, 1);
-      }
-    }
+    for (int rank = 0; rank < group_.size(); ++rank) prefetch_row(row_of(rank, row), row_bytes_);
   }
   void add_up(std::size_t row, std::size_t width, double factor) {
     bool is_first = true;

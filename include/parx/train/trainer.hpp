@@ -250,7 +250,7 @@ class trainer {
       const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
       if (micro_batch == 0) reseed();
       if (step_ends) {
-        if (wishes().stop || wishes().signal != 0) model_.raise_flag();
+        if (wishes().any()) model_.raise_flag();
         pass(*next);
       } else {
         const auto guard = model_.no_sync();
@@ -395,7 +395,7 @@ class trainer {
   }
   void fold() {
     const detail::wishes all = book_.fold(model_.times(), wishes());
-    stopping_ |= all.stop || all.signal != 0;
+    stopping_ |= all.any();
     if (signal_ == 0) signal_ = all.signal;
     if (signal_ != 0) signals_.heed();
   }

@@ -19,6 +19,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/optim/detail/lanes.hpp>
+#include <parx/types/detail/prefetch.hpp>
 
 namespace parx::optim::detail {
 
@@ -77,14 +78,9 @@ class row_ledger final : public deferred_updates<T> {
  private:
   static constexpr std::uint32_t capacity = 256;
 
-  /// Rows lie anywhere in a table: no processor guesses where the next one is.
   static constexpr std::size_t rows_ahead = 2;
   void prefetch(const T* table, std::size_t row) const noexcept {
-    static constexpr std::size_t most_bytes = 1024, line = 64;
-    const auto* const begin = reinterpret_cast<const char*>(table + row * width_);
-    for (std::size_t at = 0; at < std::min(width_ * sizeof(T), most_bytes); at += line) {
-      __builtin_prefetch(begin + at, 1);
-    }
+    parx::detail::prefetch_row(table + row * width_, width_ * sizeof(T));
   }
 
   template <std::size_t States>

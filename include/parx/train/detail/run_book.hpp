@@ -34,6 +34,8 @@ namespace parx::train::detail {
 struct wishes {
   bool stop = false;  ///< request_stop()
   int signal = 0;     ///< that asked a process to end; of several the highest
+
+  [[nodiscard]] bool any() const noexcept { return stop || signal != 0; }
 };
 
 class run_book {
