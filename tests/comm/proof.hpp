@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -89,6 +90,8 @@ struct rank_state {
   std::vector<lane_state> lanes;
   std::size_t remaining = 0;
   std::size_t sent = 0;  ///< elements
+  std::size_t signs = 0;  ///< meetings that it has come to
+  bool signed_ = false;   ///< and the latest has not ended
 
   symbol* at(const region& where) {
     switch (where.where) {
@@ -283,7 +286,16 @@ class simulation {
     for (const auto index : state.steps.local) {
       const action& step = state.step(index);
       if (state.complete[static_cast<std::size_t>(index)] != 0 || !ready(state, step)) continue;
-      run_local(state, step);
+      if (step.kind == action_kind::meet) {
+        if (!std::exchange(state.signed_, true)) ++state.signs;
+        const bool all = std::all_of(ranks_.begin(), ranks_.end(), [&](const rank_state& each) {
+          return each.signs >= state.signs;
+        });
+        if (!all) continue;
+        state.signed_ = false;
+      } else {
+        run_local(state, step);
+      }
       state.done[static_cast<std::size_t>(index)] = step.count();
       finish(state, index);
       progressed = true;

@@ -26,10 +26,13 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   const auto halving = [n](std::size_t ranks) {
     return 2 * n * (std::bit_floor(ranks) - 1) + 2 * n * (ranks - std::bit_floor(ranks));
   };
-  // A signal a round.
-  const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));
-  if (use == algorithm::shared) return 2 * barrier;
-  if (use == algorithm::staged) return (n == 0 ? 2 : (n - 1) / shape.staging_bytes + 2) * barrier;
+  const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
+  const std::size_t meeting = shape.world <= parx::most_at_meeting ? 0 : barrier;
+  if (use == algorithm::shared) return 2 * meeting;
+  if (use == algorithm::staged) {
+    if (shape.is_staged_whole()) return meeting;
+    return (n == 0 ? 2 : (n - 1) / shape.slice_count() + 2) * meeting;
+  }
   switch (shape.what) {
     case operation::all_reduce:
       if (use == algorithm::doubling) {
@@ -88,7 +91,7 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
 inline std::size_t most_scratch(const call_shape& shape, algorithm use) {
   const std::size_t n = shape.count;
   if (use == algorithm::shared) return 1;
-  if (use == algorithm::staged) return 3 * shape.staging_bytes + 1;
+  if (use == algorithm::staged) return 3 * shape.slice_count() + 1;
   switch (shape.what) {
     case operation::all_reduce:
       return use == algorithm::tree || use == algorithm::hierarchical ? n : 0;
@@ -139,8 +142,9 @@ inline std::vector<std::vector<call_shape>> cases(const parx::catalog_entry& ent
   const auto add = [&](std::vector<call_shape> shapes) {
     for (call_shape& each : shapes) {
       each.shared_input = each.shared_output = true;
-      each.staging_bytes = 7;
-      each.staging_turn = static_cast<int>(each.count % 3);
+      // Seven elements a slice; half of the counts are so short that each rank reduces all of it.
+      each.element_bytes = each.count % 2 == 0 ? 1 : parx::most_staged_whole;
+      each.staging_bytes = 7 * each.element_bytes;
     }
     if (std::all_of(shapes.begin(), shapes.end(), [&](auto& s) { return can_do(entry, s); })) {
       all.push_back(std::move(shapes));

@@ -180,16 +180,66 @@ BOOST_AUTO_TEST_CASE(
 }
 
 BOOST_AUTO_TEST_CASE(
-    more_ranks_than_cores_stage_large_sums_of_ordinary_buffers_and_explain_says_so) {
-  const auto failure = jobs::run(jobs::kind::shm, 4, [](parx::process_group& group) {
-    const auto rows = parx::explain(group, parx::operation::all_reduce, std::size_t{1} << 20);
-    parx::require(rows.front().chosen && rows.front().name == parx::algorithm::staged,
-                  "explain has {}", name_of(rows.front().name));
-    parx::require(parx::explain(group, parx::operation::all_reduce, 256).front().name !=
-                      parx::algorithm::staged,
-                  "staging 256 bytes");
-  });
-  BOOST_TEST(failure == "");
+    where_the_ranks_of_a_host_last_met_in_its_memory_it_is_found_out_who_calls_something_else) {
+  const auto started = std::chrono::steady_clock::now();
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    for (const bool other_count : {true, false}) {
+      const auto failures = jobs::run_collecting(kind, 3, [&](parx::process_group& group) {
+        std::vector<float> data(100);
+        for (int i = 0; i < 3; ++i) {
+          parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+        }
+        if (group.rank() != 1) parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+        else if (!other_count) parx::barrier(group);
+        else parx::all_reduce(group, std::span(data).first(99), {.use = parx::algorithm::staged});
+      });
+      for (const auto& failure : failures) {
+        BOOST_TEST(failure.find("different operations") != std::string::npos, failure);
+        BOOST_TEST(failure.find(other_count ? "of 99 float32" : "barrier") != std::string::npos,
+                   failure);
+      }
+    }
+  }
+  BOOST_TEST((std::chrono::steady_clock::now() - started < std::chrono::seconds(20)));
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_rank_that_ends_while_the_others_meet_is_named_and_one_that_has_done_its_part_is_not) {
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    const auto failures = jobs::run_collecting(kind, 4, [](parx::process_group& group) {
+      std::vector<float> data(100);
+      parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+      if (group.rank() == 2) return;
+      parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+    });
+    for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+      const bool named = failures[rank].find("rank 2") != std::string::npos;
+      BOOST_TEST(named == (rank != 2), rank << ": " << failures[rank]);
+    }
+    for (int round = 0; round < 20; ++round) {
+      const auto ended = jobs::run(kind, 4, [](parx::process_group& group) {
+        std::vector<float> data(100);
+        if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+      });
+      BOOST_TEST(ended == "", ended);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(
+    more_than_two_ranks_of_a_host_stage_sums_of_ordinary_buffers_and_explain_says_so) {
+  for (const int world : {2, 4}) {
+    const auto failure = jobs::run(jobs::kind::shm, world, [&](parx::process_group& group) {
+      for (const std::size_t bytes : {std::size_t{256}, std::size_t{1} << 20}) {
+        const auto rows = parx::explain(group, parx::operation::all_reduce, bytes);
+        const bool staged = rows.front().name == parx::algorithm::staged;
+        parx::require(rows.front().chosen && staged == (world > 2), "explain has {} for {} bytes",
+                      name_of(rows.front().name), bytes);
+      }
+    });
+    BOOST_TEST(failure == "", failure);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {

@@ -221,6 +221,9 @@ class hybrid_transport final : public transport {
     do {
       for (const link_interest& each : interests) {
         if (as_process_link(each).ready(each.readable, each.writable)) return true;
+        if (each.word != nullptr && each.word->load(std::memory_order_acquire) == each.awaited) {
+          return true;
+        }
       }
     } while (std::chrono::steady_clock::now() < until);
     return false;

@@ -236,6 +236,8 @@ class inproc_link final : public link {
     return received;
   }
 
+  void nudge() override { network_.bell(peer_in_network_).ring(); }
+
   [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_.next_arrival(); }
   [[nodiscard]] bool drained() { return in_.drained(); }
   void close() { out_.closed = true; }

@@ -7,6 +7,7 @@
 // wake() may come from any thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,9 @@ class link {
   /// body. Throws link_lost.
   virtual std::size_t try_send(const const_bytes& first, const const_bytes& second) = 0;
   virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
+  /// Ends the peer's wait() for this link, because of something that this rank has written to
+  /// memory which both see (link_interest::word). Nothing to do for links without such memory.
+  virtual void nudge() {}
 };
 
 /// What a sleeping thread waits for on one link.
@@ -66,6 +70,10 @@ struct link_interest {
   link* stream = nullptr;
   bool readable = false;
   bool writable = false;
+  /// In memory that the peer sees too: where this is not null, the wait also ends once `*word` is
+  /// `awaited`. The peer writes it and then nudges its end of the link.
+  const std::atomic<std::uint64_t>* word = nullptr;
+  std::uint64_t awaited = 0;
 };
 
 /// Memory that all ranks of a host see: one equal part a rank. Lives until its last owner goes.

@@ -33,7 +33,7 @@ struct call {
   call_header header;
 
   bool names_late = false;  ///< a timeout names all ranks that have not come
-  bool meets = false;  ///< only brings the ranks together, before the group's first staged call
+  bool introduces = false;  ///< only makes sure that all call the same (detail/host_memory.hpp)
   bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
   std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
   std::shared_ptr<const plan> kept_steps{};  ///< the same, where the cache may forget them earlier

@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 
+#include <parx/comm/detail/board.hpp>
+#include <parx/comm/schedule/staged.hpp>
 #include <parx/transport/transport.hpp>
 #include <parx/types/reduce.hpp>
 
@@ -16,6 +18,23 @@ struct shared_view {
   std::size_t offset = 0;
   [[nodiscard]] std::byte* of(int rank) const noexcept {
     return area->of_rank[static_cast<std::size_t>(rank)] + offset;
+  }
+};
+
+/// A rank's scratch in a staged algorithm, in memory that all ranks see. The schedule counts its
+/// parts from zero; which one that is changes from call to call.
+struct staging_view {
+  std::shared_ptr<const shared_area> area{};
+  std::size_t part_count = 1;  ///< elements that the schedule puts into one
+  int first = 0;               ///< the part that the schedule calls zero
+  [[nodiscard]] std::byte* at(int rank, std::size_t element,
+                              std::size_t element_size) const noexcept {
+    auto part = element / part_count;
+    if (part < schedules::staging_parts) {
+      part = (part + static_cast<std::size_t>(first)) % schedules::staging_parts;
+    }
+    return area->of_rank[static_cast<std::size_t>(rank)] + board::bytes + part * default_staging +
+           element % part_count * element_size;
   }
 };
 
@@ -57,7 +76,7 @@ struct collective_data {
   // For algorithms in shared buffers.
   shared_view shared_input{};
   shared_view shared_output{};
-  shared_view staging{};  ///< the scratch of staged algorithms
+  staging_view staging{};
 };
 
 }  // namespace parx::detail

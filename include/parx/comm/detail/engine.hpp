@@ -13,6 +13,7 @@
 #include <cstring>
 #include <vector>
 
+#include <parx/comm/detail/board.hpp>
 #include <parx/comm/detail/collective_data.hpp>
 #include <parx/comm/detail/workspace.hpp>
 #include <parx/comm/schedule/plan.hpp>
@@ -35,11 +36,14 @@ class engine {
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
   /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these
-  /// leave open it fills in. Opens the links that it uses.
-  void start(const plan& steps, collective_data& data, call_header& header, transport& network) {
+  /// leave open it fills in. Opens the links that it uses. Where the steps meet, the board is open.
+  void start(const plan& steps, collective_data& data, call_header& header, transport& network,
+             board& signs) {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
+    board_ = &signs;
+    if (steps.meets && mates_.empty()) find_mates(network);
     memory_.start(steps.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
@@ -89,6 +93,10 @@ class engine {
       }
       if (next.readable || next.writable) out.push_back(next);
     }
+    for (const mate& each : missing_) {
+      out.push_back({each.stream, true, false, &board_->first_word(each.rank),
+                     board_->first_word_of(*header_)});
+    }
   }
 
   /// Peers that this rank still expects something from.
@@ -99,6 +107,7 @@ class engine {
         peers.push_back(lanes_[i].traffic->peer);
       }
     }
+    for (const mate& each : missing_) peers.push_back(each.rank);
     return peers;
   }
   /// Peers that have not taken everything yet.
@@ -132,6 +141,12 @@ class engine {
     std::vector<std::byte> staging;  ///< received, not yet reduced
     std::size_t staging_size = 0;
     std::size_t staged = 0;
+  };
+
+  /// Another rank, in a group whose ranks share memory.
+  struct mate {
+    int rank;
+    link* stream;
   };
 
   struct progress {
@@ -200,12 +215,53 @@ class engine {
     bool progressed = false;
     for (const std::int32_t index : plan_->local) {
       if (complete(index) || !ready(index)) continue;
-      memory_.perform(action_at(index));
+      const action& step = action_at(index);
+      if (step.kind == action_kind::meet) {
+        progressed |= !signed_;
+        if (!all_have_come()) continue;
+      } else {
+        memory_.perform(step);
+      }
       advance(index, total(index));
       finish(index);
       progressed = true;
     }
     return progressed;
+  }
+
+  void find_mates(transport& network) {
+    for (int ahead = 1; ahead < network.size(); ++ahead) {
+      const int rank = wrap(network.rank() + ahead, network.size());
+      mates_.push_back({rank, &network.link_to(rank, channel::collective)});
+    }
+  }
+
+  /// Signs, once, and looks who has. Their links carry nothing meanwhile, but end with the ranks.
+  bool all_have_come() {
+    if (!signed_) {
+      board_->sign(*header_);
+      for (const mate& each : mates_) each.stream->nudge();
+      missing_ = mates_;
+      signed_ = true;
+    }
+    std::erase_if(missing_, [&](const mate& each) {
+      if (!board_->has_signed(each.rank)) return false;
+      const call_header theirs = board_->header_of(each.rank);
+      if (!theirs.matches(*header_)) throw header_mismatch{each.rank, *header_, theirs};
+      return true;
+    });
+    for (const mate& each : missing_) look_at(each);
+    signed_ = !missing_.empty();
+    return missing_.empty();
+  }
+
+  /// Throws link_lost where a mate has ended, unless it has signed before that.
+  void look_at(const mate& missing) {
+    try {
+      missing.stream->try_receive({}, {});
+    } catch (const link_lost&) {
+      if (!board_->has_signed(missing.rank)) throw;
+    }
   }
 
   bool send_some(lane& state) {
@@ -326,6 +382,10 @@ class engine {
   workspace memory_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
+  board* board_ = nullptr;
+  std::vector<mate> mates_;
+  std::vector<mate> missing_;  ///< from the meeting that this rank has signed for
+  bool signed_ = false;
   bool overwrites_input_ = false;
   bool only_sends_ = false;
   std::atomic<std::size_t> bytes_received_{0};

@@ -139,7 +139,7 @@ class group_core {
     return areas_.find(data, bytes);
   }
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
-  [[nodiscard]] detail::staging& staging() noexcept { return pending_.staging(); }
+  [[nodiscard]] host_memory& memory() noexcept { return pending_.memory(); }
 
   /// A number that is equal on all ranks which make their groups in the same order.
   [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {

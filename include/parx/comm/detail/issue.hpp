@@ -88,8 +88,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
                   .element_bytes = described.size,
                   .order = given.combine.order,
                   .shared_input = request.data.shared_input.area != nullptr,
-                  .shared_output = request.data.shared_output.area != nullptr,
-                  .staging_turn = given.what == operation::all_reduce ? core.staging().turn() : 0},
+                  .shared_output = request.data.shared_output.area != nullptr},
       .counts = given.counts,
       .incoming = given.incoming};
   ready_choice(core, given.site);
@@ -104,7 +103,6 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
                      .shared_input = key.scalars.shared_input,
                      .shared_output = key.scalars.shared_output,
                      .staging_bytes = core.choice().staging_bytes(),
-                     .staging_turn = key.scalars.staging_turn,
                      .host_of = core.choice().hosts()};
     if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
     if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
@@ -128,11 +126,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
     request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
   if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
-  if (steps->steps.name == algorithm::staged) {
-    const int slices = steps->steps.slices;
-    call* ahead = core.staging().issued(request, slices, group.rank(), group.size());
-    if (ahead != nullptr) core.issue(*ahead);
-  }
+  if (call* ahead = core.memory().issued(request, group.rank(), group.size())) core.issue(*ahead);
   return steps;
 }
 
@@ -164,14 +158,13 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
 }
 
 /// Whether a call's plan is right for every call like it, also where those have their buffers
-/// elsewhere. Not the plans that take turns or are for a place in shared memory; and where a shared
-/// buffer could have been used, only if something else was chosen all the same, as it is then
-/// without one.
+/// elsewhere. Not the plans that are for a place in shared memory; and where a shared buffer could
+/// have been used, only if something else was chosen all the same, as it is then without one.
 [[nodiscard]] inline bool is_repeatable(const call& request, const call_likeness& like) noexcept {
   const algorithm chosen = request.steps->steps.name;
   const bool found_all = (!like.input_in_area || request.data.shared_input.area != nullptr) &&
                          (!like.output_in_area || request.data.shared_output.area != nullptr);
-  return chosen != algorithm::staged && chosen != algorithm::shared && found_all;
+  return chosen != algorithm::shared && found_all;
 }
 
 inline void run(const process_group& group, const collective_arguments& given) {

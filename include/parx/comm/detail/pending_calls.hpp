@@ -13,8 +13,8 @@
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/engine.hpp>
+#include <parx/comm/detail/host_memory.hpp>
 #include <parx/comm/detail/messages.hpp>
-#include <parx/comm/detail/staging.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -138,16 +138,16 @@ class pending_calls {
   [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
   [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
 
-  /// The memory of staged calls, for those that issue them.
-  [[nodiscard]] detail::staging& staging() noexcept { return staging_; }
+  /// For those that issue calls.
+  [[nodiscard]] host_memory& memory() noexcept { return memory_; }
 
  private:
   void start(call& front) {
-    staging_.prepare(front, network_);
+    memory_.prepare(front, network_);
     running_.emplace(name_of(front.what), trace::literal("comm"));
     running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.sequence);
-    engine_.start(*front.steps, front.data, front.header, network_);
+    engine_.start(*front.steps, front.data, front.header, network_, memory_.board());
     if (front.names_late) words_.post_notice(front.header);
     if (front.timed) async_time_.start();
     started_ = true;
@@ -162,7 +162,7 @@ class pending_calls {
   bool started_ = false;                ///< the front of queue_ runs in engine_
   std::optional<trace::span> running_;  ///< that run, in the trace
   async_time async_time_;
-  detail::staging staging_;
+  host_memory memory_;
 };
 
 }  // namespace parx::detail

@@ -26,7 +26,6 @@ struct plan_scalars {
   reduction_order order = reduction_order::any;
   bool shared_input = false;
   bool shared_output = false;
-  int staging_turn = 0;
   bool operator==(const plan_scalars&) const = default;
 };
 

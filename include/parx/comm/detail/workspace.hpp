@@ -22,15 +22,15 @@ class workspace {
   /// Prepares a run on `data`, which must outlive it; what that leaves open it fills in.
   void start(const schedule& steps, collective_data& data, int rank, int world) {
     data_ = &data;
+    rank_ = rank;
     world_ = world;
     if (!data.pack.inputs.empty()) pack();
     if (data.divide_by != nullptr) {
       data.factor = *data.divide_by != 0 ? 1 / *data.divide_by : 0;
       if (data.factor == 1) data.scale = nullptr;
     }
-    const bool staged = data.staging.area != nullptr;
-    if (!staged) enlarge(scratch_, steps.scratch_count * data.element_size);
-    scratch_at_ = staged ? data.staging.of(rank) : scratch_.data();
+    if (!staged()) enlarge(scratch_, steps.scratch_count * data.element_size);
+    scratch_at_ = scratch_.data();
   }
   /// After the last action.
   void end() {
@@ -38,14 +38,10 @@ class workspace {
   }
 
   [[nodiscard]] const std::byte* read_at(const region& where) const noexcept {
-    const std::size_t offset = where.offset * data_->element_size;
-    if (where.where == place::input) return data_->input + offset;
-    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
+    if (where.where == place::input) return data_->input + where.offset * data_->element_size;
+    return at(where);
   }
-  [[nodiscard]] std::byte* write_at(const region& where) noexcept {
-    const std::size_t offset = where.offset * data_->element_size;
-    return where.where == place::output ? data_->output + offset : scratch_at_ + offset;
-  }
+  [[nodiscard]] std::byte* write_at(const region& where) noexcept { return at(where); }
 
   /// The whole of an action that sends and receives nothing.
   void perform(const action& step) {
@@ -77,6 +73,12 @@ class workspace {
   }
 
  private:
+  [[nodiscard]] bool staged() const noexcept { return data_->staging.area != nullptr; }
+  [[nodiscard]] std::byte* at(const region& where) const noexcept {
+    const std::size_t offset = where.offset * data_->element_size;
+    if (where.where == place::output) return data_->output + offset;
+    return staged() ? shared_at(where, rank_) : scratch_at_ + offset;
+  }
   static void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
     if (to == from || bytes == 0) return;
     if (bytes >= least_streamed) return stream_copy(to, from, bytes);
@@ -86,10 +88,11 @@ class workspace {
     if (step.completes && data_->scale != nullptr) data_->scale(result, count, data_->factor);
   }
   [[nodiscard]] std::byte* shared_at(const region& where, int rank) const noexcept {
+    const std::size_t size = data_->element_size;
+    if (where.where == place::scratch) return data_->staging.at(rank, where.offset, size);
     const shared_view& buffer =
         where.where == place::input ? data_->shared_input : data_->shared_output;
-    return (where.where == place::scratch ? data_->staging : buffer).of(rank) +
-           where.offset * data_->element_size;
+    return buffer.of(rank) + where.offset * size;
   }
 
   /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
@@ -156,8 +159,9 @@ class workspace {
   }
 
   collective_data* data_ = nullptr;
+  int rank_ = 0;
   int world_ = 1;
-  std::byte* scratch_at_ = nullptr;  ///< in scratch_, or in staging memory
+  std::byte* scratch_at_ = nullptr;  ///< of what is not staged
   std::vector<std::byte> scratch_;
   std::vector<std::byte> packed_;
   std::vector<std::byte> partial_;

@@ -30,6 +30,7 @@ enum class action_kind : std::uint8_t {
   spread,          ///< to = from, in all ranks' shared buffers
   combine,         ///< to = op over `from` in all ranks' shared buffers, in rank order
   combine_for_all, ///< the same, and to = the result in all ranks' shared buffers
+  meet,            ///< ends once all ranks have come to it: each comes to its meetings in order
 };
 
 enum class place : std::uint8_t { input, output, scratch };
@@ -66,7 +67,10 @@ struct schedule {
   algorithm name = algorithm::automatic;
   std::vector<action> actions;
   std::size_t scratch_count = 0;  ///< elements of place::scratch (staged: in shared memory)
-  int slices = 0;                 ///< of a staged algorithm: what it takes the memory's parts for
+  // Of a staged algorithm: the slices for which it takes the memory's parts in turn, and the
+  // elements of the largest.
+  int slices = 0;
+  std::size_t slice_count = 0;
 
   std::int32_t add(const action& next) {
     actions.push_back(next);

@@ -42,8 +42,16 @@ inline constexpr std::array<std::string_view, 15> algorithm_names{
 /// and all_to_all.
 inline constexpr int default_window = 16;
 
+/// Ranks that come together by one meeting, where they share memory: each looks for all others, and
+/// wakes those who sleep. For more, rounds of signals are fewer steps.
+inline constexpr int most_at_meeting = 16;
+
 /// Bytes of a slice that a staged algorithm passes through memory which all ranks see: so few that
 /// the slices of several ranks stay in a core's cache, so many that their barriers cost little.
 inline constexpr std::size_t default_staging = std::size_t{256} << 10;
+
+/// Bytes of all ranks together up to which each rank reduces the whole of what is staged: to read
+/// them costs less than to meet once more.
+inline constexpr std::size_t most_staged_whole = std::size_t{32} << 10;
 
 }  // namespace parx

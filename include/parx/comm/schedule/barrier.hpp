@@ -1,6 +1,5 @@
-// Dissemination barrier: ceil(log2 P) rounds of signals (Hensgen, Finkel and Manber, 1988).
-//
-// In round k a rank signals the rank 2^k ahead and waits for the one 2^k behind.
+// Barriers. Dissemination: ceil(log2 P) rounds of signals (Hensgen, Finkel and Manber, 1988). In
+// round k a rank signals the rank 2^k ahead and waits for the one 2^k behind.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -26,6 +25,13 @@ inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int
                         .after = {arrived, no_action}});
   }
   return arrived;
+}
+
+/// The same among ranks that share memory.
+inline std::int32_t append_meeting(schedule& plan, int rank, int world, std::int32_t after,
+                                   std::size_t signal_at = 0) {
+  if (world > most_at_meeting) return append_barrier(plan, rank, world, after, signal_at);
+  return plan.add({.kind = action_kind::meet, .after = {after, no_action}});
 }
 
 }  // namespace detail

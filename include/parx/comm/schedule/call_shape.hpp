@@ -36,10 +36,9 @@ struct call_shape {
   /// Whether the buffers lie in shared areas, at the same offset on all ranks.
   bool shared_input = false;
   bool shared_output = false;
-  /// For staged algorithms: bytes of a slice that passes through memory which all ranks see (0
-  /// where there is none), and the part of that memory which is next.
+  /// For staged algorithms: bytes of a slice that passes through memory which all ranks see; 0
+  /// where there is none.
   std::size_t staging_bytes = 0;
-  int staging_turn = 0;
   /// The host of each rank, numbered 0, 1, 2, ... in any order, for hierarchical algorithms; empty
   /// where that is unknown. Borrowed.
   std::span<const int> host_of{};
@@ -55,9 +54,10 @@ struct call_shape {
   }
   /// Elements of a slice that is staged; 0 where none can be.
   [[nodiscard]] std::size_t slice_count() const noexcept { return staging_bytes / element_bytes; }
-  /// Slices that are staged one after another. Needs a slice_count().
-  [[nodiscard]] int slices() const noexcept {
-    return count == 0 ? 1 : static_cast<int>((count - 1) / slice_count() + 1);
+  /// Whether it is so short that each rank reduces all of what is staged.
+  [[nodiscard]] bool is_staged_whole() const noexcept {
+    return count <= slice_count() &&
+           count * element_bytes * static_cast<std::size_t>(world) <= most_staged_whole;
   }
   /// 0 where host_of is unknown.
   [[nodiscard]] int hosts() const noexcept {

@@ -110,8 +110,8 @@ inline constexpr std::array catalog_table{
                   prices::shared_all_reduce, must_share_output},
     catalog_entry{operation::all_reduce, algorithm::staged,
                   [](const call_shape& s) {
-                    return schedules::staged_all_reduce(s.rank, s.world, s.count, s.slices(),
-                                                        s.slice_count(), s.staging_turn);
+                    return schedules::staged_all_reduce(s.rank, s.world, s.count,
+                                                        s.slice_count(), s.is_staged_whole());
                   },
                   prices::staged_all_reduce, must_stage},
     catalog_entry{operation::all_reduce, algorithm::halving,

@@ -25,6 +25,7 @@ struct plan {
   schedule steps;
   std::vector<lane_plan> lanes;
   std::vector<std::int32_t> local;  ///< what needs no link
+  bool meets = false;               ///< some of that waits for all ranks
 };
 
 [[nodiscard]] inline plan make_plan(schedule steps) {
@@ -44,6 +45,10 @@ struct plan {
       case action_kind::spread:
       case action_kind::combine:
       case action_kind::combine_for_all: result.local.push_back(index); break;
+      case action_kind::meet:
+        result.local.push_back(index);
+        result.meets = true;
+        break;
       case action_kind::send: lane_of(step.peer).sends.push_back(index); break;
       case action_kind::receive_reduce: {
         lane_plan& lane = lane_of(step.peer);

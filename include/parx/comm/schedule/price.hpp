@@ -193,29 +193,39 @@ struct load {
   return chain_scan(w, c) + c.alpha + w.n * c.beta;
 }
 
-/// Through staging memory: a barrier a slice and one more, a copy in and out, the pass over all.
-[[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
-  const double slices = std::max(1.0, w.n / static_cast<double>(default_staging));
-  return 0.7 * (slices + 1) * log2_ceil(w.p) * c.alpha + 2.2 * w.n * c.gamma;
+/// Ranks that share memory come together at once, or in rounds of signals where they are many.
+[[nodiscard]] constexpr double rounds_to_meet(const load& w) noexcept {
+  return w.p <= most_at_meeting ? 1 : log2_ceil(w.p);
 }
 
-/// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured at
-/// two ranks: about the time of reducing the vector once, and the barriers little more than a
-/// message a round.
-[[nodiscard]] constexpr double two_barriers(const load& w, const link_costs& c) noexcept {
-  return 1.14 * log2_ceil(w.p) * c.alpha;
+/// Through staging memory: a meeting a slice and one more, a copy in and out, the pass over all. Or
+/// one meeting, where each rank reduces what all of them have.
+[[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
+  const double meeting = rounds_to_meet(w) * c.alpha;
+  if (w.n * w.p <= static_cast<double>(most_staged_whole)) {
+    return 1.15 * meeting + w.n * w.p * c.gamma;
+  }
+  const double slices = std::max(1.0, w.n / static_cast<double>(default_staging));
+  return 0.7 * (slices + 1) * meeting + 2.2 * w.n * c.gamma;
+}
+
+/// In shared buffers: two meetings around a pass over this rank's part of all buffers. Measured at
+/// two ranks: about the time of reducing the vector once, and the meetings little more than a
+/// message.
+[[nodiscard]] constexpr double two_meetings(const load& w, const link_costs& c) noexcept {
+  return 1.14 * rounds_to_meet(w) * c.alpha;
 }
 [[nodiscard]] constexpr double shared_all_reduce(const load& w, const link_costs& c) noexcept {
-  return two_barriers(w, c) + 1.2 * w.n * c.gamma;
+  return two_meetings(w, c) + 1.2 * w.n * c.gamma;
 }
 [[nodiscard]] constexpr double shared_reduce_scatter(const load& w, const link_costs& c) noexcept {
-  return two_barriers(w, c) + 0.6 * w.n * c.gamma;
+  return two_meetings(w, c) + 0.6 * w.n * c.gamma;
 }
 [[nodiscard]] constexpr double shared_all_gather(const load& w, const link_costs& c) noexcept {
-  return two_barriers(w, c) + others(w) * c.gamma;
+  return two_meetings(w, c) + others(w) * c.gamma;
 }
 [[nodiscard]] constexpr double shared_broadcast(const load& w, const link_costs& c) noexcept {
-  return two_barriers(w, c) + w.n * c.gamma;
+  return two_meetings(w, c) + w.n * c.gamma;
 }
 
 // barrier

@@ -1,6 +1,6 @@
 // Algorithms in shared buffers: ranks of one host read and write each other's memory in place.
 //
-// Nothing travels but signals: a barrier when all have entered (the contents may be read), and
+// Nothing travels but signals: a meeting when all have entered (the contents may be read), and
 // one when all are done (the buffers may be changed again). Between them a rank reduces its own
 // block over all ranks' buffers in one pass, or does its share of the copying. Sums are formed in
 // rank order, the same for every element: all ranks get the same bits, which need not be those of
@@ -19,25 +19,25 @@ namespace parx::schedules {
   const std::int32_t written = plan.add({.kind = action_kind::copy,
                                          .from = {place::input, 0, count},
                                          .to = {place::output, 0, count}});
-  const std::int32_t entered = detail::append_barrier(plan, rank, world, written);
+  const std::int32_t entered = detail::append_meeting(plan, rank, world, written);
   const region own = chunk(place::output, count, world, rank);
   const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all,
                                          .from = own,
                                          .to = own,
                                          .after = {entered, no_action},
                                          .completes = true});
-  detail::append_barrier(plan, rank, world, reduced);
+  detail::append_meeting(plan, rank, world, reduced);
   return plan;
 }
 
 /// The input is shared; the output receives this rank's block.
 [[nodiscard]] inline schedule shared_reduce_scatter(int rank, const partition& cut) {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
-  const std::int32_t entered = detail::append_barrier(plan, rank, cut.parts(), no_action);
+  const std::int32_t entered = detail::append_meeting(plan, rank, cut.parts(), no_action);
   const std::int32_t reduced = plan.add(
       {.kind = action_kind::combine, .from = cut.block(place::input, rank),
        .to = cut.alone(place::output, rank), .after = {entered, no_action}, .completes = true});
-  detail::append_barrier(plan, rank, cut.parts(), reduced);
+  detail::append_meeting(plan, rank, cut.parts(), reduced);
   return plan;
 }
 
@@ -45,12 +45,12 @@ namespace parx::schedules {
 [[nodiscard]] inline schedule shared_all_gather(int rank, const partition& cut) {
   schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
   const int world = cut.parts();
-  const std::int32_t entered = detail::append_barrier(plan, rank, world, no_action);
+  const std::int32_t entered = detail::append_meeting(plan, rank, world, no_action);
   const std::int32_t written = plan.add({.kind = action_kind::spread,
                                          .from = cut.alone(place::input, rank),
                                          .to = cut.block(place::output, rank),
                                          .after = {entered, no_action}});
-  detail::append_barrier(plan, rank, world, written);
+  detail::append_meeting(plan, rank, world, written);
   return plan;
 }
 
@@ -66,7 +66,7 @@ namespace parx::schedules {
                      .from = {place::input, 0, count},
                      .to = {place::output, 0, count}});
   }
-  last = detail::append_barrier(plan, rank, world, last);
+  last = detail::append_meeting(plan, rank, world, last);
   if (rank == root) {
     last = plan.add(
         {.kind = action_kind::spread, .from = written, .to = written, .after = {last, no_action}});
@@ -74,7 +74,7 @@ namespace parx::schedules {
     last = plan.add({.kind = action_kind::fetch, .peer = root, .from = read, .to = read,
                      .after = {last, no_action}});
   }
-  detail::append_barrier(plan, rank, world, last);
+  detail::append_meeting(plan, rank, world, last);
   return plan;
 }
 

@@ -99,6 +99,8 @@ class virtual_clock {
       } else if (is_receive(step.kind)) {
         receives_.push_back({key(step), index});
         ++next.pending;
+      } else if (step.kind == action_kind::meet) {
+        next.meeting = ranks_[static_cast<std::size_t>(rank)].meetings++;
       }
       events_.push_back(next);
     }
@@ -145,6 +147,7 @@ class virtual_clock {
     std::array<std::int32_t, 2> after{no_action, no_action};
     std::int32_t next_on_link = no_action;
     std::int32_t receive = no_action;  ///< of a send: where it arrives
+    std::size_t meeting = 0;           ///< which of its rank's meetings it is
     double bytes;
     double start = 0;  ///< no earlier than this, until it is performed
     double end = 0;
@@ -153,6 +156,12 @@ class virtual_clock {
     double begin = 0;
     double messages_free = 0;
     double arithmetic_free = 0;
+    std::size_t meetings = 0;
+  };
+  /// Those who have come, and when the last of them did.
+  struct meeting {
+    double latest = 0;
+    std::vector<std::int32_t> present;
   };
   struct host_clock {
     double out_free = 0;
@@ -240,16 +249,29 @@ class virtual_clock {
     if (now.due_for == stage::handled && is_message) {
       now.start = occupy(clock.messages_free, now.start, model_.message_cost);
     }
-    if (now.kind == action_kind::send) {
-      move_message(index, result);
-      return;
-    }
+    if (now.kind == action_kind::send) return move_message(index, result);
+    if (now.kind == action_kind::meet) return meet(index, result);
     now.end = std::max(now.end, now.start);
     if (now.kind != action_kind::receive && now.bytes > 0) {
       now.end =
           std::max(now.end, occupy(clock.arithmetic_free, now.start, now.bytes * model_.gamma));
     }
     finish(index, result);
+  }
+
+  /// All of a meeting end when the last rank has come, and the others have seen that.
+  void meet(std::int32_t index, simulated& result) {
+    const event& now = at(index);
+    if (meetings_.size() <= now.meeting) meetings_.resize(now.meeting + 1);
+    meeting& here = meetings_[now.meeting];
+    here.latest = std::max(here.latest, now.start);
+    here.present.push_back(index);
+    if (here.present.size() < ranks_.size()) return;
+    const double end = here.latest + model_.local_latency;
+    for (const std::int32_t each : std::exchange(here.present, {})) {
+      at(each).start = at(each).end = end;
+      finish(each, result);
+    }
   }
 
   /// Puts a message on the network: it leaves, and arrives, as its link and both network cards let
@@ -308,6 +330,7 @@ class virtual_clock {
   std::vector<std::int32_t> dependents_;
   std::vector<rank_clock> ranks_;
   std::vector<host_clock> hosts_;
+  std::vector<meeting> meetings_;
   std::priority_queue<due, std::vector<due>, std::greater<>> queue_;
 };
 
