@@ -110,10 +110,8 @@ inline void write_chrome_file(const std::string& path, const process_description
   std::string text;
   append_header(text, process, dropped);
   const auto put = [&] {
-    for (std::string_view left = text; !left.empty();) {
-      const ssize_t written = parx::detail::write_file(file.get(), left.data(), left.size());
-      if (written < 0 && errno != EINTR) fail(errno);
-      if (written > 0) left.remove_prefix(static_cast<std::size_t>(written));
+    if (const int reason = parx::detail::write_all(file.get(), text).reason; reason != 0) {
+      fail(reason);
     }
     text.clear();
   };

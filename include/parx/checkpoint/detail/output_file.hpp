@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -61,14 +60,9 @@ class output_file {
 
   /// Appends all bytes.
   void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t count =
-          write_file(file_.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("cannot write", errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-      written_ += static_cast<std::uint64_t>(count);
-    }
+    const auto [written, reason] = write_all(file_.get(), bytes);
+    written_ += written;
+    if (reason != 0) fail("cannot write", reason);
   }
 
   /// Brings the contents to the disk and closes the file, which stays.

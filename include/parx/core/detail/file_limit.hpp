@@ -1,4 +1,4 @@
-// file_limit: a limit on file sizes (ulimit -f) as an error like a full disk.
+// file_limit: writing files, with a limit on their sizes (ulimit -f) as an error like a full disk.
 //
 // The kernel sends the thread that would go over the limit a SIGXFSZ, which would end the process
 // before it could say why. Shared memory counts as a file. Safe from any thread.
@@ -10,6 +10,8 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <span>
+#include <string_view>
 
 namespace parx::detail {
 
@@ -33,9 +35,26 @@ template <typename Call>
   return result;
 }
 
-/// As write(2).
-[[nodiscard]] inline ssize_t write_file(int file, const void* bytes, std::size_t count) noexcept {
-  return within_file_limit([&] { return ::write(file, bytes, count); });
+struct write_result {
+  std::size_t written = 0;
+  int reason = 0;  ///< the errno with which it stopped short, 0 where all was written
+};
+
+/// Writes all bytes by as few write(2) as it takes: one, where nothing comes between.
+[[nodiscard]] inline write_result write_all(int file, std::span<const std::byte> bytes) noexcept {
+  write_result result;
+  while (result.written < bytes.size()) {
+    const auto rest = bytes.subspan(result.written);
+    const ssize_t count =
+        within_file_limit([&] { return ::write(file, rest.data(), rest.size()); });
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return {result.written, count < 0 ? errno : EIO};
+    result.written += static_cast<std::size_t>(count);
+  }
+  return result;
+}
+[[nodiscard]] inline write_result write_all(int file, std::string_view text) noexcept {
+  return write_all(file, std::as_bytes(std::span(text)));
 }
 
 }  // namespace parx::detail

@@ -58,17 +58,7 @@ namespace detail {
   const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
   descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return errno;
-  int failure = 0;
-  while (!bytes.empty() && failure == 0) {
-    const ssize_t count =
-        parx::detail::write_file(file.get(), bytes.data(),
-                                 std::min<std::size_t>(bytes.size(), 1U << 30U));
-    if (count >= 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      failure = errno;
-    }
-  }
+  int failure = parx::detail::write_all(file.get(), bytes).reason;
   // Network file systems report a full disk only here.
   if (::close(file.release()) != 0 && failure == 0) failure = errno;
   if (failure == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) failure = errno;

@@ -87,16 +87,9 @@ class log_file {
       record.append(text);
     }
     if (::lseek(file_.get(), 0, SEEK_END) < 0) fail("cannot be positioned", errno);
-    std::string_view rest = record;
-    while (!rest.empty()) {
-      const ssize_t written = write_file(file_.get(), rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const int saved = errno;
-        undo(record.size() - rest.size());
-        fail("cannot be written", saved);
-      }
-      rest.remove_prefix(static_cast<std::size_t>(written));
+    if (const auto [written, reason] = write_all(file_.get(), record); reason != 0) {
+      undo(written);
+      fail("cannot be written", reason);
     }
   }
 

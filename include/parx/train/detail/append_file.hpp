@@ -6,10 +6,8 @@
 #pragma once
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,15 +35,10 @@ class append_file {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
   void append(std::string_view piece) {
-    while (file_.valid() && !piece.empty()) {
-      const ssize_t count = parx::detail::write_file(file_.get(), piece.data(), piece.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) {
-        log(log_level::warn, "\"{}\" gets no further lines: {}", path_, errno_text(errno));
-        file_.close();
-        return;
-      }
-      piece.remove_prefix(static_cast<std::size_t>(count));
+    if (!file_.valid()) return;
+    if (const int reason = parx::detail::write_all(file_.get(), piece).reason; reason != 0) {
+      log(log_level::warn, "\"{}\" gets no further lines: {}", path_, errno_text(reason));
+      file_.close();
     }
   }
 
