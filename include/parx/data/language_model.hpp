@@ -87,13 +87,10 @@ class language_model {
     const std::uint64_t key =
         cache.empty() ? 0
                       : content_hash(path) ^ tokens.fingerprint() ^ stable_hash("language_model 1");
-    const token_rows rows = cached_rows(cache, key, [&] {
-      token_rows_data made;
-      made.made_alone = !cache.empty();
+    const token_rows rows = cached_rows(cache, key, [&](token_rows_data& made) {
       append_text(made, tokens, read_text(path), made.ids, fmt::format("\"{}\"", path));
       made.counts.tokens = made.ids.size();
       made.end_row();
-      return made;
     });
     tell_what_was_dropped(rows.counts(), fmt::format("\"{}\"", path));
     return language_model(token_shards::from(rows.ids(), rows.owner()), options);

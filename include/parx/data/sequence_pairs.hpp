@@ -85,7 +85,8 @@ class sequence_pairs {
       : sequence_pairs(std::move(options), tokens.special()) {
     const std::uint64_t key =
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
-    rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
+    rows_ = cached_rows(options_.cache, key,
+                        [&](token_rows_data& made) { read(made, path, tokens); });
     tell_what_was_cut(fmt::format("\"{}\"", path));
     tell_what_was_dropped(rows_.counts(), fmt::format("\"{}\"", path));
   }
@@ -180,10 +181,8 @@ class sequence_pairs {
   }
 
   template <typename Tokenizer>
-  [[nodiscard]] token_rows_data build(const std::string& path, const Tokenizer& tokens) const {
+  void read(token_rows_data& made, const std::string& path, const Tokenizer& tokens) const {
     text_records file(path, {options_.source, options_.target}, options_.format, options_.header);
-    token_rows_data made;
-    made.made_alone = !options_.cache.empty();
     for (std::vector<std::string> fields; file.next(fields);) {
       try {
         add(made, tokens, fields[0], fields[1], file.place());
@@ -193,7 +192,6 @@ class sequence_pairs {
     }
     if (made.ids.empty()) throw_error(errc::bad_data, "\"{}\" has no records.", path);
     made.counts.tokens = made.ids.size();
-    return made;
   }
 
   /// Adds the two rows of a pair; `place` is where it stands, for messages.

@@ -97,7 +97,8 @@ class text_classification {
     require(options_.max_length > 0, "text_classification: max_length must be at least 1");
     const std::uint64_t key =
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
-    rows_ = cached_rows(options_.cache, key, [&] { return build(path, tokens); });
+    rows_ = cached_rows(options_.cache, key,
+                        [&](token_rows_data& made) { read(made, path, tokens); });
     count_classes(fmt::format("\"{}\"", path));
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows > 0)
@@ -161,12 +162,10 @@ class text_classification {
   }
 
   template <typename Tokenizer>
-  [[nodiscard]] token_rows_data build(const std::string& path, const Tokenizer& tokens) const {
+  void read(token_rows_data& made, const std::string& path, const Tokenizer& tokens) const {
     std::vector<std::string> columns{options_.label};
     columns.insert(columns.end(), options_.texts.begin(), options_.texts.end());
     text_records file(path, std::move(columns), options_.format, options_.header);
-    token_rows_data made;
-    made.made_alone = !options_.cache.empty();
     std::vector<token_id> ids;
     std::string text;
     for (std::vector<std::string> fields; file.next(fields);) {
@@ -180,7 +179,6 @@ class text_classification {
       add_row(made, ids, tokens, text, file.place());
     }
     finish(made, fmt::format("\"{}\"", path));
-    return made;
   }
 
   /// `place` is where the text stands, for messages; `ids` is room to work in.

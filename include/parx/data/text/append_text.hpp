@@ -19,8 +19,7 @@ template <tokenizer Tokenizer>
 void append_text(token_rows_data& made, const Tokenizer& tokens, std::string_view text,
                  std::vector<token_id>& ids, const std::string& place) {
   const std::size_t dropped = append_ids(tokens, text, ids);
-  const bool tells = made.made_alone || logger::instance().rank() <= 0;
-  if (dropped > 0 && made.counts.invalid == 0 && tells) {
+  if (dropped > 0 && made.counts.invalid == 0 && made.tells()) {
     log(log_level::warn,
         "{}: byte {} of the text is no UTF-8. Such pieces are dropped, here and further on; "
         "convert the text if it is in another encoding (iconv -f latin1 -t utf8)",

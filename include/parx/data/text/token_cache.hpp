@@ -5,7 +5,7 @@
 // a changed input never meets an old cache. Whoever gets the lock (flock on NAME.lock) and finds no
 // good file makes one under a temporary name and renames it; a process that is killed meanwhile
 // loses the lock and the next one begins anew. A damaged file is made again. Where the folder
-// cannot be written, every process keeps its rows in memory, and says so. Nothing is ever
+// cannot be written, every process keeps its rows in memory, and rank 0 says so. Nothing is ever
 // downloaded.
 #pragma once
 
@@ -68,44 +68,58 @@ namespace detail {
 
 /// Holds the lock while it lives. Without one (a file system that has no locks) two processes may
 /// do the same work, which does no harm.
-[[nodiscard]] inline descriptor lock_cache(const std::string& path) {
+struct cache_lock {
+  descriptor file;    ///< not valid where the folder cannot be written
+  bool held = false;  ///< no other process of the host makes this cache now
+};
+[[nodiscard]] inline cache_lock lock_cache(const std::string& path) {
   descriptor file(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file.valid() || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
-  if (errno == EWOULDBLOCK)
+  if (!file.valid()) return {};
+  int failed = ::flock(file.get(), LOCK_EX | LOCK_NB);
+  if (failed != 0 && errno == EWOULDBLOCK) {
     log(log_level::info, "waiting until another process has made \"{}\"", path);
-  while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
+    do {
+      failed = ::flock(file.get(), LOCK_EX);
+    } while (failed != 0 && errno == EINTR);
   }
-  return file;
+  return {std::move(file), failed == 0};
 }
 
 }  // namespace detail
 
-/// The rows for `key` out of `folder`, made by `build()`, which returns token_rows_data, where they
-/// are not there. An empty folder name: no cache. Blocks while another process makes them; throws
-/// what build() throws.
+/// The rows for `key` out of `folder`; where they are not there, `build(token_rows_data&)` fills
+/// them in. An empty folder name: no cache. Blocks while another process makes them; throws what
+/// build() throws.
 template <typename Build>
 [[nodiscard]] token_rows cached_rows(const std::string& folder, std::uint64_t key, Build&& build) {
-  if (folder.empty()) return token_rows(build());
+  token_rows_data made;
+  if (folder.empty()) {
+    build(made);
+    return token_rows(std::move(made));
+  }
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   const std::string path = fmt::format("{}/{:016x}.tokens", folder, key);
   if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
-  const descriptor lock = detail::lock_cache(path);
-  if (lock.valid()) {
+  const detail::cache_lock lock = detail::lock_cache(path);
+  if (lock.file.valid()) {
     if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
     if (::access(path.c_str(), R_OK) == 0)
       log(log_level::warn, "the cache \"{}\" is damaged or incomplete; making it again", path);
   }
-  token_rows made(build());
-  const int reason = lock.valid() ? detail::write_cache(path, made.encode(key)) : EACCES;
+  made.made_alone = lock.held;
+  build(made);
+  const bool tells = made.tells();
+  token_rows in_memory(std::move(made));
+  const int reason = lock.file.valid() ? detail::write_cache(path, in_memory.encode(key)) : EACCES;
   if (reason == 0) {
     if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
-  } else {
-    log0(log_level::warn,
-         "cannot write the cache \"{}\": {}; each process keeps its tokens in memory", path,
-         errno_text(reason));
+  } else if (tells) {
+    log(log_level::warn,
+        "cannot write the cache \"{}\": {}; each process keeps its tokens in memory", path,
+        errno_text(reason));
   }
-  return made;
+  return in_memory;
 }
 
 }  // namespace parx::data

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/log.hpp>
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
@@ -41,6 +42,10 @@ struct token_rows_data {
   text_counts counts;
   bool made_alone = false;  ///< under a cache's lock: no other rank of the host makes them too
 
+  /// Whether it falls to this rank to say what is wrong with them.
+  [[nodiscard]] bool tells() const noexcept {
+    return made_alone || logger::instance().rank() <= 0;
+  }
   void end_row() { offsets.push_back(ids.size()); }
 };
 
