@@ -44,32 +44,33 @@ struct run_report {
     }
     return otherwise;
   }
-  /// The mean over all lines that have it, without the first, in which caches and memory warm up.
-  [[nodiscard]] double mean(std::string_view figure) const {
+  /// A figure in all lines that have it, without the first, in which caches and memory warm up,
+  /// where there are more than two.
+  [[nodiscard]] std::vector<double> settled(std::string_view figure) const {
     std::vector<double> values;
     for (const record& line : lines) {
       if (const auto value = line.find(figure)) values.push_back(*value);
     }
-    if (values.empty()) return 0;
-    const std::size_t first = values.size() > 2 ? 1 : 0;
-    double sum = 0;
-    for (std::size_t i = first; i < values.size(); ++i) sum += values[i];
-    return sum / static_cast<double>(values.size() - first);
+    if (values.size() > 2) values.erase(values.begin());
+    return values;
   }
-  /// The same of samples_per_second: all lines' samples over all lines' time, that is, their
-  /// harmonic mean, since a line stands for a number of steps. The plain mean counts the quick ones
-  /// double.
+  /// The mean of settled(), 0 where no line has the figure.
+  [[nodiscard]] double mean(std::string_view figure) const {
+    const std::vector<double> values = settled(figure);
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return values.empty() ? 0 : sum / static_cast<double>(values.size());
+  }
+  /// Samples per second: all settled lines' samples over their time, that is, the harmonic mean,
+  /// since a line stands for a number of steps. The plain mean counts the quick ones double.
   [[nodiscard]] double rate() const {
-    std::vector<double> values;
-    for (const record& line : lines) {
-      const auto value = line.find("samples_per_second");
-      if (value && *value > 0) values.push_back(*value);
+    double count = 0, time = 0;
+    for (const double value : settled("samples_per_second")) {
+      if (value <= 0) continue;
+      ++count;
+      time += 1 / value;
     }
-    if (values.empty()) return 0;
-    const std::size_t first = values.size() > 2 ? 1 : 0;
-    double time = 0;
-    for (std::size_t i = first; i < values.size(); ++i) time += 1 / values[i];
-    return static_cast<double>(values.size() - first) / time;
+    return count > 0 ? count / time : 0;
   }
 };
 
