@@ -26,6 +26,7 @@
 #include <parx/core/detail/random_hex.hpp>
 #include <parx/core/env.hpp>
 #include <parx/store/store.hpp>
+#include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
@@ -63,7 +64,7 @@ class endpoint {
     std::copy_n(agreed.begin(), token_.size(), token_.begin());
     arrivals_.set_token(agreed);
     own_.port = arrivals_.port();
-    own_.probe = reinterpret_cast<std::uint64_t>(token_.data());
+    own_.probe = address_of(token_.data());
     if (!arrivals_.shares_memory()) own_.memory.clear();
     permit_reading();
     options_.job_store->set(record_key(options_.rank), own_.to_text());
@@ -157,8 +158,8 @@ class endpoint {
       return false;
     }
     token_text found{};
-    iovec here{found.data(), found.size()};
-    iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(peer.probe)), found.size()};
+    const iovec here{found.data(), found.size()};
+    const iovec there = memory_at(peer.probe, found.size());
     const auto got = ::process_vm_readv(pid, &here, 1, &there, 1, 0);
     return got == static_cast<ssize_t>(found.size()) && found == token_;
   }

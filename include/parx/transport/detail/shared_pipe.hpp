@@ -23,6 +23,7 @@
 #include <utility>
 
 #include <parx/core/error.hpp>
+#include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/pipe_state.hpp>
 #include <parx/transport/transport.hpp>
@@ -165,8 +166,7 @@ class pipe_sender {
   }
 
   void offer(const const_bytes& piece) noexcept {
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(piece.data));
-    bias_ = address - offered_;
+    bias_ = address_of(piece.data) - offered_;
     state_->bias.store(bias_, std::memory_order_relaxed);
     if (can_help(piece) != helps_) {
       helps_ = !helps_;
@@ -192,11 +192,8 @@ class pipe_sender {
     const std::uint64_t from = bias_ + state_->share_at.load(std::memory_order_relaxed);
     const std::uint64_t to = state_->share_to.load(std::memory_order_relaxed);
     const std::uint64_t landed_at = state_->landed_at.load(std::memory_order_relaxed);
-    const iovec here[] = {{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size},
-                          {&open, sizeof open}};
-    const iovec there[] = {
-        {reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)), size},
-        {reinterpret_cast<void*>(static_cast<std::uintptr_t>(landed_at)), sizeof open}};
+    const iovec here[] = {memory_at(from, size), {&open, sizeof open}};
+    const iovec there[] = {memory_at(to, size), memory_at(landed_at, sizeof open)};
     const bool written =
         ::process_vm_writev(receiver_, here, 2, there, 2, 0) >= static_cast<ssize_t>(size);
     const std::uint32_t end = written ? pipe_state::share_written : pipe_state::share_refused;
@@ -363,8 +360,7 @@ class pipe_receiver {
       return size;
     }
     const std::size_t page = 4096;  // one that both copied to would be looked up twice
-    const std::size_t own =
-        both / 2 + page - (reinterpret_cast<std::uintptr_t>(to.data + skip) + both / 2) % page;
+    const std::size_t own = both / 2 + page - (address_of(to.data + skip) + both / 2) % page;
     open_share(to.data + skip + own, taken_ + own, both - own);
     read_offered(to.data + skip, own, sender, peer);
     return own + end_share(to.data + skip + own, sender, peer);
@@ -372,8 +368,8 @@ class pipe_receiver {
   void read_offered(std::byte* to, std::size_t size, pid_t sender, int peer) {
     while (size > 0) {
       const std::uint64_t from = state_->bias.load(std::memory_order_relaxed) + taken_;
-      iovec here{to, size};
-      iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), size};
+      const iovec here{to, size};
+      const iovec there = memory_at(from, size);
       const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
       if (got <= 0) {
         throw link_lost(peer,
@@ -400,9 +396,6 @@ class pipe_receiver {
     share_ += pipe_state::share_stages;
     state_->share_at.store(at, std::memory_order_relaxed);
     state_->share_size.store(size, std::memory_order_relaxed);
-    const auto address_of = [](const void* memory) {
-      return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(memory));
-    };
     state_->share_to.store(address_of(to), std::memory_order_relaxed);
     state_->landed_at.store(address_of(&state_->landed), std::memory_order_relaxed);
     state_->share.store(share_, std::memory_order_release);

@@ -1,0 +1,19 @@
+// address: a place in a process's memory as a number, for another process that reads or writes
+// there with process_vm_readv or process_vm_writev.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace parx::detail {
+
+[[nodiscard]] inline std::uint64_t address_of(const void* memory) noexcept {
+  return reinterpret_cast<std::uintptr_t>(memory);
+}
+[[nodiscard]] inline iovec memory_at(std::uint64_t address, std::size_t size) noexcept {
+  return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)), size};
+}
+
+}  // namespace parx::detail
