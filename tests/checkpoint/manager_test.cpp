@@ -19,17 +19,17 @@
 #include <boost/test/unit_test.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
+using parx_test::captured_log;
+using parx_test::mentions;
 using parx_test::read_file;
 using parx_test::scratch_folder;
 namespace fs = std::filesystem;
 
 namespace {
 
-bool mentions(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 auto says(std::string_view part) {
   return [part](const error& reason) {
     BOOST_TEST_MESSAGE(reason.what());
@@ -71,19 +71,6 @@ std::set<std::string> names_in(const std::string& folder) {
   }
   return names;
 }
-
-/// What is logged while it lives.
-class captured_log {
- public:
-  captured_log() {
-    logger::instance().set_sink([this](log_level, std::string_view line) { text_ += line; });
-  }
-  ~captured_log() { logger::instance().set_sink(nullptr); }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
 
 /// The exit code of a child process that runs `body`.
 template <typename Body>

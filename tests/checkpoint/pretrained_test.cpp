@@ -8,15 +8,13 @@
 
 #include <data/support.hpp>
 #include <nn/torch_oracle.hpp>
+#include <messages.hpp>
 
 using namespace parx;
+using parx_test::mentions;
 using parx_test::scratch_folder;
 
 namespace {
-
-bool mentions(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 nn::linear<> made(std::uint64_t seed, std::size_t out = 4) {
   nn::linear<> layer{3, out};

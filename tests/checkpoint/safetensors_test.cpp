@@ -13,8 +13,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
+using parx_test::mentions;
 using parx_test::read_file;
 using parx_test::scratch_folder;
 
@@ -41,10 +43,6 @@ std::string load_failure(const scratch_folder& folder, std::string_view contents
     return failure.what();
   }
   return "no error";
-}
-
-bool mentions(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

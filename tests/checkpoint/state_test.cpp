@@ -6,8 +6,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
+using parx_test::mentions;
 using parx_test::scratch_folder;
 
 namespace {
@@ -25,10 +27,6 @@ std::vector<float> values_of(Model& model) {
     values.insert(values.end(), p.value().begin(), p.value().end());
   });
   return values;
-}
-
-bool mentions(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

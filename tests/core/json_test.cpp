@@ -5,7 +5,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <messages.hpp>
+
 namespace json = parx::json;
+using parx_test::mentions;
 
 namespace {
 
@@ -16,10 +19,6 @@ std::string failure(std::string_view text) {
     return reason.what();
   }
   return "no error";
-}
-
-bool mentions(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

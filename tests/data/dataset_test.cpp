@@ -9,26 +9,14 @@
 #include <boost/test/unit_test.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
+using parx_test::expect_error;
 using parx_test::idx_bytes;
 using parx_test::scratch_folder;
 
 namespace {
-
-template <typename Call>
-void expect_error(errc code, std::initializer_list<std::string_view> parts, Call call) {
-  try {
-    call();
-    BOOST_ERROR("no error was thrown");
-  } catch (const error& failure) {
-    BOOST_TEST((failure.code_value() == code), failure.what());
-    for (const auto part : parts) {
-      BOOST_TEST((std::string_view(failure.what()).find(part) != std::string_view::npos),
-                 "\"" << failure.what() << "\" does not mention \"" << part << "\"");
-    }
-  }
-}
 
 }  // namespace
 

@@ -5,10 +5,13 @@
 #include <boost/test/unit_test.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 #ifdef PARX_HAS_HDF5
 
 using namespace parx;
+using parx_test::mentions;
+using parx_test::message_of;
 
 namespace {
 
@@ -37,21 +40,6 @@ std::string sample_file(const parx_test::scratch_folder& folder) {
   return path;
 }
 
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const error& failure) {
-    return failure.what();
-  }
-  return "nothing was thrown";
-}
-
-bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](auto part) { return text.find(part) != std::string_view::npos; });
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(arrays_are_read_whole_or_by_rows_in_the_type_asked_for) {
@@ -64,13 +52,14 @@ BOOST_AUTO_TEST_CASE(arrays_are_read_whole_or_by_rows_in_the_type_asked_for) {
   BOOST_TEST((rows.shape() == shape{2, 3}));
   BOOST_TEST(rows.at(0, 0) == 3);
   BOOST_CHECK_THROW((void)file.read_rows<float>("train/x", 3, 2), usage_error);
-  BOOST_TEST(has(message_of([&] { (void)file.read<float>("train/y"); }),
-                 {"a.h5", "no array \"train/y\""}));
-  BOOST_TEST(has(message_of([&] { (void)file.read<float>("text"); }), {"not an array of numbers"}));
+  BOOST_TEST(mentions(message_of([&] { (void)file.read<float>("train/y"); }), "a.h5",
+                      "no array \"train/y\""));
   BOOST_TEST(
-      has(message_of([&] { data::hdf5_file other("/nonexistent.h5"); }), {"/nonexistent.h5"}));
-  BOOST_TEST(has(message_of([&] { data::hdf5_file other(folder.write("x.h5", "hello")); }),
-                 {"x.h5", "cannot open"}));
+      mentions(message_of([&] { (void)file.read<float>("text"); }), "not an array of numbers"));
+  BOOST_TEST(
+      mentions(message_of([&] { data::hdf5_file other("/nonexistent.h5"); }), "/nonexistent.h5"));
+  BOOST_TEST(mentions(message_of([&] { data::hdf5_file other(folder.write("x.h5", "hello")); }),
+                      "x.h5", "cannot open"));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_was_cut_short_is_refused) {

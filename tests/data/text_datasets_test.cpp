@@ -14,31 +14,17 @@
 
 #include <data/small_texts.hpp>
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
 using data::token_id;
 using ids = std::vector<token_id>;
+using parx_test::mentions;
+using parx_test::message_of;
 using parx_test::news;
 using parx_test::small;
 
 namespace {
-
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const error& failure) {
-    return failure.what();
-  } catch (const usage_error& failure) {
-    return std::string("usage: ") + failure.what();
-  }
-  return "nothing was thrown";
-}
-
-bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](auto part) { return text.find(part) != std::string_view::npos; });
-}
 
 template <typename T>
 std::vector<int> numbers(const tensor<T>& from) {
@@ -95,7 +81,7 @@ BOOST_AUTO_TEST_CASE(texts_in_memory_become_what_the_same_texts_in_a_file_become
   const auto wrong = message_of([&] {
     (void)data::text_classification(samples, small(), {.class_count = 3});
   });
-  BOOST_TEST(has(wrong, {"text 3", "\"3\"", "from 0 to 2"}));
+  BOOST_TEST(mentions(wrong, "text 3", "\"3\"", "from 0 to 2"));
 }
 
 BOOST_AUTO_TEST_CASE(hidden_tokens_are_as_many_as_was_said_and_never_special_ones) {
@@ -127,64 +113,62 @@ BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line)
       (void)data::text_classification(path, small(), options);
     });
   };
-  BOOST_TEST(
-      has(load("1,a,b\n7,c,d\n", data::ag_news()), {"bad.csv", "line 2", "\"7\"", "1, 2, 3, 4"}));
-  BOOST_TEST(has(load("1,a,b\n7,c,d\n", data::ag_news()), {"Name all classes"}));
-  BOOST_TEST(has(load("label,title,text\n1,a,b\n", data::ag_news()),
-                 {"line 1", "\"label\"", "If this line names the columns"}));
+  BOOST_TEST(mentions(load("1,a,b\n7,c,d\n", data::ag_news()), "bad.csv", "line 2", "\"7\"",
+                      "1, 2, 3, 4"));
+  BOOST_TEST(mentions(load("1,a,b\n7,c,d\n", data::ag_news()), "Name all classes"));
+  BOOST_TEST(mentions(load("label,title,text\n1,a,b\n", data::ag_news()), "line 1", "\"label\"",
+                      "If this line names the columns"));
   auto twice = data::ag_news();
   twice.classes.push_back("2");
   BOOST_TEST(
-      has(load("1,a,b\n", twice), {"usage", "\"2\" is named twice", "number 1 and number 4"}));
-  BOOST_TEST(has(load("1,a,b\n2,c\n", data::ag_news()), {"line 2", "2 fields"}));
-  BOOST_TEST(has(load("1,a\n", data::ag_news()), {"line 1", "2 columns"}));
-  BOOST_TEST(has(load("1,a,b\n2,a,b\n4,a,b\n", data::ag_news()), {"bad.csv", "class 2", "\"3\""}));
-  BOOST_TEST(has(load("", data::ag_news()), {"no records"}));
-  BOOST_TEST(has(load("text,label\na,0\nb,x\n", {}), {"line 3", "\"x\"", "class number"}));
-  BOOST_TEST(has(load("text,label\na,0\nb,-1\n", {}), {"line 3", "\"-1\""}));
-  BOOST_TEST(has(load("text,label\na,0\nb,2\n", {.class_count = 2}), {"line 3", "from 0 to 1"}));
-  BOOST_TEST(has(load("text,class\na,0\n", {}), {"usage", "no column \"label\"", "text, class"}));
-  BOOST_TEST(has(load("text,label\na,0\na b c d,0\n",
-                      {.max_length = 4, .truncation = data::truncation::refuse}),
-                 {"line 3", "4 tokens", "max_length"}));
-  BOOST_TEST(has(message_of([] {
-                   (void)data::text_classification("/nonexistent.csv", small(), data::ag_news());
-                 }),
-                 {"/nonexistent.csv", "No such file"}));
+      mentions(load("1,a,b\n", twice), "usage", "\"2\" is named twice", "number 1 and number 4"));
+  BOOST_TEST(mentions(load("1,a,b\n2,c\n", data::ag_news()), "line 2", "2 fields"));
+  BOOST_TEST(mentions(load("1,a\n", data::ag_news()), "line 1", "2 columns"));
+  BOOST_TEST(
+      mentions(load("1,a,b\n2,a,b\n4,a,b\n", data::ag_news()), "bad.csv", "class 2", "\"3\""));
+  BOOST_TEST(mentions(load("", data::ag_news()), "no records"));
+  BOOST_TEST(mentions(load("text,label\na,0\nb,x\n", {}), "line 3", "\"x\"", "class number"));
+  BOOST_TEST(mentions(load("text,label\na,0\nb,-1\n", {}), "line 3", "\"-1\""));
+  BOOST_TEST(mentions(load("text,label\na,0\nb,2\n", {.class_count = 2}), "line 3", "from 0 to 1"));
+  BOOST_TEST(
+      mentions(load("text,class\na,0\n", {}), "usage", "no column \"label\"", "text, class"));
+  BOOST_TEST(mentions(load("text,label\na,0\na b c d,0\n",
+                           {.max_length = 4, .truncation = data::truncation::refuse}),
+                      "line 3", "4 tokens", "max_length"));
+  BOOST_TEST(mentions(message_of([] {
+                        (void)data::text_classification("/nonexistent.csv", small(),
+                                                        data::ag_news());
+                      }),
+                      "/nonexistent.csv", "No such file"));
 }
 
 namespace {
 /// What `call` logs.
 template <typename Call>
 std::string logged_by(Call call) {
-  std::string lines;
-  logger::instance().set_sink([&](log_level, std::string_view line) { lines += line; });
+  const parx_test::captured_log log;
   const std::string failure = message_of(call);
-  logger::instance().set_sink(nullptr);
-  return failure == "nothing was thrown" ? lines : failure;
+  return failure == "nothing was thrown" ? log.text() : failure;
 }
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_first_text_that_is_no_utf_8_is_named_and_all_are_counted) {
   const parx_test::scratch_folder folder;
   const auto labelled = folder.write("c.csv", "1,a,b\n2,a \xFF b,c\n3,a,b\n4,a,\xC3\n");
-  BOOST_TEST(has(logged_by([&] {
-                   (void)data::text_classification(labelled, small(), data::ag_news());
-                 }),
-                 {"c.csv\", line 2: byte 3 of the text is no UTF-8", "c.csv\": 2 pieces"}));
+  BOOST_TEST(mentions(
+      logged_by([&] { (void)data::text_classification(labelled, small(), data::ag_news()); }),
+      "c.csv\", line 2: byte 3 of the text is no UTF-8", "c.csv\": 2 pieces"));
   const auto tsv = folder.write("p.tsv", "a\tb\nb\ta \xFF\n");
-  BOOST_TEST(has(logged_by([&] {
-                   (void)data::sequence_pairs(tsv, small(), {.source = "0", .target = "1"});
-                 }),
-                 {"p.tsv\", line 2: byte 3", "p.tsv\": 1 pieces"}));
+  BOOST_TEST(mentions(
+      logged_by([&] { (void)data::sequence_pairs(tsv, small(), {.source = "0", .target = "1"}); }),
+      "p.tsv\", line 2: byte 3", "p.tsv\": 1 pieces"));
   const std::vector<data::source_target> pairs{{"a", "b"}, {"a", "b \xFF"}};
-  BOOST_TEST(has(logged_by([&] { (void)data::sequence_pairs(pairs, small(), {}); }),
-                 {"pair 1: byte 3", "2 pairs: 1 pieces"}));
+  BOOST_TEST(mentions(logged_by([&] { (void)data::sequence_pairs(pairs, small(), {}); }),
+                      "pair 1: byte 3", "2 pairs: 1 pieces"));
   const auto text = folder.write("t.txt", "a b c \xFF d");
-  BOOST_TEST(has(logged_by([&] {
-                   (void)data::language_model::read(text, small(), {.context_length = 2});
-                 }),
-                 {"t.txt\": byte 7"}));
+  BOOST_TEST(mentions(
+      logged_by([&] { (void)data::language_model::read(text, small(), {.context_length = 2}); }),
+      "t.txt\": byte 7"));
   BOOST_TEST(logged_by([&] {
     (void)data::sequence_pairs(std::span(pairs).first(1), small(), {});
   }) == "");
@@ -197,13 +181,13 @@ BOOST_AUTO_TEST_CASE(the_first_text_that_is_no_utf_8_is_named_and_all_are_counte
   BOOST_TEST(logged_by(read) == "");
   options.cache = folder.file("cache");
   const std::string said = logged_by(read);
-  BOOST_TEST(has(said, {"[parx rank 1] warning", "line 2: byte 3"}));
+  BOOST_TEST(mentions(said, "[parx rank 1] warning", "line 2: byte 3"));
   BOOST_TEST(said.find("2 pieces") == said.npos);
   BOOST_TEST(logged_by(read) == "");
   options.cache = "/proc/nowhere";
   BOOST_TEST(logged_by(read) == "");
   logger::instance().set_rank(0);
-  BOOST_TEST(has(logged_by(read), {"cannot write the cache"}));
+  BOOST_TEST(mentions(logged_by(read), "cannot write the cache"));
   logger::instance().set_rank(-1);
 }
 
@@ -253,16 +237,16 @@ BOOST_AUTO_TEST_CASE(pairs_are_shifted_by_one_behind_the_start_token) {
   BOOST_TEST((numbers(batch.labels) == std::vector<int>{5, 6, 3, -100, 7, 8, 10, 3}));
   BOOST_TEST((numbers(batch.decoder_input_ids) == std::vector<int>{2, 5, 6, 0, 2, 7, 8, 10}));
   BOOST_TEST((numbers(batch.decoder_attention_mask) == std::vector<int>{1, 1, 1, 0, 1, 1, 1, 1}));
-  BOOST_TEST(has(message_of([&] {
-                   (void)data::sequence_pairs(folder.file("p.jsonl"), small(),
-                                              {.source = "doc", .target = "summary"});
-                 }),
-                 {"p.jsonl", "line 1", "no \"summary\""}));
-  BOOST_TEST(has(message_of([&] {
-                   (void)data::sequence_pairs(folder.file("p.jsonl"),
-                                              data::character_tokenizer::from_text("ab"), {});
-                 }),
-                 {"usage", "no token to end"}));
+  BOOST_TEST(mentions(message_of([&] {
+                        (void)data::sequence_pairs(folder.file("p.jsonl"), small(),
+                                                   {.source = "doc", .target = "summary"});
+                      }),
+                      "p.jsonl", "line 1", "no \"summary\""));
+  BOOST_TEST(mentions(message_of([&] {
+                        (void)data::sequence_pairs(folder.file("p.jsonl"),
+                                                   data::character_tokenizer::from_text("ab"), {});
+                      }),
+                      "usage", "no token to end"));
 }
 
 BOOST_AUTO_TEST_CASE(pairs_from_memory_are_those_of_their_file_and_empty_ones_are_left_out) {
@@ -280,12 +264,12 @@ BOOST_AUTO_TEST_CASE(pairs_from_memory_are_those_of_their_file_and_empty_ones_ar
   BOOST_TEST((memory.counts().truncated_tokens == file.counts().truncated_tokens));
   BOOST_TEST(memory.source(0) == file.source(0), boost::test_tools::per_element());
   BOOST_TEST(memory.target(1) == file.target(2), boost::test_tools::per_element());
-  BOOST_TEST(has(message_of([&] {
-                   (void)data::read_source_targets(
-                       folder.write("e.jsonl", "{\"a\": \"\", \"b\": \"x\"}\n"),
-                       {.source = "a", .target = "b"});
-                 }),
-                 {"e.jsonl", "no pairs", "1 records", "\"a\"", "empty"}));
+  BOOST_TEST(mentions(message_of([&] {
+                        (void)data::read_source_targets(
+                            folder.write("e.jsonl", "{\"a\": \"\", \"b\": \"x\"}\n"),
+                            {.source = "a", .target = "b"});
+                      }),
+                      "e.jsonl", "no pairs", "1 records", "\"a\"", "empty"));
 }
 
 BOOST_AUTO_TEST_CASE(batches_of_like_length_hold_every_sample_once_and_less_padding) {

@@ -8,9 +8,12 @@
 #include <boost/test/unit_test.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
 using data::token_id;
+using parx_test::mentions;
+using parx_test::message_of;
 using rows = std::vector<std::vector<std::string>>;
 
 namespace {
@@ -21,23 +24,6 @@ rows all_records(const std::string& path, std::vector<std::string> columns,
   rows result;
   for (std::vector<std::string> fields; file.next(fields);) result.push_back(fields);
   return result;
-}
-
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const error& failure) {
-    return failure.what();
-  } catch (const usage_error& failure) {
-    return std::string("usage: ") + failure.what();
-  }
-  return "nothing was thrown";
-}
-
-bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](auto part) { return text.find(part) != std::string_view::npos; });
 }
 
 }  // namespace
@@ -58,11 +44,11 @@ BOOST_AUTO_TEST_CASE(lines_end_in_lf_or_crlf_and_may_be_longer_than_the_buffer) 
     BOOST_TEST(data::read_text(path) == text);
   }
   data::line_reader limited(folder.file("a.txt"), 1000);
-  BOOST_TEST(has(message_of([&] {
-                   for (std::string line; limited.next(line);) {
-                   }
-                 }),
-                 {"a.txt", "line 3", "1000 bytes"}));
+  BOOST_TEST(mentions(message_of([&] {
+                        for (std::string line; limited.next(line);) {
+                        }
+                      }),
+                      "a.txt", "line 3", "1000 bytes"));
 }
 
 BOOST_AUTO_TEST_CASE(columns_come_out_of_csv_tsv_and_json_lines_alike) {
@@ -90,17 +76,18 @@ BOOST_AUTO_TEST_CASE(wrong_records_are_named_by_file_and_line) {
   const auto read = [&](const char* name, std::string_view text, std::vector<std::string> columns) {
     return message_of([&, path = folder.write(name, text)] { (void)all_records(path, columns); });
   };
+  BOOST_TEST(mentions(read("a.jsonl", "{\"a\": 1}\n\n{\"a\": }\n", {"a"}), "a.jsonl", "line 3",
+                      "column 7"));
+  BOOST_TEST(mentions(read("a.jsonl", "{\"a\": 1}\n{\"b\": 1}\n", {"a"}), "line 2", "no \"a\""));
+  BOOST_TEST(mentions(read("a.jsonl", "{\"a\": {}}\n", {"a"}), "line 1", "neither a string"));
+  BOOST_TEST(mentions(read("a.jsonl", "{\"a\": []}\n", {"a[0]"}), "line 1", "no \"a[0]\""));
+  BOOST_TEST(mentions(read("a.jsonl", "[1]\n", {"a"}), "line 1", "an object like {\"a\""));
+  BOOST_TEST(mentions(read("a.jsonl", "{\"a\": \"\xFF\"}\n", {"a"}), "line 1", "UTF-8"));
+  BOOST_TEST(mentions(read("a.jsonl", std::string(100'000, '[') + "\n", {"a"}), "line 1", "64"));
   BOOST_TEST(
-      has(read("a.jsonl", "{\"a\": 1}\n\n{\"a\": }\n", {"a"}), {"a.jsonl", "line 3", "column 7"}));
-  BOOST_TEST(has(read("a.jsonl", "{\"a\": 1}\n{\"b\": 1}\n", {"a"}), {"line 2", "no \"a\""}));
-  BOOST_TEST(has(read("a.jsonl", "{\"a\": {}}\n", {"a"}), {"line 1", "neither a string"}));
-  BOOST_TEST(has(read("a.jsonl", "{\"a\": []}\n", {"a[0]"}), {"line 1", "no \"a[0]\""}));
-  BOOST_TEST(has(read("a.jsonl", "[1]\n", {"a"}), {"line 1", "an object like {\"a\""}));
-  BOOST_TEST(has(read("a.jsonl", "{\"a\": \"\xFF\"}\n", {"a"}), {"line 1", "UTF-8"}));
-  BOOST_TEST(has(read("a.jsonl", std::string(100'000, '[') + "\n", {"a"}), {"line 1", "64"}));
-  BOOST_TEST(has(read("a.csv", "1,2\n3\n", {"0"}), {"line 2", "1 fields", "first record has 2"}));
-  BOOST_TEST(has(read("a.csv", "1,2\n", {"2"}), {"line 1", "2 columns", "number 2"}));
-  BOOST_TEST(has(read("a.csv", "1,2\n", {"text"}), {"usage", "no header", "text"}));
+      mentions(read("a.csv", "1,2\n3\n", {"0"}), "line 2", "1 fields", "first record has 2"));
+  BOOST_TEST(mentions(read("a.csv", "1,2\n", {"2"}), "line 1", "2 columns", "number 2"));
+  BOOST_TEST(mentions(read("a.csv", "1,2\n", {"text"}), "usage", "no header", "text"));
 }
 
 BOOST_AUTO_TEST_CASE(mutated_files_end_in_records_or_in_an_error) {
@@ -165,17 +152,18 @@ BOOST_AUTO_TEST_CASE(damaged_token_files_are_refused) {
     return message_of(
         [&, path = folder.write("bad.bin", bytes)] { (void)data::token_shards::open({path}); });
   };
-  BOOST_TEST(has(open(good.substr(0, good.size() - 1)), {"bad.bin", "3 tokens", "5 bytes follow"}));
-  BOOST_TEST(has(open(good + "xx"), {"3 tokens", "8 bytes follow"}));
-  BOOST_TEST(has(open("hello"), {"no token file", "nanogpt"}));
-  BOOST_TEST(has(open(""), {"no token file"}));
+  BOOST_TEST(
+      mentions(open(good.substr(0, good.size() - 1)), "bad.bin", "3 tokens", "5 bytes follow"));
+  BOOST_TEST(mentions(open(good + "xx"), "3 tokens", "8 bytes follow"));
+  BOOST_TEST(mentions(open("hello"), "no token file", "nanogpt"));
+  BOOST_TEST(mentions(open(""), "no token file"));
   std::string negative = good;
   negative[11] = '\xFF';
-  BOOST_TEST(has(open(negative), {"says that it has"}));
-  BOOST_TEST(has(message_of([] { (void)data::token_shards::open({"/nonexistent.bin"}); }),
-                 {"No such file"}));
-  BOOST_TEST(has(message_of([] { data::token_shards::write("/nonexistent/x.bin", {}); }),
-                 {"cannot write"}));
+  BOOST_TEST(mentions(open(negative), "says that it has"));
+  BOOST_TEST(mentions(message_of([] { (void)data::token_shards::open({"/nonexistent.bin"}); }),
+                      "No such file"));
+  BOOST_TEST(mentions(message_of([] { data::token_shards::write("/nonexistent/x.bin", {}); }),
+                      "cannot write"));
   std::mt19937 random(6);
   for (int round = 0; round < 500; ++round) {
     std::string bytes = good;

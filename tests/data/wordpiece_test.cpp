@@ -10,9 +10,12 @@
 #include <parx/data/formats/csv.hpp>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
 using data::token_id;
+using parx_test::mentions;
+using parx_test::message_of;
 using ids = std::vector<token_id>;
 
 namespace {
@@ -42,22 +45,6 @@ std::vector<std::string> words(std::string_view text,
   std::vector<std::string> result;
   data::bert_words(text, letters, [&](std::string_view word, bool) { result.emplace_back(word); });
   return result;
-}
-
-/// The message of the exception that `call` throws.
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& failure) {
-    return failure.what();
-  }
-  return "nothing was thrown";
-}
-
-bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](auto part) { return text.find(part) != std::string_view::npos; });
 }
 
 }  // namespace
@@ -123,11 +110,12 @@ BOOST_AUTO_TEST_CASE(special_tokens_types_mask_and_padding) {
              1U);
   BOOST_TEST(tokenizer.encode("").input_ids == (ids{2, 3}));
   BOOST_TEST(tokenizer.decode(one.input_ids) == "the runners");
-  BOOST_TEST(has(message_of([&] {
-                   (void)tokenizer.encode(
-                       "the the the", {.max_length = 4, .truncation = data::truncation::refuse});
-                 }),
-                 {"3 tokens", "2 that max_length leaves"}));
+  BOOST_TEST(mentions(message_of([&] {
+                        (void)tokenizer.encode(
+                            "the the the",
+                            {.max_length = 4, .truncation = data::truncation::refuse});
+                      }),
+                      "3 tokens", "2 that max_length leaves"));
   BOOST_CHECK_THROW((void)tokenizer.encode("the", {.max_length = 1}), usage_error);
   BOOST_CHECK_THROW((void)tokenizer.decode(ids{99}), usage_error);
 }
@@ -158,13 +146,13 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_is_checked_line_by_line) {
     });
   };
   BOOST_TEST(
-      has(message("[PAD]\n[UNK]\na\n[CLS]\na\n"), {"vocab.txt", "line 5", "\"a\"", "line 3"}));
-  BOOST_TEST(has(message("[PAD]\n[CLS]\n[SEP]\na\n"), {"vocab.txt", "4 tokens", "[UNK]"}));
-  BOOST_TEST(has(message("[PAD]\n\n[UNK]\n"), {"line 2", "empty"}));
-  BOOST_TEST(has(message("[PAD]\n[UNK]\nx\xFF\n"), {"line 3", "byte 2", "UTF-8"}));
-  BOOST_TEST(has(message(""), {"no tokens"}));
-  BOOST_TEST(has(message_of([] { (void)data::vocabulary::read("/nonexistent/vocab.txt"); }),
-                 {"/nonexistent/vocab.txt", "No such file"}));
+      mentions(message("[PAD]\n[UNK]\na\n[CLS]\na\n"), "vocab.txt", "line 5", "\"a\"", "line 3"));
+  BOOST_TEST(mentions(message("[PAD]\n[CLS]\n[SEP]\na\n"), "vocab.txt", "4 tokens", "[UNK]"));
+  BOOST_TEST(mentions(message("[PAD]\n\n[UNK]\n"), "line 2", "empty"));
+  BOOST_TEST(mentions(message("[PAD]\n[UNK]\nx\xFF\n"), "line 3", "byte 2", "UTF-8"));
+  BOOST_TEST(mentions(message(""), "no tokens"));
+  BOOST_TEST(mentions(message_of([] { (void)data::vocabulary::read("/nonexistent/vocab.txt"); }),
+                      "/nonexistent/vocab.txt", "No such file"));
   const auto read = data::vocabulary::read(folder.write("v.txt", "[PAD]\r\nb\r\n\n\n"));
   BOOST_TEST(read.text() == "[PAD]\nb\n");
 }

@@ -2,6 +2,7 @@
 
 #include <store/store_claims.hpp>
 #include <store/wire.hpp>
+#include <messages.hpp>
 
 #include <poll.h>
 
@@ -16,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using parx::deadline;
 using parx::store_dialect;
+using parx_test::captured_log;
 using store_claims::message_of;
 using store_claims::soon;
 using store_wire::u64;
@@ -58,20 +60,6 @@ class scripted_server {
   std::thread thread_;
 };
 const scripted_server::step hangs_up{0, ""};
-
-// Collects what is logged while it lives.
-class captured_log {
- public:
-  captured_log() {
-    parx::logger::instance().set_sink(
-        [this](parx::log_level, std::string_view line) { lines_ += line; });
-  }
-  ~captured_log() { parx::logger::instance().set_sink({}); }
-  [[nodiscard]] const std::string& lines() const { return lines_; }
-
- private:
-  std::string lines_;
-};
 
 }  // namespace
 
@@ -174,15 +162,15 @@ BOOST_AUTO_TEST_CASE(a_client_that_waits_long_says_once_what_it_waits_for) {
   const captured_log log;
   parx::detail::retry_loop retry("tcp_store n1:29500", soon(), 15ms);
   retry.failed("10.0.0.1: Connection refused");
-  BOOST_TEST(log.lines() == "");
+  BOOST_TEST(log.text() == "");
   retry.failed("10.0.0.1: Connection refused");
   retry.failed("10.0.0.1: Connection refused");
   retry.failed("10.0.0.1: Connection refused");
   const std::string claim = "still waiting for tcp_store n1:29500 after 0 s and";
-  const auto first = log.lines().find(claim);
+  const auto first = log.text().find(claim);
   BOOST_TEST(first != std::string::npos);
-  BOOST_TEST(log.lines().find(claim, first + 1) == std::string::npos);
-  BOOST_TEST(log.lines().find("10.0.0.1: Connection refused") != std::string::npos);
+  BOOST_TEST(log.text().find(claim, first + 1) == std::string::npos);
+  BOOST_TEST(log.text().find("10.0.0.1: Connection refused") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(something_else_on_the_port_is_a_protocol_error_at_once) {

@@ -6,7 +6,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <string>
-#include <vector>
+
+#include <messages.hpp>
 
 using parx::detail::vector_level;
 
@@ -20,23 +21,20 @@ BOOST_AUTO_TEST_CASE(the_loss_of_unused_vector_instructions_is_named_in_times) {
 
 // As compiled: with -march=native there is nothing to say, without it there is where AVX2 is.
 BOOST_AUTO_TEST_CASE(a_big_product_says_once_that_the_processor_could_do_more) {
-  std::vector<std::string> lines;
   parx::logger::instance().set_level(parx::log_level::warn);
-  parx::logger::instance().set_sink(
-      [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  const parx_test::captured_log log;
   const auto small = parx::tensor<float>::ones({8, 8});
   (void)matmul(small, small);
-  BOOST_TEST(lines.empty());
+  BOOST_TEST(log.lines().empty());
   const auto big = parx::tensor<float>::ones({128, 128});
   for (int i = 0; i < 3; ++i) (void)matmul(big, big);
   const bool unused = parx::detail::compiled_level < parx::detail::processor_level();
 #if defined(PARX_GEMM_BLAS) || defined(PARX_GEMM_ONEDNN)
-  BOOST_TEST(lines.empty());  // those choose at run time
+  BOOST_TEST(log.lines().empty());  // those choose at run time
 #else
-  BOOST_TEST(lines.size() == (unused ? 1U : 0U));
+  BOOST_TEST(log.lines().size() == (unused ? 1U : 0U));
 #endif
-  for (const std::string& line : lines) {
-    BOOST_TEST(line.find("-march=native") != std::string::npos, line);
+  for (const std::string& line : log.lines()) {
+    BOOST_TEST(parx_test::mentions(line, "-march=native"), line);
   }
-  parx::logger::instance().set_sink({});
 }

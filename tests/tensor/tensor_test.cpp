@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
+#include <messages.hpp>
+
 using parx::infer;
 using parx::shape;
 using parx::tensor;
+using parx_test::mentions;
 
 namespace {
 std::vector<int> elements(const tensor<int>& t) {
   const auto dense = t.contiguous();
   return {dense.begin(), dense.end()};
-}
-bool mentions(const std::exception& e, const std::string& text) {
-  return std::string(e.what()).find(text) != std::string::npos;
 }
 }  // namespace
 
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(copy_from_and_fill_write_through_views) {
   t.transpose().select(0, 0).copy_from(tensor<int>::from({1, 2, 3}, {3}));
   BOOST_TEST(elements(t) == (std::vector{1, 5, 0, 2, 5, 0, 3, 5, 0}));
   BOOST_CHECK_EXCEPTION(t.copy_from(tensor<int>::zeros({3})), parx::usage_error,
-                        [](const auto& e) { return mentions(e, "(3, 3)") && mentions(e, "(3)"); });
+                        [](const auto& e) { return mentions(e.what(), "(3, 3)", "(3)"); });
 }
 
 BOOST_AUTO_TEST_CASE(wrapped_memory_is_read_and_written_in_place) {
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(uniqueness_is_lost_with_the_second_handle_and_comes_back) {
 
 BOOST_AUTO_TEST_CASE(misuse_is_a_usage_error_that_names_the_shape) {
   const auto t = tensor<int>::iota({2, 3});
-  const auto names_shape = [](const auto& e) { return mentions(e, "(2, 3)"); };
+  const auto names_shape = [](const auto& e) { return mentions(e.what(), "(2, 3)"); };
   BOOST_CHECK_EXCEPTION((void)t.at(2, 0), parx::usage_error, names_shape);
   BOOST_CHECK_EXCEPTION((void)t.at(0), parx::usage_error, names_shape);
   BOOST_CHECK_EXCEPTION((void)t.slice(1, 2, 4), parx::usage_error, names_shape);

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include <messages.hpp>
 #include <trace/json.hpp>
 
 namespace {
@@ -311,29 +312,26 @@ BOOST_AUTO_TEST_CASE(each_flush_writes_everything_recorded_so_far) {
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_one_warning) {
-  std::vector<std::string> lines;
-  parx::logger::instance().set_sink(
-      [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  const parx_test::captured_log log;
   fs::create_directories(folder / "removed");
   const auto failing = (folder / "removed" / "t.json").string();
   trace::start({.path = failing});
   trace::counter("i", 0);
   fs::remove(folder / "removed");
   BOOST_TEST(!trace::flush());
-  BOOST_REQUIRE(lines.size() == 1u);
-  BOOST_TEST(lines[0].find(failing) != std::string::npos, lines[0]);
-  BOOST_TEST(lines[0].find("No such file or directory") != std::string::npos, lines[0]);
+  BOOST_REQUIRE(log.lines().size() == 1u);
+  BOOST_TEST(parx_test::mentions(log.text(), failing, "No such file or directory"), log.text());
   // a folder stands where the file should: the rename fails, and the temporary file goes
   fs::create_directories(folder / "taken" / "inside");
   trace::start({.path = folder / "taken"});
   BOOST_TEST(!trace::flush());
-  BOOST_TEST(lines.size() == 2u);
+  BOOST_TEST(log.lines().size() == 2u);
   BOOST_TEST(files_in(folder).size() == 1u);
   if (fs::exists("/dev/full")) {
     trace::start({.path = folder / "t.json"});
     fs::create_symlink("/dev/full", folder / fmt::format("t.json.{}.tmp", ::getpid()));
     BOOST_TEST(!trace::flush());
-    BOOST_TEST(lines.back().find("No space left") != std::string::npos, lines.back());
+    BOOST_TEST(parx_test::mentions(log.lines().back(), "No space left"), log.lines().back());
     BOOST_TEST(!fs::exists(folder / "t.json"));
   }
 }

@@ -12,16 +12,10 @@
 #include <vector>
 
 #include "runs.hpp"
+#include <messages.hpp>
 
 using namespace runs;
-
-namespace {
-
-bool mentions(const std::exception& found, const std::string& words) {
-  return std::string(found.what()).find(words) != std::string::npos;
-}
-
-}  // namespace
+using parx_test::mentions;
 
 BOOST_AUTO_TEST_CASE(of_models_with_equal_metrics_the_first_is_kept_and_loaded) {
   const folder place("ties"), moved("ties_moved");
@@ -59,7 +53,7 @@ BOOST_AUTO_TEST_CASE(of_models_with_equal_metrics_the_first_is_kept_and_loaded) 
                [&](auto& trainer) {
                  trainer.add_callbacks({.on_step_end = [&](const auto&) { ++steps; }});
                }),
-      parx::error, [](const auto& found) { return mentions(found, "checkpoint-2"); });
+      parx::error, [](const auto& found) { return mentions(found.what(), "checkpoint-2"); });
   BOOST_TEST(steps == 0);
 }
 
@@ -230,7 +224,7 @@ BOOST_AUTO_TEST_CASE(groups_with_rates_of_their_own_keep_them_in_proportion) {
     auto options = quiet(4);
     options.learning_rate = 1e-3;
     BOOST_CHECK_EXCEPTION((train::trainer{ddp, opt, loader, loss, options}), parx::usage_error,
-                          [](const auto& found) { return mentions(found, "1e-05, 0.01"); });
+                          [](const auto& found) { return mentions(found.what(), "1e-05, 0.01"); });
     options.learning_rate.reset();
     train::trainer trainer{ddp, opt, loader, loss, options};
     std::vector<double> body, head;
@@ -284,7 +278,7 @@ BOOST_AUTO_TEST_CASE(what_compares_evaluations_needs_one) {
           [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); },
           options};
       BOOST_CHECK_EXCEPTION(trainer.train(), parx::usage_error, [](const auto& found) {
-        return mentions(found, "add_evaluation");
+        return mentions(found.what(), "add_evaluation");
       });
     };
     options.early_stopping_patience = 2;
@@ -318,7 +312,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_nothing_is_refused) {
           return {{"loss", loss(m, batch)}};
         });
       } catch (const parx::usage_error& found) {
-        refused[static_cast<std::size_t>(group.rank())] += mentions(found, words) ? 1 : 0;
+        refused[static_cast<std::size_t>(group.rank())] += mentions(found.what(), words) ? 1 : 0;
       }
     };
     refuses(parx::data::loader{none, {.sampler = distributed_sampler{0, group}}}, "0 samples");
@@ -343,7 +337,7 @@ BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
     try {
       on_ranks(world, s);
     } catch (const std::exception& found) {
-      refused = mentions(found, "the log of an earlier run");
+      refused = mentions(found.what(), "the log of an earlier run");
     }
     BOOST_TEST(refused);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runs.hpp"
+#include <messages.hpp>
 
 using namespace runs;
 
@@ -150,14 +151,11 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_with_other_batches_ends_with_its_epochs)
   s.options.num_train_epochs = 3;
   s.options.resume_from_checkpoint = train::resume::latest;
   s.batch_size = 16;
-  std::vector<std::string> warnings;
-  parx::logger::instance().set_sink(
-      [&](parx::log_level, std::string_view line) { warnings.emplace_back(line); });
+  const parx_test::captured_log warnings;
   const auto resumed = on_ranks(3, s);
-  parx::logger::instance().set_sink({});
   BOOST_TEST(resumed[0].state.epoch == 3);
   BOOST_TEST(resumed[0].state.global_step == 12u + 2);
-  BOOST_TEST(warnings.size() == 1u);  // by rank 0 alone
+  BOOST_TEST(warnings.lines().size() == 1u);  // by rank 0 alone
 }
 
 BOOST_AUTO_TEST_CASE(early_stopping_and_the_best_model_are_the_same_on_all_ranks) {

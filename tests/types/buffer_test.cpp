@@ -11,9 +11,12 @@
 #include <Eigen/Core>
 #include <boost/test/unit_test.hpp>
 
+#include <messages.hpp>
+
 namespace {
 
 using parx::dtype;
+using parx_test::message_of;
 
 struct pixel {
   std::uint8_t red, green, blue;
@@ -28,16 +31,6 @@ struct strided {
   std::size_t size() const { return values.size(); }
   bool is_contiguous() const { return contiguous; }
 };
-
-template <typename T>
-std::string message_of(T&& call) {
-  try {
-    call();
-  } catch (const parx::usage_error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 static_assert(parx::dtype_of<float> == dtype::float32 && parx::dtype_of<double> == dtype::float64);
 static_assert(parx::dtype_of<long> == parx::dtype_of<long long>, "by width, not by name");
