@@ -11,7 +11,8 @@
 // Every operation by every algorithm of the catalog against formulas. What is covered where:
 //   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place
 //             and apart, first and last root; float32
-//   types     inproc, worlds 3 and 4: every dtype with every reduce_op that is defined for it
+//   types     inproc, tcp, shm and hybrid, the same worlds: every dtype with every reduce_op that is
+//             defined for it; the count, root, place and evenness changing from one to the next
 //   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness
 //             changing from one algorithm to the next
 //   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links
@@ -56,12 +57,11 @@ bool possible(const catalog_entry& entry, const trial& t, int world, bool shares
   return parx::can_do(entry, shape);
 }
 
-bool is_defined(const trial& t, int world) {
+bool is_defined(const trial& t) {
   const bool scales = t.op == reduce_op::avg || t.op == reduce_op::premul_sum;
   if (t.what == operation::scan || t.what == operation::exscan) {
     if (scales) return false;
   }
-  if (t.op == reduce_op::avg && (world & (world - 1)) != 0) return false;  // a third is not exact
   return parx::is_defined(t.type, t.op);
 }
 
@@ -78,7 +78,7 @@ void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
     for (trial& each : wanted) {
       each.what = entry.what;
       each.use = entry.name;
-      if (!possible(entry, each, world, shares, kind) || !is_defined(each, world)) continue;
+      if (!possible(entry, each, world, shares, kind) || !is_defined(each)) continue;
       algorithms.insert({entry.what, entry.name});
       all.push_back(each);
       ++tried;
@@ -132,21 +132,31 @@ BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_for_every_shape) {
 }
 
 BOOST_AUTO_TEST_CASE(every_dtype_and_reduction_is_exact_by_every_algorithm) {
-  for (const int world : {3, 4}) {
-    run(jobs::kind::inproc, world, 1 << 16,
-        [&](const catalog_entry& entry, std::vector<trial>& out) {
-          for (std::size_t type = 0; type < parx::dtype_count; ++type) {
-            for (std::size_t op = 0; op < (parx::reduces(entry.what) ? parx::reduce_op_count : 1);
-                 ++op) {
-              out.push_back({.type = static_cast<dtype>(type),
-                             .op = static_cast<reduce_op>(op),
-                             .count = 23,
-                             .root = 1,
-                             .in_place = (type + op) % 2 == 0});
-            }
-          }
-        });
+  const auto try_all = [](jobs::kind kind, int world) {
+    const auto counts = awkward_counts(world);
+    std::size_t turn = 0;
+    run(kind, world, 1 << 18, [&](const catalog_entry& entry, std::vector<trial>& out) {
+      for (std::size_t type = 0; type < parx::dtype_count; ++type) {
+        for (std::size_t op = 0; op < (parx::reduces(entry.what) ? parx::reduce_op_count : 1);
+             ++op) {
+          ++turn;
+          const bool blocks = matrix::has_blocks(entry.what) && turn % 3 == 0;
+          const bool in_place = turn % 2 == 0;
+          out.push_back({.type = static_cast<dtype>(type),
+                         .op = static_cast<reduce_op>(op),
+                         .count = counts[turn % counts.size()],
+                         .root = parx::has_root(entry.what) ? static_cast<int>(turn) % world : 0,
+                         .in_place = in_place,
+                         .uneven = blocks && !(in_place && entry.what == operation::all_to_all)});
+        }
+      }
+    });
+  };
+  for (const auto kind :
+       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+    for (const int world : worlds) try_all(kind, world);
   }
+  try_all(jobs::kind::shm_ring, 3);
 }
 
 BOOST_AUTO_TEST_CASE(every_algorithm_is_exact_over_every_kind_of_link) {
