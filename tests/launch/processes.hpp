@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <parx/launch.hpp>
@@ -58,6 +59,15 @@ class job {
   /// Starts rank `rank` of `world` in a process of its own.
   void start(int rank, int world, const std::function<void(parx::world&)>& body,
              parx::environment extra = {}) {
+    start_program(
+        rank, world,
+        [&body](parx::init_options options) { return parx::run(body, std::move(options)); },
+        std::move(extra));
+  }
+
+  /// The same for a program that joins the job by itself; its exit code is what `program` returns.
+  void start_program(int rank, int world, const std::function<int(parx::init_options)>& program,
+                     parx::environment extra = {}) {
     const std::string log = "/tmp/parx-test." + std::to_string(::getpid()) + "." +
                             std::to_string(port_) + "." + std::to_string(children_.size());
     const pid_t pid = ::fork();
@@ -73,7 +83,7 @@ class job {
       for (const auto& [name, value] : extra) env.insert_or_assign(name, value);
       parx::init_options options;
       options.env = env;
-      ::_exit(parx::run(body, options));
+      ::_exit(program(options));
     }
     children_.push_back({pid, log});
   }

@@ -13,6 +13,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -305,6 +307,72 @@ BOOST_AUTO_TEST_CASE(a_stopped_rank_is_named_when_the_deadline_passes) {
   for (const auto& each : results) BOOST_TEST(each.exit_code == 1, each.text);
   BOOST_TEST(contains(results[2].text, "rank 1"), results[2].text);
   BOOST_TEST(contains(results[0].text, "timed out"), results[0].text);
+}
+
+BOOST_AUTO_TEST_CASE(a_stopped_rank_that_keeps_the_store_delays_nobody_for_long) {
+  job all;
+  const parx::environment hurry{{"PARX_TIMEOUT", "1"}};
+  for (int rank = 0; rank < 4; ++rank) all.start(rank, 4, reduce_for_ever, hurry);
+  std::this_thread::sleep_for(400ms);
+  ::kill(all.pid(0), SIGSTOP);
+  const auto results = all.wait(5s);  // which then kills rank 0
+  for (std::size_t rank = 1; rank < 4; ++rank) {
+    BOOST_TEST(results[rank].exit_code == 1, results[rank].text);
+  }
+  BOOST_TEST(contains(results[1].text, "waiting for rank 0"), results[1].text);
+  BOOST_TEST(contains(results[1].text, "the job's store, which rank 0"), results[1].text);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_of_a_group_is_named_by_its_number_in_the_job_too) {
+  job all;
+  for (int rank = 0; rank < 4; ++rank) {
+    all.start(rank, 4, [](parx::world& world) {
+      auto odd = parx::split(world, world.rank() % 2);
+      parx::barrier(*odd);
+      if (world.rank() == 3) ::raise(SIGKILL);
+      parx::barrier(*odd);
+      parx::barrier(world);
+    });
+  }
+  const auto results = all.wait();
+  BOOST_TEST(contains(results[1].text, "lost rank 1 (rank 3 of the job, "), results[1].text);
+}
+
+BOOST_AUTO_TEST_CASE(what_outlives_its_world_ends_with_an_error) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start_program(rank, 2, [](parx::init_options options) {
+      const auto expect_end = [](auto&& call) {
+        try {
+          call();
+        } catch (const parx::error& ended) {
+          return contains(ended.what(), "has left the job, since its parx::world is gone");
+        }
+        return false;
+      };
+      std::vector<float> x(1000, 1.0F);
+      std::optional<parx::process_group> half;
+      std::shared_ptr<parx::store> store;
+      parx::work late;
+      {
+        auto world = parx::init(std::move(options));
+        store = world.job_store();
+        half = parx::split(world, 0);
+        parx::barrier(world);
+        if (world.rank() == 0) late = parx::async_all_reduce(world, x);
+      }
+      try {
+        store->set("key", "value");
+        return 2;
+      } catch (const parx::error& refused) {
+        if (refused.code_value() != parx::errc::closed) return 2;
+      }
+      if (!expect_end([&] { parx::recv(*half, x, 1 - half->rank()); })) return 3;
+      half->abort("this is not heard by anybody");
+      return half->rank() == 1 || expect_end([&] { late.wait(); }) ? 0 : 4;
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
 
 BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank) {

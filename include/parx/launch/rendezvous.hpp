@@ -30,7 +30,7 @@
 
 namespace parx {
 
-/// What joins a job together. Destroy the transports that were made from it first.
+/// What joins a job together. Operations of transports that outlive it end with an error.
 class rendezvous {
  public:
   /// Collective over the job: returns when all ranks have arrived. Throws parx::error where they do
@@ -75,9 +75,12 @@ class rendezvous {
   /// Leaves the job. The rank that keeps the store stays until the others have left, or `patience`
   /// has passed, so that nobody loses the store in mid-sentence.
   void leave(std::chrono::milliseconds patience) noexcept {
+    if (endpoint_ != nullptr) endpoint_->leave();
     endpoint_.reset();
     job_store_.reset();
-    client_.reset();
+    // Somebody may hold it still, and would keep this rank waiting for itself.
+    if (store_ != nullptr) store_->whole.close();
+    store_.reset();
     if (!server_) return;
     try {
       if (!server_->wait_for_leavers(0, deadline::after(std::min<std::chrono::milliseconds>(
@@ -102,6 +105,16 @@ class rendezvous {
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
 
  private:
+  struct store_of_job {
+    tcp_store whole;
+    prefix_store part;
+
+    store_of_job(const launch_env& job, const deadline& limit)
+        : whole({.host = job.master_host, .port = job.master_port}, limit),
+          part(fmt::format("parx/{}/{}", job.run_id, job.secret), whole,
+               fmt::format("parx/{}", job.run_id)) {}
+  };
+
   [[nodiscard]] static int cores() noexcept {
     cpu_set_t mask;
     CPU_ZERO(&mask);
@@ -165,9 +178,9 @@ class rendezvous {
                     context(limit));
       }
     }
-    client_.emplace(tcp_store_options{.host = job_.master_host, .port = job_.master_port}, limit);
-    job_store_.reset(new prefix_store(fmt::format("parx/{}/{}", job_.run_id, job_.secret), *client_,
-                                      fmt::format("parx/{}", job_.run_id)));
+    // One owner for both: whoever holds the job's part holds the store that it is a part of.
+    store_ = std::make_shared<store_of_job>(job_, limit);
+    job_store_ = {store_, &store_->part};
   }
   [[nodiscard]] std::string where_the_port_is_from() const {
     if (job_.port_variable.empty()) {
@@ -261,8 +274,8 @@ class rendezvous {
 
   launch_env job_;
   std::optional<tcp_store_server> server_;  ///< where this rank keeps the job's store
-  std::optional<tcp_store> client_;
-  std::shared_ptr<store> job_store_;
+  std::shared_ptr<store_of_job> store_;
+  std::shared_ptr<store> job_store_;  ///< its part
   std::shared_ptr<detail::endpoint> endpoint_;
 };
 

@@ -81,6 +81,13 @@ class tcp_store final : public store {
                        bare_ipv6 ? "]" : "", address_.port);
   }
 
+  /// Hangs up. Every later call throws errc::closed; one that is under way ends first.
+  void close() noexcept {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    idle_.clear();
+  }
+
   [[nodiscard]] store_dialect dialect() const noexcept { return dialect_; }
   /// This host's numeric address on the route to the server.
   [[nodiscard]] const std::string& local_address() const noexcept { return local_address_; }
@@ -189,6 +196,10 @@ class tcp_store final : public store {
   std::unique_ptr<store_watch> do_watch(std::string_view key, deadline limit) override {
     const std::string keys[] = {std::string(key)};
     try {
+      {
+        const std::lock_guard lock(mutex_);
+        require_open();
+      }
       detail::connection server = connect_again(limit);
       ask(server, limit, {.op = operation::wait, .keys = {wire(key)}});
       return std::unique_ptr<store_watch>(
@@ -322,6 +333,7 @@ class tcp_store final : public store {
   detail::connection take(const deadline& limit) {
     {
       const std::lock_guard lock(mutex_);
+      require_open();
       while (!idle_.empty()) {
         detail::connection server = std::move(idle_.back());
         idle_.pop_back();
@@ -334,7 +346,12 @@ class tcp_store final : public store {
   void give_back(detail::connection server) {
     constexpr std::size_t most_idle = 2;
     const std::lock_guard lock(mutex_);
-    if (server.open() && idle_.size() < most_idle) idle_.push_back(std::move(server));
+    if (server.open() && idle_.size() < most_idle && !closed_) idle_.push_back(std::move(server));
+  }
+
+  // Locked.
+  void require_open() const {
+    if (closed_) throw detail::store_failure{errc::closed, "this process has hung up"};
   }
 
   // No retry: a server that was there and now refuses has gone.
@@ -367,6 +384,7 @@ class tcp_store final : public store {
   store_dialect dialect_ = store_dialect::torch_2_5;
   std::string local_address_;
   std::mutex mutex_;
+  bool closed_ = false;
   std::vector<detail::connection> idle_;
 };
 

@@ -108,23 +108,19 @@ class hybrid_transport final : public transport {
   }
 
   void post_notice(std::string_view text) override {
-    try {
-      shared_->options().job_store->set(notice_key(rank_), text,
-                                        deadline::after(std::chrono::seconds(2)));
-    } catch (const error&) {
-      // Only a help for diagnosis.
-    }
+    shared_->ask_for_words([&](store& job_store, const deadline& limit) {
+      job_store.set(notice_key(rank_), text, limit);
+    });
   }
   std::optional<std::string> notice_of(int peer) override {
-    try {
+    std::optional<std::string> found;
+    shared_->ask_for_words([&](store& job_store, const deadline& limit) {
       const std::vector<std::string> keys{notice_key(peer)};
-      const auto limit = deadline::after(std::chrono::seconds(2));
-      if (!shared_->options().job_store->check(keys, limit)) return std::nullopt;
-      return shared_->options().job_store->get(keys.front(), limit);
-    } catch (const error&) {
-      return std::nullopt;
-    }
+      if (job_store.check(keys, limit)) found = job_store.get(keys.front(), limit);
+    });
+    return found;
   }
+  [[nodiscard]] bool has_notices() override { return !shared_->store_is_silent(); }
 
   [[nodiscard]] bool has_ended(int peer) override {
     for (const auto& each : members_[static_cast<std::size_t>(peer)].links) {
@@ -134,9 +130,14 @@ class hybrid_transport final : public transport {
   }
 
   [[nodiscard]] std::string describe(int peer) override {
-    const auto* record = shared_->record_of(global(peer), deadline::after(std::chrono::seconds(1)));
-    if (record == nullptr) return fmt::format("rank {}", peer);
-    return fmt::format("rank {} ({}, pid {})", peer, record->host, record->pid);
+    const auto* record = shared_->record_for_words(global(peer));
+    std::string where;
+    // A group's own numbers mean little to who looks for that rank's output.
+    if (global(peer) != peer) where = fmt::format("rank {} of the job", global(peer));
+    if (record != nullptr) {
+      where += fmt::format("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
+    }
+    return where.empty() ? fmt::format("rank {}", peer) : fmt::format("rank {} ({})", peer, where);
   }
 
   [[nodiscard]] bool shares_memory() override {

@@ -114,6 +114,8 @@ class transport {
   /// A small notice that the other ranks can read: what this rank waits in. Only for diagnosis.
   virtual void post_notice(std::string_view text) = 0;
   virtual std::optional<std::string> notice_of(int peer) = 0;
+  /// False while no rank's notice can be read: what they are in is then unknown.
+  [[nodiscard]] virtual bool has_notices() { return true; }
 
   /// Whether the peer has surely ended: a link that it never opened cannot break. For a rank that
   /// has waited for a while; may take some milliseconds.

@@ -92,9 +92,14 @@ class diagnosis {
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
       text += fmt::format("{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]));
-      if (sequence) text += fmt::format(", which {}", whereabouts(peers[i], *sequence));
+      if (sequence) text += whereabouts(peers[i], *sequence);
     }
     if (peers.size() > named) text += fmt::format("; and {} more", peers.size() - named);
+    if (!network_.has_notices()) {
+      text +=
+          ". Where the others are is unknown: the job's store, which rank 0 or the launcher "
+          "keeps, does not answer; its process may be stopped";
+    }
     return text;
   }
 
@@ -106,6 +111,7 @@ class diagnosis {
     std::vector<int> entered;
     for (const int peer : peers) {
       const auto theirs = notice_of(peer);
+      if (!network_.has_notices()) return;
       (!theirs || theirs->sequence < sequence ? late : entered).push_back(peer);
     }
     if (late.empty() && network_.size() <= most_asked) late = absent(sequence);
@@ -123,12 +129,14 @@ class diagnosis {
     return others;
   }
 
-  /// The ranks that have not posted that they are in call `sequence` or behind it.
+  /// The ranks that have not posted that they are in call `sequence` or behind it; none where no
+  /// notices can be read.
   [[nodiscard]] std::vector<int> absent(std::uint64_t sequence) const {
     std::vector<int> late;
     for (int rank = 0; rank < network_.size(); ++rank) {
       if (rank == network_.rank()) continue;
       const auto theirs = notice_of(rank);
+      if (!network_.has_notices()) return {};
       if (!theirs || theirs->sequence < sequence) late.push_back(rank);
     }
     return late;
@@ -186,10 +194,16 @@ class diagnosis {
 
   [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
     const auto theirs = notice_of(peer);
+    if (!network_.has_notices()) return {};
     if (!theirs || theirs->sequence < sequence) {
-      return "has not entered the operation (computing, stopped, or gone without closing)";
+      // It may have gone on since: a notice says where a rank was stuck.
+      const std::string seen = theirs ? fmt::format("; it was last seen waiting in #{}, {}",
+                                                    theirs->sequence, describe(*theirs))
+                                      : std::string();
+      return ", which has not entered the operation (computing, stopped, or gone without closing" +
+             seen + ")";
     }
-    return fmt::format("is in #{}, {}", theirs->sequence, describe(*theirs));
+    return fmt::format(", which is in #{}, {}", theirs->sequence, describe(*theirs));
   }
 
   transport& network_;

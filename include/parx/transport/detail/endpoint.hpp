@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -71,6 +72,22 @@ class endpoint {
     abort_watch_ = options_.job_store->watch("abort");
   }
 
+  /// Lets go of the store, which may then end. What groups of this process are still there end too.
+  void leave() {
+    std::shared_ptr<parx::store> last;
+    {
+      const std::lock_guard lock(mutex_);
+      last = std::move(options_.job_store);
+      if (!abort_reason_) {
+        abort_reason_ =
+            fmt::format("rank {} has left the job, since its parx::world is gone", options_.rank);
+      }
+      abort_known_.store(true, std::memory_order_release);
+    }
+    // Not closed: a thread of such a group may be about to poll it.
+    ::shutdown(abort_watch_->descriptor(), SHUT_RDWR);
+  }
+
   [[nodiscard]] static std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
@@ -84,14 +101,45 @@ class endpoint {
       const std::lock_guard lock(mutex_);
       if (known.is_known()) return &known;
     }
+    const auto job_store = store_of_job();
+    if (job_store == nullptr) return nullptr;
     try {
-      auto record = peer_record::from_text(options_.job_store->get(record_key(rank), limit));
+      auto record = peer_record::from_text(job_store->get(record_key(rank), limit));
       const std::lock_guard lock(mutex_);
       if (!known.is_known()) known = std::move(record);
       return &known;
     } catch (const error&) {
       return nullptr;
     }
+  }
+
+  /// Asks the store, as ask(store, limit), for what only makes words clearer; false where it gives
+  /// none. One that does not answer, because its process is stopped, would take the whole patience
+  /// for every question of a message: it is then not asked again for a while.
+  template <typename Ask>
+  bool ask_for_words(Ask ask) {
+    const auto job_store = store_of_job();
+    if (job_store == nullptr || store_is_silent()) return false;
+    try {
+      ask(*job_store, deadline::after(std::chrono::seconds(2)));
+      return true;
+    } catch (const error& failure) {
+      if (failure.code_value() == errc::timeout) {
+        asked_in_vain_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+      }
+      return false;
+    }
+  }
+  [[nodiscard]] bool store_is_silent() const noexcept {
+    static constexpr std::chrono::seconds respite{10};
+    const auto last = asked_in_vain_.load(std::memory_order_relaxed);
+    return last != 0 && clock::now() < clock::time_point(clock::duration(last)) + respite;
+  }
+  /// As record_of, where no more depends on it than words.
+  [[nodiscard]] const peer_record* record_for_words(int rank) {
+    const auto limit = store_is_silent() ? deadline::after(std::chrono::seconds(0))
+                                         : deadline::after(std::chrono::seconds(1));
+    return record_of(rank, limit);
   }
 
   /// Where each rank of the job is. From rank 0's table where it has published one, else from every
@@ -101,9 +149,11 @@ class endpoint {
     if (!placements_.empty()) return placements_;
     const std::vector<std::string> key{"placements"};
     const auto limit = deadline::after(std::chrono::seconds(30));
-    placements_ = options_.job_store->check(key, limit)
-                      ? placements_from_text(options_.job_store->get(key.front(), limit))
-                      : place(limit);
+    const auto job_store = store_of_job();
+    if (job_store == nullptr) throw_error(errc::closed, "this process has left the job");
+    placements_ = job_store->check(key, limit)
+                      ? placements_from_text(job_store->get(key.front(), limit))
+                      : place(*job_store, limit);
     if (placements_.size() != static_cast<std::size_t>(options_.world_size)) {
       throw_error(errc::protocol, "the table of hosts in the store has {} ranks instead of {}",
                   placements_.size(), options_.world_size);
@@ -112,7 +162,7 @@ class endpoint {
   }
   /// For rank 0, once all have arrived: spares the others a look at every record.
   void publish_placements(deadline limit) {
-    options_.job_store->set("placements", to_text(place(limit)), limit);
+    options_.job_store->set("placements", to_text(place(*options_.job_store, limit)), limit);
   }
 
   /// What the connecting side of a link says first.
@@ -167,7 +217,7 @@ class endpoint {
   /// Whether a rank's process is gone: its host answers, but nobody listens at its port any more.
   [[nodiscard]] bool has_ended(int global_peer) {
     static constexpr int patience_ms = 200;
-    const auto* record = record_of(global_peer, deadline::after(std::chrono::seconds(1)));
+    const auto* record = record_for_words(global_peer);
     if (record == nullptr) return false;
     const auto address = socket_address::tcp(record->address, record->port);
     const descriptor probe = stream_socket(address.storage.ss_family);
@@ -180,8 +230,11 @@ class endpoint {
   void abort(std::string_view reason) noexcept {
     try {
       static constexpr std::size_t longest_reason = 4096;
-      options_.job_store->compare_set("abort", "", reason.substr(0, longest_reason),
-                                      deadline::after(std::chrono::seconds(2)));
+      const auto job_store = store_of_job();
+      if (job_store == nullptr) return;
+      const std::chrono::milliseconds patience(store_is_silent() ? 100 : 2000);
+      job_store->compare_set("abort", "", reason.substr(0, longest_reason),
+                             deadline::after(patience));
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
     }
@@ -211,13 +264,19 @@ class endpoint {
 
  private:
   using token_text = std::array<char, 32>;
+  using clock = std::chrono::steady_clock;
   static constexpr int most_streams = 64;
 
-  [[nodiscard]] std::vector<placement> place(const deadline& limit) {
+  [[nodiscard]] std::shared_ptr<parx::store> store_of_job() {
+    const std::lock_guard lock(mutex_);
+    return options_.job_store;
+  }
+
+  [[nodiscard]] std::vector<placement> place(parx::store& job_store, const deadline& limit) {
     std::vector<std::string> keys;
     for (int rank = 0; rank < options_.world_size; ++rank) keys.push_back(record_key(rank));
     std::vector<peer_record> records;
-    for (const std::string& text : options_.job_store->multi_get(keys, limit)) {
+    for (const std::string& text : job_store.multi_get(keys, limit)) {
       records.push_back(peer_record::from_text(text));
     }
     return place_ranks(records);
@@ -278,6 +337,7 @@ class endpoint {
       std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));
   std::optional<std::string> abort_reason_;
   std::atomic<bool> abort_known_{false};
+  std::atomic<clock::rep> asked_in_vain_{0};  ///< when the store last gave no answer; 0: never
 };
 
 }  // namespace parx::detail
