@@ -89,6 +89,20 @@ BOOST_AUTO_TEST_CASE(a_timeout_that_is_no_time_is_refused) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_groups_timeout_that_is_none_is_refused_before_anybody_is_waited_for) {
+  for (const auto given : {0ms, -5ms}) {
+    parx::init_options options;
+    options.env = {{"PARX_RANK", "0"},
+                   {"PARX_WORLD_SIZE", "2"},
+                   {"PARX_MASTER_ADDR", "127.0.0.1"},
+                   {"PARX_MASTER_PORT", "1"}};
+    options.group.timeout = given;
+    BOOST_CHECK_EXCEPTION((void)parx::init(options), parx::usage_error, [](const auto& refused) {
+      return contains(refused.what(), "must be positive");
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_others_within_two_seconds_and_is_named) {
   for (const int victim : {0, 2, 3}) {
     job all;
@@ -373,6 +387,47 @@ BOOST_AUTO_TEST_CASE(what_outlives_its_world_ends_with_an_error) {
     });
   }
   for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+}
+
+BOOST_AUTO_TEST_CASE(a_process_forked_from_a_rank_may_drop_its_copy_of_the_job) {
+  for (const std::string transport : {"tcp", "auto"}) {
+    job all;
+    for (int rank = 0; rank < 2; ++rank) {
+      all.start_program(
+          rank, 2,
+          [](parx::init_options options) {
+            pid_t child = -1;
+            {
+              auto world = parx::init(std::move(options));
+              std::vector<float> x(100'000, 1.0F);
+              parx::async_all_reduce(world, x).wait();  // there is a thread that the copy has not
+              auto half = parx::split(world, 0);
+              parx::all_reduce(*half, x);
+              child = ::fork();
+              if (child > 0) {
+                int status = -1;
+                for (int i = 0; i < 500 && ::waitpid(child, &status, WNOHANG) == 0; ++i) {
+                  std::this_thread::sleep_for(10ms);
+                }
+                if (status != 0) {
+                  ::kill(child, SIGKILL);
+                  return 3;
+                }
+                for (int i = 0; i < 3; ++i) {
+                  parx::all_reduce(world, x);
+                  parx::all_reduce(*half, x);
+                }
+                if (x[7] != 256.0F) return 4;
+                parx::barrier(world);
+              }
+            }
+            if (child == 0) ::_exit(0);
+            return 0;
+          },
+          {{"PARX_TRANSPORT", transport}});
+    }
+    for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, transport << each.text);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank) {

@@ -5,7 +5,8 @@
 // failure closes the group on all ranks: later calls throw errc::closed, and recovery is a new
 // rendezvous.
 // Threads: use a group from one thread at a time; different groups from different threads are fine.
-// abort() may come from any thread.
+// abort() may come from any thread. A process that is forked from a rank is no rank: it may drop
+// its copies of the groups, which does nothing, but not use them.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +22,26 @@
 
 namespace parx {
 
+namespace detail {
+
+[[nodiscard]] inline const group_options& checked(const group_options& options) {
+  require(options.timeout.count() > 0,
+          "a group's timeout must be positive, not {} ms; there is no infinite setting",
+          options.timeout.count());
+  return options;
+}
+
+}  // namespace detail
+
 class process_group {
  public:
   /// A group over a transport that already joins its ranks. init() is the usual way to get one.
+  /// Throws usage_error for a timeout that is none.
   explicit process_group(std::unique_ptr<transport> network, std::string name = "world",
                          group_options options = {})
-      : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name), options)) {}
+      : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name),
+                                     detail::checked(options)),
+              detail::end_in_own_process{}) {}
   process_group(process_group&&) noexcept = default;
   process_group& operator=(process_group&&) noexcept = default;
 
@@ -88,7 +103,8 @@ class process_group {
     group_options options = core_->options();
     options.choice = core_->choice().for_subgroup(ranks);
     return process_group(std::shared_ptr<detail::group_core>(
-        new detail::group_core(core_->network().subgroup(ranks, id), name, id, options)));
+        new detail::group_core(core_->network().subgroup(ranks, id), name, id, options),
+        detail::end_in_own_process{}));
   }
 
   std::shared_ptr<detail::group_core> core_;

@@ -4,6 +4,8 @@
 // MASTER_ADDR and MASTER_PORT set by hand, or alone as a world of one.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -41,13 +43,15 @@ class world : public process_group {
   world& operator=(const world&) = delete;
 
   ~world() {
-    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    const bool unwinding = std::uncaught_exceptions() > exceptions_ && ::getpid() == process_;
     if (unwinding && !closed()) {
       abort(fmt::format("rank {} left its program by an exception; see its output", rank()));
     }
     const bool failed = closed();
     static_cast<process_group&>(*this) = process_group(alone());
-    if (meeting_ != nullptr) {
+    if (::getpid() != process_) {  // a forked copy: the store and its server are the rank's
+      static_cast<void>(meeting_.release());
+    } else if (meeting_ != nullptr) {
       meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
     }
   }
@@ -78,6 +82,7 @@ class world : public process_group {
   std::unique_ptr<rendezvous> meeting_;
   std::chrono::milliseconds patience_;
   int exceptions_ = std::uncaught_exceptions();
+  pid_t process_ = ::getpid();
 };
 
 namespace detail {
@@ -136,6 +141,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
     options.rendezvous_timeout = *given;
   }
+  static_cast<void>(detail::checked(options.group));
   detail::read_algorithm_rules(options.env, options.group.choice);
   if (job.world_size == 1) {
     return world(std::move(job), nullptr, world::alone(), options.group);

@@ -6,9 +6,12 @@
 // it is told to all ranks, every pending call gets it, and so does every later one.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -142,10 +145,7 @@ class group_core {
   [[nodiscard]] host_memory& memory() noexcept { return pending_.memory(); }
 
   /// A number that is equal on all ranks which make their groups in the same order.
-  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
-    made_groups_.push_back(key);
-    return static_cast<std::uint64_t>(std::count(made_groups_.begin(), made_groups_.end(), key));
-  }
+  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) { return ++made_groups_[key]; }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -407,9 +407,19 @@ class group_core {
 
   plan_cache plans_;
   repeats repeats_;
-  std::vector<std::uint64_t> made_groups_;  ///< the keys of those that were made
+  std::map<std::uint64_t, std::uint64_t> made_groups_;  ///< how many, by their keys
   detail::choice choice_{options_.choice};
   shared_areas areas_;
+};
+
+/// Ends a group, but not where a process that was forked from a rank drops its copy: the links and
+/// the thread are the rank's, which goes on with them.
+struct end_in_own_process {
+  pid_t process = ::getpid();
+
+  void operator()(group_core* core) const {
+    if (::getpid() == process) delete core;
+  }
 };
 
 }  // namespace parx::detail
