@@ -4,6 +4,8 @@ set -u
 # With -DWRONG every line is an error, and without it none.
 program() {
   cat <<'END'
+#include <map>
+#include <string>
 #include <vector>
 #include <parx/comm.hpp>
 #include <parx/data/loader.hpp>
@@ -19,6 +21,8 @@ struct rows : samples {
 float lesser(float a, float b) { return a < b ? a : b; }
 void calls(parx::process_group& world) {
   int k = 1;
+  std::string text;
+  std::map<int, float> table;
   std::vector<float> x(4), y(4);
   std::vector<score> scores(4);
   const std::vector<float>& fixed = x;
@@ -48,6 +52,26 @@ void calls(parx::process_group& world) {
   parx::async_broadcast(world, std::vector<int>(4)).wait();
   parx::async_reduce(world, std::vector<double>(4)).wait();
   parx::async_scan(world, std::vector<short>(4)).wait();
+  parx::async_reduce_scatter(world, std::vector<float>(8), x).wait();
+  parx::async_all_gather(world, x, std::vector<float>(8)).wait();
+  parx::async_send(world, std::vector<long>(4), 1).wait();
+  parx::async_recv(world, std::vector<char>(4), 1).wait();
+  parx::all_reduce(world, x, y, parx::reduce_op::max);
+  parx::scan(world, x, &y[0]);
+  parx::broadcast(world, x, short{0});
+  parx::gather(world, x, y, 0u);
+  parx::broadcast_object(world, text, 0);
+  parx::all_reduce(world, x, true);
+  parx::all_gather(world, x, y, 0);
+  parx::gather(world, x, 0);
+  parx::scatter(world, x, k);
+  parx::send(world, 3, 1);
+  parx::recv(world, k, 1);
+  parx::send(world, x, 1, 7);
+  parx::batch(world).send(table, 1).recv(fixed, 1).run();
+  auto tables = parx::all_gather_object(world, table);
+  parx::broadcast_object(world, std::string("configuration"));
+  (void)parx::recv_object(world, 0);
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
@@ -62,6 +86,11 @@ void calls(parx::process_group& world) {
   parx::broadcast(world, scores, {.root = 1});
   parx::async_all_reduce(world, std::span(&k, 1)).wait();
   parx::async_broadcast(world, parx::view_of(x)).wait();
+  parx::async_all_gather(world, fixed, std::span(y)).wait();
+  parx::async_send(world, std::span(fixed), 1).wait();
+  parx::send(world, fixed, 1, {.tag = 1});
+  parx::all_reduce(world, x, y, {.op = parx::reduce_op::max});
+  parx::broadcast_object(world, text, {.root = 1});
 #endif
 }
 END
@@ -74,14 +103,20 @@ told() {  # told TIMES WORDS
   [ "$(errors | grep -c -e "$2")" = "$1" ] || { echo "not said $1 times: $2"; echo "$said"; exit 1; }
 }
 # Of calls that are wrong in the same way with the same types, compilers tell the first.
-told 5 'a single value k goes as std::span'
+told 10 'a single value k goes as std::span'
 told 3 'goes as parx::user_op(function)'
 told 3 'how two structs combine'
-told 1 'the operation is one of the options'
-told 1 'a root is one of the options'
-told 4 'this buffer is a temporary'
+told 2 'the operation is one of the options'
+told 4 'a root is one of the options'
+told 1 'a tag is one of the options'
+told 2 'options go in braces'
+told 1 'the buffer for the result is missing'
+told 8 'this buffer is a temporary'
 told 1 'does not take two elements'
-told 4 'written to const elements'
+told 5 'written to const elements'
+told 1 'an object is a std::string'
+told 1 'the object is overwritten'
+told 1 'the type of the object must be named'
 told 1 'a data set has size() and fetch'
 # Beside the sentence, that no loader can be made.
-[ "$(errors | grep -v 'loader' | grep -c .)" = 23 ] || { echo "$said"; exit 1; }
+[ "$(errors | grep -v 'loader' | grep -c .)" = 44 ] || { echo "$said"; exit 1; }

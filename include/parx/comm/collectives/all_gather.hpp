@@ -61,9 +61,10 @@ void all_gather(process_group& group, const In& input, Out&& output,
 
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] work async_all_gather(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_all_gather(process_group& group, In&& input, Out&& output,
                                     collective_options options = {},
                                     call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_gather_arguments(group, input, output, options, site));
 }
 
@@ -75,25 +76,26 @@ void all_gather_v(process_group& group, const In& input, Out&& output,
   detail::run(group, detail::all_gather_v_arguments(group, input, output, counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] work async_all_gather_v(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_all_gather_v(process_group& group, In&& input, Out&& output,
                                       std::span<const std::size_t> counts,
                                       collective_options options = {},
                                       call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start(group,
                        detail::all_gather_v_arguments(group, input, output, counts, options, site));
 }
 
 /// For what they do not take: a compile-time error that says what to do.
-template <typename In, typename Out>
-  requires detail::no_buffers<In, Out>
-void all_gather(process_group&, const In&, Out&&, collective_options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out>();
+template <typename In, typename Out, typename Options = collective_options>
+  requires detail::no_move<In, Out, Options, collective_options>
+void all_gather(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, collective_options>();
 }
-template <typename In, typename Out>
-  requires detail::no_buffers<In, Out>
+template <typename In, typename Out, typename Options = collective_options>
+  requires detail::no_move<In, Out, Options, collective_options>
 [[nodiscard]] work async_all_gather(process_group&, const In&, Out&&,
-                                    collective_options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out>();
+                                    Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, collective_options>();
   return {};
 }
 

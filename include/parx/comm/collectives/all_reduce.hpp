@@ -56,8 +56,9 @@ template <mutable_movable_buffer Data, typename Options = reduce_options>
 }
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, In>
-[[nodiscard]] work async_all_reduce(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_all_reduce(process_group& group, In&& input, Out&& output,
                                     Options options = {}, call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::all_reduce_arguments(group, input, output, kept, site);
   });
@@ -69,10 +70,22 @@ template <typename Data, typename Options = reduce_options>
 void all_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, reduce_options>();
 }
+template <typename In, typename Out, typename Options = reduce_options>
+  requires detail::no_reduction_out_of_place<In, Out, Options, reduce_options>
+void all_reduce(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, reduce_options>();
+}
 template <typename Data, typename Options = reduce_options>
   requires detail::no_reduction_in_place<Data, Options, reduce_options>
 [[nodiscard]] work async_all_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, reduce_options>();
+  return {};
+}
+template <typename In, typename Out, typename Options = reduce_options>
+  requires detail::no_reduction_out_of_place<In, Out, Options, reduce_options>
+[[nodiscard]] work async_all_reduce(process_group&, const In&, Out&&,
+                                    Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, reduce_options>();
   return {};
 }
 

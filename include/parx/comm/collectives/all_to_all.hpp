@@ -10,6 +10,7 @@
 #include <span>
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -83,15 +84,17 @@ void all_to_all(process_group& group, Data&& data, collective_options options = 
 
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] work async_all_to_all(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_all_to_all(process_group& group, In&& input, Out&& output,
                                     collective_options options = {},
                                     call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
 template <mutable_movable_buffer Data>
 [[nodiscard]] work async_all_to_all(process_group& group, Data&& data,
                                     collective_options options = {},
                                     call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
   return detail::start(group, detail::all_to_all_arguments(group, data, data, options, site));
 }
 
@@ -105,13 +108,39 @@ void all_to_all_v(process_group& group, const In& input, std::span<const std::si
                                                     receive_counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] work async_all_to_all_v(process_group& group, const In& input,
+[[nodiscard]] work async_all_to_all_v(process_group& group, In&& input,
                                       std::span<const std::size_t> send_counts, Out&& output,
                                       std::span<const std::size_t> receive_counts,
                                       collective_options options = {},
                                       call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_to_all_v_arguments(group, input, send_counts, output,
                                                              receive_counts, options, site));
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename Data, typename Options = collective_options>
+  requires detail::no_move_in_place<Data, Options, collective_options>
+void all_to_all(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, collective_options>();
+}
+template <typename In, typename Out, typename Options = collective_options>
+  requires detail::no_move_out_of_place<In, Out, Options, collective_options>
+void all_to_all(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, collective_options>();
+}
+template <typename Data, typename Options = collective_options>
+  requires detail::no_move_in_place<Data, Options, collective_options>
+[[nodiscard]] work async_all_to_all(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, collective_options>();
+  return {};
+}
+template <typename In, typename Out, typename Options = collective_options>
+  requires detail::no_move_out_of_place<In, Out, Options, collective_options>
+[[nodiscard]] work async_all_to_all(process_group&, const In&, Out&&,
+                                    Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, collective_options>();
+  return {};
 }
 
 }  // namespace parx

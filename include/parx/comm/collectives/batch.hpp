@@ -35,6 +35,20 @@ class batch {
     return *this;
   }
 
+  /// For what they do not take: a compile-time error that says what to do.
+  template <typename Data, typename Options = message_options>
+    requires detail::no_move<Data, detail::nothing_written, Options, message_options>
+  batch& send(const Data&, int, Options = {}, call_site = {}) {
+    detail::explain_misuse<Data, detail::nothing_written, Options, message_options>();
+    return *this;
+  }
+  template <typename Data, typename Options = message_options>
+    requires detail::no_move<Data, Data, Options, message_options>
+  batch& recv(Data&&, int, Options = {}, call_site = {}) {
+    detail::explain_misuse<Data, Data, Options, message_options>();
+    return *this;
+  }
+
   /// Blocks until all have ended; the batch is then empty and may be filled again. Throws
   /// parx::error when communication fails (the group is then closed).
   void run() {

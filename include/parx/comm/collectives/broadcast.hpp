@@ -44,15 +44,15 @@ template <mutable_movable_buffer Data>
 }
 
 /// For what they do not take: a compile-time error that says what to do.
-template <typename Data>
-  requires detail::no_buffers<Data, Data>
-void broadcast(process_group&, Data&&, rooted_options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data>();
+template <typename Data, typename Options = rooted_options>
+  requires detail::no_move<Data, Data, Options, rooted_options>
+void broadcast(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, rooted_options>();
 }
-template <typename Data>
-  requires detail::no_buffers<Data, Data>
-[[nodiscard]] work async_broadcast(process_group&, Data&&, rooted_options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data>();
+template <typename Data, typename Options = rooted_options>
+  requires detail::no_move<Data, Data, Options, rooted_options>
+[[nodiscard]] work async_broadcast(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, rooted_options>();
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -79,8 +80,9 @@ template <mutable_movable_buffer Data>
 
 /// The buffer is borrowed until the work is waited for.
 template <movable_buffer Data>
-[[nodiscard]] work async_send(process_group& group, const Data& data, int to,
+[[nodiscard]] work async_send(process_group& group, Data&& data, int to,
                               message_options options = {}, call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message(group, operation::send, to, data, options, site, *request);
   group.core()->submit(*request);
@@ -89,10 +91,41 @@ template <movable_buffer Data>
 template <mutable_movable_buffer Data>
 [[nodiscard]] work async_recv(process_group& group, Data&& data, int from,
                               message_options options = {}, call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message(group, operation::recv, from, data, options, site, *request);
   group.core()->submit(*request);
   return {group.core(), std::move(request)};
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename Data, typename Options = message_options>
+  requires detail::no_move<Data, detail::nothing_written, Options, message_options>
+void send(process_group&, const Data&, int, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, detail::nothing_written, Options, message_options>();
+}
+template <typename Data, typename Options = message_options>
+  requires detail::no_move<Data, Data, Options, message_options>
+void recv(process_group&, Data&&, int, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, message_options>();
+}
+template <typename Data, typename Options = message_options>
+  requires detail::no_move<Data, detail::nothing_written, Options, message_options>
+[[nodiscard]] work async_send(process_group&, const Data&, int, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, detail::nothing_written, Options, message_options>();
+  return {};
+}
+template <typename Data, typename Options = message_options>
+  requires detail::no_move<Data, Data, Options, message_options>
+[[nodiscard]] work async_recv(process_group&, Data&&, int, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, message_options>();
+  return {};
+}
+template <typename Data, typename Options = message_options>
+  requires detail::no_move<Data, Data, Options, message_options>
+[[nodiscard]] int recv_any(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, message_options>();
+  return 0;
 }
 
 }  // namespace parx

@@ -24,6 +24,7 @@
 #include <parx/comm/collectives/gather.hpp>
 #include <parx/comm/collectives/message.hpp>
 #include <parx/comm/collectives/scatter.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -50,6 +51,21 @@ concept transferable = detail::has_bytes<T> || std::same_as<T, std::string> ||
     (std::is_trivially_copyable_v<T>&& std::default_initializable<T> && !std::is_pointer_v<T>);
 
 namespace detail {
+
+template <typename T, typename Options, typename Plain>
+concept no_object = !transferable<T> || !std::same_as<Options, Plain>;
+
+/// Does not compile, and says why an operation does not take objects of type T and `Options`.
+template <typename T, typename Options, typename Plain>
+constexpr void explain_no_object() {
+  constexpr bool named = !std::is_void_v<T>;
+  constexpr bool plain = transferable<std::remove_const_t<T>>;
+  static_assert(named, "the type of the object must be named: recv_object<std::string>(group, 0)");
+  static_assert(!named || plain,
+                "an object is a std::string, a std::vector of plain values, a plain value, or a "
+                "class with to_bytes() and static from_bytes(): see comm/collectives/object.hpp");
+  if constexpr (transferable<T>) explain_options<Options, Plain, T>();
+}
 
 template <transferable T>
 [[nodiscard]] std::vector<std::byte> bytes_of(const T& object) {
@@ -235,6 +251,44 @@ template <transferable T>
   std::vector<std::byte> bytes(size);
   recv(group, bytes, from, options, site);
   return detail::object_of<T>(bytes, "recv_object", site);
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename T, typename Options = object_options, typename U = std::remove_reference_t<T>>
+  requires(!std::is_lvalue_reference_v<T> || detail::no_object<U, Options, object_options>)
+void broadcast_object(process_group&, T&&, Options = {}, call_site = {}) {
+  static_assert(std::is_lvalue_reference_v<T> && !std::is_const_v<U>,
+                "the object is overwritten on all ranks but the root: pass a variable");
+  detail::explain_no_object<U, Options, object_options>();
+}
+template <typename T, typename Options = object_options>
+  requires detail::no_object<T, Options, object_options>
+[[nodiscard]] std::vector<T> all_gather_object(process_group&, const T&, Options = {},
+                                               call_site = {}) {
+  detail::explain_no_object<T, Options, object_options>();
+  return {};
+}
+template <typename T, typename Options = object_options>
+  requires detail::no_object<T, Options, object_options>
+[[nodiscard]] std::vector<T> gather_object(process_group&, const T&, Options = {}, call_site = {}) {
+  detail::explain_no_object<T, Options, object_options>();
+  return {};
+}
+template <typename T, typename Options = object_options>
+  requires detail::no_object<T, Options, object_options>
+[[nodiscard]] T scatter_object(process_group&, const std::vector<T>&, Options = {},
+                               call_site = {}) {
+  detail::explain_no_object<T, Options, object_options>();
+}
+template <typename T, typename Options = message_options>
+  requires detail::no_object<T, Options, message_options>
+void send_object(process_group&, const T&, int, Options = {}, call_site = {}) {
+  detail::explain_no_object<T, Options, message_options>();
+}
+template <typename T = void, typename Options = message_options>
+  requires detail::no_object<T, Options, message_options>
+T recv_object(process_group&, int, Options = {}, call_site = {}) {
+  detail::explain_no_object<T, Options, message_options>();
 }
 
 }  // namespace parx

@@ -50,8 +50,9 @@ void reduce(process_group& group, Data&& data, Options options = {},
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = rooted_reduce_options>
   requires detail::reduction_options_for<Options, rooted_reduce_options, In>
-[[nodiscard]] work async_reduce(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_reduce(process_group& group, In&& input, Out&& output,
                                 Options options = {}, call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::reduce_arguments(group, input, output, kept, site);
   });
@@ -72,10 +73,21 @@ template <typename Data, typename Options = rooted_reduce_options>
 void reduce(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, rooted_reduce_options>();
 }
+template <typename In, typename Out, typename Options = rooted_reduce_options>
+  requires detail::no_reduction_out_of_place<In, Out, Options, rooted_reduce_options>
+void reduce(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, rooted_reduce_options>();
+}
 template <typename Data, typename Options = rooted_reduce_options>
   requires detail::no_reduction_in_place<Data, Options, rooted_reduce_options>
 [[nodiscard]] work async_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, rooted_reduce_options>();
+  return {};
+}
+template <typename In, typename Out, typename Options = rooted_reduce_options>
+  requires detail::no_reduction_out_of_place<In, Out, Options, rooted_reduce_options>
+[[nodiscard]] work async_reduce(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, rooted_reduce_options>();
   return {};
 }
 

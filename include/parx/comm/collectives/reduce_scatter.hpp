@@ -65,9 +65,10 @@ void reduce_scatter(process_group& group, const In& input, Out&& output, Options
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, In>
-[[nodiscard]] work async_reduce_scatter(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_reduce_scatter(process_group& group, In&& input, Out&& output,
                                         Options options = {},
                                         call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::reduce_scatter_arguments(group, input, output, kept, site);
   });
@@ -84,9 +85,10 @@ void reduce_scatter_v(process_group& group, const In& input, Out&& output,
 }
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
   requires detail::reduction_options_for<Options, reduce_options, In>
-[[nodiscard]] work async_reduce_scatter_v(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_reduce_scatter_v(process_group& group, In&& input, Out&& output,
                                           std::span<const std::size_t> counts, Options options = {},
                                           call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::reduce_scatter_v_arguments(group, input, output, counts, kept, site);
   });

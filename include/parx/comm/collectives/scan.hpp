@@ -29,8 +29,9 @@ void scan(process_group& group, Data&& data, Options options = {},
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out, typename Options = scan_options>
 requires detail::reduction_options_for<Options, scan_options, In>
-[[nodiscard]] work async_scan(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_scan(process_group& group, In&& input, Out&& output,
                               Options options = {}, call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::scan_arguments(group, operation::scan, input, output, kept, site);
   });
@@ -51,10 +52,21 @@ template <typename Data, typename Options = scan_options>
 void scan(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, scan_options>();
 }
+template <typename In, typename Out, typename Options = scan_options>
+  requires detail::no_reduction_out_of_place<In, Out, Options, scan_options>
+void scan(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, scan_options>();
+}
 template <typename Data, typename Options = scan_options>
   requires detail::no_reduction_in_place<Data, Options, scan_options>
 [[nodiscard]] work async_scan(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, scan_options>();
+  return {};
+}
+template <typename In, typename Out, typename Options = scan_options>
+  requires detail::no_reduction_out_of_place<In, Out, Options, scan_options>
+[[nodiscard]] work async_scan(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, scan_options>();
   return {};
 }
 

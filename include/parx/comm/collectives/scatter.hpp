@@ -9,6 +9,7 @@
 #include <span>
 
 #include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -73,9 +74,10 @@ void scatter(process_group& group, const In& input, Out&& output, rooted_options
 
 /// The buffers are borrowed until the work is waited for.
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] work async_scatter(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_scatter(process_group& group, In&& input, Out&& output,
                                  rooted_options options = {},
                                  call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start(group, detail::scatter_arguments(group, input, output, options, site));
 }
 
@@ -87,11 +89,25 @@ void scatter_v(process_group& group, const In& input, Out&& output,
   detail::run(group, detail::scatter_v_arguments(group, input, output, counts, options, site));
 }
 template <movable_buffer In, mutable_movable_buffer Out>
-[[nodiscard]] work async_scatter_v(process_group& group, const In& input, Out&& output,
+[[nodiscard]] work async_scatter_v(process_group& group, In&& input, Out&& output,
                                    std::span<const std::size_t> counts, rooted_options options = {},
                                    call_site site = call_site::current()) {
+  detail::explain_temporary<In, Out>();
   return detail::start(group,
                        detail::scatter_v_arguments(group, input, output, counts, options, site));
+}
+
+/// For what they do not take: a compile-time error that says what to do.
+template <typename In, typename Out, typename Options = rooted_options>
+  requires detail::no_move<In, Out, Options, rooted_options>
+void scatter(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, rooted_options>();
+}
+template <typename In, typename Out, typename Options = rooted_options>
+  requires detail::no_move<In, Out, Options, rooted_options>
+[[nodiscard]] work async_scatter(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<In, Out, Options, rooted_options>();
+  return {};
 }
 
 }  // namespace parx

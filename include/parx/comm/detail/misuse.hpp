@@ -3,50 +3,88 @@
 // of its name for what it does not take, whose body says what to do.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include <parx/comm/detail/issue.hpp>
 
 namespace parx::detail {
 
-/// What an operation that moves elements does not take.
-template <typename In, typename Out>
-concept no_buffers = !(movable_buffer<In> && mutable_movable_buffer<Out>);
-
+/// What an operation that moves elements, with `Plain` options, does not take.
+template <typename In, typename Out, typename Options, typename Plain>
+concept no_move = !(movable_buffer<In> && mutable_movable_buffer<Out>) ||
+                  !std::same_as<Options, Plain>;
+/// Stands for the `Out` of an operation that writes nothing here.
+using nothing_written = std::span<std::byte>;
 /// What a reduction with `Plain` options does not take.
 template <typename In, typename Out, typename Options, typename Plain>
-concept no_reduction = no_buffers<In, Out> || !reduction_options_for<Options, Plain, In>;
-/// In place: not the out-of-place form, whose second buffer (an array has become a pointer to its
-/// elements) stands where the options would.
-template <typename Data, typename Options, typename Plain>
-concept no_reduction_in_place =
-    !movable_buffer<Options> &&
-    !(std::is_pointer_v<Options> && std::is_object_v<std::remove_pointer_t<Options>>) &&
-    no_reduction<Data, Data, Options, Plain>;
+concept no_reduction = !(movable_buffer<In> && mutable_movable_buffer<Out>) ||
+                       !reduction_options_for<Options, Plain, In>;
 
-/// Does not compile, and says why an operation does not take `In`, `Out` and `Options`. Without
-/// options it is one that moves elements.
-template <typename In, typename Out, typename Options = void, typename Plain = Options>
+/// Whether what follows the first buffer is meant as another one: an array has become a pointer to
+/// its elements where it stands for options.
+template <typename Second>
+concept second_buffer = movable_buffer<Second> ||
+    (std::is_pointer_v<std::remove_reference_t<Second>> &&
+     std::is_object_v<std::remove_pointer_t<std::remove_reference_t<Second>>>);
+/// Of operations that have both forms.
+template <typename Data, typename Options, typename Plain>
+concept no_move_in_place = !second_buffer<Options> && no_move<Data, Data, Options, Plain>;
+template <typename In, typename Out, typename Options, typename Plain>
+concept no_move_out_of_place = second_buffer<Out> && no_move<In, Out, Options, Plain>;
+template <typename Data, typename Options, typename Plain>
+concept no_reduction_in_place = !second_buffer<Options> && no_reduction<Data, Data, Options, Plain>;
+template <typename In, typename Out, typename Options, typename Plain>
+concept no_reduction_out_of_place = second_buffer<Out> && no_reduction<In, Out, Options, Plain>;
+
+/// Does not compile, and says why an operation with `Plain` options does not take what stands where
+/// they should. Compilers tell it once for the same types: `Buffers` make them more.
+template <typename Options, typename Plain, typename... Buffers>
+constexpr void explain_options() {
+  constexpr bool has_operation = requires(Plain plain) { plain.op; };
+  constexpr bool has_root = requires(Plain plain) { plain.root; };
+  constexpr bool has_tag = requires(Plain plain) { plain.tag; };
+  constexpr bool number = std::is_integral_v<Options> && !std::is_same_v<Options, bool>;
+  constexpr bool bare_operation = has_operation && std::is_same_v<Options, reduce_op>;
+  constexpr bool bare_root = has_root && number, bare_tag = has_tag && number;
+  constexpr bool function =
+      has_operation && !std::is_aggregate_v<Options> &&
+      (std::is_class_v<Options> || std::is_function_v<std::remove_pointer_t<Options>>);
+  constexpr bool known = bare_operation || bare_root || bare_tag || function ||
+                         is_user_operation<Options> || std::is_same_v<Options, Plain>;
+  static_assert(!bare_operation,
+                "the operation is one of the options: {.op = parx::reduce_op::max}");
+  static_assert(!bare_root, "a root is one of the options: {.root = 0}");
+  static_assert(!bare_tag, "a tag is one of the options: {.tag = 0}");
+  static_assert(!function || is_user_operation<Options>,
+                "an operation of your own goes as parx::user_op(function)");
+  static_assert(known,
+                "options go in braces, by their names: {.timeout = std::chrono::seconds(5)}; "
+                "async_op=True is async_ before the operation's name");
+}
+
+/// Does not compile, and says why an operation does not take `In`, `Out` and `Options`.
+template <typename In, typename Out, typename Options, typename Plain>
 constexpr void explain_misuse() {
   // As values: of a concept the compilers would tell everything again.
   constexpr bool readable = movable_buffer<In> && movable_buffer<Out>;
   constexpr bool writable = readable && mutable_movable_buffer<Out>;
-  constexpr bool numbers = buffer<In> || std::is_void_v<Plain>;
+  constexpr bool numbers = buffer<In> || !requires(Plain plain) { plain.op; };
   constexpr bool own = is_user_operation<Options>;
-  constexpr bool bare_operation = std::is_same_v<Options, reduce_op>;
-  constexpr bool bare_root = std::is_integral_v<Options>;
-  constexpr bool known = own || bare_operation || bare_root || std::is_same_v<Options, Plain>;
-  static_assert(readable,
+  // gather(world, x, 0): no lvalue, so no single value that is meant as a buffer.
+  constexpr bool is_missing = movable_buffer<In> && std::is_integral_v<Out>;
+  static_assert(!is_missing,
+                "the buffer for the result is missing: gather(group, mine, all, {.root = 0})");
+  static_assert(readable || is_missing,
                 "this is no buffer of plain values: pass a vector (not of bool, which has "
                 "bits), an array, a span or a tensor; a single value k goes as "
-                "std::span(&k, 1)");
+                "std::span(&k, 1), a pointer as std::span(pointer, count)");
   static_assert(!readable || writable,
                 "the result would be written to const elements: pass a buffer for it as well");
-  static_assert(!writable || !bare_operation,
-                "the operation is one of the options: {.op = parx::reduce_op::max}");
-  static_assert(!writable || !bare_root, "a root is one of the options: {.root = 0}");
-  static_assert(!writable || known, "an operation of your own goes as parx::user_op(function)");
-  static_assert(!writable || !known || own || bare_operation || bare_root || numbers,
+  if constexpr (writable) explain_options<Options, Plain, In, Out>();
+  static_assert(!writable || !std::is_same_v<Options, Plain> || numbers,
                 "sum and the other operations are for numbers: say how two structs combine into "
                 "one, with parx::user_op(function)");
   static_assert(!writable || !own,
@@ -58,10 +96,10 @@ template <typename Data>
 concept owns_elements = requires { typename std::remove_cvref_t<Data>::allocator_type; };
 
 /// Does not compile for a temporary container, whose elements would be gone before an asynchronous
-/// operation in place is over. `Data` is a forwarding reference's; views may be temporary.
-template <typename Data>
+/// operation is over. `Data` are forwarding references'; views may be temporary.
+template <typename... Data>
 constexpr void explain_temporary() {
-  static_assert(std::is_lvalue_reference_v<Data> || !owns_elements<Data>,
+  static_assert((... && (std::is_lvalue_reference_v<Data> || !owns_elements<Data>)),
                 "this buffer is a temporary, gone before the operation is over: give it a name, "
                 "and keep it until wait() has returned");
 }
