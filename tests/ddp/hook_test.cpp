@@ -3,9 +3,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include <ddp/ranks.hpp>
@@ -191,6 +193,64 @@ BOOST_AUTO_TEST_CASE(what_powersgd_sends_and_leaves_out_sums_up_to_the_gradients
   std::vector<float> average;
   for (const float total : sent[0]) average.push_back(total / steps);
   BOOST_TEST(distance(mean, average) < 0.4 * distance(mean, std::vector<float>(mean.size())));
+}
+
+// Nothing has a direction then, so the power iteration cannot go on from it.
+BOOST_AUTO_TEST_CASE(powersgd_goes_on_after_gradients_of_zero_or_of_lower_rank) {
+  constexpr std::size_t rows = 12, columns = 16;
+  const auto u = numbers(rows, 1), v = numbers(columns, 2), w = numbers(rows, 3),
+             x = numbers(columns, 4);
+  const auto results = on_ranks(2, [&](parx::process_group& group) {
+    parx::powersgd_hook hook({.rank = 2, .start_step = 0, .min_compression_rate = 1});
+    std::vector<float> mine;
+    for (const float factor : {0.0F, 1.0F, 1.0F}) {  // a step of zeros, of rank 1, of rank 2
+      const bool whole = !mine.empty() && mine[0] != 0;
+      mine.clear();
+      for (std::size_t i = 0; i < rows * columns; ++i) {
+        const float second = whole ? w[i / columns] * x[i % columns] : 0;
+        mine.push_back(factor * (u[i / columns] * v[i % columns] + second));
+      }
+      one_step(group, hook, mine, rows, 2);
+    }
+    return mine;
+  });
+  std::vector<double> expected;
+  for (std::size_t i = 0; i < rows * columns; ++i) {
+    expected.push_back(
+        static_cast<double>(u[i / columns] * v[i % columns] + w[i / columns] * x[i % columns]));
+  }
+  BOOST_TEST(distance(expected, results[0]) < 1e-4);
+  BOOST_TEST((results[0] == results[1]));
+}
+
+// As with a loss scale that was too high: the step is left out, and training goes on.
+BOOST_AUTO_TEST_CASE(what_is_not_finite_on_one_rank_is_seen_by_all_and_not_remembered) {
+  constexpr std::size_t rows = 12, columns = 16;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), 1e38F}) {
+    std::array<std::vector<float>, 2> rest;
+    const auto results = on_ranks(2, [&](parx::process_group& group) {
+      parx::powersgd_hook hook({.rank = 2, .start_step = 0, .min_compression_rate = 1});
+      bool seen = false;
+      for (int step = 0; step < 3; ++step) {
+        auto mine = numbers(rows * columns, group.rank());
+        if (step == 1 && group.rank() == 0) mine[37] = bad;
+        one_step(group, hook, mine, rows, 2);
+        const bool finite = std::all_of(mine.begin(), mine.end(),
+                                        [](float each) { return std::isfinite(each); });
+        if (step == 1) seen = !finite;
+        if (step == 2 && !finite) seen = false;
+      }
+      for (const float e : hook.left_out(0)) {
+        rest[static_cast<std::size_t>(group.rank())].push_back(e);
+      }
+      return seen;
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      BOOST_TEST(results[static_cast<std::size_t>(rank)], bad << " on rank " << rank);
+      for (const float e : rest[static_cast<std::size_t>(rank)]) BOOST_TEST(std::isfinite(e));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(training_with_hooks_converges_with_fewer_bytes) {

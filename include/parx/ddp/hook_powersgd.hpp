@@ -5,15 +5,19 @@
 //   Q = sum over ranks of M^T P;   M' = P Q^T;   e = M - M' / ranks
 //
 // r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a
-// power method on matrices that change slowly. Vogels, Karimireddy, Jaggi (arXiv 1905.13727).
-// Source: PyTorch's powerSGD_hook.py: matrices that would not shrink by min_compression_rate are
-// sent as they are, and so is everything in the first steps, whose gradients change fast.
+// power method on matrices that change slowly; a column that a step has lost, whose gradients were
+// zero, of lower rank or not finite, starts anew from random numbers. Gradients that are not finite
+// stay so, for who looks at them, and are not remembered.
+// Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source: PyTorch's powerSGD_hook.py: matrices that
+// would not shrink by min_compression_rate are sent as they are, and so is everything in the first
+// steps, whose gradients change fast.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -77,20 +81,17 @@ class powersgd_hook {
       const auto scale = static_cast<float>(bucket.scale);
       const auto rescale = static_cast<float>(s.scale > 0 ? bucket.scale / s.scale : 1);
       float* const m = gradients + each.at.offset;
-      const float* const left_out = s.left_out.data() + each.at.offset;
+      float* const left_out = s.left_out.data() + each.at.offset;
       for (std::size_t i = 0; i < each.at.rows * each.at.columns; ++i) {
-        m[i] = m[i] * scale + left_out[i] * rescale;
+        left_out[i] *= rescale;
+        m[i] = m[i] * scale + left_out[i];
       }
       auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
-      if (s.steps == options_.start_step || !options_.warm_start_from_last_q) {
-        random_stream(options_.seed, "powersgd")
-            .substream(bucket.index)
-            .substream(s.steps)
-            .substream(each.q_begin)
-            .normal(tensor<float>::wrap({q.data(), static_cast<std::size_t>(q.size())},
-                                        {static_cast<std::size_t>(q.size())}), 0.0F, 1.0F);
-      }
-      orthogonalize(q);
+      if (!options_.warm_start_from_last_q) q.setZero();
+      renew_lost_columns(q, random_stream(options_.seed, "powersgd")
+                                .substream(bucket.index)
+                                .substream(s.steps)
+                                .substream(each.q_begin));
       columns_of(s.p.data() + each.p_begin, each.at.rows).noalias() = matrix_of(m, each) * q;
     }
     s.scale = bucket.scale;
@@ -197,9 +198,12 @@ class powersgd_hook {
       auto rest = matrix_of(s.left_out.data() + each.at.offset, each);
       const auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
       const auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
-      if (options_.feedback == error_feedback::on) rest = m;
+      // The same bits, and so the same answer, on all ranks.
+      const bool remembers =
+          options_.feedback == error_feedback::on && p.allFinite() && q.allFinite();
+      if (remembers) rest = m;
       m.noalias() = p * q.transpose();
-      if (options_.feedback == error_feedback::on) rest -= m * share;
+      if (remembers) rest -= m * share;
       m *= unscale;
     }
   }
@@ -212,8 +216,24 @@ class powersgd_hook {
             static_cast<Eigen::Index>(which.at.columns)};
   }
 
+  /// Makes q orthonormal, with random columns for those that are zero or not finite. The same on
+  /// all ranks, whose q are equal.
+  static void renew_lost_columns(thin q, const random_stream& random) {
+    orthogonalize(q);
+    bool lost = false;
+    for (Eigen::Index k = 0; k < q.cols(); ++k) {
+      if (q.col(k).squaredNorm() > 0.5F) continue;  // 1, but for rounding
+      lost = true;
+      const auto length = static_cast<std::size_t>(q.rows());
+      random.substream(static_cast<std::uint64_t>(k))
+          .normal(tensor<float>::wrap({q.col(k).data(), length}, {length}), 0.0F, 1.0F);
+    }
+    if (lost) orthogonalize(q);
+  }
+
   /// Gram-Schmidt, twice a column: once leaves rounding errors as large as what is left of a column
-  /// that nearly depends on those before. One that does depend on them becomes zero.
+  /// that nearly depends on those before. One that does depend on them becomes zero; one that is
+  /// not finite NaN, and those behind it with it.
   static void orthogonalize(thin columns) {
     for (Eigen::Index k = 0; k < columns.cols(); ++k) {
       const float before = columns.col(k).norm();
@@ -223,7 +243,9 @@ class powersgd_hook {
         }
       }
       const float left = columns.col(k).norm();
-      if (left > 1e-5F * before) {
+      if (!std::isfinite(left)) {
+        columns.col(k).setConstant(std::numeric_limits<float>::quiet_NaN());
+      } else if (left > 1e-5F * before) {
         columns.col(k) /= left;
       } else {
         columns.col(k).setZero();
