@@ -206,10 +206,36 @@ BOOST_AUTO_TEST_CASE(damaged_checkpoints_are_passed_over_and_the_damage_is_named
         "checkpoint-2\" is damaged: manifest.json: its checksum does not fit"}) {
     BOOST_TEST(mentions(log.text(), part), log.text() << " does not mention " << part);
   }
-  BOOST_TEST(!mentions(log.text(), "no other checkpoint"));
-  fs::resize_file(out + "/checkpoint-1/model.safetensors", 1000);
-  BOOST_TEST(!checkpoints.latest().has_value());
-  BOOST_TEST(mentions(log.text(), "out\" has no other checkpoint to go on from"));
+}
+
+// Who resumes from nothing would write over what is left of hours of training.
+BOOST_AUTO_TEST_CASE(where_all_checkpoints_are_damaged_nothing_goes_on_as_if_there_were_none) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  std::array<std::string, 2> told;
+  const captured_log log;
+  run_threads(2, [&](process_group& world) {
+    checkpoint_manager checkpoints(world, out, {.mode = save_mode::blocking});
+    checkpoints.probe();
+    checkpoints.save(1, filled(7).parts(), 0.5);
+    checkpoints.save(2, filled(7).parts());
+    if (world.rank() == 0) {
+      fs::resize_file(out + "/checkpoint-1/model.safetensors", 1000);
+      fs::remove(out + "/checkpoint-2/manifest.json");
+    }
+    try {
+      (void)checkpoints.latest();
+    } catch (const error& reason) {
+      told[static_cast<std::size_t>(world.rank())] = reason.what();
+    }
+    checkpoints.save(3, filled(7).parts());  // whole, but of unknown worth
+    if (checkpoints.best()) told[static_cast<std::size_t>(world.rank())] += " but took one as best";
+  });
+  for (const std::string& each : told) {
+    BOOST_TEST(mentions(each, "out\" is whole, as was said of each"), each);
+    BOOST_TEST(!mentions(each, "took one"), each);
+  }
+  BOOST_TEST(mentions(log.text(), "it has 1000 bytes, expected 4"));
 }
 
 BOOST_AUTO_TEST_CASE(whenever_the_process_is_killed_the_last_checkpoint_loads) {

@@ -112,12 +112,13 @@ class checkpoint_manager {
   }
 
   /// The checkpoint with the highest step that is whole; damaged ones are passed over with a
-  /// warning that names what is wrong. nullopt where there is none.
+  /// warning that names what is wrong. nullopt where there is none. Throws errc::bad_data where all
+  /// that there are are damaged: to begin anew is for the user to decide.
   [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
     return find(site, [](const auto& all) { return all; });
   }
   /// The one with the best metric, of equal ones the oldest, in the same way; nullopt where no
-  /// checkpoint has a metric.
+  /// whole checkpoint has a metric.
   [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current()) {
     return find(site, [&](auto all) {
       std::erase_if(all, [](const auto& one) { return !one.metric(); });
@@ -158,7 +159,9 @@ class checkpoint_manager {
         log(log_level::warn, "passing over a checkpoint: {}", reason.what());
         ++passed_over;
       };
-      for (const saved_checkpoint& one : order(detail::list_checkpoints(folder_, pass_over))) {
+      const auto all = detail::list_checkpoints(folder_, pass_over);
+      const auto candidates = order(all);
+      for (const saved_checkpoint& one : candidates) {
         try {
           found = saved_checkpoint::open(one.path());
           chosen = {one.step()};
@@ -167,8 +170,12 @@ class checkpoint_manager {
           pass_over(reason);
         }
       }
-      if (passed_over > 0)
-        log(log_level::warn, "\"{}\" has no other checkpoint to go on from", folder_);
+      if (passed_over > 0 && candidates.size() == all.size()) {
+        throw_error(errc::bad_data,
+                    "none of the checkpoints in \"{}\" is whole, as was said of each. Nothing was "
+                    "changed: get one back from a copy, or move them away to begin anew.",
+                    folder_);
+      }
     });
     if (group_ == nullptr) return found;
     broadcast(*group_, chosen, {.root = 0}, site);
