@@ -71,9 +71,10 @@ int main(int argc, char** argv) {
     parx::optim::adamw opt{parx::optim::decay_groups(
         ddp.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
     const data::distributed_sampler shuffled{images.size(), world, {.seed = s.trainer.seed}};
-    const data::loader loader{images, {s.batch_size, shuffled}};
+    const data::loader loader{
+        images, {.batch_size = s.batch_size, .sampler = shuffled, .workers = s.workers}};
     const data::distributed_sampler all{held_out.size(), world};
-    const data::loader test{held_out, {s.eval_batch_size, all}};
+    const data::loader test{held_out, {.batch_size = s.eval_batch_size, .sampler = all}};
     std::uint64_t step = 0;
     parx::train::trainer trainer{
         ddp, opt, loader,

@@ -103,6 +103,9 @@ int main(int argc, char** argv) {
     }
 
     const data::sequence_pairs train(train_pairs, tokenizer, s.lengths);
+    parx::print0(world, "{} + {} pairs, {} + {} texts cut; vocabulary of {}\n", train.size(),
+                 test.size(), train.counts().truncated_rows, test.counts().truncated_rows,
+                 tokenizer.size());
     parx::ddp ddp{model, world};
     parx::optim::adamw opt{parx::optim::decay_groups(
         ddp.parameters(), parx::optim::adamw_options{.weight_decay = training.weight_decay})};

@@ -4,7 +4,8 @@
 # A header includes only its own folder and folders of a lower level; the communication column and the
 # tensor column do not know each other. Includes are written <parx/folder/file.hpp>. Boost is for
 # parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere. No file is
-# longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter.
+# longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter. An example is a program
+# of 150 lines at most.
 set -u
 cd "$1" || exit 1
 # folder level column
@@ -77,5 +78,13 @@ wrong=$(
       for (file in chapters) if (!(file in everything)) print "parx.hpp does not include <" file ">"
     }'
 )
+long=$(
+  cd ../examples 2>/dev/null || exit 0  # an installed parx has headers alone
+  for program in *.cpp; do
+    lines=$(wc -l <"$program")
+    [ "$lines" -le 150 ] || echo "examples/$program: $lines lines; keep to 150"
+  done
+)
+wrong+=${long:+${wrong:+$'\n'}$long}
 [ -z "$wrong" ] || { echo "$wrong"; exit 1; }
 echo "$(find parx -name '*.hpp' | wc -l) headers keep to the layers"
