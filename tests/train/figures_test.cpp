@@ -128,6 +128,7 @@ BOOST_AUTO_TEST_CASE(a_line_adds_ranks_up_before_it_divides) {
 BOOST_AUTO_TEST_CASE(lines_look_as_the_labs_know_them) {
   const train::record line{{"loss", 1.216437}, {"learning_rate", 4.5e-5}, {"epoch", 0.21}};
   BOOST_TEST(train::dict_text(line) == "{'loss': 1.2164, 'learning_rate': 4.5e-05, 'epoch': 0.21}");
+  BOOST_TEST(train::dict_text({{"loss", 1875963712.25}}) == "{'loss': 1876000000}");
   BOOST_TEST(parx::json::dump(train::to_json({{"step", 10}, {"loss", 0.1}, {"bad", NAN}})) ==
              R"({"step": 10, "loss": 0.1, "bad": null})");
 }

@@ -25,8 +25,11 @@ namespace parx::train {
 /// `value` to so many significant digits; what is not finite stays as it is.
 [[nodiscard]] inline double rounded(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return value;
-  const double scale = std::pow(10.0, digits - 1 - std::floor(std::log10(std::abs(value))));
-  return std::isfinite(scale) ? std::round(value * scale) / scale : value;
+  // A power of ten from 1 on is exact, so that 1.876e9 does not become 1875999999.9999998.
+  const double places = digits - 1 - std::floor(std::log10(std::abs(value)));
+  const double scale = std::pow(10.0, std::abs(places));
+  if (!std::isfinite(scale)) return value;
+  return places < 0 ? std::round(value / scale) * scale : std::round(value * scale) / scale;
 }
 
 class record {
