@@ -110,6 +110,20 @@ BOOST_AUTO_TEST_CASE(a_folder_of_cifar_10_is_its_batches_in_order) {
   BOOST_TEST(data::image_dataset::from_folder(folder.file(""), data::split::test).size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(classes_without_an_image_to_train_with_are_named) {
+  const scratch_folder folder;
+  (void)folder.write("data_batch_1.bin",
+                     cifar_record("\x03", "abc") + cifar_record("\x04", "def"));
+  (void)folder.write("test_batch.bin", cifar_record("\x05", "xyz"));
+  std::string said;
+  parx::logger::instance().set_sink([&](parx::log_level, std::string_view line) { said += line; });
+  (void)data::image_dataset::from_folder(folder.file(""), data::split::test);
+  BOOST_TEST(said == "");
+  (void)data::image_dataset::from_folder(folder.file(""), data::split::train);
+  parx::logger::instance().set_sink(nullptr);
+  BOOST_TEST(said.find("of 10 classes 8 have no image to train with: 0, 1, 2, 5, 6, 7, 8, 9") != std::string::npos, said);
+}
+
 BOOST_AUTO_TEST_CASE(cifar_100_has_a_coarse_and_a_fine_label) {
   const scratch_folder folder;
   const auto file = folder.write("train.bin", cifar_record("\x13\x63", "abc"));

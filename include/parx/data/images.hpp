@@ -14,8 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/find_file.hpp>
 #include <parx/data/formats/cifar.hpp>
@@ -87,20 +90,15 @@ class image_dataset {
   /// Reads the files of CIFAR-10 (data_batch*.bin, test_batch*.bin) or CIFAR-100 (train.bin,
   /// test.bin; fine labels) in `folder`; without any of them, the pair of IDX files whose names
   /// begin with "train" or "t10k" and hold "images" and "labels", as MNIST and its relatives name
-  /// them. An IDX file has labels below `classes`. Throws errc::io when a file is missing or there
-  /// is more than one, errc::bad_data for wrong contents.
+  /// them. An IDX file has labels below `classes`; a class without an image to train with is a
+  /// warning. Throws errc::io when a file is missing or there is more than one, errc::bad_data for
+  /// wrong contents.
   [[nodiscard]] static image_dataset from_folder(const std::string& folder, split part,
                                                  image_options options = {},
                                                  std::size_t classes = 10) {
-    constexpr std::string_view wanted = "IDX files, or the .bin files of CIFAR";
-    const bool train = part == split::train;
-    const auto batches = find_files(folder, train ? "data_batch" : "test_batch", ".bin", wanted);
-    if (!batches.empty()) return from_cifar(batches, cifar_labels::cifar10, options);
-    const auto whole = find_files(folder, train ? "train" : "test", ".bin", wanted);
-    if (!whole.empty()) return from_cifar(whole, cifar_labels::cifar100, options);
-    const std::string_view prefix = train ? "train" : "t10k";
-    const std::string images = find_file(folder, prefix, "images", wanted);
-    return from_idx(images, find_file(folder, prefix, "labels", wanted), options, classes);
+    image_dataset images = of_folder(folder, part, options, classes);
+    if (part == split::train) images.tell_empty_classes(folder);
+    return images;
   }
 
   /// Reads files of CIFAR-10 or CIFAR-100 in their binary version, one after another. Throws as
@@ -163,6 +161,31 @@ class image_dataset {
   }
 
  private:
+  [[nodiscard]] static image_dataset of_folder(const std::string& folder, split part,
+                                               image_options options, std::size_t classes) {
+    constexpr std::string_view wanted = "IDX files, or the .bin files of CIFAR";
+    const bool train = part == split::train;
+    const auto batches = find_files(folder, train ? "data_batch" : "test_batch", ".bin", wanted);
+    if (!batches.empty()) return from_cifar(batches, cifar_labels::cifar10, options);
+    const auto whole = find_files(folder, train ? "train" : "test", ".bin", wanted);
+    if (!whole.empty()) return from_cifar(whole, cifar_labels::cifar100, options);
+    const std::string_view prefix = train ? "train" : "t10k";
+    const std::string images = find_file(folder, prefix, "images", wanted);
+    return from_idx(images, find_file(folder, prefix, "labels", wanted), options, classes);
+  }
+  void tell_empty_classes(const std::string& folder) const {
+    std::vector<bool> seen(classes_);
+    for (const std::uint8_t label : labels_) seen[label] = true;
+    std::vector<std::size_t> empty;
+    for (std::size_t i = 0; i < classes_; ++i) {
+      if (!seen[i]) empty.push_back(i);
+    }
+    if (empty.empty()) return;
+    const std::span<const std::size_t> first(empty.data(), std::min<std::size_t>(empty.size(), 10));
+    log0(log_level::warn, "\"{}\": of {} classes {} have no image to train with: {}{}", folder,
+         classes_, empty.size(), fmt::join(first, ", "), first.size() < empty.size() ? ", ..." : "");
+  }
+
   image_bytes images_;
   std::vector<std::uint8_t> labels_;
   image_options options_;
