@@ -259,3 +259,46 @@ BOOST_AUTO_TEST_CASE(dropout_changes_a_bert_in_training_alone) {
   const auto third = model(ids).value(), fourth = model(ids).value();
   BOOST_TEST(std::equal(third.begin(), third.end(), fourth.begin()));
 }
+
+namespace {
+/// All gradients after a pass over no rows are zero.
+template <typename Model, typename Call>
+void check_no_rows(Model model, Call call, const shape& expected) {
+  model.initialize(1);
+  const variable<float> logits = call(model);
+  BOOST_TEST((logits.shape() == expected), to_string(logits.shape()));
+  const auto targets =
+      tensor<std::int64_t>::zeros(logits.rank() == 2 ? shape{0} : shape{0, expected[1]});
+  const auto loss = cross_entropy(logits, targets);
+  BOOST_TEST(loss.count == 0);
+  loss.backward();
+  model.for_each_parameter([](const std::string& name, auto& p) {
+    const tensor<float> gradient = p.grad();
+    BOOST_TEST((!gradient.defined() || std::all_of(gradient.begin(), gradient.end(),
+                                                   [](float g) { return g == 0; })),
+               name);
+  });
+}
+}  // namespace
+
+// So that a rank without samples takes part in a step.
+BOOST_AUTO_TEST_CASE(a_batch_without_rows_gives_no_logits_and_no_gradient) {
+  const auto none = tensor<std::int64_t>::zeros({0, 5});
+  const auto seen = tensor<std::uint8_t>::ones({0, 5});
+  check_no_rows(models::bert_classifier<float>({.vocab_size = 20, .hidden_size = 16}),
+                [&](auto& net) { return net(none, seen); }, {0, 4});
+  check_no_rows(models::gpt<float>({.vocab_size = 20, .n_positions = 8, .n_embd = 8, .n_layer = 1,
+                                    .n_head = 2}),
+                [&](auto& net) { return net(none); }, {0, 5, 20});
+  check_no_rows(models::llama<float>({.vocab_size = 20, .hidden_size = 8, .intermediate_size = 16,
+                                      .num_hidden_layers = 1, .num_attention_heads = 2,
+                                      .num_key_value_heads = 1, .max_position_embeddings = 8}),
+                [&](auto& net) { return net(none); }, {0, 5, 20});
+  check_no_rows(models::encoder_decoder<float>({.vocab_size = 20, .d_model = 8, .encoder_layers = 1,
+                                                .decoder_layers = 1, .attention_heads = 2,
+                                                .ffn_dim = 8, .max_position_embeddings = 8,
+                                                .copying = models::copying::pointer}),
+                [&](auto& net) { return net(none, seen, none); }, {0, 5, 20});
+  check_no_rows(models::cnn<float>({.norm = models::cnn_norm::none}),
+                [&](auto& net) { return net(tensor<float>::zeros({0, 1, 28, 28})); }, {0, 10});
+}

@@ -198,10 +198,11 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   template <std::integral Id>
   [[nodiscard]] variable<T> classify(const tensor<Id>& ids, const tensor<std::uint8_t>& mask,
                                      const variable<T>& types) {
-    require(ids.rank() == 2 && ids.extent(1) <= config_.max_position_embeddings && ids.size() > 0,
+    const std::size_t length = ids.rank() == 2 ? ids.extent(1) : 0;
+    require(length > 0 && length <= config_.max_position_embeddings,
             "bert: token ids of shape {} are not (batch, positions) with 1 to {} positions",
             to_string(ids.shape()), config_.max_position_embeddings);
-    const variable<T> places = slice<T>(positions_.weight(), 0, 0, ids.extent(1)) + types;
+    const variable<T> places = slice<T>(positions_.weight(), 0, 0, length) + types;
     variable<T> x = dropout_(norm_(words_(ids) + places));
     const attention_options<T> masks{.key_mask = mask};
     for (std::size_t i = 0; i < layers_.size(); ++i) {

@@ -122,7 +122,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   [[nodiscard]] variable<T> embed(const tensor<Id>& ids, std::size_t first = 0) {
     this->require_ready();
     const std::size_t most = config_.max_position_embeddings;
-    require(ids.rank() == 2 && first + ids.extent(1) <= most && ids.size() > 0,
+    require(ids.rank() == 2 && ids.extent(1) > 0 && first + ids.extent(1) <= most,
             "encoder_decoder: token ids of shape {} are not (batch, positions) with 1 to {} "
             "positions",
             to_string(ids.shape()), first < most ? most - first : 0);

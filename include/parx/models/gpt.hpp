@@ -143,7 +143,7 @@ class gpt : public nn::module<gpt<T>> {
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
     const std::size_t first = cache == nullptr ? 0 : cache->length();
-    require(ids.rank() == 2 && first + ids.extent(1) <= config_.n_positions && ids.size() > 0,
+    require(ids.rank() == 2 && ids.extent(1) > 0 && first + ids.extent(1) <= config_.n_positions,
             "gpt: token ids of shape {} behind {} others are not (batch, positions) with 1 to {} "
             "positions",
             to_string(ids.shape()), first, config_.n_positions);

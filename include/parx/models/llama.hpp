@@ -154,7 +154,7 @@ class llama : public nn::module<llama<T>> {
   /// that within no_grad. Throws usage_error beyond max_position_embeddings.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
-    require(ids.rank() == 2 && ids.size() > 0,
+    require(ids.rank() == 2 && ids.extent(1) > 0,
             "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
     variable<T> x = words_(ids);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
