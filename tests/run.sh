@@ -1,7 +1,8 @@
 #!/bin/bash
 # All tests:   bash tests/run.sh
 #              bash tests/run.sh --all     also the thorough ones and the soak, the benchmarks and the example
-#                                          trainers, and every header by itself
+#                                          trainers, the adapters to HDF5, BLAS and oneDNN, and every
+#                                          header by itself
 #
 # Installs what is missing (as root or with sudo; otherwise prints the command and stops), builds the
 # preset "ci" in build/ci and runs every test: the chapters' own, parxrun, a real Slurm, the rules of the
@@ -15,8 +16,12 @@ want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist
 
-options=(-DPARX_TEST_ALL=OFF)
-[ "${1:-}" != --all ] || options=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_BUILD_TRAINERS=ON -DPARX_TEST_ALL=ON)
+options=(-DPARX_TEST_ALL=OFF -DPARX_HDF5=OFF)
+if [ "${1:-}" = --all ]; then
+  options=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_BUILD_TRAINERS=ON -DPARX_TEST_ALL=ON -DPARX_HDF5=OFF)
+  want_packages "reading HDF5" libhdf5-dev && options+=(-DPARX_HDF5=ON)
+  want_packages "matrix products by BLAS and oneDNN" libopenblas-dev libdnnl-dev
+fi
 
 log=build/ci/build.log
 mkdir -p build/ci
