@@ -219,6 +219,7 @@ class simulation {
       };
       if (each.count() == 0) continue;
       if (writes && each.to.where == place::input) problem_ = "an action writes to the input";
+      if (!inside(each.own)) problem_ = fmt::format("rank {}: a part that is not there", rank);
       if ((reads && !inside(each.from)) || (writes && !inside(each.to))) {
         problem_ = fmt::format("rank {}: an action reaches over the end of a buffer", rank);
       }
@@ -314,13 +315,17 @@ class simulation {
         step.kind == action_kind::combine || step.kind == action_kind::combine_for_all;
     rank_state& source =
         step.kind == action_kind::fetch ? ranks_[static_cast<std::size_t>(step.peer)] : state;
+    const auto part_of = [&](rank_state& each, std::size_t k) {
+      return &each == &state && step.own.count > 0 ? state.at(step.own)[k] : each.at(step.from)[k];
+    };
     for (std::size_t k = 0; k < step.count(); ++k) {
-      symbol value = combines ? ranks_.front().at(step.from)[k] : source.at(step.from)[k];
+      symbol value = combines ? part_of(ranks_.front(), k) : source.at(step.from)[k];
       for (std::size_t r = 1; combines && r < ranks_.size(); ++r) {
-        value = combine(value, ranks_[r].at(step.from)[k]);
+        value = combine(value, part_of(ranks_[r], k));
       }
       value.scaled += step.completes ? 1 : 0;
       state.at(step.to)[k] = value;
+      if (step.own.count > 0) state.at(step.from)[k] = value;
       if (step.kind != action_kind::combine_for_all && step.kind != action_kind::spread) continue;
       for (rank_state& each : ranks_) each.at(step.to)[k] = value;
     }

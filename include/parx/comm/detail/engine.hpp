@@ -50,6 +50,7 @@ class engine {
     remaining_ = steps.steps.actions.size();
     progress_.clear();
     progress_.resize(remaining_);
+    first_local_ = 0;
     lane_count_ = steps.lanes.size();
     if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
     for (std::size_t i = 0; i < lane_count_; ++i) {
@@ -213,18 +214,23 @@ class engine {
 
   bool run_local() {
     bool progressed = false;
-    for (const std::int32_t index : plan_->local) {
-      if (complete(index) || !ready(index)) continue;
-      const action& step = action_at(index);
-      if (step.kind == action_kind::meet) {
-        progressed |= !signed_;
-        if (!all_have_come()) continue;
-      } else {
-        memory_.perform(step);
+    bool all_before = true;  // complete
+    for (std::size_t i = first_local_; i < plan_->local.size(); ++i) {
+      const std::int32_t index = plan_->local[i];
+      if (!complete(index) && ready(index)) {
+        const action& step = action_at(index);
+        if (step.kind == action_kind::meet) {
+          progressed |= !signed_;
+          if (!all_have_come()) break;  // what is behind a meeting waits for it
+        } else {
+          memory_.perform(step);
+        }
+        advance(index, total(index));
+        finish(index);
+        progressed = true;
       }
-      advance(index, total(index));
-      finish(index);
-      progressed = true;
+      all_before &= complete(index);
+      if (all_before) first_local_ = i + 1;
     }
     return progressed;
   }
@@ -379,6 +385,7 @@ class engine {
   call_header* header_ = nullptr;
   std::vector<progress> progress_;  ///< by action
   std::size_t remaining_ = 0;
+  std::size_t first_local_ = 0;  ///< of plan::local, that may not be complete
   workspace memory_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;

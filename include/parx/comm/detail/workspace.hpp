@@ -116,17 +116,23 @@ class workspace {
     static constexpr std::size_t block_bytes = std::size_t{8} << 10;
     const std::size_t block = std::max<std::size_t>(1, block_bytes / data_->element_size);
     partial_.resize(block * data_->element_size);
+    const auto part_of = [&](int rank) -> const std::byte* {
+      return rank == rank_ && step.own.count > 0 ? read_at(step.own) : shared_at(step.from, rank);
+    };
     for (std::size_t done = 0; done < step.count(); done += block) {
       const std::size_t count = std::min(block, step.count() - done);
       const std::size_t offset = done * data_->element_size;
       std::byte* to = write_at(step.to) + offset;
-      const std::byte* sum = shared_at(step.from, 0) + offset;
+      const std::byte* sum = part_of(0) + offset;
       for (int rank = 1; rank < world_; ++rank) {
         std::byte* next = rank == world_ - 1 ? to : partial_.data();
-        data_->reduce(next, sum, shared_at(step.from, rank) + offset, count);
+        data_->reduce(next, sum, part_of(rank) + offset, count);
         sum = next;
       }
       scale_last(step, to, count);
+      if (step.own.count > 0) {
+        std::memcpy(write_at(step.from) + offset, to, count * data_->element_size);
+      }
       if (!for_all) continue;
       for (int rank = 0; rank < world_; ++rank) {
         copy_bytes(shared_at(step.to, rank) + offset, to, count * data_->element_size);

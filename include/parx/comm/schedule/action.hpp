@@ -30,7 +30,7 @@ enum class action_kind : std::uint8_t {
   spread,          ///< to = from, in all ranks' shared buffers
   combine,         ///< to = op over `from` in all ranks' shared buffers, in rank order
   combine_for_all, ///< the same, and to = the result in all ranks' shared buffers
-  meet,            ///< ends once all ranks have come to it: each comes to its meetings in order
+  meet,            ///< ends once all ranks have come to it; all local actions behind it wait for it
 };
 
 enum class place : std::uint8_t { input, output, scratch };
@@ -56,6 +56,9 @@ struct action {
   /// receive_reduce forms (what `peer` sends) op from, instead of from op (what `peer` sends): the
   /// received values belong to lower ranks. Only a reduction that does not commute can tell.
   bool received_first = false;
+  /// Of a combine, where not empty: this rank's part of the sum. In its shared buffer is none then,
+  /// and the result is put there too.
+  region own{};
 
   /// The number of elements this action moves.
   [[nodiscard]] std::size_t count() const noexcept {

@@ -78,13 +78,14 @@ inline constexpr auto must_share_output = [](const call_shape& s) -> const char*
 inline constexpr auto must_share_input = [](const call_shape& s) -> const char* {
   return s.shared_input ? nullptr : "needs an input from allocate_shared";
 };
-/// The engine looks through a schedule's copies in each step, so there may not be thousands.
+/// A slice is some actions and one for each rank; plans of more than thousands take memory.
 inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
-  constexpr std::size_t most_slices = 32;
+  constexpr std::size_t most_actions = 4096;
   if (s.slice_count() == 0) {
     return "needs memory that all ranks see, and elements that fit into a slice of it";
   }
-  return s.count <= most_slices * s.slice_count() ? nullptr : "is for fewer bytes";
+  const std::size_t slices = most_actions / (3 + static_cast<std::size_t>(s.world));
+  return s.count <= slices * s.slice_count() ? nullptr : "is for fewer bytes";
 };
 
 inline constexpr std::array catalog_table{

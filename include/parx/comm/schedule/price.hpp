@@ -203,10 +203,10 @@ struct load {
 [[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
   const double meeting = rounds_to_meet(w) * c.alpha;
   if (w.n * w.p <= static_cast<double>(most_staged_whole)) {
-    return 1.15 * meeting + w.n * w.p * c.gamma;
+    return 1.15 * meeting + 1.25 * w.n * w.p * c.gamma;
   }
   const double slices = std::max(1.0, w.n / static_cast<double>(default_staging));
-  return 0.7 * (slices + 1) * meeting + 2.2 * w.n * c.gamma;
+  return 1.2 * (slices + 1) * meeting + (0.8 * w.n + 1.4 * others(w)) * c.gamma;
 }
 
 /// In shared buffers: two meetings around a pass over this rank's part of all buffers. Measured at

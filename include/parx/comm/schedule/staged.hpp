@@ -1,9 +1,10 @@
 // Staged algorithms: buffers that only their own rank sees, through memory that all of a host see.
 //
-// Every byte is copied in once and out once, and in between a rank reduces its part of all ranks'
-// copies in one pass: with more ranks than cores it is the copies that take the time, and those of
-// a ring are as many for every rank more. Slices go through one after another, in three parts of
-// the staging memory in turn, with one meeting a slice:
+// A rank copies in what others reduce, and copies out what they have reduced; its own share of all
+// ranks' copies it reduces in one pass, straight into its output. With more ranks than cores it is
+// the copies that take the time, and those of a ring are as many for every rank more; on cores of
+// their own ranks do the whole as fast as memory goes. Slices go through one after another, in three
+// parts of the staging memory in turn, with one meeting a slice:
 //
 //   copy in 0 | meet | combine 0, copy in 1 | meet | copy out 0, combine 1, copy in 2 | ...
 //
@@ -35,39 +36,53 @@ inline constexpr int staging_parts = 3;
   plan.slices = count == 0 ? 1 : static_cast<int>((count - 1) / most + 1);
   plan.slice_count = most;
   const std::size_t signal = most * staging_parts;
-  const auto slice_of = [&](int slice) { return chunk(place::input, count, plan.slices, slice); };
+  plan.scratch_count = signal + 1;
+  const auto slice_at = [&](place where, int slice) {
+    region all = chunk(where, count, plan.slices, slice);
+    if (where == place::scratch) {
+      all.offset = static_cast<std::size_t>(slice % staging_parts) * most;
+    }
+    return all;
+  };
   // Rank r's share of a slice.
-  const auto share = [&](int slice, int r) {
-    region part = chunk(place::scratch, slice_of(slice).count, world, r);
-    part.offset += static_cast<std::size_t>(slice % staging_parts) * most;
+  const auto share = [&](place where, int slice, int r) {
+    const region all = slice_at(where, slice);
+    region part = chunk(where, all.count, world, r);
+    part.offset += all.offset;
     return part;
   };
+  // What comes before this rank's share, and what comes after it.
   const auto copy_in = [&](int slice, std::int32_t after) {
-    const region from = slice_of(slice);
-    return plan.copy(from, {place::scratch, share(slice, 0).offset, from.count}, after);
+    const std::size_t size = slice_at(place::input, slice).count;
+    const std::size_t begin = chunk_begin(size, world, rank);
+    const std::size_t end = chunk_begin(size, world, rank + 1);
+    const auto piece = [&](place where, std::size_t from, std::size_t to) {
+      return region{where, slice_at(where, slice).offset + from, to - from};
+    };
+    after = plan.copy(piece(place::input, 0, begin), piece(place::scratch, 0, begin), after);
+    return plan.copy(piece(place::input, end, size), piece(place::scratch, end, size), after);
   };
 
-  const std::int32_t first = copy_in(0, no_action);
-  std::int32_t met = detail::append_meeting(plan, rank, world, first, signal);
-  plan.scratch_count = signal + 1;
   if (whole) {
-    plan.add({.kind = action_kind::combine, .from = {place::scratch, 0, count},
-              .to = {place::output, 0, count}, .after = {met, no_action}, .completes = true});
+    const region copy = slice_at(place::scratch, 0);
+    const std::int32_t met = detail::append_meeting(
+        plan, rank, world, plan.copy(slice_at(place::input, 0), copy), signal);
+    plan.add({.kind = action_kind::combine, .from = copy, .to = slice_at(place::output, 0),
+              .after = {met, no_action}, .completes = true});
     return plan;
   }
+  std::int32_t met = detail::append_meeting(plan, rank, world, copy_in(0, no_action), signal);
   for (int slice = 0; slice < plan.slices; ++slice) {
-    const region own = share(slice, rank);
-    std::int32_t done = plan.add({.kind = action_kind::combine, .from = own, .to = own,
-                                  .after = {met, no_action}, .completes = true});
+    std::int32_t done = plan.add(
+        {.kind = action_kind::combine, .from = share(place::scratch, slice, rank),
+         .to = share(place::output, slice, rank), .after = {met, no_action}, .completes = true,
+         .own = share(place::input, slice, rank)});
     if (slice + 1 < plan.slices) done = copy_in(slice + 1, done);
     met = detail::append_meeting(plan, rank, world, done, signal);
-    for (int ahead = 0; ahead < world; ++ahead) {
+    for (int ahead = 1; ahead < world; ++ahead) {
       const int r = wrap(rank + ahead, world);
-      const region from = share(slice, r);
-      const std::size_t begin =
-          slice_of(slice).offset + chunk_begin(slice_of(slice).count, world, r);
-      met = plan.add({.kind = action_kind::fetch, .peer = r, .from = from,
-                      .to = {place::output, begin, from.count}, .after = {met, no_action}});
+      met = plan.add({.kind = action_kind::fetch, .peer = r, .from = share(place::scratch, slice, r),
+                      .to = share(place::output, slice, r), .after = {met, no_action}});
     }
   }
   return plan;
