@@ -56,7 +56,6 @@ class world : public process_group {
     }
   }
 
-  [[nodiscard]] const launch_env& launched() const noexcept { return job_; }
   /// This process's index among the job's processes on its host: which core or device is its own.
   [[nodiscard]] int local_rank() const noexcept { return job_.local_rank.value_or(job_.rank); }
   /// The job's part of the store, for keys of the program's own; null in a world of one.

@@ -2,7 +2,6 @@
 // which a text is made token by token.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -28,8 +27,6 @@ class kv_cache {
   /// The number of positions so far.
   [[nodiscard]] std::size_t length() const noexcept { return length_; }
   [[nodiscard]] std::size_t capacity() const noexcept { return keys_.shape()[1]; }
-  /// Forgets everything behind the first `length` positions.
-  void truncate(std::size_t length) noexcept { length_ = std::min(length_, length); }
 
   /// Text number b goes on from what text number rows[b] was; there are rows.size() texts then.
   /// Throws usage_error for a row that does not exist.

@@ -128,9 +128,4 @@ template <movable_buffer B>
   }
 }
 
-template <movable_buffer B>
-[[nodiscard]] const_buffer_view const_movable_view_of(B&& b) {
-  return movable_view_of(b);
-}
-
 }  // namespace parx

@@ -102,8 +102,6 @@ class wordpiece_tokenizer {
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
   [[nodiscard]] const special_ids& special() const noexcept { return special_; }
   [[nodiscard]] token_id unknown_id() const noexcept { return unknown_; }
-  [[nodiscard]] token_id pad_id() const noexcept { return special_.pad; }
-  [[nodiscard]] letter_case letters() const noexcept { return letters_; }
   /// Differs where the same text may get other ids.
   [[nodiscard]] std::uint64_t fingerprint() const {
     return tokens_.fingerprint() ^
