@@ -7,23 +7,11 @@
 
 #include <parx/autograd/ops.hpp>
 
+#include <autograd/gradients.hpp>
+
 using namespace parx;
-
-namespace {
-
-tensor<double> normal(const shape& s, const char* name) {
-  const auto t = tensor<double>::empty(s);
-  random_stream(3, name).normal(t, 0.0, 1.0);
-  return t;
-}
-
-template <typename Function>
-void check(Function&& f, std::vector<tensor<double>> inputs) {
-  const auto result = gradcheck(f, std::move(inputs));
-  BOOST_TEST(result.passed, result.report);
-}
-
-}  // namespace
+using parx_test::check;
+using parx_test::normal;
 
 BOOST_AUTO_TEST_CASE(gradcheck_finds_a_wrong_factor_a_missing_gradient_and_a_lost_accumulation) {
   const auto wrong_factor = [](const auto& x) {

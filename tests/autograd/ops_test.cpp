@@ -7,15 +7,13 @@
 #include <limits>
 #include <vector>
 
+#include <autograd/gradients.hpp>
+
 using namespace parx;
+using parx_test::normal;
 namespace tt = boost::test_tools;
 
 namespace {
-tensor<float> normal(const shape& s, const char* name) {
-  const auto t = tensor<float>::empty(s);
-  random_stream(5, name).normal(t, 0.0F, 1.0F);
-  return t;
-}
 float largest_difference(const tensor<float>& a, const tensor<float>& b) {
   BOOST_REQUIRE((a.shape() == b.shape()));
   const auto x = a.contiguous(), y = b.contiguous();
@@ -44,7 +42,7 @@ BOOST_AUTO_TEST_CASE(float_activations_agree_with_the_standard_library) {
 }
 
 BOOST_AUTO_TEST_CASE(softmax_rows_are_probabilities_and_log_softmax_is_their_logarithm) {
-  const variable<float> x = normal({4, 33}, "x");
+  const variable<float> x = normal<float>({4, 33}, "x");
   const auto p = softmax(x).value(), logp = log_softmax(x).value();
   for (std::size_t row = 0; row < 4; ++row) {
     double total = 0, exponentials = 0;
@@ -61,7 +59,8 @@ BOOST_AUTO_TEST_CASE(softmax_rows_are_probabilities_and_log_softmax_is_their_log
 }
 
 BOOST_AUTO_TEST_CASE(layer_norm_agrees_with_its_definition) {
-  const auto x = normal({3, 37}, "x"), scale = normal({37}, "scale"), shift = normal({37}, "shift");
+  const auto x = normal<float>({3, 37}, "x"), scale = normal<float>({37}, "scale"),
+             shift = normal<float>({37}, "shift");
   const auto y = layer_norm<float>(x, scale, shift).value();
   for (std::size_t row = 0; row < 3; ++row) {
     double mean = 0, variance = 0;
@@ -84,8 +83,9 @@ BOOST_AUTO_TEST_CASE(
       for (const std::size_t padding : {0U, 1U, 2U}) {
         for (const std::size_t kernel : {1U, 2U, 3U, 5U}) {
           const std::size_t height = 8, width = 6, in = 3, out = 4;
-          const auto x = normal({images, in, height, width}, "x"),
-                     w = normal({out, in, kernel, kernel}, "w"), b = normal({out}, "b");
+          const auto x = normal<float>({images, in, height, width}, "x"),
+                     w = normal<float>({out, in, kernel, kernel}, "w"),
+                     b = normal<float>({out}, "b");
           const auto y = conv2d<float>(x, w, b, {.stride = stride, .padding = padding}).value();
           const std::size_t rows = (height + 2 * padding - kernel) / stride + 1,
                             columns = (width + 2 * padding - kernel) / stride + 1;
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(max_pooling_agrees_with_its_definition) {
   for (const auto& options :
        {max_pool2d_options{}, max_pool2d_options{.size = 3, .stride = 2, .padding = 1},
         max_pool2d_options{.size = 2, .stride = 1}}) {
-    const auto x = normal({2, 3, 7, 9}, "x");
+    const auto x = normal<float>({2, 3, 7, 9}, "x");
     const auto y = max_pool2d<float>(x, options).value();
     const std::size_t stride = options.stride == 0 ? options.size : options.stride;
     for (std::size_t n = 0; n < 2; ++n)
