@@ -259,24 +259,60 @@ namespace detail {
                  {efficiency}));
 }
 
-}  // namespace detail
-
-/// The page for one or several runs.
-[[nodiscard]] inline std::string report_html(const std::vector<run_report>& runs) {
-  using namespace detail;
-  require(!runs.empty(), "a report needs at least one run");
-  std::string body =
-      "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
-      "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th></tr>\n";
+[[nodiscard]] inline std::string table_of(const std::vector<run_report>& runs) {
+  std::string rows;
   for (const run_report& run : runs) {
-    body += fmt::format(
+    rows += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{:.1f}</td>"
         "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
         run.rate(), run.mean("step_ms"), run.last("loss"),
         run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-");
   }
-  body += "</table>\n<ul>\n";
+  return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
+         "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th></tr>\n" +
+         rows + "</table>\n";
+}
+
+/// What the evaluations measured but for the loss and the time they took.
+[[nodiscard]] inline std::vector<std::string> measured_figures(
+    const std::vector<run_report>& runs) {
+  std::vector<std::string> measured;
+  for (const run_report& run : runs) {
+    for (const record& line : run.lines) {
+      for (const auto& [name, value] : line.entries()) {
+        const bool timing = name.ends_with("_runtime") || name.ends_with("_per_second");
+        if (!name.starts_with("eval_") || name == "eval_loss" || timing) continue;
+        if (std::find(measured.begin(), measured.end(), name) == measured.end())
+          measured.push_back(name);
+      }
+    }
+  }
+  return measured;
+}
+
+/// Up to the first table. Narrow charts stand side by side where there is room.
+inline constexpr const char* page_start =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>parx training "
+    "report</title>\n"
+    "<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
+    ":root { color-scheme: light dark; }\n"
+    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; "
+    "padding: 0 1em; }\n"
+    "table { border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
+    "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #8886; }\n"
+    "th:first-child, td:first-child { text-align: left; }\n"
+    ".charts { display: flex; flex-wrap: wrap; gap: 1em; }\nsvg { max-width: 100%; height: "
+    "auto; }\n"
+    "</style></head><body>\n<h1>Training report</h1>\n";
+
+}  // namespace detail
+
+/// The page for one or several runs.
+[[nodiscard]] inline std::string report_html(const std::vector<run_report>& runs) {
+  using namespace detail;
+  require(!runs.empty(), "a report needs at least one run");
+  std::string body = table_of(runs) + "<ul>\n";
   for (const run_report& run : runs) {
     for (const std::string& verdict : verdicts_of(run)) {
       body += fmt::format("<li>{}{}</li>\n", runs.size() > 1 ? xml_text(run.name) + ": " : "",
@@ -285,18 +321,7 @@ namespace detail {
   }
   body += "</ul>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
   body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
-  std::vector<std::string> measured;
-  for (const run_report& run : runs) {
-    for (const record& line : run.lines) {
-      for (const auto& [name, value] : line.entries()) {
-        const bool timing =
-            name == "eval_loss" || name.ends_with("_runtime") || name.ends_with("_per_second");
-        if (!name.starts_with("eval_") || timing) continue;
-        if (std::find(measured.begin(), measured.end(), name) == measured.end())
-          measured.push_back(name);
-      }
-    }
-  }
+  const std::vector<std::string> measured = measured_figures(runs);
   // Curves of several runs are named after the runs.
   const std::string value = measured.size() == 1 ? measured.front() : "value";
   body += chart_of(runs, {"Evaluations", "step", value}, measured);
@@ -314,19 +339,7 @@ namespace detail {
                            "samples_per_second");
   }
   body += "</div>\n";
-  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>parx training "
-         "report</title>\n"
-         "<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
-         ":root { color-scheme: light dark; }\n"
-         "body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; "
-         "padding: 0 1em; }\n"
-         "table { border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
-         "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #8886; }\n"
-         "th:first-child, td:first-child { text-align: left; }\n"
-         ".charts { display: flex; flex-wrap: wrap; gap: 1em; }\nsvg { max-width: 100%; height: "
-         "auto; }\n"
-         "</style></head><body>\n<h1>Training report</h1>\n" +
-         body + "</body></html>\n";
+  return page_start + body + "</body></html>\n";
 }
 
 /// Reads the runs whose output_dirs are given and writes the page. Throws errc::io, errc::bad_data.

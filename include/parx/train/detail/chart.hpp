@@ -132,84 +132,103 @@ inline constexpr double chart_height = 300;
   return body;
 }
 
-/// Curves over one pair of axes. Points that are not finite break a curve; nothing is drawn of a
-/// chart without points.
+/// A pair of axes around all points that are finite, and where in the chart they lie.
+class chart_axes {
+ public:
+  explicit chart_axes(const std::vector<curve>& curves) {
+    for (const curve& each : curves) {
+      for (const auto& [x, y] : each.points) {
+        if (!std::isfinite(y)) continue;
+        x_low_ = std::min(x_low_, x);
+        x_high_ = std::max(x_high_, x);
+        y_low_ = std::min(y_low_, y);
+        y_high_ = std::max(y_high_, y);
+      }
+    }
+    if (empty()) return;
+    // A curve that lies near zero anyway is seen against it.
+    if (y_low_ > 0 && y_low_ < 0.5 * y_high_) y_low_ = 0;
+    x_ticks_ = ticks(x_low_, x_high_, 7);
+    y_ticks_ = ticks(y_low_, y_high_, 5);
+    if (!(x_high_ > x_low_)) {
+      x_low_ = x_ticks_.front();
+      x_high_ = x_ticks_.back();
+    }
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return x_low_ > x_high_; }
+  [[nodiscard]] double x_of(double x) const noexcept {
+    return left + (x - x_low_) / (x_high_ - x_low_) * (right - left);
+  }
+  [[nodiscard]] double y_of(double y) const noexcept {
+    return bottom - (y - y_ticks_.front()) / (y_ticks_.back() - y_ticks_.front()) * (bottom - top);
+  }
+
+  [[nodiscard]] std::string drawn(const chart_text& text) const {
+    std::string body;
+    for (const double tick : y_ticks_) {
+      body += fmt::format(
+          "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" "
+          "stroke-opacity=\"0.15\"/>\n",
+          left, right, y_of(tick), y_of(tick));
+      body += text_at(left - 6, y_of(tick) + 4, tick_text(tick), "text-anchor=\"end\"");
+    }
+    for (const double tick : x_ticks_) {
+      if (tick < x_low_ - 1e-9 * std::abs(x_low_) || tick > x_high_ * (1 + 1e-9)) continue;
+      body += text_at(x_of(tick), bottom + 16, tick_text(tick), "text-anchor=\"middle\"");
+    }
+    body += fmt::format(
+        "<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\"0.6\"/>\n",
+        left, top, bottom, right);
+    body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
+    body += text_at(0, 0, text.y_label,
+                    fmt::format("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
+                                (top + bottom) / 2));
+    return body;
+  }
+
+  static constexpr double left = 64, right = chart_width - 16, top = 32, bottom = chart_height - 72;
+
+ private:
+  static constexpr double infinite = std::numeric_limits<double>::infinity();
+  double x_low_ = infinite, x_high_ = -infinite, y_low_ = infinite, y_high_ = -infinite;
+  std::vector<double> x_ticks_, y_ticks_;
+};
+
+/// A line, which points that are not finite break; few points are dots as well.
+[[nodiscard]] inline std::string drawn_curve(const chart_axes& axes, const curve& given,
+                                             std::string_view paint) {
+  std::string path, dots;
+  bool draws = false;
+  for (const auto& [x, y] : given.points) {
+    if (!std::isfinite(y)) {
+      draws = false;
+      continue;
+    }
+    path += fmt::format("{}{:.1f} {:.1f}", draws ? 'L' : 'M', axes.x_of(x), axes.y_of(y));
+    draws = true;
+    if (given.points.size() > 12) continue;
+    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x_of(x),
+                        axes.y_of(y), paint);
+  }
+  return fmt::format(
+      "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
+      "stroke-linejoin=\"round\"/>\n{}",
+      path, paint, dots);
+}
+
+/// Curves over one pair of axes. Nothing is drawn of a chart without points.
 [[nodiscard]] inline std::string line_chart(const chart_text& text,
                                             const std::vector<curve>& curves) {
-  constexpr double left = 64, right = chart_width - 16, top = 32, bottom = chart_height - 72;
-  constexpr double infinite = std::numeric_limits<double>::infinity();
-  double x_low = infinite, x_high = -infinite, y_low = infinite, y_high = -infinite;
-  for (const curve& each : curves) {
-    for (const auto& [x, y] : each.points) {
-      if (!std::isfinite(y)) continue;
-      x_low = std::min(x_low, x);
-      x_high = std::max(x_high, x);
-      y_low = std::min(y_low, y);
-      y_high = std::max(y_high, y);
-    }
-  }
-  if (x_low > x_high) return "";
-  // A curve that lies near zero anyway is seen against it.
-  if (y_low > 0 && y_low < 0.5 * y_high) y_low = 0;
-  const auto x_ticks = ticks(x_low, x_high, 7), y_ticks = ticks(y_low, y_high, 5);
-  const double y_first = y_ticks.front(), y_last = y_ticks.back();
-  if (!(x_high > x_low)) {
-    x_low = x_ticks.front();
-    x_high = x_ticks.back();
-  }
-  const auto x_of = [&](double x) {
-    return left + (x - x_low) / (x_high - x_low) * (right - left);
-  };
-  const auto y_of = [&](double y) {
-    return bottom - (y - y_first) / (y_last - y_first) * (bottom - top);
-  };
-
-  std::string body;
-  for (const double tick : y_ticks) {
-    body += fmt::format(
-        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" "
-        "stroke-opacity=\"0.15\"/>\n",
-        left, right, y_of(tick), y_of(tick));
-    body += text_at(left - 6, y_of(tick) + 4, tick_text(tick), "text-anchor=\"end\"");
-  }
-  for (const double tick : x_ticks) {
-    if (tick < x_low - 1e-9 * std::abs(x_low) || tick > x_high * (1 + 1e-9)) continue;
-    body += text_at(x_of(tick), bottom + 16, tick_text(tick), "text-anchor=\"middle\"");
-  }
-  body += fmt::format(
-      "<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\"0.6\"/>\n",
-      left, top, bottom, right);
-  body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
-  body += text_at(0, 0, text.y_label,
-                  fmt::format("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
-                              (top + bottom) / 2));
+  const chart_axes axes(curves);
+  if (axes.empty()) return "";
+  std::string body = axes.drawn(text);
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < curves.size(); ++i) {
-    names.push_back(curves[i].name);
-    std::string path;
-    bool draws = false;
-    for (const auto& [x, y] : curves[i].points) {
-      if (!std::isfinite(y)) {
-        draws = false;
-        continue;
-      }
-      path += fmt::format("{}{:.1f} {:.1f}", draws ? 'L' : 'M', x_of(x), y_of(y));
-      draws = true;
-    }
-    body += fmt::format(
-        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
-        "stroke-linejoin=\"round\"/>\n",
-        path, colour(i));
-    if (curves[i].points.size() <= 12) {
-      for (const auto& [x, y] : curves[i].points) {
-        if (std::isfinite(y)) {
-          body += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n",
-                              x_of(x), y_of(y), colour(i));
-        }
-      }
-    }
+  for (const curve& each : curves) {
+    body += drawn_curve(axes, each, colour(names.size()));
+    names.push_back(each.name);
   }
-  double y = bottom + 54;
+  double y = chart_axes::bottom + 54;
   body += legend(names, y);
   return svg(y + 12, text.title, body);
 }
