@@ -13,6 +13,7 @@
 #include <parx/comm/explain.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
+#include <parx/optim/schedule.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/plan.hpp>
@@ -21,7 +22,8 @@ namespace parx::train {
 
 namespace detail {
 
-[[nodiscard]] inline std::string size_text(double bytes) {
+[[nodiscard]] inline std::string size_text(std::size_t count) {
+  const auto bytes = static_cast<double>(count);
   if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
   if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
   return fmt::format("{:.1f} KiB", bytes / 1024);
@@ -30,6 +32,17 @@ namespace detail {
 [[nodiscard]] inline std::string rhythm_text(strategy when, std::uint64_t steps) {
   if (when == strategy::epoch) return "after each epoch";
   return when == strategy::no || steps == 0 ? "never" : fmt::format("every {} steps", steps);
+}
+
+[[nodiscard]] constexpr std::string_view decay_text(optim::decay form) noexcept {
+  switch (form) {
+    case optim::decay::constant: return "constant";
+    case optim::decay::linear: return "linear to 0";
+    case optim::decay::cosine: return "cosine to 0";
+    case optim::decay::polynomial: return "polynomial to 0";
+    case optim::decay::step: break;
+  }
+  return "in steps";
 }
 
 /// "4 on 2 hosts (2 + 2)".
@@ -44,6 +57,33 @@ namespace detail {
   std::string sum;
   for (const int each : ranks) sum += fmt::format("{}{}", sum.empty() ? "" : " + ", each);
   return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
+}
+
+/// All on one host until the group has looked at that.
+[[nodiscard]] inline std::vector<int> host_of_ranks(const process_group& group) {
+  const auto places = group.core()->choice().hosts();
+  if (places.empty()) return std::vector<int>(static_cast<std::size_t>(group.size()), 0);
+  return {places.begin(), places.end()};
+}
+
+/// How the gradients of a step are summed, and how long that takes. Collective where it is the
+/// group's first operation.
+template <typename Wrapper>
+[[nodiscard]] std::string sums_text(Wrapper& model, call_site site) {
+  if (model.group().size() == 1) return "none: there is one rank";
+  std::vector<std::string> buckets;
+  double seconds = 0;
+  for (std::size_t i = 0; i < model.bucket_count(); ++i) {
+    const std::size_t bytes = model.bucket_bytes(i);
+    for (const explanation& each :
+         parx::explain(model.group(), operation::all_reduce, bytes, site)) {
+      if (!each.chosen) continue;
+      seconds += each.seconds;
+      buckets.push_back(fmt::format("{} by {}", size_text(bytes), name_of(each.name)));
+    }
+  }
+  return fmt::format("all_reduce of {}: {:.2f} ms predicted, behind backward",
+                     fmt::join(buckets, ", "), 1e3 * seconds);
 }
 
 }  // namespace detail
@@ -64,33 +104,15 @@ template <typename Wrapper, typename Optimizer>
   std::size_t state_bytes = 0;
   if constexpr (requires { Optimizer::state_names.size(); })
     state_bytes = Optimizer::state_names.size() * bytes;
-  const auto size = [](std::size_t count) { return detail::size_text(static_cast<double>(count)); };
-
-  process_group& group = model.group();
-  std::vector<int> hosts(static_cast<std::size_t>(group.size()), 0);
-  std::string sums = "none: there is one rank";
-  if (group.size() > 1) {
-    std::vector<std::string> buckets;
-    double seconds = 0;
-    for (std::size_t i = 0; i < model.bucket_count(); ++i) {
-      for (const explanation& each :
-           parx::explain(group, operation::all_reduce, model.bucket_bytes(i), site)) {
-        if (!each.chosen) continue;
-        seconds += each.seconds;
-        buckets.push_back(fmt::format("{} by {}", size(model.bucket_bytes(i)), name_of(each.name)));
-      }
-    }
-    const auto places = group.core()->choice().hosts();
-    if (!places.empty()) hosts.assign(places.begin(), places.end());
-    sums = fmt::format("all_reduce of {}: {:.2f} ms predicted, behind backward",
-                       fmt::join(buckets, ", "), 1e3 * seconds);
-  }
+  using detail::size_text;
 
   std::string text;
   const auto line = [&](std::string_view name, const std::string& what) {
     text += fmt::format("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
   };
-  line("ranks", detail::ranks_text(hosts));
+  // Before the hosts are asked for: the first explanation finds them out.
+  const std::string sums = detail::sums_text(model, site);
+  line("ranks", detail::ranks_text(detail::host_of_ranks(model.group())));
   line("batch", fmt::format("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
                             plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
   line("steps", fmt::format("{} an epoch of {} samples, {} in all, about {} epochs",
@@ -100,17 +122,15 @@ template <typename Wrapper, typename Optimizer>
        options.lr_schedule
            ? std::string("by lr_schedule")
            : fmt::format("{:.3g} after {} steps of warm-up, then {}", lr, plan.warmup_steps,
-                         options.lr_scheduler_type == optim::decay::constant ? "constant"
-                         : options.lr_scheduler_type == optim::decay::linear ? "linear to 0"
-                                                                             : "cosine to 0"));
+                         detail::decay_text(options.lr_scheduler_type)));
   line("products", options.bf16   ? "bfloat16"
                    : options.fp16 ? "float16 with a loss scale"
                                   : "as the parameters");
   line("parameters", fmt::format("{} in {} tensors", with_commas(values), tensors));
   line("memory",
        fmt::format("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
-                   size(bytes), size(gradient_bytes), size(state_bytes),
-                   size(bytes + gradient_bytes + state_bytes)));
+                   size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
+                   size_text(bytes + gradient_bytes + state_bytes)));
   line("communication", sums);
   line("log", detail::rhythm_text(strategy::steps, options.logging_steps));
   line("evaluate",
@@ -120,7 +140,7 @@ template <typename Wrapper, typename Optimizer>
                    ? std::string("never: no output_dir")
                    : fmt::format("{} {} into \"{}\"{}",
                                  detail::rhythm_text(options.save_strategy, options.save_steps),
-                                 size(bytes + state_bytes), options.output_dir,
+                                 size_text(bytes + state_bytes), options.output_dir,
                                  options.save_total_limit > 0
                                      ? fmt::format(", {} kept", options.save_total_limit)
                                      : ""));
