@@ -33,6 +33,42 @@ namespace parx::detail {
   return 0;
 }
 
+/// Not valid, and `why` is the errno, where that address cannot be had.
+[[nodiscard]] inline descriptor listen_at(const addrinfo& address, int& why) noexcept {
+  descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto set = [&](int level, int name, int value) {
+    ::setsockopt(socket.get(), level, name, &value, sizeof value);
+  };
+  if (!socket.valid()) {
+    why = errno;
+    return {};
+  }
+  // So that a restarted job need not wait for the old connections' TIME_WAIT.
+  set(SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.ai_family == AF_INET6) set(IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0) {
+    return socket;
+  }
+  why = errno;
+  return {};
+}
+
+[[noreturn]] inline void throw_port_in_use(std::uint16_t port) {
+  const auto owner = port_owner(port);
+  if (owner.pid == ::getpid()) {
+    throw_usage(
+        "a store cannot listen on port {}: this process listens there already. Has it "
+        "called parx::init() or run() before? Call it once, and pass its world on",
+        port);
+  }
+  throw_error(errc::io,
+              "a store cannot listen on port {}: it is in use{}. End that process, or choose "
+              "another port.",
+              port,
+              owner.pid != 0 ? fmt::format(" by process {} ({})", owner.pid, owner.command) : "");
+}
+
 /// Listens on `address` (a name or number; empty: every address, IPv6 and IPv4 on one socket) and
 /// `port` (0: a free one). Throws parx::error(io), which names the port's present owner where it
 /// can; usage_error where that is this process.
@@ -56,39 +92,9 @@ namespace parx::detail {
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
       if (a->ai_family != family) continue;
-      descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      const int on = 1;
-      const int off = 0;
-      if (!socket.valid()) {
-        last_error = errno;
-        continue;
-      }
-      // So that a restarted job need not wait for the old connections' TIME_WAIT.
-      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      if (family == AF_INET6) {
-        ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-      }
-      if (::bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 &&
-          ::listen(socket.get(), SOMAXCONN) == 0) {
-        return socket;
-      }
-      last_error = errno;
-      if (last_error == EADDRINUSE) break;
+      if (descriptor socket = listen_at(*a, last_error); socket.valid()) return socket;
+      if (last_error == EADDRINUSE) throw_port_in_use(port);
     }
-    if (last_error == EADDRINUSE) break;
-  }
-  if (last_error == EADDRINUSE) {
-    const auto owner = port_owner(port);
-    if (owner.pid == ::getpid()) {
-      throw_usage("a store cannot listen on port {}: this process listens there already. Has it "
-                  "called parx::init() or run() before? Call it once, and pass its world on",
-                  port);
-    }
-    throw_error(errc::io,
-                "a store cannot listen on port {}: it is in use{}. End that process, or choose "
-                "another port.",
-                port,
-                owner.pid != 0 ? fmt::format(" by process {} ({})", owner.pid, owner.command) : "");
   }
   throw_error(errc::io,
               "a store cannot listen on \"{}\" port {}: {}. Give an address of this host, or "
