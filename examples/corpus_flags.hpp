@@ -24,9 +24,6 @@ using ids = std::vector<data::token_id>;
 
 /// Declares the flags, in groups of their own.
 inline void add_corpus_flags(cxxopts::Options& options) {
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
   options.add_options("Data")
       ("data", "a text file, .gz too; else a generated text", text(""))
       ("tokenizer", "char, bpe, or a folder with vocab.json and merges.txt", text("char"))

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -13,6 +14,7 @@
 // Its own parser of flags, rather than std::regex, which takes seconds to compile.
 #define CXXOPTS_NO_REGEX
 #include <cxxopts.hpp>
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <parx/core/check.hpp>
@@ -21,6 +23,12 @@ namespace examples {
 
 inline std::string spelled(const std::string& flag) {
   return (flag.size() == 1 ? "-" : "--") + flag;
+}
+
+/// A flag that is read as text, a number or a word, and what it is where it is not given.
+template <typename T>
+std::shared_ptr<cxxopts::Value> text(const T& otherwise) {
+  return cxxopts::value<std::string>()->default_value(fmt::format("{}", otherwise));
 }
 
 /// A flag's value as a number. Throws parx::usage_error unless it is one from `least` to `most`.

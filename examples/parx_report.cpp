@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
                                           "runs");
   options.positional_help("OUTPUT_DIR...");
   options.add_options()
-      ("o,output", "the page to write", cxxopts::value<std::string>()->default_value("report.html"))
+      ("o,output", "the page to write", examples::text("report.html"))
       ("runs", "output_dirs", cxxopts::value<std::vector<std::string>>())
       ("h,help", "print this");
   options.parse_positional("runs");

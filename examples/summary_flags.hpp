@@ -20,9 +20,6 @@ using pair_list = std::vector<data::source_target>;
 
 /// Declares the flags, in groups of their own.
 inline void add_summary_flags(cxxopts::Options& options) {
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
   options.add_options("Data")
       ("train", "pairs to train on: .jsonl, .tsv or .csv, .gz too; else built-in notes", text(""))
       ("test", "held-out pairs; else built-in notes", text(""))

@@ -16,9 +16,6 @@ namespace data = parx::data;
 
 /// Declares the flags, in a group of their own; the defaults are AG News.
 inline void add_text_flags(cxxopts::Options& options) {
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
   const auto list = [](const char* value) {
     return cxxopts::value<std::vector<std::string>>()->default_value(value);
   };

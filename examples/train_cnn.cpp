@@ -16,7 +16,7 @@ namespace data = parx::data;
 namespace nn = parx::nn;
 
 int main(int argc, char** argv) {
-  const auto text = [](auto value) { return cxxopts::value<std::string>()->default_value(value); };
+  using examples::text;
   cxxopts::Options options("train_cnn", "Trains a convolutional image classifier, data parallel\n");
   options.add_options()("h,help", "print this");
   options.add_options("Data and model")

@@ -58,18 +58,16 @@ void train(Model model, const examples::corpus& text, const examples::trainer_se
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto value = [](const char* given) {
-    return cxxopts::value<std::string>()->default_value(given);
-  };
+  using examples::text;
   cxxopts::Options options("train_gpt", "Trains a language model, data parallel\n");
   options.add_options()("h,help", "print this");
   examples::add_corpus_flags(options);
   options.add_options("Model")
-      ("arch", "gpt or llama", value("gpt"))
-      ("n-layer", "layers", value("4"))
-      ("n-head", "heads of attention", value("4"))
-      ("n-embd", "width, a multiple of --n-head", value("128"))
-      ("dropout", "probability, for gpt", value("0"));
+      ("arch", "gpt or llama", text("gpt"))
+      ("n-layer", "layers", text("4"))
+      ("n-head", "heads of attention", text("4"))
+      ("n-embd", "width, a multiple of --n-head", text("128"))
+      ("dropout", "probability, for gpt", text("0"));
   examples::add_trainer_flags(
       options, {.trainer = {.max_steps = 2000, .learning_rate = 2e-3,
                             .lr_scheduler_type = parx::optim::decay::cosine, .warmup_ratio = 0.05,

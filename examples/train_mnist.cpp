@@ -77,9 +77,7 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
 }
 
 int main(int argc, char** argv) {
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
+  using examples::text;
   cxxopts::Options options("train_mnist", "Trains an image classifier, data parallel");
   options.add_options()
       ("data", "folder with the IDX files (.gz too); generated digits without it", text(""))

@@ -59,9 +59,7 @@ data::loader_options share(const data::text_classification& texts, data::sample_
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
+  using examples::text;
   cxxopts::Options options("train_tinybert", "Trains a BERT text classifier, data parallel\n");
   options.add_options()("h,help", "print this");
   examples::add_text_flags(options);

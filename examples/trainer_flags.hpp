@@ -69,9 +69,6 @@ inline parx::optim::decay decay_flag(const cxxopts::ParseResult& given, const st
 /// Declares the flags, in groups of their own, with these defaults.
 inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings& defaults = {}) {
   const parx::train::trainer_options& d = defaults.trainer;
-  const auto text = [](const auto& value) {
-    return cxxopts::value<std::string>()->default_value(fmt::format("{}", value));
-  };
   const auto yes = cxxopts::value<bool>();
   options.add_options("Training")
       ("epochs", "passes over the training data, fractions allowed", text(d.num_train_epochs))
