@@ -20,8 +20,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <tuple>
-#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>

@@ -7,8 +7,6 @@
 // zeros.
 #pragma once
 
-#include <utility>
-
 #include <parx/autograd/variable.hpp>
 
 namespace parx {

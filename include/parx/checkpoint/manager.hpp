@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>

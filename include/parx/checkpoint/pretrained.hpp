@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 #include <parx/checkpoint/detail/atomic_file.hpp>

@@ -4,12 +4,7 @@
 // it will succeed. Local: every rank loads for itself. Any number of threads may read.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -19,7 +19,6 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <unordered_set>
 #include <utility>
 #include <variant>

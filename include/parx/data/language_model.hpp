@@ -8,14 +8,12 @@
 // threads.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/data/dataset.hpp>

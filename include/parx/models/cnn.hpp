@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include <parx/autograd/ops/activation.hpp>
 #include <parx/autograd/ops/pool.hpp>

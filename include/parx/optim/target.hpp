@@ -5,7 +5,6 @@
 // without a gradient since the last step is skipped. Spans are used as they are, at every step.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <span>

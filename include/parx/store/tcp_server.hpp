@@ -18,7 +18,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,6 @@
 // alike.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>

@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
-#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <functional>
 #include <string>
 #include <utility>

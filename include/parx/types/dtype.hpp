@@ -5,7 +5,6 @@
 // long` meet as int64 on every platform.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

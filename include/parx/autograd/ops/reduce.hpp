@@ -1,7 +1,6 @@
 // sum and mean over all or some axes.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <span>

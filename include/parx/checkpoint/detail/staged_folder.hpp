@@ -5,9 +5,7 @@
 // process leaves behind begins with stale_prefix and belongs to nobody.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <csignal>
-#include <cstring>
 #include <string>
 
 #include <fmt/format.h>

@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>

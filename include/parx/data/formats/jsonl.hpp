@@ -4,7 +4,6 @@
 // belongs to one thread. Source: jsonlines.org.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <parx/core/error.hpp>

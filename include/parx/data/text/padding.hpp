@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/data/text/vocabulary.hpp>

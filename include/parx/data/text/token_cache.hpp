@@ -20,9 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/detail/file_limit.hpp>

@@ -12,9 +12,7 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include <parx/core/check.hpp>

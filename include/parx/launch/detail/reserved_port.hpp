@@ -4,13 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
-#include <string>
-
-#include <fmt/format.h>
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>

@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>

@@ -12,7 +12,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include <Eigen/Core>

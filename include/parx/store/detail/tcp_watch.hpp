@@ -2,7 +2,6 @@
 // the key is set or the server goes away. One thread.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <limits>
-#include <type_traits>
 
 #include <cblas.h>
 

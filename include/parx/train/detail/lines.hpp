@@ -2,7 +2,6 @@
 // pure functions.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
 #include <parx/data/text/detail/unicode_categories.hpp>
 
