@@ -18,6 +18,17 @@
 #include <bench/startup.hpp>
 #include <parx/launch.hpp>
 
+namespace {
+
+/// The exit code `code`, or that of a failure where standard output has not taken everything.
+int when_printed(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "parx-bench: not all of the output could be written\n");
+  return code != 0 ? code : 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   static constexpr int wrong_result = 1;
   static constexpr int wrong_usage = 2;
@@ -27,11 +38,11 @@ int main(int argc, char** argv) {
     if (!given) return 0;
     if (given->measured == bench::mode::bootstrap) {
       bench::run_bootstrap(*given);
-      return 0;
+      return when_printed(0);
     }
     if (given->simulated) {
       bench::run_simulation(*given);
-      return 0;
+      return when_printed(0);
     }
     std::size_t wrong = 0;
     const bench::detail::stopwatch since_start;
@@ -45,7 +56,7 @@ int main(int argc, char** argv) {
         wrong = bench::run_all(ranks, *given, version);
       }
     });
-    return code != 0 ? code : wrong > 0 ? wrong_result : 0;
+    return when_printed(code != 0 ? code : wrong > 0 ? wrong_result : 0);
   } catch (const parx::usage_error& wrong) {
     fmt::print(stderr, "parx-bench: {}\n", wrong.what());
     return wrong_usage;

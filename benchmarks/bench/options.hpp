@@ -200,7 +200,8 @@ template <typename T, typename Name>
       ("simulate", "Predict instead of measure: parx's schedules on a model of a cluster, started "
        "alone")
       ("ranks", "Ranks to simulate", cxxopts::value<int>()->default_value("64"), "N")
-      ("hosts", "Hosts that they are spread over", cxxopts::value<int>()->default_value("8"), "N")
+      ("hosts", "Hosts that they are spread over; without it 8, or as many as there are ranks",
+       cxxopts::value<int>(), "N")
       ("link-latency", "Latency between simulated hosts",
        cxxopts::value<double>()->default_value("15"), "US")
       ("link-bandwidth", "Bandwidth of a simulated host's network",
@@ -269,7 +270,8 @@ template <typename T, typename Name>
   result.shared = given.count("shared") > 0;
   result.simulated = given.count("simulate") > 0;
   result.simulated_ranks = given["ranks"].as<int>();
-  result.simulated_hosts = given["hosts"].as<int>();
+  result.simulated_hosts = given.count("hosts") > 0 ? given["hosts"].as<int>()
+                                                    : std::min(8, result.simulated_ranks);
   parx::require(result.simulated_ranks >= 1 && result.simulated_ranks <= 1 << 20,
                 "--ranks {}: from 1 to 1048576", result.simulated_ranks);
   parx::require(result.simulated_hosts >= 1 && result.simulated_hosts <= result.simulated_ranks,
@@ -287,6 +289,8 @@ template <typename T, typename Name>
   result.plot_file = text("plot");
   parx::require(result.plot_file.empty() || result.operations.size() == 1,
                 "--plot {}: a plot shows one operation, so name it with --op", result.plot_file);
+  parx::require(!result.simulated || (result.json_file.empty() && result.plot_file.empty()),
+                "--simulate prints a table of its own: take away --json and --plot");
   return result;
 }
 

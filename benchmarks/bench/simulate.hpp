@@ -5,7 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,8 +18,37 @@
 
 namespace bench {
 
+namespace detail {
+
+[[nodiscard]] inline parx::operation schedule_of(operation op) {
+  return static_cast<parx::operation>(
+      std::find(parx::operation_names.begin(), parx::operation_names.end(), name_of(op)) -
+      parx::operation_names.begin());
+}
+
+inline void check_simulation(const options& given) {
+  const auto& names = given.algorithms;
+  parx::require(given.root >= 0 && given.root < given.simulated_ranks,
+                "-r {}: there is no such rank in a world of {}", given.root, given.simulated_ranks);
+  for (const operation op : given.operations) {
+    std::string known;
+    for (const parx::catalog_entry& each : parx::catalog()) {
+      if (each.what == schedule_of(op)) known += fmt::format(" {}", name_of(each.name));
+    }
+    if (given.operations.size() > 1) continue;  // of all of them
+    parx::require(!known.empty(), "--op {}: it has no schedules to simulate", name_of(op));
+    for (const std::string& name : names) {
+      parx::require(names == options{}.algorithms || (known + " ").find(" " + name + " ") != known.npos,
+                    "--algo {}: the algorithms of {} are{}", name, name_of(op), known);
+    }
+  }
+}
+
+}  // namespace detail
+
 /// Prints a line for each size and algorithm; "-" where a schedule is too large to simulate.
 inline void run_simulation(const options& given) {
+  detail::check_simulation(given);
   const int ranks = given.simulated_ranks;
   parx::link_model model{.latency = given.link_latency, .bandwidth = given.link_bandwidth,
                          .host_bandwidth = given.link_bandwidth};
@@ -36,9 +67,9 @@ inline void run_simulation(const options& given) {
       "that\n");
   const bool all = given.algorithms == options{}.algorithms;
   for (const operation op : given.operations) {
-    const auto what = static_cast<parx::operation>(
-        std::find(parx::operation_names.begin(), parx::operation_names.end(), name_of(op)) -
-        parx::operation_names.begin());
+    const parx::operation what = detail::schedule_of(op);
+    // To find out takes as long as all else, and another size of the same kind is as large.
+    std::set<std::pair<parx::algorithm, bool>> too_large;
     for (const std::size_t size : sizes_of(given)) {
       // As nccl-tests count: what a rank gives to an all_gather, an all_to_all or a gather is its
       // share.
@@ -56,12 +87,14 @@ inline void run_simulation(const options& given) {
         const detail::stopwatch watch;
         std::string time = "-";
         std::string messages = "-";
+        const std::pair kind(entry.name, shape.count % static_cast<std::size_t>(ranks) == 0);
         try {
+          if (too_large.contains(kind)) parx::throw_usage("as before");
           const auto found = parx::simulate(shape, entry.name, model);
           time = fmt::format("{:.1f}", found.seconds * 1e6);
           messages = fmt::format("{}", found.messages);
         } catch (const parx::usage_error&) {
-          // Too large: said by the dash.
+          too_large.insert(kind);  // said by the dash
         }
         fmt::print("  {:<14} {:>12} {:<15} {:>14} {:>10} {:>12.2f}\n", name_of(op), size,
                    fmt::format(" {}", name_of(entry.name)), time, messages, watch.seconds());

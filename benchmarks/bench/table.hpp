@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -39,6 +40,16 @@ using file = std::unique_ptr<std::FILE, file_closer>;
                       parx::errno_text(errno));
   }
   return opened;
+}
+
+/// Throws parx::error where not all of it could be written: the disk may be full.
+inline void finish_writing(std::string_view flag, const std::string& path, file written) {
+  if (written == nullptr) return;
+  const bool failed = std::ferror(written.get()) != 0;
+  if (std::fclose(written.release()) != 0 || failed) {
+    parx::throw_error(parx::errc::io, "{} {}: not all of it could be written: {}", flag, path,
+                      parx::errno_text(errno));
+  }
 }
 
 [[nodiscard]] inline std::string describe_rank() {
@@ -126,6 +137,8 @@ using file = std::unique_ptr<std::FILE, file_closer>;
         draw_plot(fmt::format("{}, {} ranks", name_of(given.operations.front()), ranks.size()),
                   subtitle, lines));
   }
+  detail::finish_writing("--json", given.json_file, std::move(json));
+  detail::finish_writing("--plot", given.plot_file, std::move(drawing));
   return wrong;
 }
 
