@@ -358,9 +358,13 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_refused_before_anything_is_sent_and_the
       refused([&] { parx::send(group, huge, 0); }, "more than memory can hold");
       const parx::const_buffer_view large{x.data(), std::numeric_limits<std::size_t>::max() / 2 - 8, parx::dtype::uint8};
       const parx::buffer_view bytes{y.data(), 28, parx::dtype::uint8};
-      refused([&] { parx::all_gather(group, large, bytes); }, "not 28");
+      refused([&] { parx::all_gather(group, large, bytes); }, "for each of 2 ranks are more than memory can hold");
       const parx::const_buffer_view wrong{x.data(), 8, static_cast<parx::dtype>(99)};
       refused([&] { parx::all_gather(group, wrong, bytes); }, "99 is not the number of a dtype");
+      // Of other ranks' blocks too, which may pass through this one.
+      const counts beyond{own == 0 ? 8 : std::size_t{1} << 62, own == 0 ? std::size_t{1} << 62 : 8};
+      refused([&] { parx::scatter_v(group, none, x, beyond, {.root = 1 - group.rank()}); }, "the sum of counts is more than memory can hold");
+      refused([&] { parx::gather_v(group, x, none, beyond, {.root = 1 - group.rank()}); }, "the sum of counts is more than memory can hold");
       // Buffers that overlap by mistake.
       refused([&] { parx::scan(group, std::span(x.data(), 4), std::span(x.data() + 2, 4)); }, "overlap");
       refused([&] { parx::gather(group, std::span(sixteen.data() + 3, 8), sixteen, {.root = group.rank()}); }, "overlap");

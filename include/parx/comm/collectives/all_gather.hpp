@@ -21,7 +21,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                         call_site site) {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = check.arguments(input, output, options);
-  given.count = check.for_all_ranks(given.input.count);
+  given.count = check.for_all_ranks(given.input);
   check.require(given.output.count == given.count,
                 "the output must have room for {} ranks x {} elements = {}, not {}", group.size(),
                 given.input.count, given.count, given.output.count);
@@ -37,7 +37,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
                                                           call_site site) {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = check.arguments(input, output, options);
-  given.count = check.sum(counts, "counts");
+  given.count = check.sum(counts, "counts", given.output);
   check.require(given.output.count == given.count,
                 "the output must have room for the sum of all counts, {} elements, not {}",
                 given.count, given.output.count);

@@ -48,11 +48,11 @@ template <movable_buffer In, mutable_movable_buffer Out>
     call_site site) {
   const call_check check(group, operation::all_to_all, site);
   collective_arguments given = check.arguments(input, output, options);
-  given.count = check.sum(send_counts, "send_counts");
+  given.count = check.sum(send_counts, "send_counts", given.input);
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all send_counts, {} elements, not {}", given.count,
                 given.input.count);
-  const std::size_t incoming = check.sum(receive_counts, "receive_counts");
+  const std::size_t incoming = check.sum(receive_counts, "receive_counts", given.output);
   check.require(given.output.count == incoming,
                 "the output must have room for the sum of all receive_counts, {} elements, not {}",
                 incoming, given.output.count);

@@ -95,7 +95,7 @@ struct packed_memory {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = packed_arguments(
       check, inputs, outputs, static_cast<std::size_t>(group.size()), check.own_rank());
-  given.count = check.for_all_ranks(given.input.count);
+  given.count = check.for_all_ranks(given.input);
   given.use = options.use;
   given.timeout = options.timeout;
   return given;

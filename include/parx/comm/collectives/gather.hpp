@@ -23,7 +23,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
   collective_arguments given = check.arguments(input, output, options);
   given.root = options.root;
   check.is_rank(given.root, "root");
-  given.count = check.for_all_ranks(given.input.count);
+  given.count = check.for_all_ranks(given.input);
   if (group.rank() == given.root) {
     check.require(given.output.count == given.count,
                   "the root's output must have room for {} ranks x {} elements = {}, not {}",
@@ -45,7 +45,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
   collective_arguments given = check.arguments(input, output, options);
   given.root = options.root;
   check.is_rank(given.root, "root");
-  given.count = check.sum(counts, "counts");
+  given.count = check.sum(counts, "counts", given.output);
   check.require(given.input.count == counts[check.own_rank()],
                 "the input holds {} elements, but counts[{}] is {}", given.input.count,
                 group.rank(), counts[check.own_rank()]);

@@ -21,7 +21,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                                                             call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
   collective_arguments given = check.arguments(input, output, options);
-  given.count = check.for_all_ranks(given.output.count);
+  given.count = check.for_all_ranks(given.output);
   check.require(given.input.count == given.count,
                 "the input must hold {} ranks x {} output elements = {}, not {}", group.size(),
                 given.output.count, given.count, given.input.count);
@@ -38,7 +38,7 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                                                               call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
   collective_arguments given = check.arguments(input, output, options);
-  given.count = check.sum(counts, "counts");
+  given.count = check.sum(counts, "counts", given.output);
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all counts, {} elements, not {}", given.count,
                 given.input.count);

@@ -23,7 +23,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
   collective_arguments given = check.arguments(input, output, options);
   given.root = options.root;
   check.is_rank(given.root, "root");
-  given.count = check.for_all_ranks(given.output.count);
+  given.count = check.for_all_ranks(given.output);
   if (group.rank() == given.root) {
     check.require(given.input.count == given.count,
                   "the root's input must hold {} ranks x {} elements = {}, not {}", group.size(),
@@ -45,7 +45,7 @@ template <movable_buffer In, mutable_movable_buffer Out>
   collective_arguments given = check.arguments(input, output, options);
   given.root = options.root;
   check.is_rank(given.root, "root");
-  given.count = check.sum(counts, "counts");
+  given.count = check.sum(counts, "counts", given.output);
   check.require(given.output.count == counts[check.own_rank()],
                 "the output holds {} elements, but counts[{}] is {}", given.output.count,
                 group.rank(), counts[check.own_rank()]);

@@ -136,20 +136,24 @@ class call_check {
             group_.size());
   }
 
-  /// `count` for each rank.
-  [[nodiscard]] std::size_t for_all_ranks(std::size_t count) const {
+  /// As many elements as `each` has, for each rank.
+  [[nodiscard]] std::size_t for_all_ranks(const elements& each) const {
     std::size_t whole = 0;
-    require(!__builtin_mul_overflow(count, static_cast<std::size_t>(group_.size()), &whole),
-            "{} elements for each of {} ranks are more than memory can hold", count, group_.size());
+    require(!__builtin_mul_overflow(each.count, static_cast<std::size_t>(group_.size()), &whole) &&
+                fit(whole, each.size),
+            "{} elements of {} bytes for each of {} ranks are more than memory can hold",
+            each.count, each.size, group_.size());
     return whole;
   }
-  /// The sum of one count a rank; `name` is what the user calls them.
-  [[nodiscard]] std::size_t sum(std::span<const std::size_t> counts, const char* name) const {
+  /// The sum of one count a rank, of elements as in `data`; `name` is what the user calls them.
+  /// Also where no buffer holds the whole: others' blocks may pass through this rank.
+  [[nodiscard]] std::size_t sum(std::span<const std::size_t> counts, const char* name,
+                                const elements& data) const {
     require(counts.size() == static_cast<std::size_t>(group_.size()),
             "{} has {} entries for {} ranks", name, counts.size(), group_.size());
     std::size_t whole = 0;
     for (const std::size_t each : counts) {
-      require(!__builtin_add_overflow(whole, each, &whole),
+      require(!__builtin_add_overflow(whole, each, &whole) && fit(whole, data.size),
               "the sum of {} is more than memory can hold", name);
     }
     return whole;
@@ -186,15 +190,17 @@ class call_check {
   }
 
  private:
+  [[nodiscard]] static bool fit(std::size_t count, std::size_t size) noexcept {
+    std::size_t bytes = 0;
+    return !__builtin_mul_overflow(count, size, &bytes) &&
+           bytes <= std::numeric_limits<std::size_t>::max() / 2;
+  }
   [[noreturn]] void refuse(const std::string& why) const {
     throw_usage("{} on group \"{}\" at {}:{}: {}", name_of(what_), group_.name(), site_.file_name(),
                 site_.line, why);
   }
   void fits(std::size_t count, std::size_t size) const {
-    std::size_t bytes = 0;
-    require(!__builtin_mul_overflow(count, size, &bytes) &&
-                bytes <= std::numeric_limits<std::size_t>::max() / 2,
-            "{} elements of {} bytes are more than memory can hold", count, size);
+    require(fit(count, size), "{} elements of {} bytes are more than memory can hold", count, size);
   }
 
   const process_group& group_;
