@@ -4,14 +4,18 @@
 #include <boost/test/unit_test.hpp>
 
 #include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,6 +34,17 @@ namespace {
 using namespace std::chrono_literals;
 using processes::contains;
 using processes::job;
+
+/// As a container's seccomp profile does: memfd_create is refused from now on.
+void deny_shared_memory() {
+  sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{sizeof rules / sizeof rules[0], rules};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  parx::require(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "no seccomp");
+}
 
 void reduce_for_ever(parx::world& world) {
   std::vector<float> x(10'000);
@@ -494,6 +509,43 @@ BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_s
       }
       parx::all_reduce(world, x);
       for (const float each : x) parx::require(each == 3.0F, "wrong sum");
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+}
+
+BOOST_AUTO_TEST_CASE(groups_in_reserve_take_no_descriptors) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [](parx::world& world) {
+      parx::barrier(world);
+      const rlimit limit{40, 40};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      const std::vector<int> both{0, 1};
+      std::vector<parx::process_group> groups;
+      for (int i = 0; i < 1000; ++i) groups.push_back(world.subgroup(both));
+      parx::async_barrier(groups.back()).wait();
+      parx::barrier(groups.front());
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+}
+
+BOOST_AUTO_TEST_CASE(where_a_sandbox_refuses_shared_memory_ranks_talk_over_tcp) {
+  job all;
+  for (int rank = 0; rank < 3; ++rank) {
+    all.start_program(rank, 3, [](parx::init_options options) {
+      if (options.env["PARX_RANK"] == "1") deny_shared_memory();
+      return parx::run(
+          [](parx::world& world) {
+            std::vector<float> x(200'000, 1.0F);
+            parx::all_reduce(world, x);
+            auto area = parx::allocate_shared<float>(world, 1000);
+            area[999] = 1.0F;
+            parx::all_reduce(world, area);
+            parx::require(x[7] == 3.0F && area[999] == 3.0F, "wrong sum");
+          },
+          std::move(options));
     });
   }
   for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);

@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -44,7 +45,7 @@ class hybrid_transport final : public transport {
     static constexpr std::chrono::milliseconds opening_interval{2};
     polled_.clear();
     ends_.clear();
-    polled_.push_back({wake_.get(), POLLIN, 0});
+    polled_.push_back({bell(), POLLIN, 0});
     polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
     bool opening = false;
     bool look_again = false;
@@ -87,7 +88,7 @@ class hybrid_transport final : public transport {
   }
   void wake() override {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
+    [[maybe_unused]] const auto put = ::write(bell(), &one, sizeof one);
   }
   [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
 
@@ -158,26 +159,15 @@ class hybrid_transport final : public transport {
 
   [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) override {
     const std::vector<int> mates = host_mates();
-    const std::size_t part = (bytes + page_size - 1) / page_size * page_size;
+    const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
+    const std::size_t whole = part * mates.size();
     const detail::link_key key{group_ + id * 0x9e3779b97f4a7c15u, mates.front(), channel::memory};
-    descriptor file;
-    if (mates.front() == rank_) {
-      file = detail::shared_memory::create(std::max(part, page_size) * mates.size());
-      for (const int mate : mates) {
-        if (mate != rank_) pass_memory(file, {key.group, mate, key.kind}, limit);
-      }
+    std::shared_ptr<detail::shared_memory> memory;
+    if (mates.size() == 1) {
+      memory.reset(new detail::shared_memory(whole));
     } else {
-      file = await_memory(key, limit);
+      memory.reset(new detail::shared_memory(share_file(mates, key, bytes, whole, limit), whole));
     }
-    const std::size_t whole = std::max(part, page_size) * mates.size();
-    if (const std::size_t found = detail::shared_memory::size_of(file); found != whole) {
-      throw error(errc::mismatch,
-                  fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
-                              "ask for the same size",
-                              rank_, bytes, describe(mates.front()), found / mates.size()),
-                  {});
-    }
-    const std::shared_ptr<detail::shared_memory> memory(new detail::shared_memory(file, whole));
     shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
     for (std::size_t i = 0; i < mates.size(); ++i) {
       area.of_rank[static_cast<std::size_t>(mates[i])] = memory->data() + i * part;
@@ -205,12 +195,16 @@ class hybrid_transport final : public transport {
                    int rank, std::uint64_t group)
       : shared_(std::move(shared)),
         rank_(rank),
-        group_(group),
-        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!wake_.valid()) {
-      throw_error(errc::io, "no event descriptor can be made: {}", errno_text(errno));
-    }
+        group_(group) {
     for (const int each : members) members_.push_back({each, {}});
+  }
+
+  /// What wakes a sleeper; made by the first one, so that groups in reserve take no descriptors.
+  /// Where none is left, links say so: a sleep that nobody can end is short.
+  [[nodiscard]] int bell() {
+    std::call_once(made_wake_,
+                   [this] { wake_ = descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); });
+    return wake_.get();
   }
 
   /// Whether a peer's move has come to be seen that was made before the peer could see this rank
@@ -286,6 +280,28 @@ class hybrid_transport final : public transport {
     return *record;
   }
 
+  /// The memory of all mates: the first of them makes it, the others are sent it.
+  [[nodiscard]] descriptor share_file(const std::vector<int>& mates, const detail::link_key& key,
+                                      std::size_t bytes, std::size_t whole,
+                                      const deadline& limit) {
+    if (mates.front() == rank_) {
+      descriptor file = detail::shared_memory::create(whole);
+      for (const int mate : mates) {
+        if (mate != rank_) pass_memory(file, {key.group, mate, key.kind}, limit);
+      }
+      return file;
+    }
+    descriptor file = await_memory(key, limit);
+    if (const std::size_t found = detail::shared_memory::size_of(file); found != whole) {
+      throw error(errc::mismatch,
+                  fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
+                              "ask for the same size",
+                              rank_, bytes, describe(mates.front()), found / mates.size()),
+                  {});
+    }
+    return file;
+  }
+
   /// Sends a mate the descriptor of shared memory.
   void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
     const detail::peer_record& record = record_of(key.peer);
@@ -328,6 +344,7 @@ class hybrid_transport final : public transport {
   std::vector<member> members_;
   int rank_;
   std::uint64_t group_;
+  std::once_flag made_wake_;
   descriptor wake_;
   std::vector<pollfd> polled_;
   std::vector<std::size_t> ends_;  ///< of each interest's entries in polled_, from the third on

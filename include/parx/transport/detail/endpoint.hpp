@@ -297,7 +297,7 @@ class endpoint {
                                   options.local_world_size < options.world_size);
     self.network =
         read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
-    if (wanted == "auto") self.memory = "parx-" + random_hex();
+    if (wanted == "auto" && shared_memory::can_be_had()) self.memory = "parx-" + random_hex();
     self.pid = ::getpid();
     self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
     if (self.streams < 1 || self.streams > most_streams) {

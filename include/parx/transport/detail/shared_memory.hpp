@@ -28,13 +28,10 @@ class shared_memory {
     if (const std::size_t length = size_of(file); length < bytes) {
       throw_error(errc::io, "shared memory has {} bytes instead of {}", length, bytes);
     }
-    void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (mapped == MAP_FAILED) {
-      throw_error(errc::io, "{} bytes of shared memory cannot be mapped: {}", bytes,
-                  errno_text(errno));
-    }
-    data_ = static_cast<std::byte*>(mapped);
+    map(file.get(), MAP_SHARED);
   }
+  /// Zeroed memory that is shared with nobody.
+  explicit shared_memory(std::size_t bytes) : size_(bytes) { map(-1, MAP_PRIVATE | MAP_ANONYMOUS); }
   shared_memory(shared_memory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   shared_memory& operator=(shared_memory&& other) noexcept {
@@ -49,6 +46,12 @@ class shared_memory {
   [[nodiscard]] static std::size_t size_of(const descriptor& file) noexcept {
     const auto length = ::lseek(file.get(), 0, SEEK_END);
     return length < 0 ? 0 : static_cast<std::size_t>(length);
+  }
+
+  /// False where a sandbox refuses it whatever the size.
+  [[nodiscard]] static bool can_be_had() noexcept {
+    const descriptor probe(::memfd_create("parx", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    return probe.valid() || (errno != ENOSYS && errno != EPERM && errno != EACCES);
   }
 
   /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed: a peer that could shrink
@@ -71,6 +74,15 @@ class shared_memory {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
+  void map(int file, int flags) {
+    void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (mapped == MAP_FAILED) {
+      throw_error(errc::io, "{} bytes of shared memory cannot be mapped: {}", size_,
+                  errno_text(errno));
+    }
+    data_ = static_cast<std::byte*>(mapped);
+  }
+
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
