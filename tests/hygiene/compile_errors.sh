@@ -4,9 +4,11 @@ set -u
 # With -DWRONG every line is an error, and without it none.
 program() {
   cat <<'END'
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
+#include <Eigen/Core>
 #include <parx/comm.hpp>
 #include <parx/data/loader.hpp>
 struct score { float loss; int rank; };
@@ -72,6 +74,13 @@ void calls(parx::process_group& world) {
   auto tables = parx::all_gather_object(world, table);
   parx::broadcast_object(world, std::string("configuration"));
   (void)parx::recv_object(world, 0);
+  parx::async_all_to_all(world, std::vector<long>(4)).wait();
+  parx::async_exscan(world, std::array<float, 4>{}).wait();
+  parx::async_all_gather(world, std::vector<unsigned>(4), x).wait();
+  parx::async_gather(world, x, std::vector<char>(4)).wait();
+  parx::async_all_reduce(world, std::array<double, 4>{}, x).wait();
+  parx::async_send(world, Eigen::VectorXf(x.size()), 1).wait();
+  parx::async_recv(world, std::vector<unsigned char>(4), 1).wait();
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
@@ -85,6 +94,11 @@ void calls(parx::process_group& world) {
   parx::all_gather(world, std::span(&k, 1), std::span(&k, 1));
   parx::broadcast(world, scores, {.root = 1});
   parx::async_all_reduce(world, std::span(&k, 1)).wait();
+  Eigen::MatrixXf matrix(4, 4);
+  parx::async_all_reduce(world, matrix.col(1)).wait();
+  parx::async_all_gather(world, Eigen::Map<Eigen::VectorXf>(&y[0], 4), matrix).wait();
+  parx::async_scatter(world, fixed, parx::view_of(x)).wait();
+  parx::async_send(world, fixed, 1).wait();
   parx::async_broadcast(world, parx::view_of(x)).wait();
   parx::async_all_gather(world, fixed, std::span(y)).wait();
   parx::async_send(world, std::span(fixed), 1).wait();

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <tuple>
 #include <type_traits>
 
 #include <parx/comm/detail/issue.hpp>
@@ -92,8 +93,12 @@ constexpr void explain_misuse() {
                 "return one");
 }
 
+/// A container, a std::array or an Eigen matrix, not a view of one.
 template <typename Data>
-concept owns_elements = requires { typename std::remove_cvref_t<Data>::allocator_type; };
+concept owns_elements =
+    requires { typename std::remove_cvref_t<Data>::allocator_type; } ||
+    requires { std::tuple_size<std::remove_cvref_t<Data>>::value; } ||
+    std::same_as<std::remove_cvref_t<Data>, typename std::remove_cvref_t<Data>::PlainObject>;
 
 /// Does not compile for a temporary container, whose elements would be gone before an asynchronous
 /// operation is over. `Data` are forwarding references'; views may be temporary.
