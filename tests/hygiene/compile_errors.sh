@@ -11,6 +11,10 @@ program() {
 #include <Eigen/Core>
 #include <parx/comm.hpp>
 #include <parx/data/loader.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/nn/linear.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/optim.hpp>
 struct score { float loss; int rank; };
 struct samples {  // one at a time, as PyTorch's
   std::size_t size() const { return 4; }
@@ -20,6 +24,7 @@ struct rows : samples {
   struct batch { parx::tensor<float> weights; };
   batch fetch(std::span<const std::size_t>) const { return {}; }
 };
+struct plain { parx::nn::linear<> layer{4, 2}; };
 float lesser(float a, float b) { return a < b ? a : b; }
 void calls(parx::process_group& world) {
   int k = 1;
@@ -28,6 +33,10 @@ void calls(parx::process_group& world) {
   std::vector<float> x(4), y(4);
   std::vector<score> scores(4);
   const std::vector<float>& fixed = x;
+  parx::tensor<float> images;
+  parx::tensor<std::int64_t> classes;
+  parx::nn::linear model{4, 2};
+  parx::ddp ddp{model, world};
 #ifdef WRONG
   parx::all_reduce(world, k);
   parx::all_reduce(world, k, {.op = parx::reduce_op::max});
@@ -81,6 +90,16 @@ void calls(parx::process_group& world) {
   parx::async_all_reduce(world, std::array<double, 4>{}, x).wait();
   parx::async_send(world, Eigen::VectorXf(x.size()), 1).wait();
   parx::async_recv(world, std::vector<unsigned char>(4), 1).wait();
+  parx::optim::sgd by_model{model, {.lr = 0.1}};
+  parx::optim::adamw by_wrapper{ddp};
+  parx::optim::sgd by_rate{model.parameters(), 0.1};
+  parx::optim::adamw by_other{model.parameters(), parx::optim::sgd_options{}};
+  parx::optim::sgd by_buffer{x};
+  (void)parx::nn::cross_entropy(ddp(images), images);
+  (void)parx::nn::cross_entropy(ddp(images), std::vector<int>(4));
+  (void)parx::nn::cross_entropy(images, classes);
+  plain bare;
+  parx::ddp wrapped{bare, world};
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
@@ -105,6 +124,13 @@ void calls(parx::process_group& world) {
   parx::send(world, fixed, 1, {.tag = 1});
   parx::all_reduce(world, x, y, {.op = parx::reduce_op::max});
   parx::broadcast_object(world, text, {.root = 1});
+  parx::optim::sgd of_parameters{model.parameters(), {.lr = 0.1}};
+  parx::optim::sgd of_targets{of_parameters.targets()};
+  parx::optim::sgd moved{std::move(of_parameters)};
+  parx::optim::adamw of_groups{
+      parx::optim::decay_groups(ddp.parameters(), parx::optim::adamw_options{})};
+  parx::ddp elsewhere{std::move(ddp)};
+  (void)parx::nn::cross_entropy(elsewhere(images), classes, {.row_weights = x});
 #endif
 }
 END
@@ -132,5 +158,12 @@ told 1 'an object is a std::string'
 told 1 'the object is overwritten'
 told 1 'the type of the object must be named'
 told 1 'a data set has size() and fetch'
-# Beside the sentence, that no loader can be made.
-[ "$(errors | grep -v 'loader' | grep -c .)" = 44 ] || { echo "$said"; exit 1; }
+told 2 'takes the parameters of a model'
+told 1 'the learning rate is one of the options'
+told 1 "these options are another optimizer's"
+told 1 'an optimizer takes what it updates'
+told 2 'labels are numbers of classes'
+told 1 'the logits are what a model returns'
+told 1 'parx::ddp ddp{model, world} wraps'
+# Beside the sentence, that no loader and no ddp can be made.
+[ "$(errors | grep -v -e 'loader' -e 'ddp' | grep -c .)" = 52 ] || { echo "$said"; exit 1; }

@@ -136,4 +136,9 @@ class ddp {
   std::unique_ptr<reducer> reducer_;
 };
 
+/// Of what cannot be wrapped: a compile-time error that says what can.
+template <typename Other, typename Group>
+  requires(!distributed_module<Other>)
+ddp(Other&, const Group&, ddp_options = {}) -> ddp<detail::no_module<Other>>;
+
 }  // namespace parx

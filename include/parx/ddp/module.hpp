@@ -127,4 +127,19 @@ template <typename M>
 concept distributed_module =
     requires(M& model) { model.for_each_parameter(detail::accepts_any_parameter{}); };
 
+namespace detail {
+
+/// Stands for a class that cannot be wrapped where a ddp is made of it: the sentence that a failed
+/// constraint does not find.
+template <typename M>
+struct no_module {
+  static_assert(distributed_module<M>,
+                "parx::ddp ddp{model, world} wraps an nn::module, whose members() names its "
+                "layers, a raw_module, or a class with for_each_parameter(visitor): see "
+                "ddp/module.hpp");
+  void for_each_parameter(accepts_any_parameter visitor) const;
+};
+
+}  // namespace detail
+
 }  // namespace parx

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/optim/detail/misuse.hpp>
 #include <parx/optim/optimizer.hpp>
 #include <parx/types/half.hpp>
 
@@ -123,6 +124,13 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
   explicit adamw(std::vector<target<T>> targets, adamw_options options = {})
       : base(std::move(targets), options) {}
   explicit adamw(std::vector<parameter_group<T, adamw_options>> groups) : base(std::move(groups)) {}
+
+  /// For what they do not take: a compile-time error that says what to do.
+  template <typename List, typename Options = adamw_options>
+    requires detail::no_update_list<List, Options, adamw_options>
+  explicit adamw(const List&, Options = {}) : adamw(std::vector<target<T>>()) {
+    detail::explain_no_update_list<List, Options, adamw_options>();
+  }
 
  private:
   friend base;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/optim/detail/misuse.hpp>
 #include <parx/optim/optimizer.hpp>
 #include <parx/types/half.hpp>
 
@@ -106,6 +107,13 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
   explicit sgd(std::vector<target<T>> targets, sgd_options options = {})
       : base(std::move(targets), options) {}
   explicit sgd(std::vector<parameter_group<T, sgd_options>> groups) : base(std::move(groups)) {}
+
+  /// For what they do not take: a compile-time error that says what to do.
+  template <typename List, typename Options = sgd_options>
+    requires detail::no_update_list<List, Options, sgd_options>
+  explicit sgd(const List&, Options = {}) : sgd(std::vector<target<T>>()) {
+    detail::explain_no_update_list<List, Options, sgd_options>();
+  }
 
  private:
   friend base;

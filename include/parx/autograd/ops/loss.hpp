@@ -19,6 +19,19 @@ struct cross_entropy_options {
   double label_smoothing = 0;               ///< share of each label that goes to all classes alike
 };
 
+namespace detail {
+
+template <typename V>
+inline constexpr bool is_variable = false;
+template <typename T>
+inline constexpr bool is_variable<variable<T>> = true;
+template <typename L>
+inline constexpr bool is_class_tensor = false;
+template <std::integral Label>
+inline constexpr bool is_class_tensor<tensor<Label>> = true;
+
+}  // namespace detail
+
 /// -log softmax(logits)[label], summed over the rows with their weights; the count is the sum of
 /// the weights of the rows that are not ignored. logits is (..., classes), labels (...). Rows of
 /// weight 0 add exactly nothing, whatever their logits. With label smoothing a row's loss is (1 -
@@ -93,6 +106,19 @@ template <typename T, std::integral Label>
       },
       logits);
   return {std::move(sum), count};
+}
+
+/// For what it does not take: a compile-time error that says what to do.
+template <typename Logits, typename Labels>
+  requires(!detail::is_variable<Logits> || !detail::is_class_tensor<Labels>)
+weighted_loss<float> cross_entropy(const Logits&, const Labels&, cross_entropy_options = {}) {
+  static_assert(detail::is_variable<Logits>,
+                "the logits are what a model returns, a variable: parx::variable<float>(tensor)");
+  static_assert(detail::is_class_tensor<Labels>,
+                "labels are numbers of classes, counted from 0, in a tensor<std::int64_t> (or of "
+                "int): tensor<int>::from(labels, {n}); targets that are no classes are for "
+                "mse_loss");
+  return {};
 }
 
 /// The squared differences, summed; the count is their number. `row_weights`, one for each index of
