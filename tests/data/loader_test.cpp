@@ -94,11 +94,24 @@ BOOST_AUTO_TEST_CASE(a_smaller_last_batch_can_be_dropped) {
   BOOST_TEST(loader.batches() == 2U);
 }
 
-BOOST_AUTO_TEST_CASE(an_empty_data_set_has_no_batches) {
+BOOST_AUTO_TEST_CASE(a_data_set_without_samples_is_refused) {
   const auto source = numbered(0);
-  const data::loader loader{source, {.batch_size = 8}};
-  for (auto& batch : loader.epoch(0)) BOOST_TEST(batch.size() == 99U);
-  BOOST_TEST(loader.batches() == 0U);
+  BOOST_CHECK_EXCEPTION(data::loader(source, {.batch_size = 8}), usage_error, [](const auto& e) {
+    return std::string(e.what()).find("the data set has no samples") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(ranks_beyond_the_number_of_samples_take_part_with_weight_0) {
+  const auto source = numbered(2);
+  float counted = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const data::loader loader{source, {.sampler = data::distributed_sampler(2, rank, 4)}};
+    for (auto& batch : loader.epoch(0)) {
+      BOOST_TEST(batch.size() == 1U);
+      counted += batch.count();
+    }
+  }
+  BOOST_TEST(counted == 2);
 }
 
 BOOST_AUTO_TEST_CASE(an_interrupted_epoch_goes_on_where_it_stopped_even_with_another_world) {

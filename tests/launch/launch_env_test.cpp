@@ -366,7 +366,13 @@ BOOST_AUTO_TEST_CASE(a_half_set_or_contradictory_environment_is_refused_by_name)
   check_refused(with(torchrun_task(), {{"RANK", "2"}}), {"RANK=2 contradicts WORLD_SIZE=2"});
   check_refused(with(torchrun_task(), {{"RANK", "-1"}}), {"RANK=-1", "from 0 to 1"});
   check_refused(with(torchrun_task(), {{"RANK", "one"}}), {"RANK=\"one\""});
-  check_refused(with(torchrun_task(), {{"RANK", "1x"}}), {"RANK=\"1x\""});
+  check_refused(with(torchrun_task(), {{"RANK", "1x"}}),
+                {"RANK=\"1x\" is not a rank from 0 to 1 (WORLD_SIZE=2)"});
+  check_refused(with(torchrun_task(), {{"WORLD_SIZE", "four"}}),
+                {"WORLD_SIZE=\"four\" is not a number of processes", "1 or more"});
+  check_refused(with(torchrun_task(), {{"MASTER_PORT", "99999999999"}}), {"from 1 to 65535"});
+  check_refused(with(torchrun_task(), {{"GROUP_RANK", "a"}}),
+                {"GROUP_RANK=\"a\" is not a whole number from -2147483648 to 2147483647"});
   check_refused(with(torchrun_task(), {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "at least one"});
   check_refused(with(torchrun_task(), {{"WORLD_SIZE", "99999999999"}}),
                 {"WORLD_SIZE=\"99999999999\""});

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,20 +40,26 @@ using environment = std::map<std::string, std::string, std::less<>>;
   return found->second;
 }
 
-/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error
-/// naming the variable when its text is not a number of type T.
+/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error with
+/// the variable, its text and what it should be when that is not a number of type T: `wanted`, as
+/// "a port from 1 to 65535", or else T's own range. Whoever wants less than T checks it.
 template <typename T>
   requires std::is_arithmetic_v<T>
-[[nodiscard]] std::optional<T> env_number(const environment& env, std::string_view name) {
+[[nodiscard]] std::optional<T> env_number(const environment& env, std::string_view name,
+                                          std::string_view wanted = {}) {
   const auto text = env_string(env, name);
   if (!text) return std::nullopt;
   T value{};
   const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (code != std::errc{} || end != text->data() + text->size()) {
-    throw_usage("environment variable {}=\"{}\" is not a {} number in range", name, *text,
-                std::is_integral_v<T> ? "whole" : "decimal");
+  if (code == std::errc{} && end == text->data() + text->size()) return value;
+  if (!wanted.empty()) {
+    throw_usage("environment variable {}=\"{}\" is not {}", name, *text, wanted);
+  } else if constexpr (std::is_integral_v<T>) {
+    throw_usage("environment variable {}=\"{}\" is not a whole number from {} to {}", name, *text,
+                std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  } else {
+    throw_usage("environment variable {}=\"{}\" is not a decimal number", name, *text);
   }
-  return value;
 }
 
 /// The value of `name` as a switch: 1/true/yes/on or 0/false/no/off. Throws usage_error on others.

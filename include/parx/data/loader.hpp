@@ -102,14 +102,18 @@ class loader {
  public:
   using batch_type = batch_of<Dataset>;
 
-  /// Refers to `source`, which must outlive the loader. Throws usage_error when the batch size or
-  /// the prefetch window is 0, or the sampler was made for another number of samples.
+  /// Refers to `source`, which must outlive the loader. Throws usage_error when it has no samples,
+  /// the batch size or the prefetch window is 0, or the sampler was made for another number of
+  /// samples.
   explicit loader(const Dataset& source, loader_options options = {})
       : source_(&source),
         options_(std::move(options)),
         sampler_(options_.sampler.value_or(distributed_sampler(source.size(), 0, 1))) {
     require(options_.batch_size > 0, "loader: the batch size must be at least 1");
     require(options_.prefetch > 0, "loader: the prefetch window must be at least 1");
+    require(source.size() > 0,
+            "loader: the data set has no samples, so there is no batch to take; was its file empty, "
+            "or are its paths and filters others than you think?");
     require(sampler_.size() == source.size(),
             "loader: the sampler was made for {} samples, but the data set has {}; make it with "
             "distributed_sampler{{dataset.size(), ...}}",

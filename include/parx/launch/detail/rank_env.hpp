@@ -38,8 +38,13 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
 
 [[nodiscard]] inline launch_env read_ranks(const environment& env, const rank_names& names,
                                            launcher started_by) {
-  const auto rank = env_number<int>(env, names.rank);
-  const auto world_size = env_number<int>(env, names.world_size);
+  const auto world_size =
+      env_number<int>(env, names.world_size, "a number of processes, which is 1 or more");
+  const auto rank = env_number<int>(
+      env, names.rank,
+      world_size > 0 ? fmt::format("a rank from 0 to {} ({}={})", *world_size - 1,
+                                   names.world_size, *world_size)
+                     : "a rank, which is 0 or more");
   require(rank && world_size,
           "{} is set but {} is not: both are needed to say which process of how many this is. "
           "Set {} too, or unset {} to run alone",
@@ -51,7 +56,9 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
   job.started_by = started_by;
   job.rank = *rank;
   job.world_size = *world_size;
-  if (!names.local_rank.empty()) job.local_rank = env_number<int>(env, names.local_rank);
+  if (!names.local_rank.empty()) {
+    job.local_rank = env_number<int>(env, names.local_rank, "a rank on its host, 0 or more");
+  }
   if (!names.local_world_size.empty()) {
     job.local_world_size = env_number<int>(env, names.local_world_size);
   }
@@ -78,7 +85,7 @@ inline void read_master(const environment& env, launch_env& job) {
     if (auto host = env_string(env, name)) job.master_host = *host;
   }
   for (const std::string_view name : {"MASTER_PORT", "PARX_MASTER_PORT"}) {
-    if (const auto port = env_number<int>(env, name)) {
+    if (const auto port = env_number<int>(env, name, "a port from 1 to 65535")) {
       require(*port >= 1 && *port <= 65535, "{}={}: a port is a number from 1 to 65535", name,
               *port);
       job.master_port = static_cast<std::uint16_t>(*port);
