@@ -49,7 +49,7 @@ trains() {
   [ -e "$out/checkpoint-12" ] && [ ! -e "$out/checkpoint-4" ] || failed "$name: not the last two checkpoints"
 
   ends 0 1 --max-steps 12 "${common[@]}" --resume
-  says 'Nothing is left to train'
+  says 'Nothing is left to train: the run is at step 12 of 12'
 
   ends 2 1 --metric-for-best-model bleu
   says '--metric-for-best-model "bleu": give loss'

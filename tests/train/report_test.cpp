@@ -93,6 +93,15 @@ BOOST_AUTO_TEST_CASE(the_rate_is_all_samples_over_all_time_and_leaves_the_first_
   BOOST_TEST(run.rate() == 600 / (300 / 100. + 300 / 300.), boost::test_tools::tolerance(1e-12));
 }
 
+BOOST_AUTO_TEST_CASE(a_rate_of_many_digits_is_grouped) {
+  BOOST_TEST(train::detail::rate_text(97.25) == "97.2");
+  BOOST_TEST(train::detail::rate_text(1298607.9) == "1,298,608");
+  const std::string page =
+      train::report_html({made_up("one", 1, 1298608), made_up("two", 2, 2.5e6)});
+  BOOST_TEST(page.find("<td>1,298,608</td>") != std::string::npos);
+  BOOST_TEST(page.find("<td>2,500,000</td><td>1.93</td>") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
   const std::string page =
       train::report_html({made_up("one", 1, 100), made_up("two", 2, 180), made_up("four", 4, 300)});

@@ -7,15 +7,43 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <parx/core/descriptor.hpp>
 
 #include "runs.hpp"
 #include <messages.hpp>
 
 using namespace runs;
 using parx_test::mentions;
+
+namespace {
+
+// What `act` writes to the console, bar included.
+template <typename Act>
+std::string said_during(const std::string& path, Act act) {
+  std::fflush(stdout);
+  const parx::descriptor out(::dup(STDOUT_FILENO)), err(::dup(STDERR_FILENO));
+  const parx::descriptor file(::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600));
+  ::dup2(file.get(), STDOUT_FILENO);
+  ::dup2(file.get(), STDERR_FILENO);
+  act();
+  std::fflush(stdout);
+  ::dup2(out.get(), STDOUT_FILENO);
+  ::dup2(err.get(), STDERR_FILENO);
+  std::ifstream text(path);
+  return {std::istreambuf_iterator<char>(text), {}};
+}
+
+}  // namespace
 
 BOOST_AUTO_TEST_CASE(of_models_with_equal_metrics_the_first_is_kept_and_loaded) {
   const folder place("ties"), moved("ties_moved");
@@ -290,7 +318,7 @@ BOOST_AUTO_TEST_CASE(what_compares_evaluations_needs_one) {
 }
 
 BOOST_AUTO_TEST_CASE(an_evaluation_of_nothing_is_refused) {
-  const auto source = points(16), two = points(2), none = points(0);
+  const auto source = points(16), two = points(2);
   std::array<int, 3> refused{};  // by rank
   parx::run_threads(3, [&](parx::process_group& group) {
     classifier model(0);
@@ -315,7 +343,10 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_nothing_is_refused) {
         refused[static_cast<std::size_t>(group.rank())] += mentions(found.what(), words) ? 1 : 0;
       }
     };
-    refuses(parx::data::loader{none, {.sampler = distributed_sampler{0, group}}}, "0 samples");
+    refuses(parx::data::loader{two,
+                               {.sampler = distributed_sampler{2, group},
+                                .last_batch = parx::data::last_batch::drop}},
+            "32 a batch");
     refuses(parx::data::loader{two,
                                {.sampler = distributed_sampler{
                                     2, group, {.remainder = parx::data::remainder::drop}}}},
@@ -348,6 +379,23 @@ BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
     on_ranks(1, s);
     BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == s.options.max_steps + 1);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_beyond_its_last_step_says_so_and_trains_nothing) {
+  const folder place("beyond");
+  setup s{.options = quiet(4)};
+  s.options.output_dir = place.path;
+  const auto before = on_ranks(1, s);
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.options.max_steps = 2;
+  s.options.log_to_console = true;
+  s.options.disable_progress = false;  // whose bar would say 4/2
+  std::vector<result> after;
+  const std::string said = said_during(place.path + "/said", [&] { after = on_ranks(1, s); });
+  BOOST_TEST(after[0].parameters == before[0].parameters, boost::test_tools::per_element());
+  BOOST_TEST(said.find("Nothing is left to train: the run is at step 4 of 2") != said.npos, said);
+  BOOST_TEST(said.find("4/2") == said.npos, said);
+  BOOST_TEST(said.find("train metrics") == said.npos, said);
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_do_not_train_into_one_folder) {

@@ -26,13 +26,6 @@ template <typename Module>
   }
 }
 
-/// 1234567 as "1,234,567", whatever the locale.
-[[nodiscard]] inline std::string with_commas(std::uint64_t number) {
-  std::string digits = fmt::format("{}", number);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
-  return digits;
-}
-
 /// Before the first step; `step` steps were done by an earlier run.
 inline void announce(run_log& out, const run_plan& plan, std::uint64_t parameters,
                      std::uint64_t step) {
@@ -48,7 +41,11 @@ inline void announce(run_log& out, const run_plan& plan, std::uint64_t parameter
   line("Total optimization steps", plan.steps);
   line("Number of trainable parameters", parameters);
   if (step > 0) line("Continuing training from global step", step);
-  if (step >= plan.steps) out.print("  Nothing is left to train; more steps or epochs would go on");
+  if (step >= plan.steps) {
+    out.print(fmt::format("  Nothing is left to train: the run is at step {} of {}; more max_steps "
+                          "or num_train_epochs would go on",
+                          with_commas(step), with_commas(plan.steps)));
+  }
 }
 
 /// After the last step.

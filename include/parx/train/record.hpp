@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -30,6 +31,13 @@ namespace parx::train {
   const double scale = std::pow(10.0, std::abs(places));
   if (!std::isfinite(scale)) return value;
   return places < 0 ? std::round(value / scale) * scale : std::round(value * scale) / scale;
+}
+
+/// 1234567 as "1,234,567", whatever the locale.
+[[nodiscard]] inline std::string with_commas(std::uint64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
+  return digits;
 }
 
 class record {

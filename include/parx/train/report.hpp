@@ -9,7 +9,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -104,6 +106,13 @@ struct run_report {
 }
 
 namespace detail {
+
+/// "97.3", and of four digits or more "1,298,608".
+[[nodiscard]] inline std::string rate_text(double rate) {
+  constexpr double most = 1e18;
+  if (!(rate >= 1000 && rate < most)) return fmt::format("{:.1f}", rate);
+  return with_commas(static_cast<std::uint64_t>(std::llround(rate)));
+}
 
 /// Figures of the log over steps: a curve for each run and figure.
 [[nodiscard]] inline std::string chart_of(const std::vector<run_report>& runs,
@@ -247,8 +256,8 @@ namespace detail {
     ideal.points.emplace_back(ranks, base * ranks);
     efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
     rows += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
-        xml_text(run->name), run->world, measured, measured / (base * fewest_ranks),
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
+        xml_text(run->name), run->world, rate_text(measured), measured / (base * fewest_ranks),
         efficiency.points.back().second);
   }
   return fmt::format(
@@ -263,10 +272,10 @@ namespace detail {
   std::string rows;
   for (const run_report& run : runs) {
     rows += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{:.1f}</td>"
+        "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
         "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
-        run.rate(), run.mean("step_ms"), run.last("loss"),
+        rate_text(run.rate()), run.mean("step_ms"), run.last("loss"),
         run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-");
   }
   return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"

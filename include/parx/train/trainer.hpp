@@ -124,10 +124,11 @@ class trainer {
     record line;
     try {
       if (options_.save_on_signal && saves()) signals_ = detail::signal_watch::start();
+      const bool shows = !options_.disable_progress && !done();
       progress bar{{.total = plan_.steps,
-                    .enabled = is_rank0() && !options_.disable_progress,
+                    .enabled = is_rank0() && shows,
                     .initial = state_.global_step}};
-      book_.open(start, bar);
+      book_.open(start, shows ? &bar : nullptr);
       bar_ = &bar;
       if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
       announce(book_.log, plan_, parameter_count(model_.module()), state_.global_step);
@@ -142,7 +143,7 @@ class trainer {
       if (signal_ == 0) {
         line = finish();
         bar.finish();
-        say_metrics(book_.log, line);
+        if (book_.has_trained()) say_metrics(book_.log, line);
       }
       close_files();
     } catch (...) {

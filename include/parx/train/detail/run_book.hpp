@@ -45,14 +45,15 @@ class run_book {
            call_site site)
       : options_(options), group_(group), state_(state), site_(site) {}
 
-  /// Collective. A run begins that `start`ed then, from the state's step.
-  void open(std::chrono::steady_clock::time_point start, progress& bar) {
+  /// Collective. A run begins that `start`ed then, from the state's step. A bar, if given, is
+  /// borrowed until close().
+  void open(std::chrono::steady_clock::time_point start, progress* bar) {
     start_ = start;
     first_step_ = state_.global_step;
     samples_ = 0;
     merged_.assign(ranks(), {});
     parx::detail::agree_on_rank0(&group_, site_, [&] {
-      log = run_log(options_, options_.disable_progress ? nullptr : &bar, state_.global_step);
+      log = run_log(options_, bar, state_.global_step);
     });
   }
   /// Local. Counts from now on; `times` are the wrapper's.
@@ -96,6 +97,8 @@ class run_book {
     merged_.assign(ranks(), {});
     return line;
   }
+  /// Local. Whether there was a step since open().
+  [[nodiscard]] bool has_trained() const noexcept { return state_.global_step > first_step_; }
   /// Local, after fold(). The last line.
   record write_closing() {
     record line = closing_line(state_, seconds(), samples_, first_step_);
