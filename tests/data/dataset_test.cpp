@@ -221,6 +221,25 @@ BOOST_AUTO_TEST_CASE(a_table_takes_the_chosen_columns_and_maps_its_classes) {
   BOOST_CHECK_THROW((void)data::read_table(path, {.label = "breed"}), usage_error);
 }
 
+BOOST_AUTO_TEST_CASE(a_table_of_numbers_to_predict_fits_a_model_with_one_output) {
+  const scratch_folder folder;
+  const auto path = folder.write("t.csv", "rooms,price,age\n3,1.5,10\n4,-2.25,20\n5,1e3,30\n");
+  const auto table = data::read_table<float>(path, {.label = "price"});
+  BOOST_TEST((table.x().shape() == shape{3, 2}));
+  const std::array<std::size_t, 2> rows{2, 1};
+  const auto batch = table.fetch(rows);
+  BOOST_TEST(batch.size() == 2U);
+  BOOST_TEST((batch.y.shape() == shape{2, 1}));
+  BOOST_TEST(batch.y.at(0, 0) == 1000.0F);
+  BOOST_TEST(batch.y.at(1, 0) == -2.25F);
+  BOOST_TEST(batch.x.at(1, 1) == 20.0F);
+  expect_error(errc::bad_data, {"line 2", "1.5", "read_table<float>"},
+               [&] { (void)data::read_table(path, {.label = "price"}); });
+  BOOST_CHECK_THROW((void)data::read_table<float>(path, {}), usage_error);
+  BOOST_CHECK_THROW((void)data::read_table<float>(path, {.label = "price", .classes = {"1.5"}}),
+                    usage_error);
+}
+
 BOOST_AUTO_TEST_CASE(a_table_without_header_is_read_by_column_numbers) {
   const scratch_folder folder;
   const auto path = folder.write("t.tsv", "1\t0.5\n0\t-2\n");
@@ -232,6 +251,11 @@ BOOST_AUTO_TEST_CASE(a_table_without_header_is_read_by_column_numbers) {
   BOOST_CHECK_THROW(
       (void)data::read_table(path, {.csv = data::tsv(data::csv_header::absent), .label = "2"}),
       usage_error);
+  BOOST_CHECK_EXCEPTION((void)data::read_table(path, {.csv = data::tsv(), .label = "3"}),
+                        usage_error, [](const auto& e) {
+                          return std::string(e.what()).find("csv_header::absent") !=
+                                 std::string::npos;
+                        });
 }
 
 BOOST_AUTO_TEST_CASE(a_generated_sample_depends_on_seed_and_number_alone) {

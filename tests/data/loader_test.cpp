@@ -12,7 +12,7 @@ using namespace parx;
 namespace {
 
 /// Sample i is x = (i, 2 i), y = i.
-data::tensor_dataset numbered(std::size_t count) {
+data::tensor_dataset<> numbered(std::size_t count) {
   auto x = tensor<float>::empty({count, 2});
   for (std::size_t i = 0; i < count; ++i) {
     x.at(i, 0) = static_cast<float>(i);
@@ -23,7 +23,7 @@ data::tensor_dataset numbered(std::size_t count) {
 
 /// Fails at one sample.
 struct damaged_dataset {
-  data::tensor_dataset good = numbered(100);
+  data::tensor_dataset<> good = numbered(100);
   std::size_t bad = 41;
   [[nodiscard]] std::size_t size() const { return good.size(); }
   [[nodiscard]] data::batch fetch(std::span<const std::size_t> indices) const {
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(wrong_options_are_refused_with_the_reason) {
         return std::string_view(failure.what()).find("11 samples, but the data set has 10") !=
                std::string_view::npos;
       });
-  static_assert(!std::is_constructible_v<loader<data::tensor_dataset>, data::tensor_dataset,
+  static_assert(!std::is_constructible_v<loader<data::tensor_dataset<>>, data::tensor_dataset<>,
                                          data::loader_options>,
                 "a loader must not refer to a temporary data set");
 }

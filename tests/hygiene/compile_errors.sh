@@ -11,6 +11,7 @@ program() {
 #include <Eigen/Core>
 #include <parx/comm.hpp>
 #include <parx/data/loader.hpp>
+#include <parx/data/table.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/loss.hpp>
@@ -100,9 +101,12 @@ void calls(parx::process_group& world) {
   (void)parx::nn::cross_entropy(images, classes);
   plain bare;
   parx::ddp wrapped{bare, world};
+  (void)parx::data::read_table("a.csv", {.csv = {.header = false}, .label = "3"});
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
+  using parx::data::csv_header;
+  (void)parx::data::read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "3"});
   rows whole;
   parx::data::loader loader{whole, {.batch_size = 2}};
   float array[4] = {}, sum[4] = {};
@@ -165,5 +169,6 @@ told 1 'an optimizer takes what it updates'
 told 2 'labels are numbers of classes'
 told 1 'the logits are what a model returns'
 told 1 'parx::ddp ddp{model, world} wraps'
+told 1 "a file's header is csv_header::present"
 # Beside the sentence, that no loader and no ddp can be made.
-[ "$(errors | grep -v -e 'loader' -e 'ddp' | grep -c .)" = 52 ] || { echo "$said"; exit 1; }
+[ "$(errors | grep -v -e 'loader' -e 'ddp' | grep -c .)" = 53 ] || { echo "$said"; exit 1; }

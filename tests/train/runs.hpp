@@ -50,7 +50,7 @@ inline std::vector<std::string> lines_of(const std::string& path) {
 }
 
 // `count` points in the plane; the class is their quadrant.
-inline parx::data::tensor_dataset points(std::size_t count) {
+inline parx::data::tensor_dataset<> points(std::size_t count) {
   auto x = tensor<float>::empty({count, 2});
   auto y = tensor<std::int64_t>::empty({count});
   parx::random_stream(7, "points").uniform(x, -1.0F, 1.0F);

@@ -32,20 +32,24 @@
 
 namespace parx::data {
 
-/// Samples with class labels. `x` is [n, ...], `y` and `weights` are [n]; a weight of 0 marks a
-/// sample that only fills the batch up and must not count: `cross_entropy(model(x), y, weights)`.
-struct batch {
+/// Samples with a `Target` each. `x` is [n, ...], `y` [n, ...], `weights` [n]; a weight of 0 marks a
+/// sample that only fills the batch up and must not count: {.row_weights = batch.weights}.
+template <typename Target>
+struct labelled_batch {
   tensor<float> x;
-  tensor<std::int64_t> y;
+  tensor<Target> y;
   tensor<float> weights;
 
   /// Samples in the batch, padding included.
-  [[nodiscard]] std::size_t size() const noexcept { return y.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return y.rank() == 0 ? 0 : y.extent(0); }
   /// Samples that count: the sum of the weights.
   [[nodiscard]] float count() const {
     return std::accumulate(weights.begin(), weights.end(), 0.0F);
   }
 };
+
+/// Samples with classes: y is [n].
+using batch = labelled_batch<std::int64_t>;
 
 /// A source of samples: `size()`, and `fetch(indices)`, which returns a movable batch whose
 /// `weights` the loader then fills in; where a batch has apply_weights(), it is called after that.
@@ -75,39 +79,46 @@ struct no_dataset {
 
 }  // namespace detail
 
-/// Samples that are in memory already: x is [n, ...], y is [n]; refers to both, copies neither.
+/// Samples that are in memory already: x is [n, ...], y is [n] for classes or [n, ...] for numbers
+/// to predict; refers to both, copies neither.
+template <typename Target = std::int64_t>
 class tensor_dataset {
  public:
   /// Throws usage_error unless x and y have the same first extent.
-  tensor_dataset(tensor<float> x, tensor<std::int64_t> y) : x_(x.contiguous()), y_(y.contiguous()) {
+  tensor_dataset(tensor<float> x, tensor<Target> y) : x_(x.contiguous()), y_(y.contiguous()) {
     require(
-        x.rank() >= 1 && y.rank() == 1 && x.extent(0) == y.extent(0),
+        x.rank() >= 1 && y.rank() >= 1 && x.extent(0) == y.extent(0),
         "tensor_dataset: x of shape {} and y of shape {} do not have the same number of samples",
         to_string(x.shape()), to_string(y.shape()));
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return y_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return y_.extent(0); }
 
-  [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const {
-    shape rows = x_.shape();
-    rows[0] = indices.size();
-    batch result{tensor<float>::empty(rows), tensor<std::int64_t>::empty({indices.size()}), {}};
-    const std::size_t width = size() == 0 ? 0 : x_.size() / size();
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      require(indices[i] < size(), "sample {} does not exist in a data set of {}", indices[i],
-              size());
-      std::copy_n(x_.data() + indices[i] * width, width, result.x.data() + i * width);
-      result.y.data()[i] = y_.data()[indices[i]];
-    }
-    return result;
+  [[nodiscard]] labelled_batch<Target> fetch(std::span<const std::size_t> indices) const {
+    return {rows_of(x_, indices), rows_of(y_, indices), {}};
   }
 
   [[nodiscard]] const tensor<float>& x() const noexcept { return x_; }
-  [[nodiscard]] const tensor<std::int64_t>& y() const noexcept { return y_; }
+  [[nodiscard]] const tensor<Target>& y() const noexcept { return y_; }
 
  private:
+  template <typename T>
+  [[nodiscard]] static tensor<T> rows_of(const tensor<T>& all,
+                                         std::span<const std::size_t> indices) {
+    shape taken = all.shape();
+    const std::size_t size = taken[0];
+    taken[0] = indices.size();
+    auto rows = tensor<T>::empty(taken);
+    const std::size_t width = size == 0 ? 0 : all.size() / size;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      require(indices[i] < size, "sample {} does not exist in a data set of {}", indices[i], size);
+      std::copy_n(all.data() + indices[i] * width, width, rows.data() + i * width);
+    }
+    return rows;
+  }
+
   tensor<float> x_;
-  tensor<std::int64_t> y_;
+  tensor<Target> y_;
 };
 
 }  // namespace parx::data

@@ -1,8 +1,14 @@
-// read_table: a CSV or TSV file of numbers with a column of classes, as a data set in memory.
+// read_table: a CSV or TSV file of numbers as a data set in memory, with a column of classes or of
+// numbers to predict.
+//
+//   const auto irises = read_table("iris.csv", {.label = "species", .classes = {"setosa", ...}});
+//   const auto houses = read_table<float>("houses.csv", {.label = "price"});   // for mse_loss
+//   const auto plain = read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "4"});
 #pragma once
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,7 +23,7 @@ namespace parx::data {
 
 struct table_options {
   csv_options csv = {};
-  std::string label = {};  ///< column of the class; required
+  std::string label = {};  ///< column of the class, or of what to predict; required
   std::vector<std::string> features =
       {};  ///< columns of x, in this order; empty: all but the label
   std::vector<std::string> classes =
@@ -40,7 +46,7 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
     throw_error(
         errc::bad_data,
         "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
-        "classes in table_options::classes.",
+        "classes in table_options::classes, or read numbers to predict: read_table<float>.",
         file.path(), file.line(), file.column_name(column), text);
   }
   return number;
@@ -48,17 +54,25 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
 
 }  // namespace detail
 
-/// Reads `path`: x is [rows, features], y the classes. Throws errc::io or errc::bad_data, with line
-/// and column; usage_error when a column does not exist.
-[[nodiscard]] inline tensor_dataset read_table(const std::string& path,
-                                               const table_options& options) {
+/// Reads `path`: x is [rows, features], y the classes, [rows], or, with Target float, the numbers of
+/// the label's column, [rows, 1] as a linear layer with one output gives. Throws errc::io or
+/// errc::bad_data, with line and column; usage_error when a column does not exist.
+template <typename Target = std::int64_t>
+  requires std::same_as<Target, std::int64_t> || std::same_as<Target, float>
+[[nodiscard]] tensor_dataset<Target> read_table(const std::string& path,
+                                                const table_options& options) {
+  constexpr bool has_classes = std::same_as<Target, std::int64_t>;
+  require(!options.label.empty(),
+          "read_table: say which column of \"{}\" is to be learned: {{.label = \"...\"}}", path);
+  require(has_classes || options.classes.empty(),
+          "read_table: \"{}\" is read for numbers to predict, which have no classes", path);
   csv_reader file(path, options.csv);
   const std::size_t label = file.column(options.label);
   std::vector<std::size_t> features;
   for (const std::string& name : options.features) features.push_back(file.column(name));
 
   std::vector<float> values;
-  std::vector<std::int64_t> classes;
+  std::vector<Target> labels;
   std::vector<std::string> fields;
   while (file.next(fields)) {
     if (features.empty()) {
@@ -72,11 +86,16 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
     require(last < fields.size(), "\"{}\" has {} columns; column \"{}\" does not exist", path,
             fields.size(), last);
     for (const std::size_t column : features) values.push_back(file.number(fields[column], column));
-    classes.push_back(detail::read_class(file, fields[label], label, options.classes));
+    if constexpr (has_classes) {
+      labels.push_back(detail::read_class(file, fields[label], label, options.classes));
+    } else {
+      labels.push_back(file.number(fields[label], label));
+    }
   }
-  if (classes.empty()) throw_error(errc::bad_data, "\"{}\" has no records.", path);
-  return {tensor<float>::from(values, {classes.size(), features.size()}),
-          tensor<std::int64_t>::from(classes, {classes.size()})};
+  const std::size_t rows = labels.size();
+  if (rows == 0) throw_error(errc::bad_data, "\"{}\" has no records.", path);
+  return {tensor<float>::from(values, {rows, features.size()}),
+          tensor<Target>::from(labels, has_classes ? shape{rows} : shape{rows, 1})};
 }
 
 }  // namespace parx::data

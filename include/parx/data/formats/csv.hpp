@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@
 
 namespace parx::data {
 
+/// Whether the first line names the columns; `absent`: it is a record, and the columns are "0", "1".
 enum class csv_header { present, absent };
 enum class csv_quotes {
   rfc4180,
@@ -31,9 +34,25 @@ enum class csv_quotes {
 };  ///< `none`: a quote is an ordinary character, as in most TSV
 enum class csv_spaces { keep, strip };  ///< around unquoted fields: `a, b` is "a" and " b", or "b"
 
+/// A csv_header; for a bool, which does not say what is false, a compile-time error.
+class csv_header_choice {
+ public:
+  constexpr csv_header_choice(csv_header choice) noexcept  // NOLINT(google-explicit-constructor)
+      : choice_(choice) {}
+  template <std::same_as<bool> Flag>
+  constexpr csv_header_choice(Flag /*flag*/) {  // NOLINT(google-explicit-constructor)
+    static_assert(std::is_void_v<Flag>,
+                  "a file's header is csv_header::present or csv_header::absent");
+  }
+  constexpr operator csv_header() const noexcept { return choice_; }
+
+ private:
+  csv_header choice_ = csv_header::present;
+};
+
 struct csv_options {
   char delimiter = ',';
-  csv_header header = csv_header::present;
+  csv_header_choice header = csv_header::present;
   csv_quotes quotes = csv_quotes::rfc4180;
   csv_spaces spaces = csv_spaces::keep;
 };
@@ -93,8 +112,12 @@ class csv_reader {
       throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
                   path(), name);
     }
-    throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}", path(), name,
-                fmt::format("{}", fmt::join(header_, ", ")));
+    const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+    throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}{}", path(), name,
+                fmt::format("{}", fmt::join(header_, ", ")),
+                is_number ? ". Columns have numbers in a file without such a line: "
+                            "{.header = csv_header::absent}"
+                          : "");
   }
 
   /// The line on which the last record began.
