@@ -32,8 +32,8 @@
 
 namespace parx::data {
 
-/// Samples with a `Target` each. `x` is [n, ...], `y` [n, ...], `weights` [n]; a weight of 0 marks a
-/// sample that only fills the batch up and must not count: {.row_weights = batch.weights}.
+/// Samples with a `Target` each. `x` is [n, ...], `y` [n, ...], `weights` [n]; a weight of 0 marks
+/// a sample that only fills the batch up and must not count: {.row_weights = batch.weights}.
 template <typename Target>
 struct labelled_batch {
   tensor<float> x;

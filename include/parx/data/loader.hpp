@@ -112,8 +112,8 @@ class loader {
     require(options_.batch_size > 0, "loader: the batch size must be at least 1");
     require(options_.prefetch > 0, "loader: the prefetch window must be at least 1");
     require(source.size() > 0,
-            "loader: the data set has no samples, so there is no batch to take; was its file empty, "
-            "or are its paths and filters others than you think?");
+            "loader: the data set has no samples, so there is no batch to take; was its file "
+            "empty, or are its paths and filters others than you think?");
     require(sampler_.size() == source.size(),
             "loader: the sampler was made for {} samples, but the data set has {}; make it with "
             "distributed_sampler{{dataset.size(), ...}}",

@@ -54,8 +54,8 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
 
 }  // namespace detail
 
-/// Reads `path`: x is [rows, features], y the classes, [rows], or, with Target float, the numbers of
-/// the label's column, [rows, 1] as a linear layer with one output gives. Throws errc::io or
+/// Reads `path`: x is [rows, features], y the classes, [rows], or, with Target float, the numbers
+/// of the label's column, [rows, 1] as a linear layer with one output gives. Throws errc::io or
 /// errc::bad_data, with line and column; usage_error when a column does not exist.
 template <typename Target = std::int64_t>
   requires std::same_as<Target, std::int64_t> || std::same_as<Target, float>

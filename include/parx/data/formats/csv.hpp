@@ -26,7 +26,7 @@
 
 namespace parx::data {
 
-/// Whether the first line names the columns; `absent`: it is a record, and the columns are "0", "1".
+/// Whether the first line names the columns; `absent`: it is a record, the columns are "0", "1".
 enum class csv_header { present, absent };
 enum class csv_quotes {
   rfc4180,
