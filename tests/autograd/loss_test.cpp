@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <parx/autograd/ops/matmul.hpp>
 #include <parx/autograd/parameter.hpp>
 
 using namespace parx;
@@ -36,6 +37,27 @@ BOOST_AUTO_TEST_CASE(cross_entropy_and_its_gradient_agree_with_the_definition) {
     }
   }
   BOOST_TEST(loss.sum.item() == expected, boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_that_is_refused_names_the_line_of_the_call) {
+  const variable<float> y(tensor<float>::zeros({2, 3}));
+  const auto said = [](auto call) {
+    try {
+      call();
+    } catch (const usage_error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const int line = __LINE__;
+  const std::string shapes = said([&] { (void)cross_entropy(y, tensor<int>::zeros({3})); });
+  const std::string label = said([&] { (void)cross_entropy(y, tensor<int>::full({2}, 3)); });
+  const std::string other = said([&] { (void)mse(y, y, std::vector<float>(1)); });
+  const std::string product = said([&] { (void)matmul(y, y); });
+  BOOST_TEST(shapes.starts_with(fmt::format("cross_entropy at loss_test.cpp:{}: ", line + 1)));
+  BOOST_TEST(label.starts_with(fmt::format("cross_entropy at loss_test.cpp:{}: ", line + 2)));
+  BOOST_TEST(other.starts_with(fmt::format("mse_loss at loss_test.cpp:{}: ", line + 3)));
+  BOOST_TEST(product.starts_with(fmt::format("matmul at loss_test.cpp:{}: ", line + 4)));
 }
 
 BOOST_AUTO_TEST_CASE(logits_of_a_thousand_overflow_nothing) {

@@ -242,5 +242,12 @@ BOOST_AUTO_TEST_CASE(wrong_options_and_empty_lists_are_refused) {
   BOOST_CHECK_THROW(optim::sgd(some, {.lr = -1}), usage_error);
   BOOST_CHECK_THROW(optim::sgd(some, {.form = optim::momentum_form::nesterov}), usage_error);
   BOOST_CHECK_THROW(optim::adamw(some, {.beta2 = 1}), usage_error);
+  const int line = __LINE__ + 2;
+  try {
+    const optim::sgd opt{some, {.lr = -1}};
+    BOOST_ERROR("not refused");
+  } catch (const usage_error& e) {
+    BOOST_TEST(std::string(e.what()).find("sgd at optim_test.cpp:" + std::to_string(line)) == 0U);
+  }
   BOOST_CHECK_THROW(optim::clip_grad_norm(some, 0), usage_error);
 }

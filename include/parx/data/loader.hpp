@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/detail/prefetch.hpp>
 #include <parx/data/sampler.hpp>
@@ -105,19 +106,22 @@ class loader {
   /// Refers to `source`, which must outlive the loader. Throws usage_error when it has no samples,
   /// the batch size or the prefetch window is 0, or the sampler was made for another number of
   /// samples.
-  explicit loader(const Dataset& source, loader_options options = {})
+  explicit loader(const Dataset& source, loader_options options = {},
+                  call_site site = call_site::current())
       : source_(&source),
         options_(std::move(options)),
         sampler_(options_.sampler.value_or(distributed_sampler(source.size(), 0, 1))) {
-    require(options_.batch_size > 0, "loader: the batch size must be at least 1");
-    require(options_.prefetch > 0, "loader: the prefetch window must be at least 1");
+    const auto at = [&] { return fmt::format("loader at {}:{}", site.file_name(), site.line); };
+    require(options_.batch_size > 0, "{}: the batch size must be at least 1", at());
+    require(options_.prefetch > 0, "{}: the prefetch window must be at least 1", at());
     require(source.size() > 0,
-            "loader: the data set has no samples, so there is no batch to take; was its file "
-            "empty, or are its paths and filters others than you think?");
+            "{}: the data set has no samples, so there is no batch to take; was its file empty, "
+            "or are its paths and filters others than you think?",
+            at());
     require(sampler_.size() == source.size(),
-            "loader: the sampler was made for {} samples, but the data set has {}; make it with "
+            "{}: the sampler was made for {} samples, but the data set has {}; make it with "
             "distributed_sampler{{dataset.size(), ...}}",
-            sampler_.size(), source.size());
+            at(), sampler_.size(), source.size());
   }
   explicit loader(const Dataset&& source, loader_options options = {}) = delete;
 

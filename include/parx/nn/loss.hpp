@@ -12,6 +12,7 @@
 
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/reduction.hpp>
 
 namespace parx::nn {
@@ -24,12 +25,14 @@ struct mse_loss_options {
 
 /// The squared differences of `prediction` and `target` (a tensor or a variable of the same shape),
 /// summed over the rows with their weights; the count is the number of elements, by the same
-/// weights. mean() is PyTorch's mse_loss. Throws usage_error when the shapes differ.
+/// weights. mean() is PyTorch's mse_loss. Throws usage_error, with the caller's line, when the
+/// shapes differ.
 template <typename T>
 [[nodiscard]] weighted_loss<T> mse_loss(const variable<T>& prediction,
                                         const std::type_identity_t<variable<T>>& target,
-                                        const mse_loss_options& options = {}) {
-  return mse(prediction, target, options.row_weights);
+                                        const mse_loss_options& options = {},
+                                        call_site site = call_site::current()) {
+  return mse(prediction, target, options.row_weights, site);
 }
 
 /// A figure as (sum, count), so that batches and ranks are added up and divided once.
@@ -50,14 +53,17 @@ struct tally {
 /// weight 0 and rows with the label `ignore_index` do not count, as in cross_entropy.
 template <typename T, std::integral Label>
 [[nodiscard]] tally accuracy(const tensor<T>& logits, const tensor<Label>& labels,
-                             const cross_entropy_options& options = {}) {
+                             const cross_entropy_options& options = {},
+                             call_site site = call_site::current()) {
   const tensor<std::int64_t> answers = argmax(logits);
   require(
       answers.shape() == labels.shape(),
-      "accuracy: logits of shape {} need labels of the same shape without the last axis, not {}",
-      to_string(logits.shape()), to_string(labels.shape()));
+      "accuracy at {}:{}: logits of shape {} need labels of the same shape without the last axis, "
+      "not {}",
+      site.file_name(), site.line, to_string(logits.shape()), to_string(labels.shape()));
   require(options.row_weights.empty() || options.row_weights.size() == labels.size(),
-          "accuracy: {} row weights for {} rows", options.row_weights.size(), labels.size());
+          "accuracy at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
+          options.row_weights.size(), labels.size());
   const tensor<Label> wanted = labels.contiguous();
   tally result;
   for (std::size_t row = 0; row < wanted.size(); ++row) {
@@ -72,8 +78,9 @@ template <typename T, std::integral Label>
 }
 template <typename T, std::integral Label>
 [[nodiscard]] tally accuracy(const variable<T>& logits, const tensor<Label>& labels,
-                             const cross_entropy_options& options = {}) {
-  return accuracy(logits.value(), labels, options);
+                             const cross_entropy_options& options = {},
+                             call_site site = call_site::current()) {
+  return accuracy(logits.value(), labels, options, site);
 }
 
 }  // namespace parx::nn

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/optim/detail/misuse.hpp>
 #include <parx/optim/optimizer.hpp>
 #include <parx/types/half.hpp>
@@ -119,11 +120,15 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
 
   /// For `model.parameters()`. Throws usage_error when there are none, or for options outside their
   /// range.
-  explicit adamw(const std::vector<parameter<T>>& parameters, adamw_options options = {})
-      : adamw(targets_of(parameters), options) {}
-  explicit adamw(std::vector<target<T>> targets, adamw_options options = {})
-      : base(std::move(targets), options) {}
-  explicit adamw(std::vector<parameter_group<T, adamw_options>> groups) : base(std::move(groups)) {}
+  explicit adamw(const std::vector<parameter<T>>& parameters, adamw_options options = {},
+                 call_site site = call_site::current())
+      : adamw(targets_of(parameters), options, site) {}
+  explicit adamw(std::vector<target<T>> targets, adamw_options options = {},
+                 call_site site = call_site::current())
+      : base(std::move(targets), options, site) {}
+  explicit adamw(std::vector<parameter_group<T, adamw_options>> groups,
+                 call_site site = call_site::current())
+      : base(std::move(groups), site) {}
 
   /// For what they do not take: a compile-time error that says what to do.
   template <typename List, typename Options = adamw_options>
@@ -135,12 +140,13 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
  private:
   friend base;
 
-  static void check(const adamw_options& o) {
+  static void check(const adamw_options& o, call_site site) {
     require(o.lr >= 0 && o.epsilon >= 0 && o.weight_decay >= 0,
-            "adamw: lr {}, epsilon {} and weight_decay {} must not be negative", o.lr, o.epsilon,
-            o.weight_decay);
+            "adamw at {}:{}: lr {}, epsilon {} and weight_decay {} must not be negative",
+            site.file_name(), site.line, o.lr, o.epsilon, o.weight_decay);
     require(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1,
-            "adamw: beta1 {} and beta2 {} must be in [0, 1)", o.beta1, o.beta2);
+            "adamw at {}:{}: beta1 {} and beta2 {} must be in [0, 1)", site.file_name(), site.line,
+            o.beta1, o.beta2);
   }
   [[nodiscard]] static bool has_state(const adamw_options& /*o*/) noexcept { return true; }
   [[nodiscard]] static detail::adamw_rule<arithmetic_type<T>> rule(const adamw_options& o,

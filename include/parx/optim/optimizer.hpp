@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/optim/detail/master_copy.hpp>
 #include <parx/optim/detail/row_ledger.hpp>
 #include <parx/optim/group.hpp>
@@ -36,7 +37,8 @@ enum class row_updates {
 
 /// Derived has a `Rule` (see detail/lanes.hpp; in arithmetic_type<T>), `Rule rule(const Options&,
 /// steps) const`, `bool has_state(const Options&)`, and `static constexpr std::array state_names`,
-/// one name for each tensor that a slot keeps. Options have `lr` and `rows`.
+/// one name for each tensor that a slot keeps. `check(const Options&, call_site)` throws
+/// usage_error. Options have `lr` and `rows`.
 template <typename Derived, typename T, typename Options, typename Rule>
 class optimizer {
  public:
@@ -108,16 +110,18 @@ class optimizer {
   }
 
  protected:
-  optimizer(std::vector<target<T>> targets, Options options)
-      : optimizer(std::vector<parameter_group<T, Options>>{{std::move(targets), options}}) {}
-  explicit optimizer(std::vector<parameter_group<T, Options>> groups) {
+  optimizer(std::vector<target<T>> targets, Options options, call_site site)
+      : optimizer(std::vector<parameter_group<T, Options>>{{std::move(targets), options}}, site) {}
+  optimizer(std::vector<parameter_group<T, Options>> groups, call_site site) {
     std::size_t count = 0;
     for (const auto& group : groups) count += group.targets.size();
     require(count > 0,
-            "an optimizer needs at least one parameter; does the model's members() visit them?");
+            "optimizer at {}:{}: it needs at least one parameter; does the model's members() visit "
+            "them?",
+            site.file_name(), site.line);
     slots_.reserve(count);
     for (auto& group : groups) {
-      Derived::check(group.options);
+      Derived::check(group.options, site);
       for (target<T>& one : group.targets) {
         slots_.push_back({.updated = std::move(one), .group = options_.size()});
       }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/optim/detail/misuse.hpp>
 #include <parx/optim/optimizer.hpp>
 #include <parx/types/half.hpp>
@@ -102,11 +103,15 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
 
   /// For `model.parameters()`. Throws usage_error when there are none, or for options outside their
   /// range.
-  explicit sgd(const std::vector<parameter<T>>& parameters, sgd_options options = {})
-      : sgd(targets_of(parameters), options) {}
-  explicit sgd(std::vector<target<T>> targets, sgd_options options = {})
-      : base(std::move(targets), options) {}
-  explicit sgd(std::vector<parameter_group<T, sgd_options>> groups) : base(std::move(groups)) {}
+  explicit sgd(const std::vector<parameter<T>>& parameters, sgd_options options = {},
+               call_site site = call_site::current())
+      : sgd(targets_of(parameters), options, site) {}
+  explicit sgd(std::vector<target<T>> targets, sgd_options options = {},
+               call_site site = call_site::current())
+      : base(std::move(targets), options, site) {}
+  explicit sgd(std::vector<parameter_group<T, sgd_options>> groups,
+               call_site site = call_site::current())
+      : base(std::move(groups), site) {}
 
   /// For what they do not take: a compile-time error that says what to do.
   template <typename List, typename Options = sgd_options>
@@ -118,12 +123,12 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
  private:
   friend base;
 
-  static void check(const sgd_options& o) {
+  static void check(const sgd_options& o, call_site site) {
     require(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0,
-            "sgd: lr {}, momentum {} and weight_decay {} must not be negative", o.lr, o.momentum,
-            o.weight_decay);
+            "sgd at {}:{}: lr {}, momentum {} and weight_decay {} must not be negative",
+            site.file_name(), site.line, o.lr, o.momentum, o.weight_decay);
     require(o.form == momentum_form::classical || o.momentum > 0,
-            "sgd: Nesterov's form needs a momentum above 0");
+            "sgd at {}:{}: Nesterov's form needs a momentum above 0", site.file_name(), site.line);
   }
   [[nodiscard]] static bool has_state(const sgd_options& o) noexcept { return o.momentum != 0; }
   [[nodiscard]] static detail::sgd_rule<arithmetic_type<T>> rule(const sgd_options& o,

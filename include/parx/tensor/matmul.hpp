@@ -19,6 +19,7 @@
 #endif
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx {
@@ -117,11 +118,11 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
 }
 
 /// The shape of a b. Throws usage_error naming both shapes where they do not fit.
-[[nodiscard]] inline shape matmul_shape(const shape& a, const shape& b) {
+[[nodiscard]] inline shape matmul_shape(const shape& a, const shape& b, call_site site) {
   require(a.rank() >= 2 && b.rank() >= 2 && a[a.rank() - 1] == b[b.rank() - 2],
-          "matrices of shapes {} and {} cannot be multiplied: the last axis of the first and the "
-          "last but one of the second must exist and be equal",
-          to_string(a), to_string(b));
+          "matmul at {}:{}: matrices of shapes {} and {} cannot be multiplied: the last axis of "
+          "the first and the last but one of the second must exist and be equal",
+          site.file_name(), site.line, to_string(a), to_string(b));
   shape result = broadcast_shapes(batch_shape(a), batch_shape(b));
   result.push_back(a[a.rank() - 2]);
   result.push_back(b[b.rank() - 1]);
@@ -134,8 +135,9 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
 /// Strided operands (transposed, sliced, permuted heads) are not copied as long as one matrix axis
 /// is dense. Throws usage_error naming both shapes.
 template <typename T>
-[[nodiscard]] tensor<T> matmul(const tensor<T>& a, const tensor<T>& b) {
-  tensor<T> c = tensor<T>::empty(detail::matmul_shape(a.shape(), b.shape()));
+[[nodiscard]] tensor<T> matmul(const tensor<T>& a, const tensor<T>& b,
+                               call_site site = call_site::current()) {
+  tensor<T> c = tensor<T>::empty(detail::matmul_shape(a.shape(), b.shape(), site));
   if (b.rank() == 2 && a.rank() > 2 && a.is_contiguous()) {
     // One tall product instead of many small ones.
     detail::batched_gemm(op::plain, a.reshape({infer, a.extent(-1)}), op::plain, b, T(0),

@@ -10,6 +10,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx {
 
@@ -21,14 +22,14 @@ struct cross_entropy_options {
 
 namespace detail {
 
-template <typename V>
-inline constexpr bool is_variable = false;
 template <typename T>
-inline constexpr bool is_variable<variable<T>> = true;
-template <typename L>
-inline constexpr bool is_class_tensor = false;
+void takes_logits(const variable<T>&);
 template <std::integral Label>
-inline constexpr bool is_class_tensor<tensor<Label>> = true;
+void takes_classes(const tensor<Label>&);
+template <typename V>
+concept is_logits = requires(const V& v) { takes_logits(v); };
+template <typename L>
+concept is_classes = requires(const L& labels) { takes_classes(labels); };
 
 }  // namespace detail
 
@@ -36,21 +37,25 @@ inline constexpr bool is_class_tensor<tensor<Label>> = true;
 /// the weights of the rows that are not ignored. logits is (..., classes), labels (...). Rows of
 /// weight 0 add exactly nothing, whatever their logits. With label smoothing a row's loss is (1 -
 /// smoothing) * -log softmax(logits)[label] + smoothing * the mean of -log softmax(logits); mean()
-/// is PyTorch's cross_entropy. Throws usage_error for a label outside the classes.
+/// is PyTorch's cross_entropy. Throws usage_error, with the caller's line, for shapes that do not
+/// fit and a label outside the classes.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits, const tensor<Label>& labels,
-                                             const cross_entropy_options& options = {}) {
+                                             const cross_entropy_options& options = {},
+                                             call_site site = call_site::current()) {
   require(logits.rank() >= 1 && labels.size() * logits.extent(-1) == logits.size() &&
               (labels.rank() + 1 == logits.rank()),
-          "cross_entropy: logits of shape {} need labels of the same shape without the last axis, "
-          "not {}",
-          to_string(logits.shape()), to_string(labels.shape()));
+          "cross_entropy at {}:{}: logits of shape {} need labels of the same shape without the "
+          "last axis, not {}",
+          site.file_name(), site.line, to_string(logits.shape()), to_string(labels.shape()));
   const std::size_t classes = logits.extent(-1), rows = labels.size();
   require(options.row_weights.empty() || options.row_weights.size() == rows,
-          "cross_entropy: {} row weights for {} rows", options.row_weights.size(), rows);
+          "cross_entropy at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
+          options.row_weights.size(), rows);
   const auto smoothing = static_cast<T>(options.label_smoothing);
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "cross_entropy: a label smoothing of {} is not in [0, 1]", options.label_smoothing);
+          "cross_entropy at {}:{}: a label smoothing of {} is not in [0, 1]", site.file_name(),
+          site.line, options.label_smoothing);
   const T everywhere = classes == 0 ? T(0) : smoothing / static_cast<T>(classes);
   const tensor<T> input = logits.value().contiguous();
   const tensor<Label> label = labels.contiguous();
@@ -70,10 +75,12 @@ template <typename T, std::integral Label>
       if (record) std::fill_n(e, classes, T(0));
       continue;
     }
-    require(index >= 0 && static_cast<std::size_t>(index) < classes,
-            "cross_entropy: the label of row {} is {}, but the logits have {} classes (the last "
-            "axis), counted from 0",
-            row, index, classes);
+    if (index < 0 || static_cast<std::size_t>(index) >= classes) [[unlikely]] {
+      throw_usage(
+          "cross_entropy at {}:{}: the label of row {} is {}, but the logits have {} classes (the "
+          "last axis), counted from 0",
+          site.file_name(), site.line, row, index, classes);
+    }
     const T* const x = input.data() + row * classes;
     const T highest = detail::row_max(x, classes);
     const T sum = detail::row_exp(x, highest, classes, e);
@@ -110,11 +117,12 @@ template <typename T, std::integral Label>
 
 /// For what it does not take: a compile-time error that says what to do.
 template <typename Logits, typename Labels>
-  requires(!detail::is_variable<Logits> || !detail::is_class_tensor<Labels>)
+  requires(!detail::is_logits<Logits> || !detail::is_classes<Labels>)
 weighted_loss<float> cross_entropy(const Logits&, const Labels&, cross_entropy_options = {}) {
-  static_assert(detail::is_variable<Logits>,
+  constexpr bool logits = detail::is_logits<Logits>, classes = detail::is_classes<Labels>;
+  static_assert(logits,
                 "the logits are what a model returns, a variable: parx::variable<float>(tensor)");
-  static_assert(detail::is_class_tensor<Labels>,
+  static_assert(classes,
                 "labels are numbers of classes, counted from 0, in a tensor<std::int64_t> (or of "
                 "int): tensor<int>::from(labels, {n}); targets that are no classes are for "
                 "mse_loss");
@@ -122,15 +130,17 @@ weighted_loss<float> cross_entropy(const Logits&, const Labels&, cross_entropy_o
 }
 
 /// The squared differences, summed; the count is their number. `row_weights`, one for each index of
-/// axis 0, multiplies both. Throws usage_error when the shapes differ.
+/// axis 0, multiplies both. Throws usage_error, with the caller's line, when the shapes differ.
 template <typename T>
 [[nodiscard]] weighted_loss<T> mse(const variable<T>& prediction, const variable<T>& target,
-                                   std::span<const float> row_weights = {}) {
+                                   std::span<const float> row_weights = {},
+                                   call_site site = call_site::current()) {
   require(prediction.shape() == target.shape(),
-          "mse_loss: a prediction of shape {} needs a target of the same shape, not {}",
-          to_string(prediction.shape()), to_string(target.shape()));
+          "mse_loss at {}:{}: a prediction of shape {} needs a target of the same shape, not {}",
+          site.file_name(), site.line, to_string(prediction.shape()), to_string(target.shape()));
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
-  require(row_weights.empty() || row_weights.size() == rows, "mse_loss: {} row weights for {} rows",
+  require(row_weights.empty() || row_weights.size() == rows,
+          "mse_loss at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
           row_weights.size(), rows);
   const std::size_t width = rows == 0 ? 0 : prediction.size() / rows;
   const tensor<T> difference =

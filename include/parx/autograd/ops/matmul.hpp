@@ -32,9 +32,10 @@ void contribute_product(const grad_sink<T>& sink, const shape& batch, op op_a, c
 
 /// a (..., m, k) times b (..., k, n), batch axes broadcast: see matmul of tensors.
 template <typename T>
-[[nodiscard]] variable<T> matmul(const variable<T>& a, const variable<T>& b) {
+[[nodiscard]] variable<T> matmul(const variable<T>& a, const variable<T>& b,
+                                 call_site site = call_site::current()) {
   const detail::product_operand<T> left(a), right(b);
-  tensor<T> product = matmul(left.values(), right.values());
+  tensor<T> product = matmul(left.values(), right.values(), site);
   detail::round_result(product);
   return differentiable(
       std::move(product),
