@@ -209,6 +209,79 @@ BOOST_AUTO_TEST_CASE(training_trains_and_an_evaluation_leaves_every_module_in_it
   });
 }
 
+namespace {
+
+struct normalised : parx::nn::module<normalised> {
+  parx::nn::linear<> first{2, 16};
+  parx::nn::batch_norm<> norm{16};
+  parx::nn::linear<> second{16, 4};
+
+  parx::variable<float> forward(const parx::variable<float>& x) {
+    return second(parx::relu(norm(first(x))));
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("first", first);
+    visit("norm", norm);
+    visit("second", second);
+  }
+};
+
+struct statistics {
+  std::vector<float> values;  ///< of the buffers, after training
+  std::vector<double> eval_losses;
+};
+/// On two ranks.
+std::array<statistics, 2> train_normalised(const train::trainer_options& options) {
+  std::array<statistics, 2> found;
+  const auto source = points(40);
+  parx::run_threads(2, [&](parx::process_group& group) {
+    normalised model;
+    model.initialize(3);
+    parx::ddp ddp{model, group};
+    parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1}};
+    const parx::data::loader loader{
+        source, {.batch_size = 5, .sampler = parx::data::distributed_sampler{40, group}}};
+    train::trainer trainer{
+        ddp, opt, loader,
+        [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); }, options};
+    trainer.add_evaluation(loader, [](auto& m, auto& batch) -> train::metrics {
+      return {{"loss", parx::nn::cross_entropy(m(batch.x), batch.y)}};
+    });
+    trainer.train();
+    statistics& mine = found[static_cast<std::size_t>(group.rank())];
+    mine.eval_losses = curve(trainer.state(), "eval_loss");
+    model.for_each_buffer([&](const std::string&, auto& buffer) {
+      for (const auto value : buffer.value()) mine.values.push_back(static_cast<float>(value));
+    });
+  });
+  return found;
+}
+
+}  // namespace
+
+// A batch norm that is not synchronised tracks the samples of its own rank.
+BOOST_AUTO_TEST_CASE(ranks_evaluate_and_end_with_one_model_and_a_resumed_run_alike) {
+  const folder place("statistics");
+  train::trainer_options options = quiet(8);
+  options.output_dir = place.path;
+  options.eval_strategy = train::strategy::steps;
+  options.eval_steps = 2;
+  options.save_steps = 3;
+  const auto whole = train_normalised(options);
+  BOOST_TEST(whole[0].eval_losses.size() == 4u);
+  BOOST_TEST((whole[0].values == whole[1].values));
+  for (const int later : {6, 8}) {
+    std::filesystem::remove_all(fmt::format("{}/checkpoint-{}", place.path, later));
+  }
+  options.resume_from_checkpoint = train::resume::latest;
+  const auto resumed = train_normalised(options);
+  for (const statistics& each : resumed) {
+    BOOST_TEST((each.values == whole[0].values));
+    BOOST_TEST((each.eval_losses == whole[0].eval_losses));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_optimizer_of_a_part_of_the_model_trains_that_part) {
   const auto source = points(32);
   std::array<bool, 2> right{};  // by rank: Boost.Test is for one thread

@@ -183,7 +183,8 @@ class image_dataset {
     if (empty.empty()) return;
     const std::span<const std::size_t> first(empty.data(), std::min<std::size_t>(empty.size(), 10));
     log0(log_level::warn, "\"{}\": of {} classes {} have no image to train with: {}{}", folder,
-         classes_, empty.size(), fmt::join(first, ", "), first.size() < empty.size() ? ", ..." : "");
+         classes_, empty.size(), fmt::join(first, ", "),
+         first.size() < empty.size() ? ", ..." : "");
   }
 
   image_bytes images_;

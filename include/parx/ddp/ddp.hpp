@@ -9,6 +9,8 @@
 // all of them, however unevenly they are dealt. All ranks end with bit-identical parameters. A
 // parameter that is not the model's stays this rank's own: it gets the gradient of the mean over
 // its samples, and one warning, because as a rule it belongs to a layer that members() leaves out.
+// Buffers, such as the running statistics of a batch norm, are this rank's own from step to step:
+// see broadcast_buffers().
 #pragma once
 
 #include <algorithm>
@@ -76,11 +78,7 @@ class ddp {
     reducer_.reset(
         new reducer(group, std::move(slots), options.buckets, std::move(options.hook), site));
     if (group.size() > 1) reducer_->broadcast_values();
-    if constexpr (requires { model.for_each_buffer([](const std::string&, auto&) {}); }) {
-      model.for_each_buffer([&](const std::string&, auto& buffer) {
-        broadcast(group, buffer.value().span(), {.root = 0}, site);
-      });
-    }
+    broadcast_buffers(site);
     // Different samples want different dropout masks.
     if constexpr (requires { model.reseed(std::uint64_t{}); }) {
       if (group.rank() > 0) model.reseed(static_cast<std::uint64_t>(group.rank()));
@@ -102,6 +100,17 @@ class ddp {
   void raise_flag() noexcept { reducer_->raise_flag(); }
   /// Whether any rank's flag came with the last such gradients: equal on all ranks until the next.
   [[nodiscard]] bool flag_raised() const noexcept { return reducer_->flag_raised(); }
+
+  /// Collective. Gives all ranks rank 0's buffers, which are those that save0 writes: before an
+  /// evaluation, so that all ranks evaluate one model. The trainer does so. PyTorch's DDP sends
+  /// them with each forward pass.
+  void broadcast_buffers(call_site site = call_site::current()) {
+    if constexpr (requires { model_.for_each_buffer([](const std::string&, auto&) {}); }) {
+      model_.for_each_buffer([&](const std::string&, auto& buffer) {
+        broadcast(group_, buffer.value().span(), {.root = 0}, site);
+      });
+    }
+  }
 
   /// Drops the gradients of all parameters, also of those that are no optimizer's: the next
   /// backward overwrites them. As the model's zero_grad(), without a walk over its layers.

@@ -3,7 +3,8 @@
 //
 // Every row of x counts in the statistics, also one of weight 0: a sample with which
 // data::remainder::exact fills an epoch's last batch moves them as any other does, though it has no
-// part in the loss. With data::remainder::drop there are no such samples.
+// part in the loss. With data::remainder::drop there are no such samples. Under ddp each rank
+// normalises by its own rows and tracks them: see ddp::broadcast_buffers and sync_batch_norm.
 #pragma once
 
 #include <cstddef>

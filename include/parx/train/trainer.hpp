@@ -369,9 +369,15 @@ class trainer {
     if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
   }
 
+  /// What is evaluated is what rank 0 saves, running statistics included.
+  void agree_on_buffers() {
+    if constexpr (requires { model_.broadcast_buffers(site_); }) model_.broadcast_buffers(site_);
+  }
+
   /// The figures of all evaluations; none where a rank has left off.
   [[nodiscard]] std::optional<record> evaluate_unless(const leave_off& leaves_off) {
     book_.watch.pause();
+    agree_on_buffers();
     record line;
     for (const auto& [prefix, run] : evaluations_) {
       if (!evaluate_into(line, group(), prefix, run, leaves_off, site_)) return std::nullopt;
@@ -443,6 +449,7 @@ class trainer {
   }
 
   record finish() {
+    agree_on_buffers();
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
       book_.log.print(fmt::format("  Loading best model from {} (score: {})",
