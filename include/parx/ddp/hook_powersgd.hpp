@@ -7,7 +7,8 @@
 // r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a
 // power method on matrices that change slowly; a column that a step has lost, whose gradients were
 // zero, of lower rank or not finite, starts anew from random numbers. Gradients that are not finite
-// stay so, for who looks at them, and are not remembered.
+// stay so, for who looks at them, and are not remembered. No checkpoint holds e and Q: a run that
+// resumes sends start_step steps whole again, and ends in other bits than one that did not stop.
 // Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source: PyTorch's powerSGD_hook.py: matrices that
 // would not shrink by min_compression_rate are sent as they are, and so is everything in the first
 // steps, whose gradients change fast.
