@@ -219,6 +219,14 @@ BOOST_AUTO_TEST_CASE(a_table_takes_the_chosen_columns_and_maps_its_classes) {
   expect_error(errc::bad_data, {"cat", "table_options::classes"},
                [&] { (void)data::read_table(path, {.label = "kind", .features = {"age"}}); });
   BOOST_CHECK_THROW((void)data::read_table(path, {.label = "breed"}), usage_error);
+  // The second one would have been taken for a feature.
+  const auto twice = folder.write("twice.csv", "kind,age,kind\n0,30,0\n");
+  BOOST_CHECK_EXCEPTION((void)data::read_table(twice, {.label = "kind"}), usage_error,
+                        [](const auto& error) {
+                          return std::string(error.what()).find(
+                                     "two columns \"kind\", number 1 and number 3") !=
+                                 std::string::npos;
+                        });
 }
 
 BOOST_AUTO_TEST_CASE(a_table_of_numbers_to_predict_fits_a_model_with_one_output) {

@@ -101,10 +101,16 @@ class csv_reader {
   [[nodiscard]] const std::vector<std::string>& header() const noexcept { return header_; }
 
   /// The column called `name`; in a file without a header, a number from 0 as text ("0").
-  /// Throws usage_error that lists the columns when there is none.
+  /// Throws usage_error that lists the columns when there is none, or two.
   [[nodiscard]] std::size_t column(std::string_view name) const {
     const auto found = std::find(header_.begin(), header_.end(), name);
-    if (found != header_.end()) return static_cast<std::size_t>(found - header_.begin());
+    if (found != header_.end()) {
+      const auto other = std::find(found + 1, header_.end(), name);
+      require(other == header_.end(),
+              "\"{}\" has two columns \"{}\", number {} and number {}; give one another name",
+              path(), name, found - header_.begin() + 1, other - header_.begin() + 1);
+      return static_cast<std::size_t>(found - header_.begin());
+    }
     if (header_.empty()) {
       std::size_t number = 0;
       const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
