@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
     model.initialize(training.trainer.seed);
     if (!s.trained.empty()) {
       parx::load_pretrained(model, parx::json::object{}, s.trained);
+      parx::print0(world, "{} pairs, {} texts cut\n", test.size(), test.counts().truncated_rows);
       return summarise(model, test_pairs, test, tokenizer, s, world);
     }
 
