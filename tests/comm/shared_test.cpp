@@ -1,6 +1,7 @@
 // Collectives in shared buffers, and the links of shared memory.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -261,6 +262,28 @@ BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {
     for (const auto& failure : sizes) {
       BOOST_TEST(failure.find("the same size") != std::string::npos, failure);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_of_groups_of_the_same_ranks_is_not_mixed_up_where_a_rank_is_late) {
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    const auto failure = jobs::run(kind, 2, [](parx::process_group& world) {
+      const std::vector<int> all{0, 1};
+      auto first = world.subgroup(all), second = world.subgroup(all);
+      if (world.rank() == 1) parx::barrier(world);
+      auto a = parx::allocate_shared<int>(first, 10'000);
+      auto b = parx::allocate_shared<int>(first, 20'000);
+      auto c = parx::allocate_shared<int>(second, 30'000);
+      if (world.rank() == 0) parx::barrier(world);  // its memory is on its way
+      for (auto* each : {&a, &b, &c}) {
+        auto& group = each == &c ? second : first;
+        const auto value = static_cast<int>(each->size()) + group.rank();
+        std::fill(each->begin(), each->end(), value);
+        parx::all_reduce(group, *each, {.use = parx::algorithm::shared});
+        parx::require((*each)[0] == 2 * static_cast<int>(each->size()) + 1, "{}", (*each)[0]);
+      }
+    });
+    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
   }
 }
 

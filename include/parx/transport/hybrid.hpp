@@ -161,7 +161,8 @@ class hybrid_transport final : public transport {
     const std::vector<int> mates = host_mates();
     const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
     const std::size_t whole = part * mates.size();
-    const detail::link_key key{group_ + id * 0x9e3779b97f4a7c15u, mates.front(), channel::memory};
+    // A sum of group and id would not do: numbers of groups lie apart by such products, too.
+    const detail::link_key key{group_, mates.front(), channel::memory, static_cast<int>(id)};
     std::shared_ptr<detail::shared_memory> memory;
     if (mates.size() == 1) {
       memory.reset(new detail::shared_memory(whole));
@@ -287,7 +288,7 @@ class hybrid_transport final : public transport {
     if (mates.front() == rank_) {
       descriptor file = detail::shared_memory::create(whole);
       for (const int mate : mates) {
-        if (mate != rank_) pass_memory(file, {key.group, mate, key.kind}, limit);
+        if (mate != rank_) pass_memory(file, {key.group, mate, key.kind, key.stream}, limit);
       }
       return file;
     }

@@ -35,7 +35,7 @@ struct link_key {
   std::uint64_t group = 0;
   int peer = -1;  ///< in the group's numbering
   channel kind = channel::collective;
-  int stream = 0;  ///< of the connections that are one link
+  int stream = 0;  ///< of the connections that are one link, or of the group's shared areas
   bool operator==(const link_key&) const = default;
 };
 

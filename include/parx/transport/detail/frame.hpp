@@ -33,7 +33,7 @@ struct link_hello {
   std::int32_t from = -1;  ///< the connecting rank, in the group's numbering
   std::int32_t to = -1;
   std::array<char, 32> token{};  ///< the job's token, read from its store
-  std::int32_t stream = 0;       ///< of the connections that are one link
+  std::int32_t stream = 0;  ///< of the connections that are one link, or of the shared areas
   std::int32_t reserved = 0;
 };
 static_assert(sizeof(link_hello) == frame_size && std::is_trivially_copyable_v<link_hello>);
