@@ -237,6 +237,14 @@ class inproc_link final : public link {
   }
 
   void nudge() override { network_.bell(peer_in_network_).ring(); }
+  [[nodiscard]] bool has_unread() override {
+    const bool alive = network_.alive(peer_in_network_);
+    const bool closed = in_.closed;
+    if (!in_.drained()) return true;
+    if (!alive) throw link_lost(peer_, "its thread has ended");
+    if (closed) throw link_lost(peer_, "it closed the connection");
+    return false;
+  }
 
   [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_.next_arrival(); }
   [[nodiscard]] bool drained() { return in_.drained(); }

@@ -47,8 +47,7 @@ class shm_link final : public detail::process_link {
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
     if (!opened()) return 0;
     const bool ended = ended_;
-    const std::size_t received =
-        first.size + second.size > 0 ? receiver_.receive(first, second, pid_, key_.peer) : 0;
+    const std::size_t received = receiver_.receive(first, second, pid_, key_.peer);
     if (received > 0 && receiver_.awaited()) ring_bell();
     if (received == 0 && ended) throw link_lost(key_.peer, "it closed the connection");
     return received;
@@ -56,6 +55,13 @@ class shm_link final : public detail::process_link {
 
   void nudge() override {
     if (opened()) ring_bell();
+  }
+  [[nodiscard]] bool has_unread() override {
+    if (!opened()) return false;
+    const bool ended = ended_;
+    if (receiver_.ready()) return true;
+    if (ended) throw link_lost(key_.peer, "it closed the connection");
+    return false;
   }
 
   [[nodiscard]] detail::sleep_plan before_sleep(bool /*readable*/, bool /*writable*/,

@@ -60,9 +60,13 @@ class link {
   /// body. Throws link_lost.
   virtual std::size_t try_send(const const_bytes& first, const const_bytes& second) = 0;
   virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
+
+  // For peers that share memory; of other links nobody asks this.
   /// Ends the peer's wait() for this link, because of something that this rank has written to
-  /// memory which both see (link_interest::word). Nothing to do for links without such memory.
+  /// memory which both see (link_interest::word). Throws link_lost.
   virtual void nudge() {}
+  /// Whether something has come that was not received yet. Throws link_lost as try_receive does.
+  [[nodiscard]] virtual bool has_unread() { return false; }
 };
 
 /// What a sleeping thread waits for on one link.

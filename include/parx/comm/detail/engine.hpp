@@ -94,8 +94,8 @@ class engine {
       }
       if (next.readable || next.writable) out.push_back(next);
     }
-    for (const mate& each : missing_) {
-      out.push_back({each.stream, true, false, &board_->first_word(each.rank),
+    for (const mate* each : missing_) {
+      out.push_back({each->stream, true, false, &board_->first_word(each->rank),
                      board_->first_word_of(*header_)});
     }
   }
@@ -108,7 +108,7 @@ class engine {
         peers.push_back(lanes_[i].traffic->peer);
       }
     }
-    for (const mate& each : missing_) peers.push_back(each.rank);
+    for (const mate* each : missing_) peers.push_back(each->rank);
     return peers;
   }
   /// Peers that have not taken everything yet.
@@ -148,6 +148,8 @@ class engine {
   struct mate {
     int rank;
     link* stream;
+    call_header stray_header{};  ///< came over the link while the mate had not signed
+    std::size_t stray_bytes = 0;
   };
 
   struct progress {
@@ -242,32 +244,49 @@ class engine {
     }
   }
 
-  /// Signs, once, and looks who has. Their links carry nothing meanwhile, but end with the ranks.
+  /// Signs, once, and looks who has.
   bool all_have_come() {
     if (!signed_) {
       board_->sign(*header_);
-      for (const mate& each : mates_) each.stream->nudge();
-      missing_ = mates_;
+      missing_.clear();
+      for (mate& each : mates_) {
+        reach(each, [](link& stream) { stream.nudge(); });
+        missing_.push_back(&each);
+      }
       signed_ = true;
     }
-    std::erase_if(missing_, [&](const mate& each) {
-      if (!board_->has_signed(each.rank)) return false;
-      const call_header theirs = board_->header_of(each.rank);
-      if (!theirs.matches(*header_)) throw header_mismatch{each.rank, *header_, theirs};
+    std::erase_if(missing_, [&](const mate* each) {
+      if (!board_->has_signed(each->rank)) return false;
+      const call_header theirs = board_->header_of(each->rank);
+      if (!theirs.matches(*header_)) throw header_mismatch{each->rank, *header_, theirs};
       return true;
     });
-    for (const mate& each : missing_) look_at(each);
+    for (mate* each : missing_) look_at(*each);
     signed_ = !missing_.empty();
     return missing_.empty();
   }
 
-  /// Throws link_lost where a mate has ended, unless it has signed before that.
-  void look_at(const mate& missing) {
+  /// Calls use(link). A mate that has ended is no loss where it has signed before.
+  template <typename Use>
+  void reach(const mate& other, Use use) {
     try {
-      missing.stream->try_receive({}, {});
+      use(*other.stream);
     } catch (const link_lost&) {
-      if (!board_->has_signed(missing.rank)) throw;
+      if (!board_->has_signed(other.rank)) throw;
     }
+  }
+
+  /// What a mate sends over its link before it has signed is of another call than this one. (What
+  /// it sends after this meeting comes to be seen only after that it has signed.)
+  void look_at(mate& missing) {
+    reach(missing, [&](link& stream) {
+      if (!stream.has_unread() || board_->has_signed(missing.rank)) return;
+      auto* const header = reinterpret_cast<std::byte*>(&missing.stray_header);
+      missing.stray_bytes += stream.try_receive(
+          {header + missing.stray_bytes, frame_size - missing.stray_bytes}, {});
+      if (missing.stray_bytes < frame_size) return;
+      throw header_mismatch{missing.rank, *header_, missing.stray_header};
+    });
   }
 
   bool send_some(lane& state) {
@@ -391,7 +410,7 @@ class engine {
   std::size_t lane_count_ = 0;
   board* board_ = nullptr;
   std::vector<mate> mates_;
-  std::vector<mate> missing_;  ///< from the meeting that this rank has signed for
+  std::vector<mate*> missing_;  ///< from the meeting that this rank has signed for
   bool signed_ = false;
   bool overwrites_input_ = false;
   bool only_sends_ = false;
