@@ -2,9 +2,9 @@
 //
 // A rank copies in what others reduce, and copies out what they have reduced; its own share of all
 // ranks' copies it reduces in one pass, straight into its output. With more ranks than cores it is
-// the copies that take the time, and those of a ring are as many for every rank more; on cores of
-// their own ranks do the whole as fast as memory goes. Slices go through one after another, in three
-// parts of the staging memory in turn, with one meeting a slice:
+// the copies that take the time, and those of a ring are as many for every rank more. Slices go
+// through one after another, in three parts of the staging memory in turn, with one meeting a
+// slice:
 //
 //   copy in 0 | meet | combine 0, copy in 1 | meet | copy out 0, combine 1, copy in 2 | ...
 //
@@ -81,7 +81,8 @@ inline constexpr int staging_parts = 3;
     met = detail::append_meeting(plan, rank, world, done, signal);
     for (int ahead = 1; ahead < world; ++ahead) {
       const int r = wrap(rank + ahead, world);
-      met = plan.add({.kind = action_kind::fetch, .peer = r, .from = share(place::scratch, slice, r),
+      met = plan.add({.kind = action_kind::fetch, .peer = r,
+                      .from = share(place::scratch, slice, r),
                       .to = share(place::output, slice, r), .after = {met, no_action}});
     }
   }
