@@ -54,7 +54,9 @@ BOOST_AUTO_TEST_CASE(connections_that_nobody_claimed_go_with_their_group) {
       parx::barrier(world);
     });
     BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
-    BOOST_TEST(after <= before + 2, jobs::name_of(kind)
+    // Three ranks that have slept for the first time, and a connection or two on their way: not
+    // twenty.
+    BOOST_TEST(after <= before + 5, jobs::name_of(kind)
                                         << ": " << before << " descriptors, then " << after);
   }
 }
