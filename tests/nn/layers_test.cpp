@@ -4,20 +4,12 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <nn/torch_oracle.hpp>
+#include <nn/torch_values.hpp>
 
 using namespace parx;
+using parx_test::grid;
 
 namespace {
-
-/// The same exact numbers as in torch_layers.py.
-tensor<float> grid(std::size_t k, const shape& s) {
-  auto values = tensor<float>::empty(s);
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    values.data()[i] = (static_cast<float>((i * 37 + k * 11) % 17) - 8.0F) / 16.0F;
-  }
-  return values;
-}
 
 const std::optional<parx_test::oracle_numbers>& torch_numbers() {
   static const auto numbers = parx_test::ask_torch(__FILE__, "torch_layers.py");
@@ -25,12 +17,7 @@ const std::optional<parx_test::oracle_numbers>& torch_numbers() {
 }
 
 void check_close(const std::string& name, std::span<const float> found) {
-  const std::vector<double>& expected = torch_numbers()->at(name);
-  BOOST_REQUIRE_EQUAL(expected.size(), found.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    BOOST_TEST(std::abs(expected[i] - static_cast<double>(found[i])) <= 2e-6,
-               name << ", element " << i << ": " << expected[i] << " and " << found[i]);
-  }
+  parx_test::check_close(*torch_numbers(), name, found, 2e-6);
 }
 
 template <typename Model>

@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 
 
 def grid(k, *shape):
-    """The same exact numbers as in layers_test.cpp."""
+    """The same exact numbers as in torch_values.hpp."""
     n = 1
     for extent in shape:
         n *= extent

@@ -8,24 +8,16 @@
 #include <string>
 #include <vector>
 
-#include <nn/torch_oracle.hpp>
+#include <nn/torch_values.hpp>
 
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/autograd/ops/reduce.hpp>
 #include <parx/nn/position.hpp>
 
 using namespace parx;
+using parx_test::grid;
 
 namespace {
-
-/// The same exact numbers as in torch_transformer.py.
-tensor<float> grid(std::size_t k, const shape& s) {
-  auto values = tensor<float>::empty(s);
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    values.data()[i] = (static_cast<float>((i * 37 + k * 11) % 17) - 8.0F) / 16.0F;
-  }
-  return values;
-}
 
 const std::optional<parx_test::oracle_numbers>& torch_numbers() {
   static const auto numbers = parx_test::ask_torch(__FILE__, "torch_transformer.py");
@@ -33,13 +25,7 @@ const std::optional<parx_test::oracle_numbers>& torch_numbers() {
 }
 
 void check_close(const std::string& name, std::span<const float> found) {
-  const std::vector<double>& expected = torch_numbers()->at(name);
-  BOOST_REQUIRE_EQUAL(expected.size(), found.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    BOOST_TEST(std::abs(expected[i] - static_cast<double>(found[i])) <=
-                   1e-5 * std::max(1.0, std::abs(expected[i])),
-               name << ", element " << i << ": " << expected[i] << " and " << found[i]);
-  }
+  parx_test::check_close(*torch_numbers(), name, found, 1e-5);
 }
 
 /// Output and all gradients under torch's names; `call` applies the model to the inputs.
