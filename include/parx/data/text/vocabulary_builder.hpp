@@ -62,17 +62,8 @@ class vocabulary_builder {
   [[nodiscard]] vocabulary build(const vocabulary_options& options = {}) const {
     require(!counts_.empty(), "vocabulary_builder: there are no words; add() texts first");
     // In the order of the words, so that the result does not depend on the hash table's.
-    const std::map<std::string_view, std::uint64_t> words(counts_.begin(), counts_.end());
-
-    std::map<std::uint32_t, std::uint64_t> characters;
-    for (const auto& [word, count] : words)
-      each_character(word, [&, n = count](std::uint32_t code) { characters[code] += n; });
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_count;
-    for (const auto& [code, count] : characters) by_count.emplace_back(count, code);
-    std::stable_sort(by_count.begin(), by_count.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (std::size_t i = options.limit_alphabet; i < by_count.size(); ++i)
-      characters.erase(by_count[i].second);
+    const word_counts words(counts_.begin(), counts_.end());
+    const character_counts characters = alphabet(words, options.limit_alphabet);
 
     std::vector<std::string> tokens = options.special_tokens;
     std::unordered_map<std::string, token_id> ids;
@@ -115,6 +106,21 @@ class vocabulary_builder {
   struct text_hash : std::hash<std::string_view> {
     using is_transparent = void;
   };
+  using word_counts = std::map<std::string_view, std::uint64_t>;
+  using character_counts = std::map<std::uint32_t, std::uint64_t>;
+
+  /// The `limit` most frequent characters of the words; of equally frequent ones the lower codes.
+  static character_counts alphabet(const word_counts& words, std::size_t limit) {
+    character_counts characters;
+    for (const auto& [word, count] : words)
+      each_character(word, [&, n = count](std::uint32_t code) { characters[code] += n; });
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_count;
+    for (const auto& [code, count] : characters) by_count.emplace_back(count, code);
+    std::stable_sort(by_count.begin(), by_count.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (std::size_t i = limit; i < by_count.size(); ++i) characters.erase(by_count[i].second);
+    return characters;
+  }
 
   template <typename Use>
   static void each_character(std::string_view word, Use&& use) {

@@ -72,6 +72,18 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   return text;
 }
 
+[[nodiscard]] inline std::string address_text(const addrinfo& address) {
+  return address_text(address.ai_addr, address.ai_addrlen);
+}
+
+/// The errno with which a connection that was begun has failed, 0 where it stands.
+[[nodiscard]] inline int connection_error(int socket) noexcept {
+  int error_number = 0;
+  socklen_t length = sizeof error_number;
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error_number, &length);
+  return error_number;
+}
+
 /// One attempt at every address. An invalid descriptor and a reason where none accepts.
 [[nodiscard]] inline descriptor connect_any(const addrinfo* addresses, const deadline& limit,
                                             std::string& reason) {
@@ -86,8 +98,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   };
   std::vector<attempt> attempts;
   const auto note = [&](const addrinfo* address, int error_number) {
-    reason = fmt::format("{}: {}", address_text(address->ai_addr, address->ai_addrlen),
-                         errno_text(error_number));
+    reason = fmt::format("{}: {}", address_text(*address), errno_text(error_number));
   };
   const addrinfo* next = addresses;
   auto next_start = clock::now();
@@ -112,8 +123,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
     }
     if (attempts.empty()) return {};
     if (now >= give_up) {
-      reason = fmt::format("{}: no answer", address_text(attempts.front().address->ai_addr,
-                                                         attempts.front().address->ai_addrlen));
+      reason = fmt::format("{}: no answer", address_text(*attempts.front().address));
       return {};
     }
     std::vector<pollfd> polled;
@@ -125,9 +135,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
       continue;
     for (std::size_t i = polled.size(); i-- > 0;) {
       if (polled[i].revents == 0) continue;
-      int error_number = 0;
-      socklen_t length = sizeof error_number;
-      ::getsockopt(polled[i].fd, SOL_SOCKET, SO_ERROR, &error_number, &length);
+      const int error_number = connection_error(polled[i].fd);
       if (error_number == 0) return std::move(attempts[i].socket);
       note(attempts[i].address, error_number);
       attempts.erase(attempts.begin() + static_cast<std::ptrdiff_t>(i));
