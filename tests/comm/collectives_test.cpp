@@ -43,6 +43,52 @@ BOOST_AUTO_TEST_CASE(large_vectors_stream_and_leave_the_same_bits_on_all_ranks) 
   }
 }
 
+BOOST_AUTO_TEST_CASE(every_all_reduce_of_every_floating_dtype_leaves_the_same_bits_on_all_ranks) {
+  using parx::dtype;
+  using parx::reduce_op;
+  constexpr std::size_t n = 5003;
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+    for (const int world : {2, 3, 5, 8}) {
+      std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(world));
+      std::size_t tried = 0;
+      const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
+        auto area = parx::allocate_shared<std::byte>(group, n * sizeof(double));
+        std::vector<std::byte> own(n * sizeof(double));
+        auto& all = results[static_cast<std::size_t>(group.rank())];
+        for (const auto& entry : parx::catalog()) {
+          if (entry.what != parx::operation::all_reduce) continue;
+          for (const dtype type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+            for (const reduce_op op : {reduce_op::sum, reduce_op::avg, reduce_op::product}) {
+              std::mt19937 random(static_cast<unsigned>(group.rank()));
+              const parx::buffer_view x{
+                  entry.name == algorithm::shared ? area.data() : own.data(), n, type};
+              visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
+                for (std::size_t i = 0; i < n; ++i) {
+                  static_cast<T*>(x.data)[i] = static_cast<T>(static_cast<float>(random()) * 1e-9f - 2);
+                }
+              });
+              if (entry.name == algorithm::shared) parx::barrier(group);
+              try {
+                parx::all_reduce(group, x, {.op = op, .use = entry.name});
+              } catch (const parx::usage_error&) {
+                continue;  // not on these hosts, or not without shared memory
+              }
+              tried += group.rank() == 0 ? 1 : 0;
+              const auto* bits = static_cast<const std::byte*>(x.data);
+              all.insert(all.end(), bits, bits + x.bytes());
+            }
+          }
+        }
+      });
+      BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
+      BOOST_TEST(tried >= 5u * 12u);
+      for (const auto& each : results) {
+        BOOST_TEST((each == results[0]), jobs::name_of(kind) << ", world " << world);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(all_reduce_is_reduce_scatter_and_all_gather_bit_by_bit) {
   const auto failure = jobs::run(jobs::kind::inproc, 3, [](parx::process_group& group) {
     std::mt19937 random(static_cast<unsigned>(group.rank()) + 5);

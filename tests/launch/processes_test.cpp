@@ -514,6 +514,17 @@ BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_s
   for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
 
+BOOST_AUTO_TEST_CASE(a_switch_that_is_none_is_refused_on_every_rank) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [](parx::world&) {}, {{"PARX_SINGLE_COPY", rank == 0 ? "1" : "maybe"}});
+  }
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code != 0);
+    BOOST_TEST(contains(each.text, "PARX_SINGLE_COPY=\"maybe\""), each.text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(groups_in_reserve_take_no_descriptors) {
   job all;
   for (int rank = 0; rank < 2; ++rank) {

@@ -204,9 +204,7 @@ class endpoint {
   /// Whether the process behind a Unix connection lets this one read its memory: tried at the place
   /// where its token lies.
   [[nodiscard]] bool can_read(pid_t pid, const peer_record& peer) const noexcept {
-    if (pid <= 0 || peer.probe == 0 || env_string(options_.env, "PARX_SINGLE_COPY") == "0") {
-      return false;
-    }
+    if (pid <= 0 || peer.probe == 0 || !single_copy_) return false;
     token_text found{};
     const iovec here{found.data(), found.size()};
     const iovec there = memory_at(peer.probe, found.size());
@@ -324,6 +322,7 @@ class endpoint {
   }
 
   endpoint_options options_;
+  bool single_copy_ = env_flag(options_.env, "PARX_SINGLE_COPY").value_or(true);
   peer_record own_;
   detail::arrivals arrivals_;
   token_text token_{};
