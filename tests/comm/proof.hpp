@@ -446,9 +446,12 @@ inline std::vector<symbol> expected_output(const std::vector<call_shape>& shapes
   return wanted;
 }
 
+/// How what all ranks send together falls on them.
+enum class burden { equal, any };
+
 /// Runs one call on all ranks and compares every element with what it must be. "" when all is well.
 inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, memory where,
-                         std::size_t sent, std::size_t most_scratch, unsigned seed) {
+                         std::size_t sent, burden share, std::size_t most_scratch, unsigned seed) {
   const call_shape& first = shapes.front();
   const auto fail = [&](const std::string& what) {
     return fmt::format("{} by {}, {} ranks, {} elements, root {}, {} blocks, {}: {}",
@@ -498,6 +501,11 @@ inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, m
   }
   if (run.sent() != sent) {
     return fail(fmt::format("{} elements were sent, not {}", run.sent(), sent));
+  }
+  for (const rank_state& each : run.ranks()) {
+    if (share == burden::equal && each.sent * shapes.size() != sent) {
+      return fail(fmt::format("a rank sent {} elements of {}, not its share", each.sent, sent));
+    }
   }
   return {};
 }
