@@ -1,4 +1,5 @@
-// kill -9 in the middle of every algorithm, between processes that share memory.
+// kill -9 in the middle of every algorithm, and SIGSTOP in the middle of some, between processes that
+// share memory.
 #include <parx/launch.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -49,16 +51,17 @@ parx::environment place(parx::algorithm use, int rank) {
   return {{"PARX_HOST_ID", rank % 2 == 0 ? "even" : "odd"}};
 }
 
-void kill_in(const parx::catalog_entry& entry, int world, int victim,
-             std::chrono::milliseconds when) {
+/// Starts a job that repeats one call, and returns once all ranks are in it.
+void start(job& all, const parx::catalog_entry& entry, int world, std::string_view timeout = "") {
   int ready[2];
   BOOST_REQUIRE(::pipe(ready) == 0);
-  job all;
   for (int rank = 0; rank < world; ++rank) {
     const int end = ready[1];
+    parx::environment extra = place(entry.name, rank);
+    extra["PARX_TIMEOUT"] = timeout;
     all.start(rank, world, [&entry, end](parx::world& group) {
       repeat(group, {.what = entry.what, .use = entry.name}, end);
-    }, place(entry.name, rank));
+    }, extra);
   }
   ::close(ready[1]);
   char go[8];
@@ -66,6 +69,12 @@ void kill_in(const parx::catalog_entry& entry, int world, int victim,
     got = ::read(ready[0], go, sizeof go);
   }
   ::close(ready[0]);
+}
+
+void kill_in(const parx::catalog_entry& entry, int world, int victim,
+             std::chrono::milliseconds when) {
+  job all;
+  start(all, entry, world);
   std::this_thread::sleep_for(when);
   ::kill(all.pid(static_cast<std::size_t>(victim)), SIGKILL);
   const auto results = all.wait();
@@ -83,7 +92,46 @@ void kill_in(const parx::catalog_entry& entry, int world, int victim,
   }
 }
 
+/// The others end by their deadline, while it is stopped still.
+void stop_in(const parx::catalog_entry& entry, int world, int victim) {
+  job all;
+  start(all, entry, world, "1.5");
+  std::this_thread::sleep_for(10ms);
+  ::kill(all.pid(static_cast<std::size_t>(victim)), SIGSTOP);
+  std::thread end([&] {
+    std::this_thread::sleep_for(3500ms);
+    ::kill(all.pid(static_cast<std::size_t>(victim)), SIGKILL);
+  });
+  const auto results = all.wait();
+  end.join();
+  bool named = false;
+  for (int rank = 0; rank < world; ++rank) {
+    if (rank == victim) continue;
+    const auto& each = results[static_cast<std::size_t>(rank)];
+    const std::string what = fmt::format("{} by {}, rank {} of {}: {}", name_of(entry.what),
+                                         name_of(entry.name), rank, world, each.text);
+    BOOST_TEST(each.exit_code == 1, what);
+    BOOST_TEST(contains(each.text, "timed out waiting for rank "), what);
+    BOOST_TEST(each.seconds < 3.4, what << " after " << each.seconds << " s");
+    named |= contains(each.text, "waiting for rank " + std::to_string(victim));
+  }
+  BOOST_TEST(named, name_of(entry.what) << " by " << name_of(entry.name));
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_process_stopped_in_the_middle_of_an_algorithm_costs_the_others_their_deadline) {
+  static constexpr int worlds[] = {2, 3, 4, 5, 8};
+  std::size_t round = 0;
+  for (const parx::catalog_entry& entry : parx::catalog()) {
+    if (++round % 4 != 0) continue;
+    const int world = entry.name == parx::algorithm::hierarchical ? 4 : worlds[round / 4 % 5];
+    if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) {
+      continue;  // wants a power of two; the ring of it is here
+    }
+    stop_in(entry, world, 1 + static_cast<int>(round) % (world - 1));
+  }
+}
 
 BOOST_AUTO_TEST_CASE(a_process_killed_in_the_middle_of_any_algorithm_is_named_by_all_the_others) {
   const std::size_t memory_before = files_in("/dev/shm");
