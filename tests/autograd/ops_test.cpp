@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <autograd/gradients.hpp>
+#include <parx/autograd/parameter.hpp>
 
 using namespace parx;
 using parx_test::normal;
@@ -39,6 +40,23 @@ BOOST_AUTO_TEST_CASE(float_activations_agree_with_the_standard_library) {
   against(gelu(v, gelu_form::tanh), [](double e) {
     return 0.5 * e * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (e + 0.044715 * e * e * e)));
   });
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_beside_a_variable_is_a_constant) {
+  const auto c = tensor<float>::from({2, 4}, {1, 2});
+  const parameter<float> w("w", tensor<float>::from({3, 5}, {1, 2}));
+  const auto gives = [&](const variable<float>& made, float first, float second) {
+    BOOST_TEST(made.value().at(0, 0) == first);
+    BOOST_TEST(made.value().at(0, 1) == second);
+  };
+  gives(w + c, 5, 9);
+  gives(c - w, -1, -1);
+  gives(w * c, 6, 20);
+  gives(c / w, 2.0F / 3, 4.0F / 5);
+  gives(w - c, 1, 1);
+  BOOST_TEST(matmul(c, transpose(w, 0, 1)).value().item() == 26.0F);
+  matmul(w, transpose(variable<float>(c), 0, 1).value()).backward();
+  BOOST_TEST(w.grad().at(0, 1) == 4.0F);
 }
 
 BOOST_AUTO_TEST_CASE(softmax_rows_are_probabilities_and_log_softmax_is_their_logarithm) {

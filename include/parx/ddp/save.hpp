@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <concepts>
 #include <string>
+#include <type_traits>
 
 #include <parx/checkpoint/detail/agreement.hpp>
 #include <parx/checkpoint/detail/atomic_file.hpp>
@@ -21,6 +23,13 @@ template <typename Model>
 void save0(process_group& group, Model& model, const std::string& path,
            call_site site = call_site::current()) {
   detail::agree_on_rank0(&group, site, [&] { save_state(model, path); });
+}
+
+/// For arguments in another order: a compile-time error that names it.
+template <typename Model>
+  requires(!std::convertible_to<Model&, const std::string&>)
+void save0(process_group&, const std::string&, Model&, call_site = {}) {
+  static_assert(std::is_void_v<Model>, "the order is save0(world, model, \"model.safetensors\")");
 }
 
 /// Collective. Throws on every rank unless rank 0 can write to `path`: call it before training, not

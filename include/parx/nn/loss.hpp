@@ -35,6 +35,29 @@ template <typename T>
   return mse(prediction, target, options.row_weights, site);
 }
 
+namespace detail {
+
+template <typename T>
+void takes_target(const variable<T>&, const std::type_identity_t<variable<T>>&);
+template <typename Prediction, typename Target>
+concept comparable = requires(const Prediction& p, const Target& t) { takes_target(p, t); };
+
+}  // namespace detail
+
+/// For what it does not take: a compile-time error that says what to do.
+template <typename Prediction, typename Target>
+  requires(!detail::comparable<Prediction, Target>)
+weighted_loss<float> mse_loss(const Prediction&, const Target&, mse_loss_options = {}) {
+  constexpr bool is_variable = detail::comparable<Prediction, Prediction>;
+  static_assert(is_variable,
+                "the prediction is what a model returns, a variable: "
+                "parx::variable<float>(tensor)");
+  static_assert(!is_variable,
+                "the target is a tensor or variable of the prediction's type: "
+                "tensor<float>::from(values, {n, 1}); classes are for cross_entropy");
+  return {};
+}
+
 /// A figure as (sum, count), so that batches and ranks are added up and divided once.
 struct tally {
   double sum = 0;

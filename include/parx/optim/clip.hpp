@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <numeric>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <parx/core/check.hpp>
@@ -78,6 +79,16 @@ template <typename T>
 double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm,
                       nonfinite found = nonfinite::scale) {
   return clip_grad_norm(targets_of(parameters), max_norm, found);
+}
+
+/// For what it does not take: a compile-time error that says what to do.
+template <typename Other>
+  requires requires(Other& model) { model.parameters(); }
+double clip_grad_norm(Other&, double, nonfinite = nonfinite::scale) {
+  static_assert(std::is_void_v<Other>,
+                "clip_grad_norm takes the parameters, not the model: "
+                "clip_grad_norm(model.parameters(), 1.0)");
+  return 0;
 }
 
 /// Moves every element of the gradients into [-limit, limit]; a NaN stays one. Throws usage_error

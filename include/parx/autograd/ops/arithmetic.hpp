@@ -1,4 +1,4 @@
-// a + b, a - b, a * b, a / b with broadcasting, and the same with a number.
+// a + b, a - b, a * b, a / b with broadcasting, and the same with a constant: a tensor or a number.
 #pragma once
 
 #include <type_traits>
@@ -53,6 +53,40 @@ template <typename T>
         if (db.needed()) db.map([](T u, T v, T w) { return -u * v / (w * w); }, upstream, x, y);
       },
       a, b);
+}
+
+// Beside a variable a tensor is a constant.
+template <typename T>
+[[nodiscard]] variable<T> operator+(const variable<T>& a, const tensor<T>& b) {
+  return a + variable<T>(b);
+}
+template <typename T>
+[[nodiscard]] variable<T> operator+(const tensor<T>& a, const variable<T>& b) {
+  return variable<T>(a) + b;
+}
+template <typename T>
+[[nodiscard]] variable<T> operator-(const variable<T>& a, const tensor<T>& b) {
+  return a - variable<T>(b);
+}
+template <typename T>
+[[nodiscard]] variable<T> operator-(const tensor<T>& a, const variable<T>& b) {
+  return variable<T>(a) - b;
+}
+template <typename T>
+[[nodiscard]] variable<T> operator*(const variable<T>& a, const tensor<T>& b) {
+  return a * variable<T>(b);
+}
+template <typename T>
+[[nodiscard]] variable<T> operator*(const tensor<T>& a, const variable<T>& b) {
+  return variable<T>(a) * b;
+}
+template <typename T>
+[[nodiscard]] variable<T> operator/(const variable<T>& a, const tensor<T>& b) {
+  return a / variable<T>(b);
+}
+template <typename T>
+[[nodiscard]] variable<T> operator/(const tensor<T>& a, const variable<T>& b) {
+  return variable<T>(a) / b;
 }
 
 template <typename T>

@@ -62,4 +62,16 @@ template <typename T>
       a, b);
 }
 
+/// Beside a variable a tensor is a constant.
+template <typename T>
+[[nodiscard]] variable<T> matmul(const variable<T>& a, const tensor<T>& b,
+                                 call_site site = call_site::current()) {
+  return matmul(a, variable<T>(b), site);
+}
+template <typename T>
+[[nodiscard]] variable<T> matmul(const tensor<T>& a, const variable<T>& b,
+                                 call_site site = call_site::current()) {
+  return matmul(variable<T>(a), b, site);
+}
+
 }  // namespace parx
