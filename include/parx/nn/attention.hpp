@@ -141,8 +141,9 @@ class multi_head_attention : public module<multi_head_attention<T>> {
         in_weight_("in_proj_weight", tensor<T>::zeros({3 * width, width})),
         out_(width, width, {.bias = options.bias}),
         core_(heads, {.dropout = options.dropout}) {
-    require(heads > 0 && width % heads == 0, "multi_head_attention: {} elements for {} heads",
-            width, heads);
+    require(heads > 0 && width % heads == 0,
+            "multi_head_attention: {} features cannot be cut into {} heads of one size", width,
+            heads);
     if (options.bias == bias::learned)
       in_bias_ = parameter<T>("in_proj_bias", tensor<T>::zeros({3 * width}));
   }

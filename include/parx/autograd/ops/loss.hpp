@@ -136,8 +136,9 @@ template <typename T>
                                    std::span<const float> row_weights = {},
                                    call_site site = call_site::current()) {
   require(prediction.shape() == target.shape(),
-          "mse_loss at {}:{}: a prediction of shape {} needs a target of the same shape, not {}",
-          site.file_name(), site.line, to_string(prediction.shape()), to_string(target.shape()));
+          "mse_loss at {}:{}: a prediction of shape {} needs a target of the same shape, not {}{}",
+          site.file_name(), site.line, to_string(prediction.shape()), to_string(target.shape()),
+          prediction.size() == target.size() ? ": reshape one of the two" : "");
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
   require(row_weights.empty() || row_weights.size() == rows,
           "mse_loss at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
