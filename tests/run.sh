@@ -1,6 +1,6 @@
 #!/bin/bash
 # All tests:   bash tests/run.sh
-#              bash tests/run.sh --all     also the thorough ones and the soak, the benchmarks and the example
+#              bash tests/run.sh --all     also the thorough ones, the benchmarks and the example
 #                                          trainers, the adapters to HDF5, BLAS and oneDNN, and every
 #                                          header by itself
 #

@@ -15,7 +15,7 @@
 #include "comm/jobs.hpp"
 #include "comm/matrix.hpp"
 
-// Random operations on random groups that come and go, for PARX_SOAK_SECONDS (6) over each kind of
+// Random operations on random groups that come and go, for PARX_SOAK_SECONDS (2) over each kind of
 // link: no wrong result, and neither memory nor descriptors grow.
 namespace {
 
@@ -24,7 +24,7 @@ constexpr int world = 5;
 
 double soak_seconds() {
   const char* given = std::getenv("PARX_SOAK_SECONDS");
-  return given != nullptr ? std::atof(given) : 6;
+  return given != nullptr ? std::atof(given) : 2;
 }
 
 std::size_t open_descriptors() {
