@@ -50,6 +50,7 @@ struct mutable_bytes {
   /// Where larger than `size`: a link may receive this many bytes from `data` on, and until they
   /// are full or it is closed, what is not yet received may be written at any time.
   std::size_t room = 0;
+  bool at_ease = false;  ///< nothing goes on from what comes in, so that may come in large pieces
 };
 
 class link {

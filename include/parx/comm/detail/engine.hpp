@@ -341,7 +341,8 @@ class engine {
       const mutable_bytes body{reducing ? state.staging.data() + state.staged
                                         : memory_.write_at(action_at(index).to) + done_at(index),
                                receivable(state, index),
-                               reducing ? 0 : movable(index) - done_at(index)};
+                               reducing ? 0 : movable(index) - done_at(index),
+                               !plan_->awaited[static_cast<std::size_t>(index)]};
       std::size_t received = 0;
       if (head.size + body.size > 0) {
         received = state.stream->try_receive(head, body);

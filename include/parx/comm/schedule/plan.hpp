@@ -26,10 +26,12 @@ struct plan {
   std::vector<lane_plan> lanes;
   std::vector<std::int32_t> local;  ///< what needs no link
   bool meets = false;               ///< some of that waits for all ranks
+  std::vector<bool> awaited;        ///< by action: whether another waits for it
 };
 
 [[nodiscard]] inline plan make_plan(schedule steps) {
-  plan result{.steps = std::move(steps), .lanes = {}, .local = {}};
+  plan result{.steps = std::move(steps), .lanes = {}, .local = {}, .awaited = {}};
+  result.awaited.resize(result.steps.actions.size());
   const auto lane_of = [&](int peer) -> lane_plan& {
     const auto found = std::find_if(result.lanes.begin(), result.lanes.end(),
                                     [&](const lane_plan& lane) { return lane.peer == peer; });
@@ -39,6 +41,9 @@ struct plan {
   for (std::size_t i = 0; i < result.steps.actions.size(); ++i) {
     const action& step = result.steps.actions[i];
     const auto index = static_cast<std::int32_t>(i);
+    for (const std::int32_t before : step.after) {
+      if (before != no_action) result.awaited[static_cast<std::size_t>(before)] = true;
+    }
     switch (step.kind) {
       case action_kind::copy:
       case action_kind::fetch:

@@ -329,6 +329,8 @@ class pipe_receiver {
   /// other once in a megabyte, that does not count.
   static constexpr std::size_t least_shared = std::size_t{64} << 10;
   static constexpr std::size_t most_shared = std::size_t{1} << 20;
+  /// What the kernel looks up at one time. A call for each quarter of a megabyte is a tenth slower.
+  static constexpr std::size_t most_at_once = std::size_t{4} << 20;
 
   /// A quarter of the ring at a time: what has been read makes room at once.
   std::size_t get(mutable_bytes to, std::size_t skip = 0) noexcept {
@@ -353,9 +355,11 @@ class pipe_receiver {
                    int peer) {
     if (shared_ > 0) return end_share(to.data + skip, sender, peer);
     const auto there = static_cast<std::size_t>(offered - taken_);
-    const std::size_t both = std::min({there, most_shared, to.room - std::min(to.room, skip)});
+    const std::size_t room = to.room - std::min(to.room, skip);
+    const std::size_t both = std::min({there, most_shared, room});
     if (both < least_shared || state_->helps.load(std::memory_order_relaxed) == 0) {
-      const std::size_t size = std::min(there, to.size - skip);
+      const std::size_t wanted = to.at_ease ? std::min(room, most_at_once) : 0;
+      const std::size_t size = std::min(there, std::max(to.size - skip, wanted));
       read_offered(to.data + skip, size, sender, peer);
       return size;
     }
