@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -156,6 +157,48 @@ BOOST_AUTO_TEST_CASE(
           for (std::size_t k = 0; k < count; ++k) {
             parx::require(out[k] == world * (call + static_cast<std::int32_t>(k % 97)) + ranks,
                           "call {}, element {} of {}", call, k, count);
+          }
+        }
+      });
+      BOOST_TEST(failure == "", jobs::name_of(kind) << ", " << world << " ranks: " << failure);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(
+    staged_calls_with_elements_of_other_sizes_do_not_disturb_each_other_however_the_ranks_meet) {
+  using triple = std::array<std::int32_t, 3>;  // a part holds no whole number of them
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
+    for (const int world : {3, parx::most_at_meeting + 1}) {
+      const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
+        constexpr auto staged = parx::algorithm::staged;
+        std::mt19937 random(static_cast<unsigned>(group.rank()));
+        const std::size_t counts[] = {400, 30'000};  // each rank reduces all of it, or a share
+        for (int call = 0; call < 24; ++call) {
+          const std::size_t count = counts[call / 3 % 2];
+          if (call % 3 == 0) {
+            std::vector<triple> data(count, triple{call, group.rank(), 1});
+            const bool slow = random() % 3 == 0;
+            int added = 0;
+            const auto add = [&](const triple& a, const triple& b) {
+              if (slow && ++added % 200 == 0) {
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+              }
+              return triple{a[0] + b[0], a[1] + b[1], a[2] + b[2]};
+            };
+            parx::all_reduce(group, data, parx::user_op(add, {.use = staged}));
+            const triple sum{call * world, world * (world - 1) / 2, world};
+            parx::require(data.front() == sum && data.back() == sum, "structs of call {}", call);
+          } else if (call % 3 == 1) {
+            std::vector<std::int8_t> data(count, static_cast<std::int8_t>(call % 7));
+            parx::all_reduce(group, data, {.use = staged});
+            for (const auto each : data) parx::require(each == call % 7 * world, "bytes, {}", call);
+            parx::all_reduce(group, data, {.use = parx::algorithm::ring});
+          } else {
+            std::vector<std::int64_t> data(count, call + group.rank());
+            const std::int64_t sum = world * call + world * (world - 1) / 2;
+            parx::all_reduce(group, data, {.use = staged});
+            for (const auto each : data) parx::require(each == sum, "words of call {}", call);
           }
         }
       });

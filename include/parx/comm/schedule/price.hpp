@@ -195,7 +195,8 @@ struct load {
 
 /// Ranks that share memory come together at once, or in rounds of signals where they are many.
 [[nodiscard]] constexpr double rounds_to_meet(const load& w) noexcept {
-  return w.p <= most_at_meeting ? 1 : log2_ceil(w.p);
+  const double rounds = log2_ceil(w.p);
+  return w.p <= most_at_meeting ? std::min(1.0, rounds) : rounds;
 }
 
 /// Through staging memory: a meeting a slice and one more, a copy in and out, the pass over all. Or
