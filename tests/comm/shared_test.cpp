@@ -1,10 +1,14 @@
 // Collectives in shared buffers, and the links of shared memory.
 #include <boost/test/unit_test.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <span>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include <parx/comm/explain.hpp>
+#include <parx/trace/chrome.hpp>
 
 #include "comm/jobs.hpp"
 
@@ -292,6 +297,30 @@ BOOST_AUTO_TEST_CASE(
     });
     BOOST_TEST(failure == "", failure);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_trace_shows_a_staged_call_once_and_by_another_name_what_goes_ahead_of_it) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("parx_shared_test_" + std::to_string(::getpid()) + ".json");
+  parx::trace::start({.path = path});
+  const auto failure = jobs::run(jobs::kind::inproc, 3, [](parx::process_group& group) {
+    std::vector<float> data(100);
+    for (int i = 0; i < 4; ++i) {
+      parx::all_reduce(group, data, {.use = parx::algorithm::staged});
+    }
+  });
+  BOOST_TEST(failure == "", failure);
+  BOOST_TEST(parx::trace::flush());
+  parx::trace::stop();
+  std::ifstream file(path);
+  std::size_t calls = 0, introductions = 0;
+  for (std::string line; std::getline(file, line);) {
+    calls += line.find(R"("name":"all_reduce")") != line.npos;
+    introductions += line.find(R"("name":"introduction")") != line.npos;
+  }
+  std::filesystem::remove(path);
+  BOOST_TEST(calls == 12u);
+  BOOST_TEST(introductions == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {

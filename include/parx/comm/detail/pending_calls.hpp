@@ -144,8 +144,9 @@ class pending_calls {
  private:
   void start(call& front) {
     memory_.prepare(front, network_);
-    running_.emplace(name_of(front.what), trace::literal("comm"));
-    running_->arg("bytes", front.header.count * front.data.element_size);
+    running_.emplace(front.introduces ? "introduction" : name_of(front.what),
+                     trace::literal("comm"));
+    if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.sequence);
     engine_.start(*front.steps, front.data, front.header, network_, memory_.board());
     if (front.names_late) words_.post_notice(front.header);
