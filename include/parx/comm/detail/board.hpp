@@ -27,12 +27,11 @@ class board {
   /// Of each rank's part of the group's memory, from its beginning.
   static constexpr std::size_t bytes = 4096;
 
-  /// `memory` was zeroed, and nobody has signed in it yet.
+  /// `memory` was zeroed before any rank saw it. Others may have signed for their first meeting.
   void open(std::shared_ptr<const shared_area> memory, int rank) {
     memory_ = std::move(memory);
     rank_ = rank;
   }
-  [[nodiscard]] bool is_open() const noexcept { return memory_ != nullptr; }
 
   /// Comes to the next meeting, that of the call `mine`.
   void sign(const call_header& mine) noexcept {
@@ -91,7 +90,7 @@ class board {
 
   std::shared_ptr<const shared_area> memory_;
   int rank_ = 0;
-  std::uint32_t meeting_ = 0;
+  std::uint32_t meeting_ = 0;  ///< may wrap: what a place held before is two less, then too
 };
 
 }  // namespace parx::detail

@@ -5,7 +5,7 @@
 // that is done as calls start: ahead of the first such call goes one in which the ranks exchange
 // signals under its fingerprint, so that those who call different things find out. Rank 0 passes
 // its memory on before it signals, and so the others have it afterwards.
-// Threads: issued() belongs to whoever issues the group's calls, prepare() to its driver.
+// Threads: ahead_of() belongs to whoever issues the group's calls, prepare() to its driver.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ namespace parx::detail {
 
 class host_memory {
  public:
-  /// A call is about to be issued; returns what must be issued ahead of it, mostly nothing.
-  [[nodiscard]] call* issued(const call& next, int rank, int world) {
+  /// What must be issued ahead of a call that will be issued next: mostly nothing (null).
+  [[nodiscard]] call* ahead_of(const call& next, int rank, int world) {
     if (introduction_ != nullptr || world == 1 || !wants_memory(*next.steps)) return nullptr;
     introduction_ = std::make_unique<call>();
     introduction_->introduces = true;

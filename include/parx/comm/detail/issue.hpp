@@ -126,7 +126,8 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
     request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
   if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
-  if (call* ahead = core.memory().issued(request, group.rank(), group.size())) core.issue(*ahead);
+  call* const ahead = core.memory().ahead_of(request, group.rank(), group.size());
+  if (ahead != nullptr) core.issue(*ahead);
   return steps;
 }
 
