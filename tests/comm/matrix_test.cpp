@@ -44,7 +44,7 @@ bool possible(const catalog_entry& entry, const trial& t, int world, bool shares
                          .root = t.root};
   shape.shared_input = shape.shared_output = shares;
   if (kind == jobs::kind::inproc || kind == jobs::kind::shm || kind == jobs::kind::shm_ring) {
-    shape.staging_bytes = parx::default_staging;
+    shape.staging_bytes = parx::slice_bytes(world);
   }
   std::vector<int> hosts;
   for (int rank = 0; rank < world; ++rank) {

@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -69,6 +70,26 @@ BOOST_AUTO_TEST_CASE(a_cache_that_is_full_starts_anew_while_old_plans_live_on) {
     BOOST_TEST(find(count)->steps.scratch_count == count);
   BOOST_TEST(first->steps.scratch_count == 0u);
   BOOST_TEST((find(0) != first));
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_of_large_plans_does_not_grow_without_end) {
+  plan_cache cache;
+  int made = 0;
+  const auto find = [&](std::size_t count) {
+    return cache.find({.scalars = {.count = count}}, [&] {
+      ++made;
+      parx::schedule steps;
+      steps.actions.resize(16'000);
+      return steps;
+    });
+  };
+  std::vector<std::weak_ptr<const parx::plan>> plans;
+  for (std::size_t count = 0; count < 100; ++count) plans.push_back(find(count));
+  const auto kept = std::count_if(plans.begin(), plans.end(),
+                                  [](const auto& each) { return !each.expired(); });
+  BOOST_TEST((kept >= 1 && kept <= 4), kept << " of 100 large plans are kept");
+  static_cast<void>(find(99));
+  BOOST_TEST(made == 100);
 }
 
 BOOST_AUTO_TEST_CASE(issuing_a_call_allocates_nothing_once_its_plan_is_kept) {

@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(
     staged_calls_that_follow_each_other_never_overwrite_what_a_slow_rank_still_reads) {
   // Sizes of one to five slices, so that each call begins with another part than the last one ended
   // with.
-  const std::size_t slice = parx::default_staging / sizeof(std::int32_t);
+  const std::size_t slice = parx::largest_slice / sizeof(std::int32_t);
   const std::size_t counts[] = {slice / 2, 3, 2 * slice + 1, slice, 4 * slice + 77, 10'001};
   for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
     for (const int world : {2, 3, 5}) {

@@ -40,7 +40,7 @@ class choice {
 
   /// Bytes of a slice that the group can pass through staging memory; 0 where there can be none.
   [[nodiscard]] std::size_t staging_bytes() const noexcept {
-    return shares_memory_ ? default_staging : 0;
+    return shares_memory_ ? slice_bytes(static_cast<int>(hosts_.size())) : 0;
   }
   [[nodiscard]] std::span<const int> hosts() const noexcept { return hosts_; }
   [[nodiscard]] const link_costs& costs() const { return costs_.value(); }

@@ -33,7 +33,7 @@ struct staging_view {
     if (part < schedules::staging_parts) {
       part = (part + static_cast<std::size_t>(first)) % schedules::staging_parts;
     }
-    return area->of_rank[static_cast<std::size_t>(rank)] + board::bytes + part * default_staging +
+    return area->of_rank[static_cast<std::size_t>(rank)] + board::bytes + part * largest_slice +
            element % part_count * element_size;
   }
 };

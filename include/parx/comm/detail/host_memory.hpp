@@ -57,7 +57,7 @@ class host_memory {
  private:
   /// The board, the parts, and room for a signal of any element that fits into one.
   static constexpr std::size_t bytes =
-      board::bytes + (schedules::staging_parts + 1) * default_staging;
+      board::bytes + (schedules::staging_parts + 1) * largest_slice;
   static constexpr std::uint64_t area_id = 0;  ///< shared_areas counts from one
 
   [[nodiscard]] static bool wants_memory(const plan& steps) noexcept {

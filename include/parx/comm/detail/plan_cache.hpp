@@ -42,12 +42,17 @@ class plan_cache {
   template <typename Make>
   [[nodiscard]] const std::shared_ptr<const plan>& find(const plan_key& key, Make make) {
     static constexpr std::size_t most_plans = 256;  // few enough to look at each
+    static constexpr std::size_t most_actions = 65'536;  // of all of them: some 8 MB
     if (latest_ < kept_.size() && kept_[latest_].is_for(key)) return kept_[latest_].made;
     for (latest_ = 0; latest_ < kept_.size(); ++latest_) {
       if (kept_[latest_].is_for(key)) return kept_[latest_].made;
     }
     std::shared_ptr<const plan> made(new plan(make_plan(make())));
-    if (kept_.size() >= most_plans) kept_.clear();
+    actions_ += made->steps.actions.size();
+    if (kept_.size() >= most_plans || actions_ > most_actions) {
+      kept_.clear();
+      actions_ = made->steps.actions.size();
+    }
     latest_ = kept_.size();
     kept_.push_back({key.scalars,
                      {key.counts.begin(), key.counts.end()},
@@ -73,6 +78,7 @@ class plan_cache {
   };
 
   std::vector<kept_plan> kept_;
+  std::size_t actions_ = 0;
   std::size_t latest_ = 0;  ///< found: a loop asks for the same again and again
 };
 

@@ -3,6 +3,7 @@
 // The numbers go over the wire in every call's header: append, never reorder.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -46,9 +47,17 @@ inline constexpr int default_window = 16;
 /// wakes those who sleep. For more, rounds of signals are fewer steps.
 inline constexpr int most_at_meeting = 16;
 
-/// Bytes of a slice that a staged algorithm passes through memory which all ranks see: so few that
-/// the slices of several ranks stay in a core's cache, so many that their barriers cost little.
-inline constexpr std::size_t default_staging = std::size_t{256} << 10;
+/// Bytes of the largest slice that a staged algorithm passes through memory which all ranks see.
+inline constexpr std::size_t largest_slice = std::size_t{256} << 10;
+
+/// Bytes of a slice for that many ranks: so few that the slices of all of them stay in the cache of
+/// a core or two, so many that their meetings cost little. (8 ranks on 2 cores, 64 MiB: 66 ms by
+/// slices of 128 KiB, 114 by 256.)
+[[nodiscard]] constexpr std::size_t slice_bytes(int world) noexcept {
+  const std::size_t all_ranks = std::size_t{1} << 20;
+  const std::size_t smallest = std::size_t{64} << 10;
+  return std::clamp(all_ranks / static_cast<std::size_t>(world), smallest, largest_slice);
+}
 
 /// Bytes of all ranks together up to which each rank reduces the whole of what is staged: to read
 /// them costs less than to meet once more.

@@ -80,7 +80,7 @@ inline constexpr auto must_share_input = [](const call_shape& s) -> const char* 
 };
 /// A slice is some actions and one for each rank; plans of more than thousands take memory.
 inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
-  constexpr std::size_t most_actions = 4096;
+  constexpr std::size_t most_actions = 16384;
   if (s.slice_count() == 0) {
     return "needs memory that all ranks see, and elements that fit into a slice of it";
   }

@@ -206,15 +206,16 @@ struct load {
   if (w.n * w.p <= static_cast<double>(most_staged_whole)) {
     return 1.15 * meeting + 1.25 * w.n * w.p * c.gamma;
   }
-  const double slices = std::max(1.0, w.n / static_cast<double>(default_staging));
+  const auto slice = static_cast<double>(slice_bytes(static_cast<int>(w.p)));
+  const double slices = std::max(1.0, w.n / slice);
   return 1.2 * (slices + 1) * meeting + (0.8 * w.n + 1.4 * others(w)) * c.gamma;
 }
 
 /// In shared buffers: two meetings around a pass over this rank's part of all buffers. Measured at
 /// two ranks: about the time of reducing the vector once, and the meetings little more than a
-/// message.
+/// message; of more ranks, each takes a message's time.
 [[nodiscard]] constexpr double two_meetings(const load& w, const link_costs& c) noexcept {
-  return 1.14 * rounds_to_meet(w) * c.alpha;
+  return (w.p > 2 ? 2 : 1.14) * rounds_to_meet(w) * c.alpha;
 }
 [[nodiscard]] constexpr double shared_all_reduce(const load& w, const link_costs& c) noexcept {
   return two_meetings(w, c) + 1.2 * w.n * c.gamma;
