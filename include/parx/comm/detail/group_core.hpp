@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -145,7 +144,13 @@ class group_core {
   [[nodiscard]] host_memory& memory() noexcept { return pending_.memory(); }
 
   /// A number that is equal on all ranks which make their groups in the same order.
-  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) { return ++made_groups_[key]; }
+  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
+    for (auto& [known, made] : made_groups_) {
+      if (known == key) return ++made;
+    }
+    made_groups_.emplace_back(key, 1);
+    return 1;
+  }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -407,7 +412,7 @@ class group_core {
 
   plan_cache plans_;
   repeats repeats_;
-  std::map<std::uint64_t, std::uint64_t> made_groups_;  ///< how many, by their keys
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> made_groups_;  ///< by key, how many
   detail::choice choice_{options_.choice};
   shared_areas areas_;
 };
