@@ -11,7 +11,7 @@ configure_package_config_file(cmake/parxConfig.cmake.in ${PROJECT_BINARY_DIR}/pa
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
-              cmake/native.cmake cmake/FindCBLAS.cmake
+              cmake/native.cmake cmake/FindCBLAS.cmake cmake/FindDNNL.cmake
         DESTINATION ${package_dir})
 if(PARX_BUILD_EXAMPLES)
   install(TARGETS parxrun)
