@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <parx/autograd/function.hpp>
 #include <parx/autograd/ops.hpp>
 #include <parx/autograd/parameter.hpp>
 
@@ -107,6 +108,38 @@ BOOST_AUTO_TEST_CASE(a_shared_parameter_is_ready_once_after_its_last_contributio
   (((x * shared) * shared) * last).backward();  // 5 s^2
   BOOST_TEST((observer.log == text{"begin 1: 0 1", "ready 1", "ready 0", "end"}));
   BOOST_TEST(gradient_when_ready == 20.0F);
+}
+
+BOOST_AUTO_TEST_CASE(an_operation_may_say_that_a_parameter_is_ready_before_it_computes_the_rest) {
+  const auto w = scalar_parameter("w", 2), input = scalar_parameter("input", 3);
+  recorder observer;
+  w.attach(&observer, 0);
+  input.attach(&observer, 1);
+  const auto product = [&](const variable<float>& x, const variable<float>& y) {
+    return differentiable(
+        map([](float a, float b) { return a * b; }, x.value(), y.value()),
+        [&observer, x = x.value(), y = y.value()](const tensor<float>& upstream,
+                                                  grad_sink<float> dx, grad_sink<float> dy) {
+          dy.map([](float v, float u) { return v * u; }, x, upstream);
+          dy.done();
+          observer.log.emplace_back("computing dx");
+          if (dx.needed()) dx.map([](float v, float u) { return v * u; }, y, upstream);
+        },
+        x, y);
+  };
+  product(input, w).backward();
+  BOOST_TEST(
+      (observer.log == text{"begin 1: 0 1", "ready 0", "computing dx", "ready 1", "end"}));
+  // Of two uses only the last one can say so, and of both inputs of one operation neither.
+  observer.log.clear();
+  product(product(input, w), w).backward();
+  BOOST_TEST((observer.log == text{"begin 1: 0 1", "computing dx", "ready 0", "computing dx",
+                                   "ready 1", "end"}));
+  observer.log.clear();
+  w.zero_grad();
+  product(w, w).backward();
+  BOOST_TEST((observer.log == text{"begin 1: 0", "computing dx", "ready 0", "end"}));
+  BOOST_TEST(w.grad().item() == 4.0F);
 }
 
 BOOST_AUTO_TEST_CASE(a_leaf_used_in_two_branches_waits_for_both) {

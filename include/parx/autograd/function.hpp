@@ -90,6 +90,9 @@ class grad_sink {
       sum_into(contribution, target.values, target.add ? accumulate::add : accumulate::overwrite);
     }
   }
+  /// No contribution follows. Optional, for an operation that has more to compute for other inputs:
+  /// where this one is a parameter, its gradient leaves for other ranks meanwhile.
+  void done() const { detail::backward_pass::contributed_ahead(*input_); }
 
  private:
   detail::node<T>* input_;

@@ -29,7 +29,8 @@ class backward_observer {
   /// Called after begin_backward for each named parameter that this backward reaches and that no
   /// observer is attached to.
   virtual void unobserved(std::string_view /*name*/, std::span<const std::size_t> /*shape*/) {}
-  /// The gradient of this leaf is complete, and in place where bind_grad put it.
+  /// The gradient of this leaf is complete, and in place where bind_grad put it. The operation that
+  /// made it may have other gradients still to compute.
   virtual void leaf_ready(std::size_t leaf_index) = 0;
   /// May block until the gradients are what the optimizer should see. Not called on failure.
   virtual void end_backward() = 0;

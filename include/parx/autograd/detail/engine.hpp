@@ -104,6 +104,7 @@ class backward_pass {
 
   /// Runs all nodes; the root must have its gradient.
   void run(node_base& root) {
+    const running_scope scope(*this);
     if (root.is_leaf) contribution_arrived(root);
     for (counted<node_base>& here : scratch_.order) {
       if (here->is_leaf) continue;
@@ -126,6 +127,15 @@ class backward_pass {
       last->end_backward();
       scratch_.observers.pop_back();
     }
+  }
+
+  /// The operation that this thread runs has made its last contribution to `input`, ahead of those
+  /// to its other inputs. A leaf that waits for no other is complete now. Not while somebody looks
+  /// for the operation that made a NaN: the observer may change the gradient before it is looked at.
+  static void contributed_ahead(node_base& input) {
+    backward_pass* const pass = running();
+    if (!input.is_leaf || input.pending != 1 || anomaly_watch::current() != nullptr) return;
+    if (pass != nullptr && input.sequence >= pass->oldest_) pass->contribution_arrived(input);
   }
 
   /// After an exception: leaves no trace of the pass in the nodes.
@@ -170,7 +180,7 @@ class backward_pass {
     }
   }
   void contribution_arrived(node_base& leaf) {
-    if (--leaf.pending > 0) return;
+    if (leaf.pending == 0 || --leaf.pending > 0) return;  // 0: it came ahead
     leaf.complete();
     if (leaf.observer != nullptr) {
       leaf.observer->leaf_ready(leaf.observer_index);
@@ -178,6 +188,23 @@ class backward_pass {
       leaf.scale_gradient(unobserved_scale_);
     }
   }
+
+  /// The pass whose nodes this thread runs: the innermost.
+  [[nodiscard]] static backward_pass*& running() noexcept {
+    thread_local backward_pass* pass = nullptr;
+    return pass;
+  }
+  class running_scope {
+   public:
+    explicit running_scope(backward_pass& pass) noexcept
+        : outer_(std::exchange(running(), &pass)) {}
+    ~running_scope() { running() = outer_; }
+    running_scope(const running_scope&) = delete;
+    running_scope& operator=(const running_scope&) = delete;
+
+   private:
+    backward_pass* const outer_;
+  };
 
   [[nodiscard]] static std::uint64_t next_pass() noexcept {
     static std::atomic<std::uint64_t> counter{1};

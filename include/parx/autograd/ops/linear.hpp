@@ -159,6 +159,7 @@ template <typename T>
           sum_into(upstream.reshape({rows, out}), target.values,
                    target.add ? accumulate::add : accumulate::overwrite);
         }
+        if (db.needed()) db.done();
         dz = detail::rounded(dz, type);
         const T* const u = dz.data();
         if (dw.needed()) {
@@ -171,6 +172,7 @@ template <typename T>
             gemm(op::transposed, op::plain, in, out, rows, T(1), kept.data(), in, u, out,
                  target.beta(), target.values.data(), out);
           }
+          dw.done();
         }
         if (dx.needed()) {
           const auto target = dx.memory();

@@ -45,18 +45,19 @@ template <typename T>
         const tensor<T> x = db.needed() ? left.values() : tensor<T>();
         const tensor<T> y = right.values();
         const shape batch = detail::batch_shape(upstream.shape());
-        if (da.needed()) {
-          detail::contribute_product(da, batch, op::plain, upstream, op::transposed, y);
-        }
-        if (!db.needed()) return;
-        if (y.rank() == 2 && x.rank() > 2) {
+        // First that of b, which is more often a parameter.
+        if (db.needed() && y.rank() == 2 && x.rank() > 2) {
           // One matrix for the whole batch: its gradient is one tall product, not a sum of small
           // ones.
           detail::contribute_product(
               db, {}, op::transposed, x.reshape({x.size() / x.extent(-1), x.extent(-1)}), op::plain,
               upstream.reshape({upstream.size() / upstream.extent(-1), upstream.extent(-1)}));
-        } else {
+        } else if (db.needed()) {
           detail::contribute_product(db, batch, op::transposed, x, op::plain, upstream);
+        }
+        if (db.needed()) db.done();
+        if (da.needed()) {
+          detail::contribute_product(da, batch, op::plain, upstream, op::transposed, y);
         }
       },
       a, b);
