@@ -116,28 +116,35 @@ class workspace {
     static constexpr std::size_t block_bytes = std::size_t{8} << 10;
     const std::size_t block = std::max<std::size_t>(1, block_bytes / data_->element_size);
     partial_.resize(block * data_->element_size);
-    const auto part_of = [&](int rank) -> const std::byte* {
-      return rank == rank_ && step.own.count > 0 ? read_at(step.own) : shared_at(step.from, rank);
-    };
+    find_parts(step, for_all);
+    std::byte* const result = write_at(step.to);
     for (std::size_t done = 0; done < step.count(); done += block) {
       const std::size_t count = std::min(block, step.count() - done);
       const std::size_t offset = done * data_->element_size;
-      std::byte* to = write_at(step.to) + offset;
-      const std::byte* sum = part_of(0) + offset;
-      for (int rank = 1; rank < world_; ++rank) {
-        std::byte* next = rank == world_ - 1 ? to : partial_.data();
-        data_->reduce(next, sum, part_of(rank) + offset, count);
+      const std::byte* sum = parts_[0] + offset;
+      for (std::size_t i = 1; i < parts_.size(); ++i) {
+        std::byte* next = i + 1 == parts_.size() ? result + offset : partial_.data();
+        data_->reduce(next, sum, parts_[i] + offset, count);
         sum = next;
       }
-      scale_last(step, to, count);
-      if (step.own.count > 0) {
-        std::memcpy(write_at(step.from) + offset, to, count * data_->element_size);
-      }
-      if (!for_all) continue;
-      for (int rank = 0; rank < world_; ++rank) {
-        copy_bytes(shared_at(step.to, rank) + offset, to, count * data_->element_size);
+      scale_last(step, result + offset, count);
+      for (std::byte* const copy : copies_) {
+        copy_bytes(copy + offset, result + offset, count * data_->element_size);
       }
     }
+  }
+  /// Where the ranks' parts of a combine lie, and what gets copies of its result.
+  void find_parts(const action& step, bool for_all) {
+    const bool reads_own = step.own.count > 0;
+    parts_.clear();
+    copies_.clear();
+    for (int rank = 0; rank < world_; ++rank) {
+      parts_.push_back(reads_own && rank == rank_ ? read_at(step.own)
+                                                  : shared_at(step.from, rank));
+      if (for_all) copies_.push_back(shared_at(step.to, rank));
+    }
+    // What was not copied in for others to reduce, the result is: they fetch it there.
+    if (reads_own) copies_.push_back(write_at(step.from));
   }
 
   void pack() {
@@ -171,6 +178,8 @@ class workspace {
   std::vector<std::byte> scratch_;
   std::vector<std::byte> packed_;
   std::vector<std::byte> partial_;
+  std::vector<const std::byte*> parts_;  ///< of the combine that runs: see find_parts
+  std::vector<std::byte*> copies_;
 };
 
 }  // namespace parx::detail
