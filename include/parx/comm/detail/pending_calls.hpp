@@ -70,7 +70,7 @@ class pending_calls {
     return front_done;
   }
   void retire_messages() {
-    for (call* each : messages_.take_finished()) each->done = true;
+    messages_.hand_back_finished([](call& each) { each.done = true; });
   }
 
   /// Calls give(call) for each, and forgets them.
