@@ -116,6 +116,17 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   choice.rules.reset(new std::vector<algorithm_rule>(std::move(rules)));
 }
 
+/// What the environment says of groups, ahead of what the program gave. Throws as its parts do.
+inline void read_group_settings(const environment& env, group_options& group) {
+  if (const auto mode = env_string(env, "PARX_PROGRESS")) {
+    require(*mode == "thread" || *mode == "inline",
+            "PARX_PROGRESS=\"{}\" is neither thread nor inline", *mode);
+    group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
+  }
+  if (const auto given = env_seconds(env, "PARX_TIMEOUT")) group.timeout = *given;
+  read_algorithm_rules(env, group.choice);
+}
+
 }  // namespace detail
 
 /// Collective over the job; blocks until all its ranks have come. Throws usage_error where the
@@ -127,25 +138,17 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   launch_env job = detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
   if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
-  if (const auto mode = env_string(options.env, "PARX_PROGRESS")) {
-    if (*mode != "thread" && *mode != "inline") {
-      throw_usage("PARX_PROGRESS=\"{}\" is neither thread nor inline", *mode);
-    }
-    options.group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
-  }
-  if (const auto given = detail::env_seconds(options.env, "PARX_TIMEOUT")) {
-    options.group.timeout = *given;
-  }
   if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
     options.rendezvous_timeout = *given;
   }
   static_cast<void>(detail::checked(options.group));
-  detail::read_algorithm_rules(options.env, options.group.choice);
+  const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
   if (job.world_size == 1) {
+    read_settings();
     return world(std::move(job), nullptr, world::alone(), options.group);
   }
-  auto meeting =
-      std::make_unique<rendezvous>(job, options.env, deadline::after(options.rendezvous_timeout));
+  auto meeting = std::make_unique<rendezvous>(
+      job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
   auto network = meeting->connect();
   return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,9 +34,12 @@ namespace parx {
 /// What joins a job together. Operations of transports that outlive it end with an error.
 class rendezvous {
  public:
-  /// Collective over the job: returns when all ranks have arrived. Throws parx::error where they do
-  /// not before `limit`, or where they disagree about the job.
-  rendezvous(const launch_env& job, const environment& env, deadline limit) : job_(job) {
+  /// Collective over the job: returns when all ranks have arrived. `prepare` is called once the
+  /// others can be told: what it throws ends the job. Throws parx::error where ranks do not arrive
+  /// before `limit`, or disagree about the job.
+  rendezvous(const launch_env& job, const environment& env, deadline limit,
+             const std::function<void()>& prepare)
+      : job_(job) {
     try {
       open_store(limit);
     } catch (const error& failure) {
@@ -48,6 +52,7 @@ class rendezvous {
     // First of all: a stranger who comes to a running job as one of its ranks must not end it.
     claim_rank(limit);
     try {
+      prepare();
       agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
       agree_on("program", program_name(), "the program", limit);
       detail::endpoint_options options{
