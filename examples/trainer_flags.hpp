@@ -86,6 +86,7 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
       ("seed", "of weights, order and dropout", text(d.seed))
       ("bf16", "matrix products in bfloat16", yes)
       ("fp16", "matrix products in float16, with a loss scale", yes)
+      ("gradient-checkpointing", "compute activations again in backward: less memory", yes)
       ("workers", "threads of a rank that fetch batches ahead; 0: none", text(defaults.workers));
   options.add_options("Log and evaluation")
       ("logging-steps", "steps between two lines; 0: no lines", text(d.logging_steps))
@@ -140,6 +141,7 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   o.warmup_ratio = number(given, "warmup-ratio", 0.0, 1.0);
   o.bf16 = is_set("bf16");
   o.fp16 = is_set("fp16");
+  o.gradient_checkpointing = is_set("gradient-checkpointing");
   o.max_grad_norm = number(given, "max-grad-norm", 0.0, 1e9);
   o.logging_steps = count("logging-steps");
   o.eval_strategy = detail::strategy_flag(given, "eval-strategy");

@@ -89,6 +89,10 @@ if tries train_summarizer "$@"; then
 fi
 tries train_cnn "$@" && trains train_cnn 'test accuracy: [0-9.]+ % of 10000 images' model.safetensors --channels 2
 tries train_cnn "$@" && stops_and_goes_on train_cnn model.safetensors --channels 2
+if tries train_cnn "$@"; then
+  ends 2 1 --channels 2 --max-steps 1 --gradient-checkpointing
+  says 'Wrap its layers in nn::checkpointed'
+fi
 if tries train_gpt "$@"; then
   small=(--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8)
   trains train_gpt 'validation loss: [0-9.]+ nats a character' model/model.safetensors "${small[@]}"
@@ -96,6 +100,11 @@ if tries train_gpt "$@"; then
     ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words
     says 'validation loss: [0-9.]+ nats a character'
   done
+  steps=(--max-steps 3 "${small[@]}" --disable-progress --eval-strategy no)
+  ends 0 1 "${steps[@]}"
+  kept=$(grep 'validation loss' "$work/said")
+  ends 0 1 "${steps[@]}" --gradient-checkpointing
+  [ "$(grep 'validation loss' "$work/said")" = "$kept" ] || failed "$name: recomputed activations are others than \"$kept\""
   ends 0 1 --epochs 0.0001 "${small[@]}" --disable-progress --eval-strategy no
   says 'Total optimization steps = [0-9]+$'
   printf 'too short\n' >"$work/short.txt"

@@ -328,6 +328,36 @@ BOOST_AUTO_TEST_CASE(half_precision_trains_and_resumes_with_its_loss_scale) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(gradient_checkpointing_reaches_a_model_that_has_it_and_no_other) {
+  struct switchable : classifier {
+    using classifier::classifier;
+    bool recomputes = false;
+    void gradient_checkpointing_enable() { recomputes = true; }
+  };
+  const auto train_it = [](auto model, bool wanted) {
+    parx::run_threads(1, [&](parx::process_group& group) {
+      const auto source = points(8);
+      parx::ddp ddp{model, group};
+      parx::optim::sgd opt{ddp.parameters()};
+      const parx::data::loader loader{source, {.batch_size = 8}};
+      auto options = quiet(1);
+      options.gradient_checkpointing = wanted;
+      train::trainer trainer{
+          ddp, opt, loader,
+          [](auto& m, auto& batch) { return parx::nn::cross_entropy(m(batch.x), batch.y); },
+          options};
+      trainer.train();
+    });
+    if constexpr (requires { model.recomputes; }) return model.recomputes;
+    else return false;
+  };
+  BOOST_TEST(train_it(switchable(0.1), true));
+  BOOST_TEST(!train_it(switchable(0.1), false));
+  BOOST_CHECK_EXCEPTION(train_it(classifier(0.1), true), parx::usage_error, [](const auto& error) {
+    return std::string(error.what()).find("nn::checkpointed") != std::string::npos;
+  });
+}
+
 BOOST_AUTO_TEST_CASE(explain_does_the_arithmetic_before_the_run) {
   setup s{.samples = 1000, .options = quiet(1)};
   s.options.gradient_accumulation_steps = 2;

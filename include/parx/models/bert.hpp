@@ -17,6 +17,7 @@
 #include <parx/autograd/ops/view.hpp>
 #include <parx/core/json.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/checkpointed.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/linear.hpp>
@@ -157,6 +158,10 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
 
   [[nodiscard]] const bert_config& config() const noexcept { return config_; }
 
+  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
+  void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
+
   /// The logits (batch, num_labels) of token ids (batch, positions), all of them real and of the
   /// first type. Throws usage_error when there are more positions than max_position_embeddings or
   /// an id is outside the vocabulary.
@@ -207,7 +212,8 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
     const attention_options<T> masks{.key_mask = mask};
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const bool last = i + 1 == layers_.size();
-      x = layers_[i](x, masks, last ? bert_positions::first : bert_positions::all);
+      const auto which = last ? bert_positions::first : bert_positions::all;
+      x = checkpointing_.run(layers_[i], x, masks, which);
     }
     return classifier_(classifier_dropout_(tanh(pooler_(squeeze(x, 1)))));
   }
@@ -217,6 +223,7 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   nn::layer_norm<T> norm_;
   nn::dropout dropout_;
   std::vector<bert_layer<T>> layers_;
+  nn::checkpointing checkpointing_;
   nn::linear<T> pooler_;
   nn::dropout classifier_dropout_;
   nn::linear<T> classifier_;

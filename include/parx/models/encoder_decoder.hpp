@@ -47,6 +47,16 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return config_.max_position_embeddings;
   }
 
+  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  void gradient_checkpointing_enable() noexcept {
+    encoder_.gradient_checkpointing_enable();
+    decoder_.gradient_checkpointing_enable();
+  }
+  void gradient_checkpointing_disable() noexcept {
+    encoder_.gradient_checkpointing_disable();
+    decoder_.gradient_checkpointing_disable();
+  }
+
   /// The logits (with copying, logarithms of probabilities; a loss and a search take either) of
   /// shape (batch, positions, vocab_size) of the token after each of target (batch,
   /// positions), given source (batch, keys), which is padding where source_mask is 0. In training,

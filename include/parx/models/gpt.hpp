@@ -15,6 +15,7 @@
 #include <parx/models/decoding_cache.hpp>
 #include <parx/models/detail/conv1d.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/checkpointed.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/norm.hpp>
@@ -133,6 +134,9 @@ class gpt : public nn::module<gpt<T>> {
 
   [[nodiscard]] const gpt_config& config() const noexcept { return config_; }
   [[nodiscard]] std::size_t max_positions() const noexcept { return config_.n_positions; }
+  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
+  void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
   [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {
     return {config_.n_layer, batch, capacity, config_.n_embd};
   }
@@ -150,7 +154,8 @@ class gpt : public nn::module<gpt<T>> {
     variable<T> x =
         dropout_(words_(ids) + slice<T>(positions_.weight(), 0, first, first + ids.extent(1)));
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      x = layers_[i](x, cache == nullptr ? nullptr : &cache->layer(i));
+      nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
+      x = checkpointing_.run(layers_[i], x, seen);
     }
     return linear<T>(norm_(x), words_.weight());
   }
@@ -173,6 +178,7 @@ class gpt : public nn::module<gpt<T>> {
   nn::embedding<T> words_, positions_;
   nn::dropout dropout_;
   std::vector<gpt_block<T>> layers_;
+  nn::checkpointing checkpointing_;
   nn::layer_norm<T> norm_;
 };
 

@@ -16,6 +16,7 @@
 #include <parx/core/json.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/checkpointed.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
@@ -145,6 +146,9 @@ class llama : public nn::module<llama<T>> {
   [[nodiscard]] std::size_t max_positions() const noexcept {
     return config_.max_position_embeddings;
   }
+  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
+  void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
   [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {
     return {config_.num_hidden_layers, batch, capacity, head_width() * config_.num_key_value_heads};
   }
@@ -158,7 +162,8 @@ class llama : public nn::module<llama<T>> {
             "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
     variable<T> x = words_(ids);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      x = layers_[i](x, cache == nullptr ? nullptr : &cache->layer(i));
+      nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
+      x = checkpointing_.run(layers_[i], x, seen);
     }
     const variable<T> y = norm_(x);
     return head_ ? (*head_)(y) : linear<T>(y, words_.weight());
@@ -188,6 +193,7 @@ class llama : public nn::module<llama<T>> {
   llama_config config_;
   nn::embedding<T> words_;
   std::vector<llama_layer<T>> layers_;
+  nn::checkpointing checkpointing_;
   nn::rms_norm<T> norm_;
   std::optional<nn::linear<T>> head_;
 };

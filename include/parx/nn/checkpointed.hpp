@@ -4,7 +4,8 @@
 //   parx::nn::sequential model{parx::nn::checkpointed{stage_one{}}, stage_two{}};
 //
 // It is the module, with its members, paths and checkpoints; only the call differs. PyTorch's
-// checkpoint_wrapper.
+// checkpoint_wrapper. A model whose user shall decide has a `checkpointing` instead, and the
+// functions gradient_checkpointing_enable() and _disable() of Hugging Face's models.
 #pragma once
 
 #include <utility>
@@ -26,6 +27,22 @@ class checkpointed : public Module {
   auto operator()(const Inputs&... inputs) {
     return parx::checkpoint(static_cast<Module&>(*this), detail::as_input(inputs)...);
   }
+};
+
+/// Whether a model's layers keep their activations for backward (at first) or compute them again.
+class checkpointing {
+ public:
+  void enable() noexcept { enabled_ = true; }
+  void disable() noexcept { enabled_ = false; }
+
+  /// layer(inputs...). The layer must not move until backward is over.
+  template <module_type Layer, typename... Inputs>
+  [[nodiscard]] auto run(Layer& layer, const Inputs&... inputs) const {
+    return enabled_ ? parx::checkpoint(layer, inputs...) : layer(inputs...);
+  }
+
+ private:
+  bool enabled_ = false;
 };
 
 }  // namespace parx::nn

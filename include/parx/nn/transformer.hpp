@@ -9,6 +9,7 @@
 
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/checkpointed.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
@@ -186,12 +187,16 @@ class transformer_stack : public module<transformer_stack<Layer>> {
     if (options.order == norm_order::pre) norm_.emplace(width, layer_norm_options{options.epsilon});
   }
 
+  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
+  void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
+
   /// Each layer gets the result of the one before and the same `others` (memory, masks).
   template <typename... Others>
   [[nodiscard]] variable<value_type> forward(const variable<value_type>& x,
                                              const Others&... others) {
     variable<value_type> y = x;
-    for (Layer& layer : layers_) y = layer(y, others...);
+    for (Layer& layer : layers_) y = checkpointing_.run(layer, y, others...);
     return norm_ ? (*norm_)(y) : y;
   }
   /// A decoder's layers, each with its own of `caches`, for generating.
@@ -219,6 +224,7 @@ class transformer_stack : public module<transformer_stack<Layer>> {
 
  private:
   std::vector<Layer> layers_;
+  checkpointing checkpointing_;
   std::optional<layer_norm<value_type>> norm_;
 };
 

@@ -47,6 +47,9 @@ struct trainer_options {
   /// Matrix products in bfloat16 or float16 (parx::autocast), float16 with a loss scale.
   bool bf16 = false;
   bool fp16 = false;
+  /// Activations are computed again in backward instead of kept: of models::bert_classifier, gpt,
+  /// llama, encoder_decoder, or what else has gradient_checkpointing_enable().
+  bool gradient_checkpointing = false;
   double max_grad_norm = 1;  ///< gradients are scaled down to this norm; 0: left as they are
 
   std::uint64_t logging_steps = 500;  ///< between two lines; 0: none

@@ -46,6 +46,7 @@
 #include <parx/train/detail/finite.hpp>
 #include <parx/train/detail/lines.hpp>
 #include <parx/train/detail/rates.hpp>
+#include <parx/train/detail/recomputation.hpp>
 #include <parx/train/detail/run_book.hpp>
 #include <parx/train/detail/run_folder.hpp>
 #include <parx/train/detail/signal_watch.hpp>
@@ -204,6 +205,7 @@ class trainer {
     stop_requested_ = false;
     signal_ = 0;
     targets_ = optimizer_.targets();
+    if (options_.gradient_checkpointing) detail::enable_gradient_checkpointing(model_.module());
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!folder_.is_given()) return;
     if (const auto last = folder_.begin(parts().bytes(), callbacks_)) go_back_to(*last);
