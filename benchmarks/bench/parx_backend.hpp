@@ -158,10 +158,14 @@ class parx_backend final : public backend, public nonblocking {
   }
 
   void send_burst(parx::const_buffer_view message, int to, int count) override {
-    for (int i = 0; i < count; ++i) parx::send(messages_, message, to);
+    parx::batch burst(messages_);
+    for (int i = 0; i < count; ++i) burst.send(message, to);
+    burst.run();
   }
   void receive_burst(parx::buffer_view message, int from, int count) override {
-    for (int i = 0; i < count; ++i) parx::recv(messages_, message, from);
+    parx::batch burst(messages_);
+    for (int i = 0; i < count; ++i) burst.recv(message, from);
+    burst.run();
   }
 
   void max_over_ranks(std::span<double> values) override {

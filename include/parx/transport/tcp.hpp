@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
 #include <utility>
 
 #include <parx/transport/detail/tcp_stream.hpp>
@@ -16,15 +19,18 @@ class tcp_link final : public detail::process_link {
     if (!stream_.opened()) return 0;
     iovec parts[2] = {{const_cast<std::byte*>(first.data), first.size},
                       {const_cast<std::byte*>(second.data), std::min(second.size, most_bytes)}};
-    return stream_.send(used(parts));
+    return stream_.send(used(parts), second.others_wait);
   }
 
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
     if (!stream_.opened()) return 0;
-    iovec parts[2] = {{first.data, first.size}, {second.data, second.size}};
-    const std::size_t received = stream_.receive(used(parts), first.size + second.size);
-    if (received == 0 && stream_.ended()) throw link_lost(peer_, "it closed the connection");
-    return received;
+    if (ahead_.empty()) {
+      const std::size_t wanted = first.size + second.size;
+      if (wanted > most_read_ahead) return receive(first, second);
+      ahead_.fill([&](std::byte* to, std::size_t room) { return receive({to, room}, {}); });
+    }
+    const std::size_t of_first = ahead_.take(first);
+    return of_first + ahead_.take(second);
   }
 
   [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable,
@@ -32,7 +38,10 @@ class tcp_link final : public detail::process_link {
     if (!stream_.is_open()) return {.awaiting = stream_.awaits_peer(polled)};
     const int events = (readable ? POLLIN : 0) | (writable ? POLLOUT : 0);
     polled.push_back({stream_.descriptor(), static_cast<short>(events), 0});
-    return {};
+    return {.looks_twice = readable && !ahead_.empty()};
+  }
+  [[nodiscard]] bool ready(bool readable, bool /*writable*/) const noexcept override {
+    return readable && !ahead_.empty();
   }
   void after_sleep(short) override {}
   [[nodiscard]] bool open() const noexcept override { return stream_.is_open(); }
@@ -42,6 +51,41 @@ class tcp_link final : public detail::process_link {
   /// Sent by one call: enough to make its cost small; then the other direction has its turn.
   static constexpr std::size_t most_bytes = std::size_t{256} << 10;
 
+  /// What is wanted in pieces of at most this size is read with what follows it: many short
+  /// messages, or a header and the body that it announces, cost one call.
+  static constexpr std::size_t most_read_ahead = std::size_t{2} << 10;
+
+  /// Bytes that were received before somebody wanted them.
+  class read_ahead {
+   public:
+    [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
+    /// Of an empty one: read(to, room) returns how many bytes it has written.
+    template <typename Read>
+    void fill(const Read& read) {
+      if (!bytes_) bytes_.reset(new std::byte[capacity]);
+      begin_ = end_ = 0;
+      end_ = read(bytes_.get(), capacity);
+    }
+    std::size_t take(const mutable_bytes& to) noexcept {
+      const std::size_t size = std::min(to.size, end_ - begin_);
+      if (size > 0) std::memcpy(to.data, bytes_.get() + begin_, size);
+      begin_ += size;
+      return size;
+    }
+
+   private:
+    static constexpr std::size_t capacity = std::size_t{8} << 10;
+    std::unique_ptr<std::byte[]> bytes_;
+    std::size_t begin_ = 0;
+    std::size_t end_ = 0;
+  };
+
+  std::size_t receive(mutable_bytes first, mutable_bytes second) {
+    iovec parts[2] = {{first.data, first.size}, {second.data, second.size}};
+    const std::size_t received = stream_.receive(used(parts), first.size + second.size);
+    if (received == 0 && stream_.ended()) throw link_lost(peer_, "it closed the connection");
+    return received;
+  }
   [[nodiscard]] static std::span<iovec> used(iovec (&parts)[2]) noexcept {
     const std::size_t begin = parts[0].iov_len > 0 ? 0 : 1;
     return {parts + begin, 2 - begin - (parts[1].iov_len > 0 ? 0 : 1)};
@@ -49,6 +93,7 @@ class tcp_link final : public detail::process_link {
 
   detail::tcp_stream stream_;
   int peer_;
+  read_ahead ahead_;
 };
 
 }  // namespace parx

@@ -243,7 +243,9 @@ class messages {
       call& front = *state.sends.front();
       const auto header = std::bit_cast<frame_bytes>(front.header);
       const const_bytes head{header.data() + state.header_sent, frame_size - state.header_sent};
-      const const_bytes body{front.memory + state.body_sent, front.bytes - state.body_sent};
+      const const_bytes body{.data = front.memory + state.body_sent,
+                             .size = front.bytes - state.body_sent,
+                             .others_wait = state.sends.size() > 1};
       const std::size_t sent = state.stream->try_send(head, body);
       if (sent == 0) return progressed;
       progressed = true;

@@ -61,9 +61,10 @@ class tcp_stream {
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
 
-  /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost.
-  std::size_t send(std::span<iovec> parts) {
-    const auto sent = put(parts);
+  /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost. Where more is sent
+  /// at once, the kernel may keep what fills no packet.
+  std::size_t send(std::span<iovec> parts, bool more_follows = false) {
+    const auto sent = put(parts, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
     throw link_lost(key_.peer, reason(errno));
@@ -118,8 +119,7 @@ class tcp_stream {
     for (const iovec& each : parts) size += each.iov_len;
     return size;
   }
-  [[nodiscard]] ssize_t put(std::span<iovec> parts) const noexcept {
-    static constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  [[nodiscard]] ssize_t put(std::span<iovec> parts, int flags) const noexcept {
     const std::size_t size = size_of_all(parts);
     if (parts.size() == 1) return ::send(socket_.get(), parts[0].iov_base, size, flags);
     if (size <= most_copied) {

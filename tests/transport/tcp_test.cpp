@@ -1,6 +1,8 @@
-// Links over several TCP connections: one stream of bytes whatever path they take, and one loss.
-#include <parx/transport/striped.hpp>
+// Links over one or several TCP connections: one stream of bytes whatever path they take, and one
+// loss.
+#include <parx/transport/hybrid.hpp>
 
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <dirent.h>
@@ -95,9 +97,10 @@ std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 2654435761
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(
-    bytes_come_in_their_order_whatever_connection_brings_them_and_nothing_is_allocated) {
-  pair_of_ranks ranks("4", "4");
+BOOST_DATA_TEST_CASE(
+    bytes_come_in_their_order_whatever_connection_brings_them_and_nothing_is_allocated,
+    boost::unit_test::data::make({"1", "4"}), connections_of_a_link) {
+  pair_of_ranks ranks(connections_of_a_link, connections_of_a_link);
   parx::link& from = ranks.second->link_to(0, parx::channel::collective);
   parx::link& to = ranks.first->link_to(1, parx::channel::collective);
   std::mt19937 random(7);
@@ -144,6 +147,36 @@ BOOST_AUTO_TEST_CASE(
   const std::size_t after = allocations;
   BOOST_TEST(wrong == 0u);
   BOOST_TEST(after == before);
+}
+
+BOOST_AUTO_TEST_CASE(short_messages_that_come_together_cost_one_call_and_nobody_sleeps_over_them) {
+  pair_of_ranks ranks("1", "1");
+  parx::link& from = ranks.second->link_to(0, parx::channel::message);
+  parx::link& to = ranks.first->link_to(1, parx::channel::message);
+  constexpr std::size_t messages = 20, bytes = 100;
+  std::vector<std::byte> sent(bytes, std::byte{3}), taken(bytes);
+  for (std::size_t i = 0; i < messages;) {
+    i += from.try_send({}, {.data = sent.data(), .size = bytes, .others_wait = i + 1 < messages}) > 0;
+  }
+  const auto receive = [&] {
+    for (std::size_t got = 0; got < bytes;) {
+      got += to.try_receive({}, {taken.data() + got, bytes - got});
+    }
+  };
+  receive();
+  std::this_thread::sleep_for(100ms);  // all of them have come, whenever the first was read
+  receive();
+  for (std::size_t i = 2; i < messages; ++i) {
+    // Nothing is left to come, and then only the connection's end.
+    if (i == messages / 2) ranks.second->close();
+    const auto started = clock_type::now();
+    ranks.first->wait({{.stream = &to, .readable = true}}, 10s);
+    BOOST_TEST((clock_type::now() - started < 5s));
+    receive();
+    BOOST_TEST(taken == sent);
+  }
+  BOOST_CHECK_THROW(
+      for (;;) (void)to.try_receive({}, {taken.data(), bytes}), parx::link_lost);
 }
 
 BOOST_AUTO_TEST_CASE(of_two_wishes_for_connections_the_smaller_one_holds) {
