@@ -64,6 +64,36 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gemm_is_exact_for_every_transposition_factor_and_l
   }
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_stands_in_for_all_old_rows, T, element_types) {
+  for (const std::size_t m : {1U, 3U, 17U, 130U}) {
+    for (const std::size_t n : {1U, 5U, 33U, 100U}) {
+      for (const std::size_t k : {0U, 1U, 29U, 700U}) {
+        for (const op b_as : {op::plain, op::transposed}) {
+          const std::size_t ldb = b_as == op::plain ? n : k, ldc = n + 1;
+          const auto a = whole_numbers<T>({m * k}, 1);
+          const auto b = whole_numbers<T>({n * k}, 5);
+          const auto row = whole_numbers<T>({n}, 2);
+          const auto c = tensor<T>::full({m * ldc}, std::numeric_limits<T>::quiet_NaN());
+          gemm(op::plain, b_as, m, n, k, T(2), a.data(), k, b.data(), ldb, T(0), c.data(), ldc,
+               row.data());
+          bool same = true;
+          for (std::size_t i = 0; i < m; ++i) {
+            for (std::size_t j = 0; j < n; ++j) {
+              T sum = row.data()[j];
+              for (std::size_t l = 0; l < k; ++l) {
+                sum += T(2) * a.data()[i * k + l] *
+                       b.data()[b_as == op::plain ? l * n + j : j * k + l];
+              }
+              same = same && c.data()[i * ldc + j] == sum;
+            }
+          }
+          BOOST_TEST(same, m << "x" << n << "x" << k);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(products_of_many_blocks_start_from_what_beta_says_and_add_up) {
   // Caches so small that each extent is cut several times.
   const std::ptrdiff_t first = Eigen::l1CacheSize(), second = Eigen::l2CacheSize(), third = Eigen::l3CacheSize();

@@ -23,12 +23,6 @@ namespace detail {
   return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
 }
 
-/// All rows of z become `bias`.
-template <typename T>
-void spread_rows(std::size_t rows, std::size_t width, const T* bias, T* z) {
-  for (std::size_t row = 0; row < rows; ++row) std::copy_n(bias, width, z + row * width);
-}
-
 /// y = f(y).
 template <typename Function, typename T>
 [[gnu::flatten]] void activate_in_place(std::size_t count, T* y) {
@@ -124,10 +118,8 @@ template <typename T>
   const std::size_t block = detail::rows_of_a_block(out);
   for (std::size_t first = 0; first < rows; first += block) {
     const std::size_t count = std::min(block, rows - first);
-    T* const target = z.data() + first * out;
-    if (b.defined()) detail::spread_rows(count, out, b.data(), target);
     gemm(op::plain, transposed ? op::transposed : op::plain, count, out, in, T(1),
-         input.data() + first * in, in, w.data(), ld, b.defined() ? T(1) : T(0), target, out);
+         input.data() + first * in, in, w.data(), ld, T(0), z.data() + first * out, out, b.data());
     if (f != activation::none && !rounds) activate(first, count);
   }
   if (rounds) {

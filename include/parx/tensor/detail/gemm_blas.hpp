@@ -31,7 +31,8 @@ inline constexpr std::size_t worth_a_call = 16 * 16 * 16;
 
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
-          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
+          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
+          const T* row = nullptr) {
   if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     // Many libraries count in 32 bits.
     constexpr std::size_t limit = std::numeric_limits<int>::max();
@@ -40,6 +41,10 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
     if (countable && m * n * k >= worth_a_call) {
       hold_openblas_to_one_thread();
       const one_openmp_thread held;
+      if (row != nullptr) {
+        eigen::spread_row(m, n, row, c, ldc);
+        beta = 1;
+      }
       const auto as = [](bool transposed) { return transposed ? CblasTrans : CblasNoTrans; };
       const auto number = [](std::size_t value) { return static_cast<int>(value); };
       call(as(transpose_a), as(transpose_b), number(m), number(n), number(k), alpha, a, number(lda),
@@ -47,7 +52,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
       return;
     }
   }
-  eigen::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  eigen::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row);
 }
 
 }  // namespace parx::detail::blas

@@ -26,8 +26,22 @@ void add_vector(Target c, const Left& a, const Right& b, T alpha) {
                                         Eigen::GemvProduct>::scaleAndAddTo(c, a, b, alpha);
 }
 
-/// What a result is added to.
-enum class contents { kept, zero };
+/// What a result is added to: row `values` for every row of it, or one number in place of a row
+/// (step 0, and a register full of it); what is there already where `values` is null.
+template <typename T>
+struct addend {
+  const T* values = nullptr;
+  Eigen::Index step = 0;
+
+  /// For the elements from the i-th on.
+  [[nodiscard]] addend from(Eigen::Index i) const noexcept {
+    return values == nullptr ? addend() : addend{values + i * step, step};
+  }
+};
+template <typename T>
+inline constexpr std::size_t register_size = 64 / sizeof(T);
+template <typename T>
+alignas(64) inline constexpr T zeros[register_size<T>]{};
 
 /// Whether Eigen's kernel reads what it adds to through target_mapper alone, as that of Eigen 3.4
 /// does on x86. Others (Eigen 5 with AVX-512, Power) take pointers to it: they are given zeros.
@@ -37,22 +51,21 @@ inline constexpr bool kernel_asks_target = true;
 inline constexpr bool kernel_asks_target = false;
 #endif
 
-/// Where Eigen's kernel, which adds, puts its results. Of new contents it reads zeros, instead of
-/// somebody writing zeros before for it to read: twice the matrix less of memory traffic.
+/// Where Eigen's kernel, which adds, puts its results. It reads an addend where that lies, instead
+/// of somebody writing it before for it to read: twice the matrix less of memory traffic.
 template <typename T>
 class target_line : public Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned> {
   using base = Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned>;
 
  public:
-  target_line(T* data, contents before) : base(data), before_(before) {}
+  target_line(T* data, addend<T> before) : base(data), before_(before) {}
   template <typename Packet>
   EIGEN_ALWAYS_INLINE Packet loadPacket(Eigen::Index i) const {
-    return before_ == contents::zero ? Eigen::internal::pset1<Packet>(T(0))
-                                     : base::template loadPacket<Packet>(i);
+    return Eigen::internal::ploadu<Packet>(before_.values + i * before_.step);
   }
 
  private:
-  contents before_;
+  addend<T> before_;
 };
 template <typename T>
 class target_mapper : public Eigen::internal::blas_data_mapper<T, Eigen::Index, Eigen::ColMajor,
@@ -62,26 +75,28 @@ class target_mapper : public Eigen::internal::blas_data_mapper<T, Eigen::Index, 
 
  public:
   using LinearMapper = target_line<T>;
-  target_mapper(T* data, Eigen::Index stride, contents before)
+  target_mapper(T* data, Eigen::Index stride, addend<T> before)
       : base(data, stride), before_(before) {}
 
   EIGEN_ALWAYS_INLINE LinearMapper getLinearMapper(Eigen::Index i, Eigen::Index j) const {
-    return {&base::operator()(i, j), before_};
+    T* const line = &base::operator()(i, j);
+    return {line, before_.values == nullptr ? addend<T>{line, 1} : before_.from(i)};
   }
   /// For the remaining elements, which the kernel adds to once each.
   EIGEN_ALWAYS_INLINE T& operator()(Eigen::Index i, Eigen::Index j) const {
     T& element = base::operator()(i, j);
-    if (before_ == contents::zero) element = T(0);
+    if (before_.values != nullptr) element = before_.values[i * before_.step];
     return element;
   }
   template <typename Packet>
   EIGEN_ALWAYS_INLINE Packet gatherPacket(Eigen::Index i, Eigen::Index j) const {
-    return before_ == contents::zero ? Eigen::internal::pset1<Packet>(T(0))
-                                     : base::template gatherPacket<Packet>(i, j);
+    return before_.values != nullptr
+               ? Eigen::internal::pset1<Packet>(before_.values[i * before_.step])
+               : base::template gatherPacket<Packet>(i, j);
   }
 
  private:
-  contents before_;
+  addend<T> before_;
 };
 
 /// Memory of the pool's for packed operands.
@@ -107,7 +122,7 @@ class packed {
 template <typename T, int LeftOrder, int RightOrder>
 void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alpha, const T* a,
               Eigen::Index lda, const T* b, Eigen::Index ldb, T* c, Eigen::Index ldc,
-              contents before) {
+              addend<T> before) {
   namespace inner = Eigen::internal;
   using index = Eigen::Index;
   using traits = inner::gebp_traits<T, T>;
@@ -136,7 +151,8 @@ void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alp
         if (!right_stays || i == 0) {
           pack_right(right.data(), from_right.getSubMapper(k, j), length, width);
         }
-        const target_mapper<T> target(c + i + j * ldc, ldc, k == 0 ? before : contents::kept);
+        const target_mapper<T> target(c + i + j * ldc, ldc,
+                                       k == 0 ? before.from(i) : addend<T>());
         kernel(target, left.data(), right.data(), height, length, width, alpha);
       }
     }
@@ -161,9 +177,17 @@ void add_few(std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a, s
   }
 }
 
+/// All rows of c become `row`.
+template <typename T>
+void spread_row(std::size_t m, std::size_t n, const T* row, T* c, std::size_t ldc) {
+  for (std::size_t i = 0; i < m; ++i) std::copy_n(row, n, c + i * ldc);
+}
+
+/// With a `row` of n elements the result is added to that in every row of c, and `beta` is nothing.
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
-          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
+          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
+          const T* row = nullptr) {
   using index = Eigen::Index;
   const auto map = [](const T* data, std::size_t rows, std::size_t columns, std::size_t ld) {
     return const_matrix_map<T>(data, static_cast<index>(rows), static_cast<index>(columns),
@@ -174,10 +198,14 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
   matrix_map<T> target(c, static_cast<index>(m), static_cast<index>(n),
                        Eigen::OuterStride<>(static_cast<index>(ldc)));
   const bool is_few = m + n + k < worth_packing;
-  const bool overwrites =
-      kernel_asks_target && beta == T(0) && !is_few && m > 1 && n > 1 && k > 0;
-  if (beta == T(0)) {
-    if (!overwrites) target.setZero();
+  const bool asks = kernel_asks_target && !is_few && m > 1 && n > 1 && k > 0;
+  addend<T> before;
+  if (row != nullptr) {
+    if (asks) before = {row, 1};
+    else spread_row(m, n, row, c, ldc);
+  } else if (beta == T(0)) {
+    if (asks) before = {zeros<T>, 0};
+    else target.setZero();
   } else if (beta != T(1)) {
     target *= beta;
   }
@@ -207,7 +235,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
                        : (transpose_a ? multiply<T, down, across> : multiply<T, down, down>);
   run(static_cast<index>(n), static_cast<index>(m), static_cast<index>(k), alpha, b,
       static_cast<index>(ldb), a, static_cast<index>(lda), c, static_cast<index>(ldc),
-      overwrites ? contents::zero : contents::kept);
+      before);
 }
 
 }  // namespace parx::detail::eigen

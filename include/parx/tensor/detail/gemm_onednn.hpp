@@ -22,10 +22,15 @@ inline constexpr std::size_t worth_a_call = 32 * 32 * 32;
 
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
-          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
+          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
+          const T* row = nullptr) {
   if constexpr (std::same_as<T, float>) {
     if (m * n * k >= worth_a_call) {
       const one_openmp_thread held;
+      if (row != nullptr) {
+        eigen::spread_row(m, n, row, c, ldc);
+        beta = 1;
+      }
       const auto as = [](bool transposed) { return transposed ? 'T' : 'N'; };
       const auto number = [](std::size_t value) { return static_cast<dnnl_dim_t>(value); };
       const dnnl_status_t status =
@@ -37,7 +42,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
       return;
     }
   }
-  eigen::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  eigen::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row);
 }
 
 }  // namespace parx::detail::onednn
