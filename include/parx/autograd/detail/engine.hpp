@@ -131,7 +131,7 @@ class backward_pass {
 
   /// The operation that this thread runs has made its last contribution to `input`, ahead of those
   /// to its other inputs. A leaf that waits for no other is complete now. Not while somebody looks
-  /// for the operation that made a NaN: the observer may change the gradient before it is looked at.
+  /// for the operation that made a NaN: what the observer does may hide it.
   static void contributed_ahead(node_base& input) {
     backward_pass* const pass = running();
     if (!input.is_leaf || input.pending != 1 || anomaly_watch::current() != nullptr) return;
