@@ -11,6 +11,15 @@
 // its samples, and one warning, because as a rule it belongs to a layer that members() leaves out.
 // Buffers, such as the running statistics of a batch norm, are this rank's own from step to step:
 // see broadcast_buffers().
+//
+// Where ranks have different numbers of batches (PyTorch's Join; a data::loader gives all equally
+// many), one that has run out goes on with batches without rows until nobody has more:
+//   for (bool more = true; more; more = ddp.flag_raised()) {
+//     ... x and y of the next batch, with an extent of 0 where there is none ...
+//     if (has_another) ddp.raise_flag();
+//     parx::nn::cross_entropy(ddp(x), y).backward();
+//     optimizer.step();
+//   }
 #pragma once
 
 #include <algorithm>
