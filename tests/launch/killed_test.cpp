@@ -1,5 +1,5 @@
-// kill -9 in the middle of every algorithm, and SIGSTOP in the middle of some, between processes that
-// share memory.
+// kill -9 in the middle of every algorithm, and SIGSTOP in the middle of some, between processes
+// that share memory and between processes that talk over TCP.
 #include <parx/launch.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -46,18 +46,26 @@ void repeat(parx::world& world, matrix::trial t, int ready) {
 }
 
 /// Where a call can be: one host, or two for the algorithms that want several.
-parx::environment place(parx::algorithm use, int rank) {
-  if (use != parx::algorithm::hierarchical) return {};
-  return {{"PARX_HOST_ID", rank % 2 == 0 ? "even" : "odd"}};
+parx::environment place(parx::algorithm use, int rank, std::string_view transport) {
+  parx::environment made{{"PARX_TRANSPORT", std::string(transport)}};
+  if (use == parx::algorithm::hierarchical) {
+    made["PARX_HOST_ID"] = rank % 2 == 0 ? "even" : "odd";
+  }
+  return made;
+}
+/// Whether it can be without memory that ranks share.
+bool wants_memory(parx::algorithm use) {
+  return use == parx::algorithm::shared || use == parx::algorithm::staged;
 }
 
 /// Starts a job that repeats one call, and returns once all ranks are in it.
-void start(job& all, const parx::catalog_entry& entry, int world, std::string_view timeout = "") {
+void start(job& all, const parx::catalog_entry& entry, int world, std::string_view transport,
+           std::string_view timeout = "") {
   int ready[2];
   BOOST_REQUIRE(::pipe(ready) == 0);
   for (int rank = 0; rank < world; ++rank) {
     const int end = ready[1];
-    parx::environment extra = place(entry.name, rank);
+    parx::environment extra = place(entry.name, rank, transport);
     extra["PARX_TIMEOUT"] = timeout;
     all.start(rank, world, [&entry, end](parx::world& group) {
       repeat(group, {.what = entry.what, .use = entry.name}, end);
@@ -71,17 +79,17 @@ void start(job& all, const parx::catalog_entry& entry, int world, std::string_vi
   ::close(ready[0]);
 }
 
-void kill_in(const parx::catalog_entry& entry, int world, int victim,
+void kill_in(const parx::catalog_entry& entry, int world, int victim, std::string_view transport,
              std::chrono::milliseconds when) {
   job all;
-  start(all, entry, world);
+  start(all, entry, world, transport);
   std::this_thread::sleep_for(when);
   ::kill(all.pid(static_cast<std::size_t>(victim)), SIGKILL);
   const auto results = all.wait();
   for (int rank = 0; rank < world; ++rank) {
     const auto& each = results[static_cast<std::size_t>(rank)];
-    const std::string what = fmt::format("{} by {}, rank {} of {}: {}", name_of(entry.what),
-                                         name_of(entry.name), rank, world, each.text);
+    const std::string what = fmt::format("{} by {} ({}), rank {} of {}: {}", name_of(entry.what),
+                                         name_of(entry.name), transport, rank, world, each.text);
     if (rank == victim) {
       BOOST_TEST(each.exit_code == 128 + SIGKILL, what);
       continue;
@@ -93,9 +101,9 @@ void kill_in(const parx::catalog_entry& entry, int world, int victim,
 }
 
 /// The others end by their deadline, while it is stopped still.
-void stop_in(const parx::catalog_entry& entry, int world, int victim) {
+void stop_in(const parx::catalog_entry& entry, int world, int victim, std::string_view transport) {
   job all;
-  start(all, entry, world, "1.5");
+  start(all, entry, world, transport, "1.5");
   std::this_thread::sleep_for(10ms);
   ::kill(all.pid(static_cast<std::size_t>(victim)), SIGSTOP);
   std::thread end([&] {
@@ -120,7 +128,7 @@ void stop_in(const parx::catalog_entry& entry, int world, int victim) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_process_stopped_in_the_middle_of_an_algorithm_costs_the_others_their_deadline) {
+BOOST_AUTO_TEST_CASE(a_process_stopped_in_an_algorithm_costs_the_others_their_deadline) {
   static constexpr int worlds[] = {2, 3, 4, 5, 8};
   std::size_t round = 0;
   for (const parx::catalog_entry& entry : parx::catalog()) {
@@ -129,7 +137,8 @@ BOOST_AUTO_TEST_CASE(a_process_stopped_in_the_middle_of_an_algorithm_costs_the_o
     if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) {
       continue;  // wants a power of two; the ring of it is here
     }
-    stop_in(entry, world, 1 + static_cast<int>(round) % (world - 1));
+    const bool over_tcp = round % 8 == 0 && !wants_memory(entry.name);
+    stop_in(entry, world, 1 + static_cast<int>(round) % (world - 1), over_tcp ? "tcp" : "auto");
   }
 }
 
@@ -138,16 +147,19 @@ BOOST_AUTO_TEST_CASE(a_process_killed_in_the_middle_of_any_algorithm_is_named_by
   const std::size_t descriptors_before = files_in("/proc/self/fd");
   static constexpr int worlds[] = {2, 4, 3, 8, 5};
   std::size_t round = 0;
-  for (const parx::catalog_entry& entry : parx::catalog()) {
-    int world = worlds[round % std::size(worlds)];
-    if (entry.name == parx::algorithm::hierarchical) world = 4;
-    if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) {
-      world = 8;
+  for (const std::string_view transport : {"auto", "tcp"}) {
+    for (const parx::catalog_entry& entry : parx::catalog()) {
+      if (transport == "tcp" && wants_memory(entry.name)) continue;
+      int world = worlds[round % std::size(worlds)];
+      if (entry.name == parx::algorithm::hierarchical) world = 4;
+      if (entry.what == parx::operation::all_gather && entry.name == parx::algorithm::doubling) {
+        world = 8;
+      }
+      // Never rank 0, whose end takes the job's store along: launch/processes has that.
+      const int victim = 1 + static_cast<int>(round) % (world - 1);
+      kill_in(entry, world, victim, transport, std::chrono::milliseconds(5 + 7 * (round % 6)));
+      ++round;
     }
-    // Never rank 0, whose end takes the job's store along: launch/processes has that.
-    const int victim = 1 + static_cast<int>(round) % (world - 1);
-    kill_in(entry, world, victim, std::chrono::milliseconds(5 + 7 * (round % 6)));
-    ++round;
   }
   BOOST_TEST(files_in("/dev/shm") == memory_before);
   BOOST_TEST(files_in("/proc/self/fd") == descriptors_before);
