@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(the_trainer_does_what_a_loop_by_hand_does) {
   parx::optim::adamw opt{model.parameters(), {.lr = 0.02}};
   const parx::data::loader loader{
       source,
-      {.batch_size = 16, .sampler = parx::data::distributed_sampler{50, 0, 1, {.seed = 5}}}};
+      {.batch_size = 24, .sampler = parx::data::distributed_sampler{50, 0, 1, {.seed = 5}}}};
   std::vector<double> losses, norms;
   for (std::uint64_t epoch = 0; losses.size() < 10; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
@@ -37,15 +37,17 @@ BOOST_AUTO_TEST_CASE(the_trainer_does_what_a_loop_by_hand_does) {
       losses.push_back(static_cast<double>(loss.mean()));
     }
   }
-  for (const int world : {1, 2, 4}) {
+  for (const int world : {1, 2, 3, 4}) {
     for (const std::size_t accumulation : {1U, 2U}) {
-      setup s{.batch_size = 16 / static_cast<std::size_t>(world) / accumulation,
+      setup s{.batch_size = 24 / static_cast<std::size_t>(world) / accumulation,
               .options = quiet(10)};
       s.options.gradient_accumulation_steps = accumulation;
       s.options.learning_rate = 0.03;
       s.options.warmup_ratio = 0.2;
       s.options.max_grad_norm = 0.5;
-      for (const result& each : on_ranks(world, s)) {
+      const auto results = on_ranks(world, s);
+      const auto& first = results.front().parameters;
+      for (const result& each : results) {
         const auto found = curve(each.state, "loss"), found_norms = curve(each.state, "grad_norm");
         BOOST_REQUIRE(found.size() == losses.size());
         for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -53,7 +55,8 @@ BOOST_AUTO_TEST_CASE(the_trainer_does_what_a_loop_by_hand_does) {
           BOOST_TEST(std::abs(found_norms[i] - norms[i]) < 1e-4,
                      "world " << world << ", step " << i);
         }
-        BOOST_TEST(each.state.epoch == 2 + 2 * 16 / 50.0);
+        BOOST_TEST(each.state.epoch == 3 + 24 / 50.0);
+        BOOST_TEST((each.parameters == first));
       }
     }
   }
