@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -247,6 +248,19 @@ BOOST_AUTO_TEST_CASE(a_message_from_anybody_is_taken_once_and_its_sender_is_know
       }
       auto self = parx::async_send(group, other, 0);
       check(parx::recv_any(group, other) == 0, "from itself");
+      // Issued ahead, they take one message each.
+      std::vector<std::vector<int>> boxes(3, std::vector<int>(1));
+      std::vector<parx::work> receives;
+      for (auto& box : boxes) receives.push_back(parx::async_recv_any(group, box, {.tag = 6}));
+      parx::barrier(group);
+      std::vector<int> senders;
+      for (std::size_t i = 0; i < boxes.size(); ++i) {
+        receives[i].wait();
+        check(boxes[i][0] == 10 * receives[i].source_rank(), "another sender's message");
+        senders.push_back(receives[i].source_rank());
+      }
+      std::sort(senders.begin(), senders.end());
+      check(senders == std::vector<int>{1, 2, 3}, "a sender was missed");
     } else {
       std::vector<int> x(300, group.rank()), other{-group.rank()};
       auto beside = parx::async_send(group, other, 0, {.tag = 9});
@@ -254,6 +268,8 @@ BOOST_AUTO_TEST_CASE(a_message_from_anybody_is_taken_once_and_its_sender_is_know
         x[299] = i;
         parx::send(group, x, 0, {.tag = 4});
       }
+      parx::barrier(group);
+      parx::send(group, std::vector<int>{10 * group.rank()}, 0, {.tag = 6});
     }
     parx::barrier(group);
   });

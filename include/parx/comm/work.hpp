@@ -22,6 +22,7 @@ class [[nodiscard]] work {
     if (this != &other) {
       settle();
       group_ = std::move(other.group_);
+      source_rank_ = other.source_rank_;
       request_ = std::move(other.request_);
     }
     return *this;
@@ -33,10 +34,13 @@ class [[nodiscard]] work {
     if (request_ == nullptr) return;
     group_->wait(*request_);
     const auto finished = std::move(request_);
+    source_rank_ = finished->peer;
     finished->rethrow();
   }
   /// Whether wait() would return (or throw) at once. Never blocks.
   [[nodiscard]] bool test() { return request_ == nullptr || group_->test(*request_); }
+  /// Of an async_recv_any, after wait(): the rank whose message it was.
+  [[nodiscard]] int source_rank() const noexcept { return source_rank_; }
 
  private:
   void settle() noexcept {
@@ -46,6 +50,7 @@ class [[nodiscard]] work {
 
   std::shared_ptr<detail::group_core> group_;
   std::unique_ptr<detail::call> request_;
+  int source_rank_ = -1;
 };
 
 }  // namespace parx

@@ -32,6 +32,15 @@ inline void fill_message(operation what, int peer, const elements& memory,
 }
 
 template <typename Data>
+void fill_receive_from_any(const process_group& group, Data&& data, const message_options& options,
+                           call_site site, call& request) {
+  const call_check check(group, operation::recv, site);
+  elements seen;
+  check.view(data, seen);
+  fill_message(operation::recv, any_source, seen, options, site, request);
+}
+
+template <typename Data>
 void fill_message(const process_group& group, operation what, int peer, Data&& data,
                   const message_options& options, call_site site, call& request) {
   const call_check check(group, what, site);
@@ -70,10 +79,7 @@ template <mutable_movable_buffer Data>
 [[nodiscard]] int recv_any(process_group& group, Data&& data, message_options options = {},
                            call_site site = call_site::current()) {
   detail::call request;
-  const detail::call_check check(group, operation::recv, site);
-  detail::elements seen;
-  check.view(data, seen);
-  detail::fill_message(operation::recv, detail::any_source, seen, options, site, request);
+  detail::fill_receive_from_any(group, data, options, site, request);
   group.core()->run(request);
   return request.peer;
 }
@@ -94,6 +100,18 @@ template <mutable_movable_buffer Data>
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message(group, operation::recv, from, data, options, site, *request);
+  group.core()->submit(*request);
+  return {group.core(), std::move(request)};
+}
+
+/// After wait(), work::source_rank() is the sender. Of several that wait at a time, the one issued
+/// first takes the first message.
+template <mutable_movable_buffer Data>
+[[nodiscard]] work async_recv_any(process_group& group, Data&& data, message_options options = {},
+                                  call_site site = call_site::current()) {
+  detail::explain_temporary<Data>();
+  auto request = std::make_unique<detail::call>();
+  detail::fill_receive_from_any(group, data, options, site, *request);
   group.core()->submit(*request);
   return {group.core(), std::move(request)};
 }
@@ -126,6 +144,12 @@ template <typename Data, typename Options = message_options>
 [[nodiscard]] int recv_any(process_group&, Data&&, Options = {}, call_site = {}) {
   detail::explain_misuse<Data, Data, Options, message_options>();
   return 0;
+}
+template <typename Data, typename Options = message_options>
+  requires detail::no_move<Data, Data, Options, message_options>
+[[nodiscard]] work async_recv_any(process_group&, Data&&, Options = {}, call_site = {}) {
+  detail::explain_misuse<Data, Data, Options, message_options>();
+  return {};
 }
 
 }  // namespace parx
