@@ -50,6 +50,22 @@ claim "its loss falls" losses_fall
 claim "its parameters are bit-equal on all ranks" says 'parameters are bit-equal on all 6 ranks'
 claim "its model is saved" test -s "$work/model.safetensors"
 
+# The trainers, as far as they are built, for a few steps on the text or images that they bring.
+for name in train_tinybert train_cnn train_gpt train_summarizer; do
+  [ -x "$bin/$name" ] || continue
+  case $name in
+    train_gpt) small="--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8" ;;
+    train_summarizer) small="--d-model 32 --beams 1 --max-target-length 8" ;;
+    train_cnn) small="--channels 2" ;;
+    *) small= ;;
+  esac
+  claim "$name ends well on 3 nodes" step -N 3 --ntasks-per-node=1 "$bin/$name" \
+    --max-steps 4 --logging-steps 2 --eval-strategy no --disable-progress --output-dir "$work/$name" $small
+  claim "its ranks print their banner" ranks_are 3
+  claim "rank 0 logs, and alone" test "$(grep -c "'train_runtime'" "$work/out")" = 1
+  claim "its checkpoint is whole" test -s "$work/$name/checkpoint-4/manifest.json"
+done
+
 # The batch script of the examples: a signal as before the end of the time limit, and the next turn.
 if [ -x "$bin/train_cnn" ]; then
   shown=no
