@@ -1,6 +1,7 @@
 // L5: distributed data parallel training of any model. By name, since they need more than others
-// want to compile: <parx/ddp/save.hpp> (save0: files), <parx/ddp/hook_powersgd.hpp> and
-// <parx/ddp/sync_batch_norm.hpp> (parx's own tensors and layers).
+// want to compile: <parx/ddp/save.hpp> (save0: files), <parx/ddp/hook_state.hpp> (checkpoints of a
+// hook), <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp> (parx's own tensors and
+// layers).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

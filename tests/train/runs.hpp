@@ -88,6 +88,7 @@ struct setup {
   std::size_t batch_size = 8;
   double dropout = 0;
   train::trainer_options options = {};
+  parx::comm_hook hook = {};
 };
 
 struct result {
@@ -102,7 +103,7 @@ result run(parx::process_group& group, const setup& s, Use&& use) {
   const auto source = points(s.samples);
   classifier model(s.dropout);
   model.initialize(3);
-  parx::ddp ddp{model, group};
+  parx::ddp ddp{model, group, {.hook = s.hook}};
   parx::optim::adamw opt{ddp.parameters(), {.lr = 0.02}};
   const parx::data::loader loader{
       source,

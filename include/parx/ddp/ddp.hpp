@@ -137,6 +137,12 @@ class ddp {
     return std::all_of(all.begin(), all.end(), [&](std::uint64_t each) { return each == mine[0]; });
   }
 
+  /// Local. What the hook, and this object for it, remember between two steps: what a hook_state
+  /// keeps. Empty without a hook.
+  [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
+    return reducer_->remembered_by_hook();
+  }
+
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }

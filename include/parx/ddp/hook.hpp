@@ -8,7 +8,8 @@
 // runs during backward and may only begin asynchronous operations; after backward, in each round,
 // proceed() is called for all buckets in order, and the last one leaves the mean in the gradients.
 // Every rank calls the same functions in the same order, so a hook must begin the same operations
-// on all, whatever the gradients hold.
+// on all, whatever the gradients hold. What a hook remembers from step to step it lists in
+// `memory(buckets)`: checkpoints keep it (hook_state.hpp).
 // Threads: on the thread that runs backward.
 #pragma once
 
@@ -16,7 +17,9 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
@@ -50,6 +53,18 @@ struct hook_bucket {
   [[nodiscard]] double unscale() const noexcept { return count == 0 ? 0 : 1 / (scale * count); }
 };
 
+enum class hook_share {
+  equal,   ///< the same bits on all ranks
+  addend,  ///< each rank's own, of which the sum over the ranks is what matters
+};
+
+/// A piece of what a hook remembers from one step to the next. The memory is the hook's.
+struct hook_memory {
+  std::string name;  ///< "bucket.0.left_out"
+  buffer_view values;
+  hook_share share = hook_share::equal;
+};
+
 template <typename H>
 concept communication_hook = std::copyable<H> && requires(H hook, hook_bucket& bucket, int round) {
   { H::rounds } -> std::convertible_to<int>;  // at least 1
@@ -77,6 +92,11 @@ class comm_hook {
   [[nodiscard]] int rounds() const noexcept { return held_ != nullptr ? held_->rounds() : 0; }
   void start(hook_bucket& bucket) { held_->start(bucket); }
   void proceed(hook_bucket& bucket, int round) { held_->proceed(bucket, round); }
+  /// What is remembered of `buckets`, which are all that there are: to be read or set between two
+  /// steps, and valid until the next. Names, types and sizes are the same at all times.
+  [[nodiscard]] std::vector<hook_memory> memory(std::span<const hook_bucket> buckets) {
+    return held_ != nullptr ? held_->memory(buckets) : std::vector<hook_memory>();
+  }
 
  private:
   struct base {
@@ -85,6 +105,7 @@ class comm_hook {
     [[nodiscard]] virtual int rounds() const noexcept = 0;
     virtual void start(hook_bucket& bucket) = 0;
     virtual void proceed(hook_bucket& bucket, int round) = 0;
+    [[nodiscard]] virtual std::vector<hook_memory> memory(std::span<const hook_bucket>) = 0;
 
     base() = default;
     base(const base&) = default;
@@ -99,6 +120,10 @@ class comm_hook {
     [[nodiscard]] int rounds() const noexcept override { return H::rounds; }
     void start(hook_bucket& bucket) override { hook.start(bucket); }
     void proceed(hook_bucket& bucket, int round) override { hook.proceed(bucket, round); }
+    [[nodiscard]] std::vector<hook_memory> memory(std::span<const hook_bucket> buckets) override {
+      if constexpr (requires { hook.memory(buckets); }) return hook.memory(buckets);
+      return {};
+    }
     H hook;
   };
 

@@ -7,8 +7,8 @@
 // r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a
 // power method on matrices that change slowly; a column that a step has lost, whose gradients were
 // zero, of lower rank or not finite, starts anew from random numbers. Gradients that are not finite
-// stay so, for who looks at them, and are not remembered. No checkpoint holds e and Q: a run that
-// resumes sends start_step steps whole again, and ends in other bits than one that did not stop.
+// stay so, for who looks at them, and are not remembered. Checkpoints keep e and Q; since all is
+// linear in M + e, only the sum of the ranks' e matters but for rounding (hook_state.hpp).
 // Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source: PyTorch's powerSGD_hook.py: matrices that
 // would not shrink by min_compression_rate are sent as they are, and so is everything in the first
 // steps, whose gradients change fast.
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <Eigen/Core>
+#include <fmt/format.h>
 
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
@@ -70,12 +71,12 @@ class powersgd_hook {
   void start(hook_bucket& bucket) {
     if (states_.size() <= bucket.index) states_.resize(bucket.index + 1);
     state& s = states_[bucket.index];
-    s.is_plain = s.steps < options_.start_step || bucket.gradients.type != dtype::float32;
+    s.is_plain = s.steps < options_.start_step || !compresses(bucket);
     if (s.is_plain) {
       s.sum = async_all_reduce(bucket.group, bucket.gradients, {}, bucket.site);
       return;
     }
-    if (!s.is_laid_out) lay_out(s, bucket);
+    lay_out(s, bucket);
     float* const gradients = static_cast<float*>(bucket.gradients.data);
     for (const matrix& each : s.matrices) {
       // M, in the gradient's place. The remainder was kept at the last step's scale.
@@ -118,6 +119,29 @@ class powersgd_hook {
     if (round == 1) ++s.steps;
   }
 
+  /// The steps of each bucket, and where it is compressed its Q, its e and the scale of e.
+  [[nodiscard]] std::vector<hook_memory> memory(std::span<const hook_bucket> buckets) {
+    for (const hook_bucket& each : buckets) {
+      if (states_.size() <= each.index) states_.resize(each.index + 1);
+    }
+    std::vector<hook_memory> all;
+    for (const hook_bucket& each : buckets) {
+      state& s = states_[each.index];
+      const auto add = [&]<typename T>(const char* name, std::span<T> values, hook_share share) {
+        all.push_back({fmt::format("bucket.{}.{}", each.index, name),
+                       {values.data(), values.size(), dtype_of<T>},
+                       share});
+      };
+      add("steps", std::span(&s.steps, 1), hook_share::equal);
+      if (!compresses(each)) continue;
+      lay_out(s, each);
+      add("scale", std::span(&s.scale, 1), hook_share::equal);
+      add("q", std::span(s.q), hook_share::equal);
+      add("left_out", std::span(s.left_out), hook_share::addend);
+    }
+    return all;
+  }
+
   /// What of this rank's gradients has not been sent so far, where they lie in their bucket and
   /// times hook_bucket::scale; empty before the first compressed step.
   [[nodiscard]] std::span<const float> left_out(std::size_t bucket) const noexcept {
@@ -149,7 +173,13 @@ class powersgd_hook {
     work sum;  // destroyed, and so waited for, before the memory it uses
   };
 
+  [[nodiscard]] static bool compresses(const hook_bucket& bucket) noexcept {
+    return bucket.gradients.type == dtype::float32;
+  }
+
+  /// Once a bucket.
   void lay_out(state& s, const hook_bucket& bucket) const {
+    if (std::exchange(s.is_laid_out, true)) return;
     const auto r = static_cast<std::size_t>(options_.rank);
     std::size_t p_size = 0, q_size = 0;
     const auto shrinks = [&](const hook_tensor& t) {
@@ -170,7 +200,6 @@ class powersgd_hook {
     s.p.resize(p_size);
     s.q.resize(q_size);
     s.left_out.resize(bucket.gradients.count);
-    s.is_laid_out = true;
   }
 
   void project(state& s, const hook_bucket& bucket) {

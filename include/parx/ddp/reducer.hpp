@@ -150,6 +150,15 @@ class reducer final : public backward_observer {
   }
   void raise_flag() noexcept { flag_ = true; }
   [[nodiscard]] bool flag_raised() const noexcept { return control_.back() > 0; }
+  [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
+    if (!hook_) return {};
+    std::vector<hook_bucket> buckets;
+    for (std::size_t i = 0; i < buckets_.size(); ++i) buckets.push_back(as_hooked(i));
+    std::vector<hook_memory> all = hook_.memory(buckets);
+    // The next step's scale is made of it.
+    all.push_back({"samples_of_last_step", {&last_count_, 1, dtype::float64}, hook_share::equal});
+    return all;
+  }
 
   double begin_backward(double count, std::span<const std::size_t> reached) override {
     const Slot* const held = find_gradient();

@@ -38,6 +38,7 @@
 #include <parx/core/stopped.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/hook_state.hpp>
 #include <parx/ddp/save.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/trace/progress.hpp>
@@ -208,12 +209,14 @@ class trainer {
     if (options_.gradient_checkpointing) detail::enable_gradient_checkpointing(model_.module());
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!folder_.is_given()) return;
-    if (const auto last = folder_.begin(parts().bytes(), callbacks_)) go_back_to(*last);
+    const hook_state hook(model_, site_);
+    if (const auto last = folder_.begin(parts(hook).bytes(), callbacks_)) go_back_to(*last);
   }
 
-  [[nodiscard]] checkpoint_parts parts() {
+  [[nodiscard]] checkpoint_parts parts(const hook_state& hook) {
     checkpoint_parts made;
     made.add("model", model_.module()).add("optimizer", optimizer_);
+    hook.add_to(made);
     precision_.add_to(made);
     for (const auto& [add, load] : states_) add(made);
     made.add_json("trainer_state", to_json(state_));
@@ -239,6 +242,7 @@ class trainer {
     }
     saved.load("model", model_.module());
     saved.load("optimizer", optimizer_);
+    load_hook_state(model_, saved);
     precision_.load(saved);
     for (const auto& [add, load] : states_) load(saved);
   }
@@ -445,7 +449,8 @@ class trainer {
     fold();
     book_.watch.pause();
     if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
-    folder_.save(state_, parts(), metric);
+    const hook_state hook(model_, site_);
+    folder_.save(state_, parts(hook), metric);
     call(&callbacks::on_save);
     book_.watch.go_on();
   }

@@ -1,0 +1,162 @@
+// hook_state: what a ddp's hook remembers from step to step, PowerSGD's error feedback for example,
+// in checkpoints.
+//
+//   const parx::hook_state hook(ddp);                  // collective
+//   hook.add_to(parts);                                // then checkpoints.save(step, parts)
+//   ...
+//   parx::load_hook_state(ddp, *checkpoints.latest());
+//
+// The trainer does so. Each rank's own part is kept, so a run with as many ranks goes on in the
+// same bits. Another number of ranks shares the sum of the parts out equally: nothing that was left
+// out of a gradient is lost, and PowerSGD goes on as it would have but for rounding.
+// Rank 0 holds all parts while it saves, for PowerSGD as many bytes as ranks times the gradients.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/comm/collectives/gather.hpp>
+#include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx {
+
+namespace detail {
+
+inline constexpr std::string_view hook_state_name = "gradient_hook";
+
+/// Whether what is `stored` can be read into `wanted`: one row a rank for an addend.
+[[nodiscard]] inline bool fits(const stored_tensor* stored, const hook_memory& wanted) {
+  if (stored == nullptr || stored->type != wanted.values.type) return false;
+  const std::vector<std::uint64_t>& shape = stored->shape;
+  const bool by_rank = wanted.share == hook_share::addend;
+  if (shape.size() != (by_rank ? 2 : 1) || shape.back() != wanted.values.count) return false;
+  return !by_rank || shape.front() > 0;
+}
+
+/// This rank's part of what `stored.shape[0]` ranks had.
+inline void read_addend(const safetensors_file& file, const stored_tensor& stored,
+                        const buffer_view& values, const process_group& group) {
+  const auto target = std::span(static_cast<std::byte*>(values.data), values.bytes());
+  const std::uint64_t writers = stored.shape.front();
+  if (writers == static_cast<std::uint64_t>(group.size())) {
+    file.read(stored, target, static_cast<std::uint64_t>(group.rank()) * target.size());
+    return;
+  }
+  visit_dtype(values.type, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (is_floating(dtype_of<T>)) {
+      std::vector<double> sum(values.count);
+      std::vector<T> part(values.count);
+      for (std::uint64_t writer = 0; writer < writers; ++writer) {
+        file.read(stored, std::as_writable_bytes(std::span(part)), writer * target.size());
+        for (std::size_t i = 0; i < part.size(); ++i) sum[i] += static_cast<double>(part[i]);
+      }
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = static_cast<T>(sum[i] / group.size());
+      std::memcpy(values.data, part.data(), target.size());
+    }
+  });
+}
+
+/// False, and nothing is read, where the file holds something else than `memory`.
+[[nodiscard]] inline bool load_hook_memory(const safetensors_file& file,
+                                           const std::vector<hook_memory>& memory,
+                                           const process_group& group) {
+  if (file.tensors().size() != memory.size()) return false;
+  for (const hook_memory& each : memory) {
+    if (!fits(file.find(each.name), each)) return false;
+  }
+  for (const hook_memory& each : memory) {
+    const stored_tensor& stored = *file.find(each.name);
+    if (each.share == hook_share::addend) {
+      read_addend(file, stored, each.values, group);
+    } else {
+      file.read(stored, std::span(static_cast<std::byte*>(each.values.data), each.values.bytes()));
+    }
+  }
+  return true;
+}
+
+}  // namespace detail
+
+class hook_state {
+ public:
+  /// Collective. A copy of what the hook of `wrapper` remembers between two steps: on rank 0 of all
+  /// ranks, on the others nothing, nor where there is no hook.
+  template <typename Module>
+  explicit hook_state(ddp<Module>& wrapper, call_site site = call_site::current()) {
+    process_group& group = wrapper.group();
+    for (const hook_memory& each : wrapper.remembered_by_hook()) {
+      const bool by_rank = each.share == hook_share::addend;
+      const auto ranks = static_cast<std::size_t>(by_rank ? group.size() : 1);
+      std::vector<std::byte> held(group.rank() == 0 ? ranks * each.values.bytes() : 0);
+      if (by_rank) {
+        const buffer_view all{held.data(), held.size() / size_of(each.values.type),
+                              each.values.type};
+        gather(group, each.values, all, {.root = 0}, site);
+      } else if (!held.empty()) {
+        std::memcpy(held.data(), each.values.data, held.size());
+      }
+      if (group.rank() == 0) keep(each, ranks, std::move(held));
+    }
+  }
+  hook_state(hook_state&&) noexcept = default;
+  hook_state& operator=(hook_state&&) noexcept = default;
+  hook_state(const hook_state&) = delete;  // the tensors refer to its memory
+  hook_state& operator=(const hook_state&) = delete;
+  ~hook_state() = default;
+
+  /// Local. Adds gradient_hook.safetensors where there is something in it; borrowed from this.
+  void add_to(checkpoint_parts& parts) const {
+    if (!tensors_.empty()) parts.add_tensors(detail::hook_state_name, tensors_);
+  }
+
+ private:
+  void keep(const hook_memory& each, std::size_t ranks, std::vector<std::byte> held) {
+    std::vector<std::uint64_t> shape{each.values.count};
+    if (each.share == hook_share::addend) shape.insert(shape.begin(), ranks);
+    memory_.push_back(std::move(held));
+    tensors_.push_back({each.name, each.values.type, std::move(shape), memory_.back()});
+  }
+
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<tensor_to_store> tensors_;
+};
+
+/// Local, on every rank. Gives the hook of `wrapper` what it remembered when `saved` was made.
+/// Where that was another hook or none, or one with other options or buckets, the hook begins anew,
+/// and rank 0 says so. Throws errc::io when the disk fails.
+template <typename Module>
+void load_hook_state(ddp<Module>& wrapper, const saved_checkpoint& saved) {
+  const std::vector<hook_memory> memory = wrapper.remembered_by_hook();
+  const bool kept = saved.contains(fmt::format("{}.safetensors", detail::hook_state_name));
+  std::size_t stored = 0;
+  if (kept) {
+    const safetensors_file file = saved.tensors(detail::hook_state_name);
+    stored = file.tensors().size();
+    if (detail::load_hook_memory(file, memory, wrapper.group())) return;
+  }
+  // The one number that each ddp with a hook keeps is no loss: a step finds it again.
+  if ((memory.size() <= 1 && stored <= 1) || wrapper.group().rank() != 0) return;
+  constexpr const char* anew = "without a gradient hook's memory: this run's hook begins anew";
+  constexpr const char* none =
+      "with a gradient hook, and this run has none: what the hook had left out of earlier "
+      "gradients is dropped";
+  constexpr const char* other =
+      "with another gradient hook, or other options of it: this run's begins anew, and what was "
+      "left out of earlier gradients is dropped";
+  log(log_level::warn, "\"{}\" was saved {}", saved.path(),
+      !kept ? anew : memory.empty() ? none : other);
+}
+
+}  // namespace parx
