@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
         "<td>two</td><td>2</td><td>180.0</td><td>1.80</td><td>90 %</td>",
         "<td>four</td><td>4</td><td>300.0</td><td>3.00</td><td>75 %</td>", "eval_accuracy",
         "CPU (%)", "resident (MiB)", "time (s)", "80 % of the communication was",
-        "<td>-</td></tr>"}) {
+        "<td>-</td><td>0.0 %</td></tr>", "waiting for data"}) {
     BOOST_TEST(page.find(text) != std::string::npos, text);
   }
   // Self-contained: nothing is fetched, nothing runs.

@@ -26,7 +26,7 @@ struct rank_counts {
   double tokens = 0;
   double steps = 0;
   double seconds = 0;        ///< since the last line, evaluations and saves left out
-  double data = 0;           ///< of these, waiting for the loader
+  double data = 0;           ///< of these, waiting for the loader's batches
   double wait = 0;           ///< of these, waiting for other ranks' gradients
   double communication = 0;  ///< for which gradients were on their way, hidden or not
   double cpu_seconds = 0;    ///< of the process's threads
@@ -57,18 +57,23 @@ static_assert(std::is_trivially_copyable_v<rank_counts>);
 
 /// A rank's stopwatch: fills in the counts that come from clocks.
 class meter {
+  using clock = std::chrono::steady_clock;
+
  public:
   /// What the loop counts itself: loss, samples, tokens, steps, communication.
   rank_counts counts;
 
   meter() { go_on(); }
 
-  /// Runs `wait`, which is time spent on the loader.
+  /// What `wait` returns; its time is spent on the loader.
   template <typename Wait>
-  void waiting_for_data(Wait&& wait) {
-    const auto from = clock::now();
-    std::forward<Wait>(wait)();
-    counts.data += std::chrono::duration<double>(clock::now() - from).count();
+  decltype(auto) waiting_for_data(Wait&& wait) {
+    const struct stopwatch {
+      ~stopwatch() { total += std::chrono::duration<double>(clock::now() - from).count(); }
+      double& total;
+      clock::time_point from = clock::now();
+    } running{counts.data};
+    return std::forward<Wait>(wait)();
   }
 
   /// From here until go_on() nothing counts: evaluations and saves.
@@ -95,7 +100,6 @@ class meter {
   }
 
  private:
-  using clock = std::chrono::steady_clock;
   bool running_ = false;
   clock::time_point since_{};
   double cpu_ = 0;

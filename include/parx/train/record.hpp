@@ -40,6 +40,9 @@ namespace parx::train {
   return digits;
 }
 
+/// A data_wait_percent above it is told, in the console's lines and by the report.
+inline constexpr double late_loader_percent = 5;
+
 class record {
  public:
   using entry = std::pair<std::string, double>;

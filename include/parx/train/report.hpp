@@ -226,10 +226,10 @@ namespace detail {
           slowest - wait.begin(), *slowest, most - wait.begin(), *most));
     }
   }
-  if (mean_of(data) > 5) {
+  if (mean_of(data) > late_loader_percent) {
     verdicts.push_back(fmt::format(
-        "The loader is late: {:.0f} % of the time went into waiting for data. More workers "
-        "or a larger prefetch may help.",
+        "The loader is late: {:.0f} % of the time went into waiting for data, the first batch of "
+        "an epoch included. More workers or a larger prefetch may help.",
         mean_of(data)));
   }
   verdicts.push_back(fmt::format("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
@@ -273,13 +273,15 @@ namespace detail {
   for (const run_report& run : runs) {
     rows += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
-        "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td></tr>\n",
+        "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
         rate_text(run.rate()), run.mean("step_ms"), run.last("loss"),
-        run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-");
+        run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
+        run.mean("data_wait_percent"));
   }
   return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
-         "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th></tr>\n" +
+         "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th>"
+         "<th>waits for data</th></tr>\n" +
          rows + "</table>\n";
 }
 

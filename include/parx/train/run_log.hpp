@@ -106,6 +106,18 @@ inline std::string forget_after(const std::string& path, std::uint64_t step) {
   }
 }
 
+/// The figures that people read line by line, and how late the loader is where it is.
+[[nodiscard]] inline record spoken(const record& line) {
+  record figures;
+  for (const auto& [name, value] : line.entries()) {
+    const bool is_for_files =
+        name == "step_ms" || name == "eta_seconds" || name.ends_with("_wait_percent");
+    const bool is_late = name == "data_wait_percent" && value > late_loader_percent;
+    if (!is_for_files || is_late) figures.set(name, value);
+  }
+  return figures;
+}
+
 /// "20261121_143210", local time.
 [[nodiscard]] inline std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
@@ -168,15 +180,9 @@ class run_log {
   enum class kind { train, eval };
 
   /// A line of figures after `step` steps, `seconds` after the start; in the files the time of the
-  /// runs before a resume is added. The console gets those that people read line by line; the files
-  /// get all.
+  /// runs before a resume is added. The console gets what detail::spoken leaves, the files all.
   void write(const record& line, kind what, std::uint64_t step, double seconds) {
-    record spoken;
-    for (const auto& [name, value] : line.entries()) {
-      if (name != "step_ms" && name != "eta_seconds" && !name.ends_with("_wait_percent"))
-        spoken.set(name, value);
-    }
-    print(dict_text(spoken));
+    print(dict_text(detail::spoken(line)));
     record whole{{"step", static_cast<double>(step)},
                  {"seconds", rounded(seconds_before_ + seconds, 6)}};
     for (const auto& [name, value] : line.entries()) whole.set(name, value);

@@ -249,9 +249,9 @@ class trainer {
 
   void run_epoch() {
     const auto from = loader_.sampler().position(state_.samples_seen);
-    auto batches = loader_.epoch(from);
+    auto batches = book_.watch.waiting_for_data([&] { return loader_.epoch(from); });
     std::size_t taken = 0, micro_batch = 0;
-    auto next = batches.begin();
+    auto next = book_.watch.waiting_for_data([&] { return batches.begin(); });
     while (next != batches.end()) {
       const bool epoch_ends = ++taken == batches.size();
       const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
