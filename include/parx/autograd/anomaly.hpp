@@ -6,8 +6,9 @@
 //
 // Both passes are watched: results in the forward pass, contributions to gradients in backward,
 // which names the module of the forward pass. Every value is looked at, so it is for finding
-// errors; no scope, no cost. With float16 and a grad_scaler the steps that the scaler would skip
-// throw. Source: PyTorch's torch.autograd.detect_anomaly, which looks at NaN in backward.
+// errors; no scope, no cost. With float16 and a grad_scaler end the scope before backward, or the
+// steps that the scaler would skip throw; the trainer does so. Source: PyTorch's
+// torch.autograd.detect_anomaly, which looks at NaN in backward.
 #pragma once
 
 #include <cxxabi.h>

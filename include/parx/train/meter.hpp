@@ -55,6 +55,16 @@ struct rank_counts {
 };
 static_assert(std::is_trivially_copyable_v<rank_counts>);
 
+/// What a loss function returned, a weighted_loss or an nn::tally, as numbers.
+template <typename Loss>
+[[nodiscard]] nn::tally figure_of(const Loss& loss) {
+  if constexpr (requires { loss.sum.item(); }) {
+    return {.sum = static_cast<double>(loss.sum.item()), .count = static_cast<double>(loss.count)};
+  } else {
+    return {.sum = static_cast<double>(loss.sum), .count = static_cast<double>(loss.count)};
+  }
+}
+
 /// A rank's stopwatch: fills in the counts that come from clocks.
 class meter {
   using clock = std::chrono::steady_clock;

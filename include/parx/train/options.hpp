@@ -79,7 +79,9 @@ struct trainer_options {
   bool disable_progress = false;  ///< no bar
   bool explain = false;           ///< print what will be done before it is done
   bool stop_at_nan = true;        ///< a loss or gradient that is none ends training on all ranks
-  bool detect_anomaly = false;  ///< look at every value and name the module of the first NaN; slow
+  /// Look at every value and name the module of the first Inf or NaN; slow. Under fp16 gradients
+  /// that overflow are left to the loss scale: backward is watched once that has fallen to 1.
+  bool detect_anomaly = false;
   bool tensorboard = true;      ///< event files in output_dir/runs
   bool log_to_console = true;   ///< the lines that Hugging Face's Trainer prints
 };

@@ -38,6 +38,9 @@ class precision {
       loss.backward();
     }
   }
+  /// Whether an Inf or NaN in backward may come from the loss scale, and no error be behind it: not
+  /// once the scale has fallen to 1.
+  [[nodiscard]] bool may_overflow() const { return scaler_ && scaler_->get_scale() > 1; }
   /// Throws usage_error where a loss function that runs backward itself would miss the scale.
   void require_unscaled() const {
     require(!scaler_,

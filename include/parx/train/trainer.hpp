@@ -293,16 +293,14 @@ class trainer {
       watch.emplace(fmt::format("step {}, rank {}", state_.global_step + 1, group().rank()));
     }
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
-    nn::tally figure;
+    const nn::tally figure = figure_of(loss);
+    if (options_.stop_at_nan) detail::require_finite(figure, here());
     if constexpr (requires { loss.backward(); }) {
-      figure = {.sum = static_cast<double>(loss.sum.item()),
-                .count = static_cast<double>(loss.count)};
-      check_loss(figure);
+      // What overflows from here on is for the loss scale to find and to leave out.
+      if (precision_.may_overflow()) watch.reset();
       precision_.backward(loss);
     } else {
       precision_.require_unscaled();
-      figure = {.sum = static_cast<double>(loss.sum), .count = static_cast<double>(loss.count)};
-      check_loss(figure);
     }
     rank_counts& counts = book_.watch.counts;
     counts.loss_sum += figure.sum;
@@ -311,9 +309,6 @@ class trainer {
     counts.tokens += tokens_in(batch);
   }
 
-  void check_loss(const nn::tally& loss) {
-    if (options_.stop_at_nan) detail::require_finite(loss, here());
-  }
   [[nodiscard]] detail::whereabouts here() {
     return {group().rank(), state_.global_step + 1, state_.epoch, rate()};
   }
