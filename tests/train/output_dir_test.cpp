@@ -80,6 +80,23 @@ BOOST_AUTO_TEST_CASE(overwriting_a_run_leaves_nothing_of_it_that_a_resume_could_
   BOOST_TEST(on_ranks(2, s)[0].state.global_step == 4u);
 }
 
+BOOST_AUTO_TEST_CASE(what_killed_runs_left_half_written_goes_when_the_next_begins) {
+  const folder place("half");
+  setup s{.options = quiet(2)};
+  s.options.output_dir = place.path;
+  on_ranks(2, s);
+  for (const auto how : {train::resume::latest, train::resume::overwrite}) {
+    const std::vector<std::string> left{"train.jsonl.tmp.4711.0", "eval.csv.tmp.4711.3",
+                                        ".parx-checkpoint-9.tmp.4711.1"};
+    for (const std::string& name : left) std::ofstream(place.path + "/" + name) << "half";
+    s.options.resume_from_checkpoint = how;
+    on_ranks(2, s);
+    for (const std::string& name : left) {
+      BOOST_TEST(!std::filesystem::exists(place.path + "/" + name), name);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_files_of_a_run_hold_every_line) {
   const folder place("files");
   setup s{.options = quiet(6)};

@@ -1,10 +1,8 @@
 // save0: rank 0 writes the model, and every rank learns whether that went well.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <concepts>
 #include <string>
 #include <type_traits>
@@ -12,7 +10,7 @@
 #include <parx/checkpoint/detail/agreement.hpp>
 #include <parx/checkpoint/detail/atomic_file.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/core/descriptor.hpp>
+#include <parx/core/detail/temporary_file.hpp>
 
 namespace parx {
 
@@ -37,15 +35,14 @@ void save0(process_group&, const std::string&, Model&, call_site = {}) {
 inline void check_writable0(process_group& group, const std::string& path,
                             call_site site = call_site::current()) {
   detail::agree_on_rank0(&group, site, [&] {
-    const std::string probe = fmt::format("{}.probe.{}", detail::file_target(path), ::getpid());
-    const descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!file.valid()) {
+    const detail::temporary_file probe = detail::make_temporary(detail::file_target(path));
+    if (!probe.file.valid()) {
       throw_error(errc::io,
                   "\"{}\" cannot be written: {}. Give a path in a folder that exists and that this "
                   "user may write to",
-                  path, errno_text(errno));
+                  path, errno_text(probe.reason));
     }
-    ::unlink(probe.c_str());
+    ::unlink(probe.name.c_str());
   });
 }
 

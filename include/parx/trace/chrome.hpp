@@ -9,7 +9,6 @@
 // thread of its own.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,8 +26,8 @@
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/detail/file_limit.hpp>
+#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/detail/chrome_json.hpp>
@@ -95,13 +94,12 @@ inline void require_folder(const std::string& path) {
 /// Throws errc::io when the file cannot be written in full; then nothing is left behind.
 inline void write_chrome_file(const std::string& path, const process_description& process,
                               const ring* rings) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  parx::detail::temporary_file made = parx::detail::make_temporary(path);
+  if (!made.file.valid()) throw_unwritable(path, made.reason);
   const auto fail = [&](int saved_errno) {
-    ::unlink(temporary.c_str());
+    ::unlink(made.name.c_str());
     throw_unwritable(path, saved_errno);
   };
-  descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.valid()) fail(errno);
 
   std::uint64_t dropped = 0;
   for (const ring* each = rings; each != nullptr; each = each->next_ring) {
@@ -110,7 +108,7 @@ inline void write_chrome_file(const std::string& path, const process_description
   std::string text;
   append_header(text, process, dropped);
   const auto put = [&] {
-    if (const int reason = parx::detail::write_all(file.get(), text).reason; reason != 0) {
+    if (const int reason = parx::detail::write_all(made.file.get(), text).reason; reason != 0) {
       fail(reason);
     }
     text.clear();
@@ -121,8 +119,8 @@ inline void write_chrome_file(const std::string& path, const process_description
   }
   text += json_footer;
   put();
-  if (::close(file.release()) != 0) fail(errno);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
+  if (::close(made.file.release()) != 0) fail(errno);
+  if (std::rename(made.name.c_str(), path.c_str()) != 0) fail(errno);
 }
 
 /// Which file the process writes. Never destroyed, because it is used while the process exits.

@@ -76,6 +76,7 @@ class csv_table {
 /// Drops the lines that belong to steps after `step`: a run which resumes there writes them again.
 /// Returns the last line that is left, "" where there is none.
 inline std::string forget_after(const std::string& path, std::uint64_t step) {
+  parx::detail::remove_abandoned(path);
   std::ifstream file(path);
   if (!file.is_open()) return {};
   std::string kept, last;

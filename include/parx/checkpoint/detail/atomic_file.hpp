@@ -1,12 +1,12 @@
 // atomic_file: a file that appears under its name only when it is complete and on the disk.
 //
 // Written under a temporary name in the same folder, flushed, then renamed over the old file.
-// Whatever fails or is killed before, the old file stays as it was. One thread.
+// Whatever fails or is killed before, the old file stays as it was; what a killed process leaves,
+// the next writer of the same file removes. One thread.
 #pragma once
 
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -14,8 +14,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <parx/checkpoint/detail/output_file.hpp>
+#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::detail {
@@ -35,19 +37,12 @@ namespace parx::detail {
   return target;
 }
 
-/// A name that no other thread or process of this host uses: the counter keeps two threads of one
-/// process apart, the pid two processes.
-[[nodiscard]] inline std::string temporary_name(std::string_view path) {
-  static std::atomic<unsigned> counter{0};
-  return fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter.fetch_add(1));
-}
-
 class atomic_file {
  public:
   /// Creates the temporary file beside `path`. Throws errc::io.
   explicit atomic_file(const std::string& path)
       : path_(file_target(path)),
-        file_(temporary_name(path_), fmt::format("Nothing was changed under \"{}\".", path_)) {}
+        file_(make_temporary(path_), fmt::format("Nothing was changed under \"{}\".", path_)) {}
 
   /// Appends all bytes. Throws errc::io, also for a full disk.
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }

@@ -144,6 +144,7 @@ inline void make_folders(const std::string& folder) {
 inline void probe_folder(const std::string& folder, std::uint64_t bytes) {
   make_folders(folder);
   const folder_lock lock(folder);
+  remove_stale(folder);
   const auto target = std::filesystem::path(folder) / (std::string(stale_prefix) + "probe");
   {
     staged_folder trial(target);

@@ -18,6 +18,7 @@
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/detail/file_limit.hpp>
+#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::detail {
@@ -50,6 +51,14 @@ class output_file {
       : path_(std::move(path)), consequence_(std::move(consequence)) {
     file_ = descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_.valid()) fail("cannot create", errno);
+  }
+  /// Goes on with a file that was made, which has its life sign as long as this object lives.
+  output_file(temporary_file made, std::string consequence)
+      : path_(std::move(made.name)),
+        consequence_(std::move(consequence)),
+        file_(std::move(made.file)),
+        life_(std::move(made.life)) {
+    if (!file_.valid()) fail("cannot create", made.reason);
   }
   ~output_file() {
     if (file_.valid()) ::unlink(path_.c_str());
@@ -87,6 +96,7 @@ class output_file {
   std::string path_;
   std::string consequence_;
   descriptor file_;
+  descriptor life_;  // of a temporary file
   std::uint64_t written_ = 0;
 };
 

@@ -24,6 +24,7 @@
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/detail/file_limit.hpp>
+#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/detail/mapped_file.hpp>
@@ -53,14 +54,13 @@ namespace detail {
 
 /// 0, or the errno with which it could not be written; then nothing is left behind.
 [[nodiscard]] inline int write_cache(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.valid()) return errno;
-  int failure = parx::detail::write_all(file.get(), bytes).reason;
+  parx::detail::temporary_file made = parx::detail::make_temporary(path);
+  if (!made.file.valid()) return made.reason;
+  int failure = parx::detail::write_all(made.file.get(), bytes).reason;
   // Network file systems report a full disk only here.
-  if (::close(file.release()) != 0 && failure == 0) failure = errno;
-  if (failure == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) failure = errno;
-  if (failure != 0) ::unlink(temporary.c_str());
+  if (::close(made.file.release()) != 0 && failure == 0) failure = errno;
+  if (failure == 0 && ::rename(made.name.c_str(), path.c_str()) != 0) failure = errno;
+  if (failure != 0) ::unlink(made.name.c_str());
   return failure;
 }
 
