@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runs.hpp"
+#include <messages.hpp>
 
 using namespace runs;
 
@@ -95,6 +96,38 @@ BOOST_AUTO_TEST_CASE(what_killed_runs_left_half_written_goes_when_the_next_begin
       BOOST_TEST(!std::filesystem::exists(place.path + "/" + name), name);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_resumes_leaves_damaged_lines_of_its_log_out_and_names_them) {
+  const folder place("damaged");
+  setup s{.options = quiet(3)};
+  s.options.output_dir = place.path;
+  on_ranks(1, s);
+  // Replaces a line of a file.
+  const auto damage = [&](const std::string& name, std::size_t number) {
+    auto lines = lines_of(place.path + "/" + name);
+    lines.at(number - 1) = "garbage";
+    std::ofstream file(place.path + "/" + name);
+    for (const std::string& line : lines) file << line << "\n";
+  };
+  damage("train.jsonl", 2);
+  damage("ranks.jsonl", 1);
+  damage("train.csv", 1);
+  std::ofstream(place.path + "/eval.csv") << "step,seconds,eval_loss\n2,0.1,3\n3,0.";  // killed
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.options.max_steps = 4;
+  const parx_test::captured_log warnings;
+  on_ranks(1, s);
+  BOOST_TEST(warnings.lines().size() == 3u, warnings.text());
+  for (const char* text : {"train.jsonl\", line 2", "ranks.jsonl\", line 1", "train.csv\", line 1"})
+    BOOST_TEST(parx_test::mentions(warnings.text(), text), warnings.text());
+  BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == 3u + 2u);
+  BOOST_TEST(lines_of(place.path + "/ranks.jsonl").size() == 3u);
+  const auto table = lines_of(place.path + "/train.csv");
+  BOOST_REQUIRE(table.size() == 3u);
+  BOOST_TEST(table[0].starts_with("step,seconds,loss"));
+  BOOST_TEST(table[1].starts_with("4,"));
+  BOOST_TEST(lines_of(place.path + "/eval.csv").size() == 2u);
 }
 
 BOOST_AUTO_TEST_CASE(the_files_of_a_run_hold_every_line) {

@@ -8,9 +8,12 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
+
+#include <messages.hpp>
 
 namespace train = parx::train;
 
@@ -121,6 +124,43 @@ BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
   BOOST_TEST(train::report_html({made_up("big", 64, 1)}).find("the 32 of 64 ranks") !=
              std::string::npos);
   if (const char* keep = std::getenv("PARX_KEEP_REPORT")) std::ofstream(keep) << page;
+}
+
+// What is damaged is left out and named, for each kind of damage.
+BOOST_AUTO_TEST_CASE(a_page_is_made_of_what_is_whole_and_the_damaged_line_is_named) {
+  const std::string folder =
+      std::filesystem::temp_directory_path() / fmt::format("parx_damaged_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  const train::run_report run = made_up("run", 2, 50);
+  const std::string good = parx::json::dump(run.ranks[0]);
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  for (const auto& [damage, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"garbage", "line 2 is damaged"},
+           {std::string(40, '\0'), "line 2 is damaged"},
+           {"[1]", "expected an object, found an array"},
+           {replaced("cpu_percent", "cpu"), "there is no \"cpu_percent\""},
+           {replaced("\"seconds\": 2.5", "\"seconds\": null"), "expected a number, found null"},
+           {replaced("\"resident_mib\": [", "\"resident_mib\": [1, "), "\"resident_mib\" of 3"}}) {
+    {
+      std::ofstream lines(folder + "/train.jsonl"), ranks(folder + "/ranks.jsonl");
+      lines << parx::json::dump(train::to_json(run.lines[0])) << "\n{\"loss\": 3}\n[]\n";
+      ranks << good << "\n" << damage << "\n" << good << "\n" << good.substr(0, 50);
+    }
+    const parx_test::captured_log warnings;
+    const train::run_report read = train::read_run(folder);
+    BOOST_TEST(read.lines.size() == 1u);
+    BOOST_TEST(read.ranks.size() == 2u);
+    BOOST_REQUIRE(warnings.lines().size() == 2u);
+    BOOST_TEST(parx_test::mentions(warnings.lines()[0], "train.jsonl\", line 2 is damaged",
+                                   "there is no \"step\"", "like 1 more"),
+               warnings.lines()[0]);
+    BOOST_TEST(parx_test::mentions(warnings.lines()[1], "ranks.jsonl\", line 2", reason),
+               warnings.lines()[1]);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 BOOST_AUTO_TEST_CASE(a_page_is_made_from_the_files_of_a_run_even_of_one_that_was_killed) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/train/detail/chart.hpp>
+#include <parx/train/detail/log_lines.hpp>
 #include <parx/train/record.hpp>
 
 namespace parx::train {
@@ -76,8 +78,32 @@ struct run_report {
   }
 };
 
-/// Throws errc::io where `folder` has no train.jsonl, errc::bad_data where a line is damaged; a
-/// last line that was cut off, by a kill for example, is left out.
+namespace detail {
+
+/// What ranks.jsonl has of each rank.
+inline constexpr std::array<const char*, 6> rank_quantities{
+    "cpu_percent",       "resident_mib", "compute_percent", "communication_wait_percent",
+    "data_wait_percent", "samples_per_second"};
+
+/// A line of ranks.jsonl. Throws json::error unless it has every quantity, of as many ranks.
+[[nodiscard]] inline json::value rank_line(const std::string& text) {
+  json::value line = json::parse(text);
+  (void)line.at("seconds").as<double>();
+  const std::size_t world = line.at(rank_quantities[0]).elements().size();
+  for (const char* name : rank_quantities) {
+    const json::array& values = line.at(name).elements();
+    for (const json::value& value : values) (void)value.as<double>();
+    if (values.empty() || values.size() != world)
+      throw json::error(fmt::format("\"{}\" is of {} ranks, \"{}\" of {}", rank_quantities[0],
+                                    world, name, values.size()));
+  }
+  return line;
+}
+
+}  // namespace detail
+
+/// Throws errc::io where `folder` has no train.jsonl or ranks.jsonl. Damaged lines are left out,
+/// and a warning names the first.
 [[nodiscard]] inline run_report read_run(const std::string& folder) {
   run_report run{.name = std::filesystem::path(folder).lexically_normal().filename().string()};
   if (run.name.empty())
@@ -87,21 +113,18 @@ struct run_report {
     if (!file.is_open()) {
       throw_error(errc::io, "cannot read \"{}\". Give the output_dir of a training run.", path);
     }
-    std::string line;
-    for (std::size_t number = 1; std::getline(file, line); ++number) {
-      if (file.eof()) return;  // no newline: it was being written
-      try {
-        take(json::parse(line));
-      } catch (const json::error& wrong) {
-        throw_error(errc::bad_data, "\"{}\" is damaged in line {}: {}", path, number, wrong.what());
-      }
-    }
+    detail::for_each_log_line(file, path, take);
   };
-  each_line(folder + "/train.jsonl",
-            [&](const json::value& line) { run.lines.push_back(record_from(line)); });
-  each_line(folder + "/ranks.jsonl",
-            [&](json::value line) { run.ranks.push_back(std::move(line)); });
-  if (!run.ranks.empty()) run.world = run.ranks.back().at("cpu_percent").elements().size();
+  each_line(folder + "/train.jsonl", [&](const std::string& line, std::size_t) {
+    const json::value whole = json::parse(line);
+    (void)whole.at("step").as<std::uint64_t>();
+    run.lines.push_back(record_from(whole));
+  });
+  each_line(folder + "/ranks.jsonl", [&](const std::string& line, std::size_t) {
+    run.ranks.push_back(detail::rank_line(line));
+  });
+  if (!run.ranks.empty())
+    run.world = run.ranks.back().at(detail::rank_quantities[0]).elements().size();
   return run;
 }
 
@@ -353,14 +376,11 @@ inline constexpr const char* page_start =
   return page_start + body + "</body></html>\n";
 }
 
-/// Reads the runs whose output_dirs are given and writes the page. Throws errc::io, errc::bad_data.
+/// Reads the runs whose output_dirs are given and writes the page. Throws errc::io.
 inline void write_report(const std::string& path, const std::vector<std::string>& output_dirs) {
   std::vector<run_report> runs;
   for (const std::string& folder : output_dirs) runs.push_back(read_run(folder));
-  const std::string page = report_html(runs);
-  parx::detail::atomic_file file(path);
-  file.write(std::as_bytes(std::span(page)));
-  file.commit();
+  parx::detail::write_atomically(path, report_html(runs));
 }
 
 }  // namespace parx::train

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +19,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -29,10 +27,10 @@
 
 #include <fmt/ranges.h>
 
-#include <parx/checkpoint/detail/atomic_file.hpp>
 #include <parx/core/json.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/append_file.hpp>
+#include <parx/train/detail/log_lines.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/tensorboard.hpp>
@@ -72,40 +70,6 @@ class csv_table {
   append_file file_;
   std::vector<std::string> columns_;
 };
-
-/// Drops the lines that belong to steps after `step`: a run which resumes there writes them again.
-/// Returns the last line that is left, "" where there is none.
-inline std::string forget_after(const std::string& path, std::uint64_t step) {
-  parx::detail::remove_abandoned(path);
-  std::ifstream file(path);
-  if (!file.is_open()) return {};
-  std::string kept, last;
-  for (std::string line; std::getline(file, line) && !file.eof();) {  // a torn last one is dropped
-    // {"step": 10, ... or 10,...; the head of a table has no number in front.
-    constexpr std::string_view key = "{\"step\": ";
-    const char* const begin = line.data() + (line.starts_with(key) ? key.size() : 0);
-    std::uint64_t number = 0;
-    const bool counted =
-        std::from_chars(begin, line.data() + line.size(), number).ec == std::errc{};
-    if (step == 0 || (counted && number > step)) continue;
-    kept += line + "\n";
-    last = std::move(line);
-  }
-  parx::detail::atomic_file changed(path);
-  changed.write(std::as_bytes(std::span(kept)));
-  changed.commit();
-  return last;
-}
-
-/// The time of a line of train.jsonl; 0 where it has none.
-[[nodiscard]] inline double seconds_in(const std::string& line) {
-  if (line.empty()) return 0;
-  try {
-    return json::parse(line).at("seconds").as<double>();
-  } catch (const json::error&) {
-    return 0;  // no line of a run_log
-  }
-}
 
 /// The figures that people read line by line, and how late the loader is where it is.
 [[nodiscard]] inline record spoken(const record& line) {
