@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <messages.hpp>
 #include <parx/train/meter.hpp>
 #include <parx/train/state.hpp>
 
@@ -129,6 +130,10 @@ BOOST_AUTO_TEST_CASE(lines_look_as_the_labs_know_them) {
   const train::record line{{"loss", 1.216437}, {"learning_rate", 4.5e-5}, {"epoch", 0.21}};
   BOOST_TEST(train::dict_text(line) == "{'loss': 1.2164, 'learning_rate': 4.5e-05, 'epoch': 0.21}");
   BOOST_TEST(train::dict_text({{"loss", 1875963712.25}}) == "{'loss': 1876000000}");
+  BOOST_TEST(train::dict_text({{"loss", 1.28413e29}, {"lr", -1.234567e-30}}) ==
+             "{'loss': 1.2841e+29, 'lr': -1.2346e-30}");
+  BOOST_TEST(train::dict_text({{"loss", 0}, {"norm", 5e-324}, {"big", 1.7976931348623157e308}}) ==
+             "{'loss': 0, 'norm': 5e-324, 'big': 1.7976931348623157e+308}");
   BOOST_TEST(parx::json::dump(train::to_json({{"step", 10}, {"loss", 0.1}, {"bad", NAN}})) ==
              R"({"step": 10, "loss": 0.1, "bad": null})");
 }
@@ -202,6 +207,14 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_in_another_order_of_its_data_is_warned) 
   // What was saved without an order, or by a sampler that is not parx's, says nothing.
   BOOST_TEST(
       train::differences({.num_samples = 64, .global_batch = 16}, state_with(4), "a").empty());
+  const auto changed = train::differences(
+      {.num_samples = 64, .global_batch = 48, .world_size = 3, .seed = 7},
+      {.num_samples = 64, .global_batch = 32, .world_size = 2, .seed = 8}, "out/checkpoint-5");
+  BOOST_REQUIRE(changed.size() == 2u);
+  BOOST_TEST(parx_test::mentions(changed[0], "48 samples a step on 3 ranks", "takes 32 on 2",
+                                 "gradient_accumulation_steps = 48 would"),
+             changed[0]);
+  BOOST_TEST(parx_test::mentions(changed[1], "seed 7, this run has 8"), changed[1]);
   // The seed of a sequential order decides nothing.
   BOOST_TEST(train::data_order_of({.order = data::sample_order::sequential, .seed = 1}) ==
              train::data_order_of({.order = data::sample_order::sequential, .seed = 2}));

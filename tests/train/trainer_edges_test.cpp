@@ -441,6 +441,19 @@ BOOST_AUTO_TEST_CASE(a_run_beyond_its_last_step_says_so_and_trains_nothing) {
   BOOST_TEST(said.find("train metrics") == said.npos, said);
 }
 
+BOOST_AUTO_TEST_CASE(a_resume_that_finds_no_checkpoint_says_that_it_starts_anew) {
+  const folder place("misspelt");
+  setup s{.options = quiet(1)};
+  s.options.output_dir = place.path;
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.options.log_to_console = true;
+  const std::string text = fmt::format("No checkpoint in \"{}\" to resume from", place.path);
+  const auto said = [&] { return said_during(place.path + "-said", [&] { on_ranks(1, s); }); };
+  BOOST_TEST(mentions(said(), text));
+  BOOST_TEST(!mentions(said(), text));
+  std::filesystem::remove(place.path + "-said");
+}
+
 BOOST_AUTO_TEST_CASE(two_runs_do_not_train_into_one_folder) {
   const folder place("shared");
   setup s{.options = quiet(4)};

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/train/options.hpp>
 #include <parx/train/plan.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/run_log.hpp>
@@ -27,8 +28,8 @@ template <typename Module>
 }
 
 /// Before the first step; `step` steps were done by an earlier run.
-inline void announce(run_log& out, const run_plan& plan, std::uint64_t parameters,
-                     std::uint64_t step) {
+inline void announce(run_log& out, const run_plan& plan, const trainer_options& options,
+                     std::uint64_t parameters, std::uint64_t step) {
   out.print("***** Running training *****");
   const auto line = [&](std::string_view name, std::uint64_t value) {
     out.print(fmt::format("  {} = {}", name, with_commas(value)));
@@ -41,6 +42,10 @@ inline void announce(run_log& out, const run_plan& plan, std::uint64_t parameter
   line("Total optimization steps", plan.steps);
   line("Number of trainable parameters", parameters);
   if (step > 0) line("Continuing training from global step", step);
+  if (step == 0 && options.resume_from_checkpoint == resume::latest) {
+    out.print(fmt::format("  No checkpoint in \"{}\" to resume from: training starts at step 0",
+                          options.output_dir));
+  }
   if (step >= plan.steps) {
     out.print(fmt::format("  Nothing is left to train: the run is at step {} of {}; more max_steps "
                           "or num_train_epochs would go on",

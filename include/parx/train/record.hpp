@@ -6,6 +6,7 @@
 // scalars. Names are those of Hugging Face's Trainer. A value.
 #pragma once
 
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,12 +26,11 @@ namespace parx::train {
 
 /// `value` to so many significant digits; what is not finite stays as it is.
 [[nodiscard]] inline double rounded(double value, int digits) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  // A power of ten from 1 on is exact, so that 1.876e9 does not become 1875999999.9999998.
-  const double places = digits - 1 - std::floor(std::log10(std::abs(value)));
-  const double scale = std::pow(10.0, std::abs(places));
-  if (!std::isfinite(scale)) return value;
-  return places < 0 ? std::round(value / scale) * scale : std::round(value * scale) / scale;
+  if (!std::isfinite(value)) return value;
+  // By its decimal digits: products with powers of ten have rounding errors of their own.
+  const std::string text = fmt::format("{:.{}e}", value, digits - 1);
+  (void)std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
 }
 
 /// 1234567 as "1,234,567", whatever the locale.

@@ -109,11 +109,18 @@ inline void remember(trainer_state& state, record line) {
                                                           const trainer_state& fresh,
                                                           const std::string& path) {
   std::vector<std::string> found;
-  if (saved.global_batch != fresh.global_batch || saved.seed != fresh.seed) {
+  if (saved.global_batch != fresh.global_batch) {
     found.push_back(fmt::format(
-        "\"{}\" was made with a global batch of {} and seed {}, this run has {} and {}: it goes on "
-        "from there, but not as that run would have",
-        path, saved.global_batch, saved.seed, fresh.global_batch, fresh.seed));
+        "\"{}\" was made with {} samples a step on {} ranks, this run takes {} on {}: it goes on "
+        "from there, but not as that run would have. Ranks x batch_size x "
+        "gradient_accumulation_steps = {} would",
+        path, saved.global_batch, saved.world_size, fresh.global_batch, fresh.world_size,
+        saved.global_batch));
+  }
+  if (saved.seed != fresh.seed) {
+    found.push_back(fmt::format(
+        "\"{}\" was made with seed {}, this run has {}: it goes on from there with other dropout",
+        path, saved.seed, fresh.seed));
   }
   const bool both_known = !saved.data_order.empty() && !fresh.data_order.empty();
   if (both_known && saved.data_order != fresh.data_order) {

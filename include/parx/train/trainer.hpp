@@ -133,7 +133,7 @@ class trainer {
       book_.open(start, shows ? &bar : nullptr);
       bar_ = &bar;
       if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
-      announce(book_.log, plan_, parameter_count(model_.module()), state_.global_step);
+      announce(book_.log, plan_, options_, parameter_count(model_.module()), state_.global_step);
       call(&callbacks::on_train_begin);
       book_.begin_counting(model_.times());
       if (state_.evaluation_is_due) {
