@@ -61,6 +61,8 @@ BOOST_AUTO_TEST_CASE(a_value_of_another_type_is_named) {
   };
   BOOST_CHECK_EXCEPTION((void)config.at("x"), json::error, says("there is no \"x\""));
   BOOST_CHECK_EXCEPTION((void)config.get_or("a", 1), json::error, says("found \"text\""));
+  BOOST_CHECK_EXCEPTION((void)config.as<int>("a"), json::error, says("\"a\": expected a whole"));
+  BOOST_CHECK_EXCEPTION((void)config.as<int>("x"), json::error, says("there is no \"x\""));
   BOOST_CHECK_EXCEPTION((void)config.at("b").as<std::uint8_t>(), json::error, says("0 to 255"));
   BOOST_CHECK_EXCEPTION((void)config.at("c").as<unsigned>(), json::error, says("found -1"));
   BOOST_CHECK_EXCEPTION((void)config.at("d").as<int>(), json::error, says("found 1.5"));

@@ -77,14 +77,14 @@ inline constexpr std::string_view manifest_name = "manifest.json";
   }
   if (whole.at("xxh64").text() != seal(sealed))
     throw json::error("its checksum does not fit its contents");
-  checkpoint_manifest manifest{.step = whole.at("step").as<std::uint64_t>()};
+  checkpoint_manifest manifest{.step = whole.as<std::uint64_t>("step")};
   if (const json::value* metric = whole.find("metric")) manifest.metric = metric->as<double>();
   for (const json::value& one : whole.at("files").elements()) {
     const std::string& name = one.at("name").text();
     if (name.empty() || name.find('/') != std::string::npos || name.front() == '.')
       throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
     manifest.files.push_back({.name = name,
-                              .bytes = one.at("bytes").as<std::uint64_t>(),
+                              .bytes = one.as<std::uint64_t>("bytes"),
                               .checksum = parse_checksum(one.at("xxh64").text())});
   }
   return manifest;

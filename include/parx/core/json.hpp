@@ -141,16 +141,21 @@ class value {
     if (const value* found = members().find(key)) return *found;
     throw error(fmt::format("there is no \"{}\"", key));
   }
-  /// The member `key` as T, `otherwise` where it is missing or null.
+  /// The member `key` as T. Throws json::error naming `key` where it is missing or something else.
   template <typename T>
-  [[nodiscard]] T get_or(std::string_view key, T otherwise) const {
-    const value* const found = find(key);
-    if (found == nullptr || found->is_null()) return otherwise;
+  [[nodiscard]] T as(std::string_view key) const {
+    const value& found = at(key);
     try {
-      return found->as<T>();
+      return found.as<T>();
     } catch (const error& failure) {
       throw error(fmt::format("\"{}\": {}", key, failure.what()));
     }
+  }
+  /// The same, `otherwise` where it is missing or null.
+  template <typename T>
+  [[nodiscard]] T get_or(std::string_view key, T otherwise) const {
+    const value* const found = find(key);
+    return found == nullptr || found->is_null() ? otherwise : as<T>(key);
   }
   /// A member to be changed or added; null becomes an object.
   value& operator[](std::string_view key) {

@@ -59,10 +59,10 @@ struct encoder_decoder_config {
                               {"attention_heads", &rest.attention_heads},
                               {"ffn_dim", &rest.ffn_dim},
                               {"max_position_embeddings", &rest.max_position_embeddings}}) {
-      *size = config.at(name).as<std::size_t>();
+      *size = config.as<std::size_t>(name);
     }
-    rest.dropout = config.at("dropout").as<double>();
-    const std::string copies = config.at("copying").as<std::string>();
+    rest.dropout = config.as<double>("dropout");
+    const std::string copies = config.as<std::string>("copying");
     if (copies != "none" && copies != "pointer")
       throw json::error(fmt::format("\"copying\" is \"{}\", not none or pointer", copies));
     rest.copying = copies == "pointer" ? copying::pointer : copying::none;

@@ -41,7 +41,7 @@ namespace parx::train {
 }
 
 /// A data_wait_percent above it is told, in the console's lines and by the report.
-inline constexpr double late_loader_percent = 5;
+inline constexpr double late_loader_percent = 10;
 
 class record {
  public:

@@ -88,7 +88,7 @@ inline constexpr std::array<const char*, 6> rank_quantities{
 /// A line of ranks.jsonl. Throws json::error unless it has every quantity, of as many ranks.
 [[nodiscard]] inline json::value rank_line(const std::string& text) {
   json::value line = json::parse(text);
-  (void)line.at("seconds").as<double>();
+  (void)line.as<double>("seconds");
   const std::size_t world = line.at(rank_quantities[0]).elements().size();
   for (const char* name : rank_quantities) {
     const json::array& values = line.at(name).elements();
@@ -117,7 +117,7 @@ inline constexpr std::array<const char*, 6> rank_quantities{
   };
   each_line(folder + "/train.jsonl", [&](const std::string& line, std::size_t) {
     const json::value whole = json::parse(line);
-    (void)whole.at("step").as<std::uint64_t>();
+    (void)whole.as<std::uint64_t>("step");
     run.lines.push_back(record_from(whole));
   });
   each_line(folder + "/ranks.jsonl", [&](const std::string& line, std::size_t) {
@@ -167,7 +167,7 @@ namespace detail {
     curves = {{.name = "least"}, {.name = "mean"}, {.name = "most"}};
   }
   for (const json::value& line : run.ranks) {
-    const double seconds = line.at("seconds").as<double>();
+    const double seconds = line.as<double>("seconds");
     std::vector<double> values;
     for (const json::value& value : line.at(quantity).elements())
       values.push_back(value.as<double>());

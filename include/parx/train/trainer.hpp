@@ -10,7 +10,7 @@
 //   trainer.train();
 //
 // Losses are (sum, count): accumulation, uneven batches and padding weigh as in one big batch.
-// Ranks communicate for gradients, log lines, evaluations and nothing else; what ends training
+// Ranks communicate for gradients, log lines, evaluations and checkpoints; what ends training
 // (steps, early stopping, request_stop, a signal to any rank) is decided by figures that are equal
 // bit by bit on all ranks: that a rank wants to stop travels with the gradients. Rank 0 alone
 // writes. A run that is resumed ends in the bits of one that never stopped, because whatever a step

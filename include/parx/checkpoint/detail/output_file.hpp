@@ -88,7 +88,8 @@ class output_file {
   [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
 
   [[noreturn]] void fail(const char* what, int saved_errno) const {
-    throw_error(errc::io, "{} \"{}\" after {} bytes: {}. {} {}", what, path_, written_,
+    const std::string progress = written_ > 0 ? fmt::format(" after {} bytes", written_) : "";
+    throw_error(errc::io, "{} \"{}\"{}: {}. {} {}", what, path_, progress,
                 errno_text(saved_errno), advice_for(saved_errno), consequence_);
   }
 

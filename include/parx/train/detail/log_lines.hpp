@@ -47,7 +47,7 @@ void for_each_log_line(std::ifstream& file, const std::string& path, Take&& take
 /// The steps after which a line of a log was written: {"step": 10, ... or, in a table, 10,...
 /// Throws json::error.
 [[nodiscard]] inline std::uint64_t step_of_line(const std::string& line) {
-  if (line.starts_with('{')) return json::parse(line).at("step").as<std::uint64_t>();
+  if (line.starts_with('{')) return json::parse(line).as<std::uint64_t>("step");
   std::uint64_t step = 0;
   const char* const end = line.data() + line.size();
   const auto [stop, code] = std::from_chars(line.data(), end, step);
@@ -85,7 +85,7 @@ inline std::string forget_after(const std::string& path, std::uint64_t step) {
 [[nodiscard]] inline double seconds_in(const std::string& line) {
   if (line.empty()) return 0;
   try {
-    return json::parse(line).at("seconds").as<double>();
+    return json::parse(line).as<double>("seconds");
   } catch (const json::error&) {
     return 0;  // no line of a run_log
   }
