@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,11 +48,16 @@ namespace parx::detail {
   return text;
 }
 
-/// Collective. Throws errc::mismatch on every rank unless all `parameters` (parameter_slots) have
-/// the same layout.
-inline void check_layout(process_group& group, const auto& parameters, call_site site) {
-  std::string mine;
-  for (const auto& each : parameters) mine += each.layout + '\n';
+struct difference_of_ranks {
+  int rank = 0;      ///< the first that is not like rank 0
+  std::string text;  ///< the lines that differ
+};
+
+/// Collective. How the lines of `mine` differ between ranks; nullopt, on every rank, where all have
+/// the same.
+[[nodiscard]] inline std::optional<difference_of_ranks> compare_ranks(process_group& group,
+                                                                      const std::string& mine,
+                                                                      call_site site) {
   const std::array<std::uint64_t, 2> digest{fnv1a(mine), mine.size()};
   std::vector<std::uint64_t> digests(2 * static_cast<std::size_t>(group.size()));
   all_gather(group, digest, digests, {}, site);
@@ -60,19 +66,29 @@ inline void check_layout(process_group& group, const auto& parameters, call_site
     const auto i = 2 * static_cast<std::size_t>(rank);
     if (digests[i] != digests[0] || digests[i + 1] != digests[1]) different = rank;
   }
-  if (different < 0) return;
-  const auto layout_of = [&](int rank) {
+  if (different < 0) return std::nullopt;
+  const auto text_of = [&](int rank) {
     std::string text = mine;
     text.resize(digests[2 * static_cast<std::size_t>(rank) + 1]);
     broadcast(group, text, {.root = rank}, site);
     return text;
   };
-  const std::string first = layout_of(0);
-  const std::string other = layout_of(different);
+  const std::string first = text_of(0);
+  const std::string other = text_of(different);
+  return difference_of_ranks{different, layout_difference(first, other, different)};
+}
+
+/// Collective. Throws errc::mismatch on every rank unless all `parameters` (parameter_slots) have
+/// the same layout.
+inline void check_layout(process_group& group, const auto& parameters, call_site site) {
+  std::string mine;
+  for (const auto& each : parameters) mine += each.layout + '\n';
+  const auto different = compare_ranks(group, mine, site);
+  if (!different) return;
   throw_error(errc::mismatch,
               "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks "
               "must build the same model, in the same order:{}",
-              group.name(), different, layout_difference(first, other, different));
+              group.name(), different->rank, different->text);
 }
 
 }  // namespace parx::detail

@@ -50,6 +50,7 @@
 #include <parx/train/detail/recomputation.hpp>
 #include <parx/train/detail/run_book.hpp>
 #include <parx/train/detail/run_folder.hpp>
+#include <parx/train/detail/same_settings.hpp>
 #include <parx/train/detail/signal_watch.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
@@ -202,6 +203,8 @@ class trainer {
   void begin() {
     require(!evaluations_.empty() || !compares_evaluations(options_),
             "trainer: load_best_model_at_end and early_stopping_patience need an add_evaluation()");
+    detail::require_same_settings(
+        group(), detail::settings_text(options_, state_, rate(), evaluations_.size()), site_);
     stopping_ = false;
     stop_requested_ = false;
     signal_ = 0;
