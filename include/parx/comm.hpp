@@ -1,11 +1,14 @@
-// L3: process groups and their collectives. By name, since few programs want to compile them:
-// <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation),
+// L3: process groups and their collectives: operation(group, input, output, {options}), or in place
+// operation(group, data, {options}), and async_ before the name for one that goes on by itself. A
+// buffer is anything with a pointer and a size: types/buffer.hpp. By name, since few programs want
+// to compile them: <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation),
 // <parx/comm/explain.hpp> (why a group does an operation the way it does) and
 // <parx/comm/threads.hpp> (ranks that are threads of one process, for tests and sandboxes).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/comm/block_counts.hpp>                // IWYU pragma: export
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_reduce.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_to_all.hpp>      // IWYU pragma: export

@@ -485,3 +485,32 @@ BOOST_AUTO_TEST_CASE(uneven_counts_that_collide_in_a_hash_would_still_get_their_
   });
   BOOST_TEST(failure == "", failure);
 }
+
+BOOST_AUTO_TEST_CASE(counts_are_any_integers_as_mpi_programs_have_them) {
+  const auto failure = jobs::run(jobs::kind::inproc, 3, [](process_group& group) {
+    const std::vector<int> ints{2, 0, 1};
+    const std::array<long, 3> longs{2, 0, 1};
+    const std::vector<int> mine(static_cast<std::size_t>(ints[index_of(group)]), group.rank());
+    const std::vector<int> expected{0, 0, 2};
+    std::vector<int> all(3), own(mine.size());
+    parx::all_gather_v(group, mine, all, ints);
+    check(all == expected, "all_gather_v by ints");
+    parx::scatter_v(group, all, own, longs, {.root = 2});
+    check(own == mine, "scatter_v by longs");
+
+    const int equal[] = {1, 1, 1};
+    const std::vector<int> to_each{group.rank(), group.rank(), group.rank()};
+    parx::async_all_to_all_v(group, to_each, equal, all, std::vector<short>{1, 1, 1}).wait();
+    check(all == std::vector<int>{0, 1, 2}, "all_to_all_v by ints and shorts");
+
+    const std::vector<int> negative{2, -1, 2};
+    try {
+      parx::all_gather_v(group, mine, all, negative);
+      check(false, "negative counts are refused");
+    } catch (const parx::usage_error& refusal) {
+      const std::string_view text = refusal.what();
+      check(text.find("or one of them is negative") != text.npos, refusal.what());
+    }
+  });
+  BOOST_TEST(failure == "", failure);
+}

@@ -7,20 +7,19 @@
 
 #include <span>
 
+#include <parx/comm/block_counts.hpp>
 #include <parx/comm/detail/issue.hpp>
-#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
 namespace detail {
 
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_gather_arguments(const process_group& group, const In& input,
-                                                        Out& output,
-                                                        const collective_options& options,
+                                                        Out& output, const Options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_gather, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<collective_options>(input, output, options);
   given.count = check.for_all_ranks(given.input);
   check.require(given.output.count == given.count,
                 "the output must have room for {} ranks x {} elements = {}, not {}", group.size(),
@@ -29,14 +28,13 @@ template <movable_buffer In, mutable_movable_buffer Out>
   return given;
 }
 
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_gather_v_arguments(const process_group& group,
                                                           const In& input, Out& output,
                                                           std::span<const std::size_t> counts,
-                                                          const collective_options& options,
-                                                          call_site site) {
+                                                          const Options& options, call_site site) {
   const call_check check(group, operation::all_gather, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<collective_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
   check.require(given.output.count == given.count,
                 "the output must have room for the sum of all counts, {} elements, not {}",
@@ -53,50 +51,34 @@ template <movable_buffer In, mutable_movable_buffer Out>
 
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
-template <movable_buffer In, mutable_movable_buffer Out>
-void all_gather(process_group& group, const In& input, Out&& output,
-                collective_options options = {}, call_site site = call_site::current()) {
+template <typename In, typename Out, typename Options = collective_options>
+void all_gather(process_group& group, const In& input, Out&& output, Options options = {},
+                call_site site = call_site::current()) {
   detail::run(group, detail::all_gather_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options = collective_options>
 [[nodiscard]] work async_all_gather(process_group& group, In&& input, Out&& output,
-                                    collective_options options = {},
-                                    call_site site = call_site::current()) {
+                                    Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_gather_arguments(group, input, output, options, site));
 }
 
 /// As all_gather; `counts`, in elements and equal on all ranks, are only read during the call.
-template <movable_buffer In, mutable_movable_buffer Out>
-void all_gather_v(process_group& group, const In& input, Out&& output,
-                  std::span<const std::size_t> counts, collective_options options = {},
-                  call_site site = call_site::current()) {
-  detail::run(group, detail::all_gather_v_arguments(group, input, output, counts, options, site));
+template <typename In, typename Out, typename Options = collective_options>
+void all_gather_v(process_group& group, const In& input, Out&& output, const block_counts& counts,
+                  Options options = {}, call_site site = call_site::current()) {
+  detail::run(group,
+              detail::all_gather_v_arguments(group, input, output, counts.view(), options, site));
 }
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options = collective_options>
 [[nodiscard]] work async_all_gather_v(process_group& group, In&& input, Out&& output,
-                                      std::span<const std::size_t> counts,
-                                      collective_options options = {},
+                                      const block_counts& counts, Options options = {},
                                       call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
-  return detail::start(group,
-                       detail::all_gather_v_arguments(group, input, output, counts, options, site));
-}
-
-/// For what they do not take: a compile-time error that says what to do.
-template <typename In, typename Out, typename Options = collective_options>
-  requires detail::no_move<In, Out, Options, collective_options>
-void all_gather(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, collective_options>();
-}
-template <typename In, typename Out, typename Options = collective_options>
-  requires detail::no_move<In, Out, Options, collective_options>
-[[nodiscard]] work async_all_gather(process_group&, const In&, Out&&,
-                                    Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, collective_options>();
-  return {};
+  return detail::start(
+      group, detail::all_gather_v_arguments(group, input, output, counts.view(), options, site));
 }
 
 }  // namespace parx

@@ -7,21 +7,19 @@
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
-#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
 namespace detail {
 
-template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_reduce_arguments(const process_group& group, const In& input,
                                                         Out& output, const Options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_reduce, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<reduce_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
-  read_arithmetic<In>(options, given.combine);
   return given;
 }
 
@@ -29,24 +27,21 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 
 /// In place. Blocks until `data` holds the result. `options` are reduce_options or a user_op.
 /// Throws usage_error before any I/O, parx::error when communication fails, which closes the group.
-template <mutable_movable_buffer Data, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, Data>
+template <typename Data, detail::no_buffer Options = reduce_options>
 void all_reduce(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
   detail::run(group, detail::all_reduce_arguments(group, data, data, options, site));
 }
 
 /// Out of place; `input` is left as it is.
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, In>
+template <typename In, detail::second_buffer Out, typename Options = reduce_options>
 void all_reduce(process_group& group, const In& input, Out&& output, Options options = {},
                 call_site site = call_site::current()) {
   detail::run(group, detail::all_reduce_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for. Errors arrive in work::wait().
-template <mutable_movable_buffer Data, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, Data>
+template <typename Data, detail::no_buffer Options = reduce_options>
 [[nodiscard]] work async_all_reduce(process_group& group, Data&& data, Options options = {},
                                     call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
@@ -54,8 +49,7 @@ template <mutable_movable_buffer Data, typename Options = reduce_options>
     return detail::all_reduce_arguments(group, data, data, kept, site);
   });
 }
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, In>
+template <typename In, detail::second_buffer Out, typename Options = reduce_options>
 [[nodiscard]] work async_all_reduce(process_group& group, In&& input, Out&& output,
                                     Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
@@ -64,29 +58,11 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options = redu
   });
 }
 
-/// For what they do not take: a compile-time error that says what to do.
-template <typename Data, typename Options = reduce_options>
-  requires detail::no_reduction_in_place<Data, Options, reduce_options>
-void all_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, reduce_options>();
-}
-template <typename In, typename Out, typename Options = reduce_options>
-  requires detail::no_reduction_out_of_place<In, Out, Options, reduce_options>
-void all_reduce(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, reduce_options>();
-}
-template <typename Data, typename Options = reduce_options>
-  requires detail::no_reduction_in_place<Data, Options, reduce_options>
-[[nodiscard]] work async_all_reduce(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, reduce_options>();
-  return {};
-}
-template <typename In, typename Out, typename Options = reduce_options>
-  requires detail::no_reduction_out_of_place<In, Out, Options, reduce_options>
-[[nodiscard]] work async_all_reduce(process_group&, const In&, Out&&,
-                                    Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, reduce_options>();
-  return {};
+/// Without a group: a compile-time error that says what to do.
+template <detail::no_group First, typename Second = reduce_options,
+          typename Options = reduce_options>
+void all_reduce(First&&, const Second& = {}, const Options& = {}) {
+  detail::explain_no_group<First>();
 }
 
 }  // namespace parx

@@ -9,8 +9,8 @@
 #include <array>
 #include <span>
 
+#include <parx/comm/block_counts.hpp>
 #include <parx/comm/detail/issue.hpp>
-#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
@@ -25,13 +25,12 @@ inline void set_aside_if_in_place(collective_arguments& given) {
   given.keep = input;
 }
 
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_to_all_arguments(const process_group& group, const In& input,
-                                                        Out& output,
-                                                        const collective_options& options,
+                                                        Out& output, const Options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_to_all, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<collective_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
   check.require(given.count % static_cast<std::size_t>(group.size()) == 0,
@@ -41,13 +40,13 @@ template <movable_buffer In, mutable_movable_buffer Out>
   return given;
 }
 
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_to_all_v_arguments(
     const process_group& group, const In& input, std::span<const std::size_t> send_counts,
-    Out& output, std::span<const std::size_t> receive_counts, const collective_options& options,
+    Out& output, std::span<const std::size_t> receive_counts, const Options& options,
     call_site site) {
   const call_check check(group, operation::all_to_all, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<collective_options>(input, output, options);
   given.count = check.sum(send_counts, "send_counts", given.input);
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all send_counts, {} elements, not {}", given.count,
@@ -70,29 +69,27 @@ template <movable_buffer In, mutable_movable_buffer Out>
 
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
-template <movable_buffer In, mutable_movable_buffer Out>
-void all_to_all(process_group& group, const In& input, Out&& output,
-                collective_options options = {}, call_site site = call_site::current()) {
+template <typename In, detail::second_buffer Out, typename Options = collective_options>
+void all_to_all(process_group& group, const In& input, Out&& output, Options options = {},
+                call_site site = call_site::current()) {
   detail::run(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
 /// In place.
-template <mutable_movable_buffer Data>
-void all_to_all(process_group& group, Data&& data, collective_options options = {},
+template <typename Data, detail::no_buffer Options = collective_options>
+void all_to_all(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
   detail::run(group, detail::all_to_all_arguments(group, data, data, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, detail::second_buffer Out, typename Options = collective_options>
 [[nodiscard]] work async_all_to_all(process_group& group, In&& input, Out&& output,
-                                    collective_options options = {},
-                                    call_site site = call_site::current()) {
+                                    Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
-template <mutable_movable_buffer Data>
-[[nodiscard]] work async_all_to_all(process_group& group, Data&& data,
-                                    collective_options options = {},
+template <typename Data, detail::no_buffer Options = collective_options>
+[[nodiscard]] work async_all_to_all(process_group& group, Data&& data, Options options = {},
                                     call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start(group, detail::all_to_all_arguments(group, data, data, options, site));
@@ -100,47 +97,22 @@ template <mutable_movable_buffer Data>
 
 /// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Both are
 /// this rank's own and only read during the call.
-template <movable_buffer In, mutable_movable_buffer Out>
-void all_to_all_v(process_group& group, const In& input, std::span<const std::size_t> send_counts,
-                  Out&& output, std::span<const std::size_t> receive_counts,
-                  collective_options options = {}, call_site site = call_site::current()) {
-  detail::run(group, detail::all_to_all_v_arguments(group, input, send_counts, output,
-                                                    receive_counts, options, site));
+template <typename In, typename Out, typename Options = collective_options>
+void all_to_all_v(process_group& group, const In& input, const block_counts& send_counts,
+                  Out&& output, const block_counts& receive_counts, Options options = {},
+                  call_site site = call_site::current()) {
+  detail::run(group, detail::all_to_all_v_arguments(group, input, send_counts.view(), output,
+                                                    receive_counts.view(), options, site));
 }
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options = collective_options>
 [[nodiscard]] work async_all_to_all_v(process_group& group, In&& input,
-                                      std::span<const std::size_t> send_counts, Out&& output,
-                                      std::span<const std::size_t> receive_counts,
-                                      collective_options options = {},
+                                      const block_counts& send_counts, Out&& output,
+                                      const block_counts& receive_counts, Options options = {},
                                       call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
-  return detail::start(group, detail::all_to_all_v_arguments(group, input, send_counts, output,
-                                                             receive_counts, options, site));
-}
-
-/// For what they do not take: a compile-time error that says what to do.
-template <typename Data, typename Options = collective_options>
-  requires detail::no_move_in_place<Data, Options, collective_options>
-void all_to_all(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, collective_options>();
-}
-template <typename In, typename Out, typename Options = collective_options>
-  requires detail::no_move_out_of_place<In, Out, Options, collective_options>
-void all_to_all(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, collective_options>();
-}
-template <typename Data, typename Options = collective_options>
-  requires detail::no_move_in_place<Data, Options, collective_options>
-[[nodiscard]] work async_all_to_all(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, collective_options>();
-  return {};
-}
-template <typename In, typename Out, typename Options = collective_options>
-  requires detail::no_move_out_of_place<In, Out, Options, collective_options>
-[[nodiscard]] work async_all_to_all(process_group&, const In&, Out&&,
-                                    Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, collective_options>();
-  return {};
+  return detail::start(group,
+                       detail::all_to_all_v_arguments(group, input, send_counts.view(), output,
+                                                      receive_counts.view(), options, site));
 }
 
 }  // namespace parx

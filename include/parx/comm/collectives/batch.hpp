@@ -23,30 +23,15 @@ class batch {
 
   /// Adds a message; nothing moves yet. The buffer is borrowed until run() returns or the work is
   /// waited for. Throws usage_error for a rank outside the group.
-  template <movable_buffer Data>
-  batch& send(const Data& data, int to, message_options options = {},
-              call_site site = call_site::current()) {
-    detail::fill_message(*group_, operation::send, to, data, options, site, add());
-    return *this;
-  }
-  template <mutable_movable_buffer Data>
-  batch& recv(Data&& data, int from, message_options options = {},
-              call_site site = call_site::current()) {
-    detail::fill_message(*group_, operation::recv, from, data, options, site, add());
-    return *this;
-  }
-
-  /// For what they do not take: a compile-time error that says what to do.
   template <typename Data, typename Options = message_options>
-    requires detail::no_move<Data, detail::nothing_written, Options, message_options>
-  batch& send(const Data&, int, Options = {}, call_site = {}) {
-    detail::explain_misuse<Data, detail::nothing_written, Options, message_options>();
+  batch& send(const Data& data, int to, Options options = {},
+              call_site site = call_site::current()) {
+    detail::fill_message<operation::send>(*group_, to, data, options, site, add());
     return *this;
   }
   template <typename Data, typename Options = message_options>
-    requires detail::no_move<Data, Data, Options, message_options>
-  batch& recv(Data&&, int, Options = {}, call_site = {}) {
-    detail::explain_misuse<Data, Data, Options, message_options>();
+  batch& recv(Data&& data, int from, Options options = {}, call_site site = call_site::current()) {
+    detail::fill_message<operation::recv>(*group_, from, data, options, site, add());
     return *this;
   }
 

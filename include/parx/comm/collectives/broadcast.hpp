@@ -4,24 +4,17 @@
 #pragma once
 
 #include <parx/comm/detail/issue.hpp>
-#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
 namespace detail {
 
-template <mutable_movable_buffer Data>
+template <typename Data, typename Options>
 [[nodiscard]] collective_arguments broadcast_arguments(const process_group& group, Data& data,
-                                                       const rooted_options& options,
-                                                       call_site site) {
+                                                       const Options& options, call_site site) {
   const call_check check(group, operation::broadcast, site);
-  collective_arguments given = check.arguments();
-  check.view(data, given.input);
-  check.view(data, given.output);
+  collective_arguments given = check.arguments<rooted_options>(data, data, options);
   given.count = given.input.count;
-  given.root = options.root;
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
@@ -29,31 +22,25 @@ template <mutable_movable_buffer Data>
 
 /// Blocks until `data` holds the root's elements (on the root: until they have been handed over).
 /// Throws usage_error before any I/O, parx::error when communication fails, which closes the group.
-template <mutable_movable_buffer Data>
-void broadcast(process_group& group, Data&& data, rooted_options options = {},
+template <typename Data, typename Options = rooted_options>
+void broadcast(process_group& group, Data&& data, Options options = {},
                call_site site = call_site::current()) {
   detail::run(group, detail::broadcast_arguments(group, data, options, site));
 }
 
 /// The buffer is borrowed until the work is waited for.
-template <mutable_movable_buffer Data>
-[[nodiscard]] work async_broadcast(process_group& group, Data&& data, rooted_options options = {},
+template <typename Data, typename Options = rooted_options>
+[[nodiscard]] work async_broadcast(process_group& group, Data&& data, Options options = {},
                                    call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start(group, detail::broadcast_arguments(group, data, options, site));
 }
 
-/// For what they do not take: a compile-time error that says what to do.
-template <typename Data, typename Options = rooted_options>
-  requires detail::no_move<Data, Data, Options, rooted_options>
-void broadcast(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, rooted_options>();
-}
-template <typename Data, typename Options = rooted_options>
-  requires detail::no_move<Data, Data, Options, rooted_options>
-[[nodiscard]] work async_broadcast(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, rooted_options>();
-  return {};
+/// Without a group: a compile-time error that says what to do.
+template <detail::no_group First, typename Second = rooted_options,
+          typename Options = rooted_options>
+void broadcast(First&&, const Second& = {}, const Options& = {}) {
+  detail::explain_no_group<First>();
 }
 
 }  // namespace parx

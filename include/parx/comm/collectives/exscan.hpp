@@ -5,7 +5,6 @@
 // each rank the place where its elements begin among all.
 #pragma once
 
-#include <parx/comm/detail/misuse.hpp>
 #include <parx/comm/detail/scan_arguments.hpp>
 
 namespace parx {
@@ -13,24 +12,21 @@ namespace parx {
 /// Out of place. `options` are scan_options or a user_op. Blocks until `output` holds the result.
 /// Throws usage_error before any I/O, parx::error when communication fails (the group is then
 /// closed).
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = scan_options>
-requires detail::reduction_options_for<Options, scan_options, In>
+template <typename In, detail::second_buffer Out, typename Options = scan_options>
 void exscan(process_group& group, const In& input, Out&& output, Options options = {},
             call_site site = call_site::current()) {
   detail::run(group,
               detail::scan_arguments(group, operation::exscan, input, output, options, site));
 }
 /// In place. On rank 0 `data` stay what they are.
-template <mutable_movable_buffer Data, typename Options = scan_options>
-requires detail::reduction_options_for<Options, scan_options, Data>
+template <typename Data, detail::no_buffer Options = scan_options>
 void exscan(process_group& group, Data&& data, Options options = {},
             call_site site = call_site::current()) {
   detail::run(group, detail::scan_arguments(group, operation::exscan, data, data, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = scan_options>
-requires detail::reduction_options_for<Options, scan_options, In>
+template <typename In, detail::second_buffer Out, typename Options = scan_options>
 [[nodiscard]] work async_exscan(process_group& group, In&& input, Out&& output,
                                 Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
@@ -38,38 +34,13 @@ requires detail::reduction_options_for<Options, scan_options, In>
     return detail::scan_arguments(group, operation::exscan, input, output, kept, site);
   });
 }
-template <mutable_movable_buffer Data, typename Options = scan_options>
-requires detail::reduction_options_for<Options, scan_options, Data>
+template <typename Data, detail::no_buffer Options = scan_options>
 [[nodiscard]] work async_exscan(process_group& group, Data&& data, Options options = {},
                                 call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::scan_arguments(group, operation::exscan, data, data, kept, site);
   });
-}
-
-/// For what they do not take: a compile-time error that says what to do.
-template <typename Data, typename Options = scan_options>
-  requires detail::no_reduction_in_place<Data, Options, scan_options>
-void exscan(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, scan_options>();
-}
-template <typename In, typename Out, typename Options = scan_options>
-  requires detail::no_reduction_out_of_place<In, Out, Options, scan_options>
-void exscan(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, scan_options>();
-}
-template <typename Data, typename Options = scan_options>
-  requires detail::no_reduction_in_place<Data, Options, scan_options>
-[[nodiscard]] work async_exscan(process_group&, Data&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<Data, Data, Options, scan_options>();
-  return {};
-}
-template <typename In, typename Out, typename Options = scan_options>
-  requires detail::no_reduction_out_of_place<In, Out, Options, scan_options>
-[[nodiscard]] work async_exscan(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, scan_options>();
-  return {};
 }
 
 }  // namespace parx

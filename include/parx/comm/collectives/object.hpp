@@ -52,22 +52,22 @@ concept transferable = detail::has_bytes<T> || std::same_as<T, std::string> ||
 
 namespace detail {
 
-template <typename T, typename Options, typename Plain>
-concept no_object = !transferable<T> || !std::same_as<Options, Plain>;
-
-/// Does not compile, and says why an operation does not take objects of type T and `Options`.
-template <typename T, typename Options, typename Plain>
-constexpr void explain_no_object() {
-  constexpr bool named = !std::is_void_v<T>;
-  constexpr bool plain = transferable<std::remove_const_t<T>>;
-  static_assert(named, "the type of the object must be named: recv_object<std::string>(group, 0)");
-  static_assert(!named || plain,
+/// `options` of an operation with `Plain` ones on objects of type T. Does not compile where it
+/// takes no such objects or options, and says why.
+template <typename T, typename Plain, typename Options>
+[[nodiscard]] Plain options_for_object(const Options& options) {
+  static_assert(transferable<T>,
                 "an object is a std::string, a std::vector of plain values, a plain value, or a "
                 "class with to_bytes() and static from_bytes(): see comm/collectives/object.hpp");
-  if constexpr (transferable<T>) explain_options<Options, Plain, T>();
+  if constexpr (std::same_as<Options, Plain>) {
+    return options;
+  } else {
+    explain_options<Options, Plain, T>();
+    return {};
+  }
 }
 
-template <transferable T>
+template <typename T>
 [[nodiscard]] std::vector<std::byte> bytes_of(const T& object) {
   const auto copy = [](std::span<const std::byte> bytes) {
     return std::vector<std::byte>(bytes.begin(), bytes.end());
@@ -82,7 +82,7 @@ template <transferable T>
   }
 }
 
-template <transferable T>
+template <typename T>
 [[nodiscard]] T object_of(std::span<const std::byte> bytes, const char* what, call_site site) {
   [[maybe_unused]] const auto require_whole = [&](bool whole, std::size_t size) {
     if (whole) return;
@@ -153,9 +153,11 @@ template <typename T>
 }  // namespace detail
 
 /// Collective. Every rank ends with a copy of the root's object.
-template <transferable T>
-void broadcast_object(process_group& group, T& object, object_options options = {},
+template <typename T, typename Options = object_options>
+  requires(!std::is_const_v<T>)
+void broadcast_object(process_group& group, T& object, Options given = {},
                       call_site site = call_site::current()) {
+  const auto options = detail::options_for_object<T, object_options>(given);
   const bool is_root = group.rank() == options.root;
   std::vector<std::byte> bytes;
   if (is_root) bytes = detail::bytes_of(object);
@@ -168,10 +170,11 @@ void broadcast_object(process_group& group, T& object, object_options options = 
 }
 
 /// Collective. Returns all ranks' objects, in rank order.
-template <transferable T>
+template <typename T, typename Options = object_options>
 [[nodiscard]] std::vector<T> all_gather_object(process_group& group, const T& object,
-                                               object_options options = {},
+                                               Options given = {},
                                                call_site site = call_site::current()) {
+  const auto options = detail::options_for_object<T, object_options>(given);
   const std::vector<std::byte> mine = detail::bytes_of(object);
   const auto sizes = detail::agree_sizes(group, mine.size(), options, "all_gather_object", site);
   std::vector<std::byte> all(detail::sum_of(sizes));
@@ -180,10 +183,11 @@ template <transferable T>
 }
 
 /// Collective. Returns all ranks' objects on the root, in rank order, and nothing elsewhere.
-template <transferable T>
+template <typename T, typename Options = object_options>
 [[nodiscard]] std::vector<T> gather_object(process_group& group, const T& object,
-                                           object_options options = {},
+                                           Options given = {},
                                            call_site site = call_site::current()) {
+  const auto options = detail::options_for_object<T, object_options>(given);
   detail::call_check(group, operation::gather, site).is_rank(options.root, "root");
   const std::vector<std::byte> mine = detail::bytes_of(object);
   const auto sizes = detail::agree_sizes(group, mine.size(), options, "gather_object", site);
@@ -196,9 +200,10 @@ template <transferable T>
 
 /// Collective. Returns the root's objects[rank]. The root passes one object a rank, the others
 /// nothing.
-template <transferable T>
-[[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects,
-                               object_options options = {}, call_site site = call_site::current()) {
+template <typename T, typename Options = object_options>
+[[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects, Options given = {},
+                               call_site site = call_site::current()) {
+  const auto options = detail::options_for_object<T, object_options>(given);
   const detail::call_check check(group, operation::scatter, site);
   check.is_rank(options.root, "root");
   std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
@@ -218,16 +223,17 @@ template <transferable T>
   scatter_v(group, all, mine, sizes, {.root = options.root, .timeout = options.timeout}, site);
   return detail::object_of<T>(mine, "scatter_object", site);
 }
-template <transferable T>
+template <typename T, typename Options = object_options>
 [[nodiscard]] T scatter_object(process_group& group, const std::vector<T>& objects,
-                               object_options options = {}, call_site site = call_site::current()) {
+                               Options options = {}, call_site site = call_site::current()) {
   return scatter_object<T>(group, std::span<const T>(objects), options, site);
 }
 
 /// Blocks as send does. The object takes two messages with this tag.
-template <transferable T>
-void send_object(process_group& group, const T& object, int to, message_options options = {},
+template <typename T, typename Options = message_options>
+void send_object(process_group& group, const T& object, int to, Options given = {},
                  call_site site = call_site::current()) {
+  const auto options = detail::options_for_object<T, message_options>(given);
   const std::vector<std::byte> bytes = detail::bytes_of(object);
   const std::size_t size = bytes.size();
   send(group, std::span(&size, 1), to, options, site);
@@ -236,10 +242,11 @@ void send_object(process_group& group, const T& object, int to, message_options 
 
 /// Blocks until the next object of rank `from` with this tag is here. One larger than `max_bytes`
 /// ends the group, since its bytes would stand in the way of all later messages.
-template <transferable T>
-[[nodiscard]] T recv_object(process_group& group, int from, message_options options = {},
+template <typename T, typename Options = message_options>
+[[nodiscard]] T recv_object(process_group& group, int from, Options given = {},
                             std::size_t max_bytes = object_options{}.max_bytes,
                             call_site site = call_site::current()) {
+  const auto options = detail::options_for_object<T, message_options>(given);
   std::size_t size = 0;
   recv(group, std::span(&size, 1), from, options, site);
   try {
@@ -254,41 +261,16 @@ template <transferable T>
 }
 
 /// For what they do not take: a compile-time error that says what to do.
-template <typename T, typename Options = object_options, typename U = std::remove_reference_t<T>>
-  requires(!std::is_lvalue_reference_v<T> || detail::no_object<U, Options, object_options>)
+template <typename T, typename Options = object_options>
 void broadcast_object(process_group&, T&&, Options = {}, call_site = {}) {
-  static_assert(std::is_lvalue_reference_v<T> && !std::is_const_v<U>,
+  static_assert(std::is_void_v<T>,
                 "the object is overwritten on all ranks but the root: pass a variable");
-  detail::explain_no_object<U, Options, object_options>();
 }
-template <typename T, typename Options = object_options>
-  requires detail::no_object<T, Options, object_options>
-[[nodiscard]] std::vector<T> all_gather_object(process_group&, const T&, Options = {},
-                                               call_site = {}) {
-  detail::explain_no_object<T, Options, object_options>();
-  return {};
-}
-template <typename T, typename Options = object_options>
-  requires detail::no_object<T, Options, object_options>
-[[nodiscard]] std::vector<T> gather_object(process_group&, const T&, Options = {}, call_site = {}) {
-  detail::explain_no_object<T, Options, object_options>();
-  return {};
-}
-template <typename T, typename Options = object_options>
-  requires detail::no_object<T, Options, object_options>
-[[nodiscard]] T scatter_object(process_group&, const std::vector<T>&, Options = {},
-                               call_site = {}) {
-  detail::explain_no_object<T, Options, object_options>();
-}
-template <typename T, typename Options = message_options>
-  requires detail::no_object<T, Options, message_options>
-void send_object(process_group&, const T&, int, Options = {}, call_site = {}) {
-  detail::explain_no_object<T, Options, message_options>();
-}
-template <typename T = void, typename Options = message_options>
-  requires detail::no_object<T, Options, message_options>
-T recv_object(process_group&, int, Options = {}, call_site = {}) {
-  detail::explain_no_object<T, Options, message_options>();
+template <typename T = void>
+  requires std::is_void_v<T>
+void recv_object(process_group&, int, message_options = {}, call_site = {}) {
+  static_assert(!std::is_void_v<T>,
+                "the type of the object must be named: recv_object<std::string>(group, 0)");
 }
 
 }  // namespace parx

@@ -7,37 +7,36 @@
 
 #include <span>
 
+#include <parx/comm/block_counts.hpp>
 #include <parx/comm/detail/issue.hpp>
-#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
 namespace detail {
 
-template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments reduce_scatter_arguments(const process_group& group,
                                                             const In& input, Out& output,
                                                             const Options& options,
                                                             call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<reduce_options>(input, output, options);
   given.count = check.for_all_ranks(given.output);
   check.require(given.input.count == given.count,
                 "the input must hold {} ranks x {} output elements = {}, not {}", group.size(),
                 given.output.count, given.count, given.input.count);
   given.own_begin = given.output.count * check.own_rank();
-  read_arithmetic<In>(options, given.combine);
   return given;
 }
 
-template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments reduce_scatter_v_arguments(const process_group& group,
                                                               const In& input, Out& output,
                                                               std::span<const std::size_t> counts,
                                                               const Options& options,
                                                               call_site site) {
   const call_check check(group, operation::reduce_scatter, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<reduce_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all counts, {} elements, not {}", given.count,
@@ -47,7 +46,6 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
                 group.rank(), counts[check.own_rank()]);
   given.counts = counts;
   given.own_begin = check.begin_of_own(counts);
-  read_arithmetic<In>(options, given.combine);
   return given;
 }
 
@@ -55,16 +53,14 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options>
 
 /// Blocks until `output` holds this rank's block. `options` are reduce_options or a user_op. Throws
 /// usage_error before any I/O, parx::error when communication fails (the group is then closed).
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, In>
+template <typename In, typename Out, typename Options = reduce_options>
 void reduce_scatter(process_group& group, const In& input, Out&& output, Options options = {},
                     call_site site = call_site::current()) {
   detail::run(group, detail::reduce_scatter_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, In>
+template <typename In, typename Out, typename Options = reduce_options>
 [[nodiscard]] work async_reduce_scatter(process_group& group, In&& input, Out&& output,
                                         Options options = {},
                                         call_site site = call_site::current()) {
@@ -75,37 +71,21 @@ template <movable_buffer In, mutable_movable_buffer Out, typename Options = redu
 }
 
 /// As reduce_scatter; `counts`, in elements and equal on all ranks, are only read during the call.
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, In>
+template <typename In, typename Out, typename Options = reduce_options>
 void reduce_scatter_v(process_group& group, const In& input, Out&& output,
-                      std::span<const std::size_t> counts, Options options = {},
+                      const block_counts& counts, Options options = {},
                       call_site site = call_site::current()) {
-  detail::run(group,
-              detail::reduce_scatter_v_arguments(group, input, output, counts, options, site));
+  detail::run(group, detail::reduce_scatter_v_arguments(group, input, output, counts.view(),
+                                                        options, site));
 }
-template <movable_buffer In, mutable_movable_buffer Out, typename Options = reduce_options>
-  requires detail::reduction_options_for<Options, reduce_options, In>
+template <typename In, typename Out, typename Options = reduce_options>
 [[nodiscard]] work async_reduce_scatter_v(process_group& group, In&& input, Out&& output,
-                                          std::span<const std::size_t> counts, Options options = {},
+                                          const block_counts& counts, Options options = {},
                                           call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
-    return detail::reduce_scatter_v_arguments(group, input, output, counts, kept, site);
+    return detail::reduce_scatter_v_arguments(group, input, output, counts.view(), kept, site);
   });
-}
-
-/// For what they do not take: a compile-time error that says what to do.
-template <typename In, typename Out, typename Options = reduce_options>
-  requires detail::no_reduction<In, Out, Options, reduce_options>
-void reduce_scatter(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, reduce_options>();
-}
-template <typename In, typename Out, typename Options = reduce_options>
-  requires detail::no_reduction<In, Out, Options, reduce_options>
-[[nodiscard]] work async_reduce_scatter(process_group&, const In&, Out&&,
-                                        Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, reduce_options>();
-  return {};
 }
 
 }  // namespace parx

@@ -8,21 +8,19 @@
 
 #include <span>
 
+#include <parx/comm/block_counts.hpp>
 #include <parx/comm/detail/issue.hpp>
-#include <parx/comm/detail/misuse.hpp>
 
 namespace parx {
 
 namespace detail {
 
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments scatter_arguments(const process_group& group, const In& input,
-                                                     Out& output, const rooted_options& options,
+                                                     Out& output, const Options& options,
                                                      call_site site) {
   const call_check check(group, operation::scatter, site);
-  collective_arguments given = check.arguments(input, output, options);
-  given.root = options.root;
-  check.is_rank(given.root, "root");
+  collective_arguments given = check.arguments<rooted_options>(input, output, options);
   given.count = check.for_all_ranks(given.output);
   if (group.rank() == given.root) {
     check.require(given.input.count == given.count,
@@ -35,16 +33,13 @@ template <movable_buffer In, mutable_movable_buffer Out>
   return given;
 }
 
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments scatter_v_arguments(const process_group& group, const In& input,
                                                        Out& output,
                                                        std::span<const std::size_t> counts,
-                                                       const rooted_options& options,
-                                                       call_site site) {
+                                                       const Options& options, call_site site) {
   const call_check check(group, operation::scatter, site);
-  collective_arguments given = check.arguments(input, output, options);
-  given.root = options.root;
-  check.is_rank(given.root, "root");
+  collective_arguments given = check.arguments<rooted_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
   check.require(given.output.count == counts[check.own_rank()],
                 "the output holds {} elements, but counts[{}] is {}", given.output.count,
@@ -66,48 +61,34 @@ template <movable_buffer In, mutable_movable_buffer Out>
 /// Blocks until `output` holds this rank's block (on the root: also until all have been handed
 /// over). Throws usage_error before any I/O, parx::error when communication fails (the group is
 /// then closed).
-template <movable_buffer In, mutable_movable_buffer Out>
-void scatter(process_group& group, const In& input, Out&& output, rooted_options options = {},
+template <typename In, typename Out, typename Options = rooted_options>
+void scatter(process_group& group, const In& input, Out&& output, Options options = {},
              call_site site = call_site::current()) {
   detail::run(group, detail::scatter_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options = rooted_options>
 [[nodiscard]] work async_scatter(process_group& group, In&& input, Out&& output,
-                                 rooted_options options = {},
-                                 call_site site = call_site::current()) {
+                                 Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::scatter_arguments(group, input, output, options, site));
 }
 
 /// As scatter; `counts`, in elements and equal on all ranks, are only read during the call.
-template <movable_buffer In, mutable_movable_buffer Out>
-void scatter_v(process_group& group, const In& input, Out&& output,
-               std::span<const std::size_t> counts, rooted_options options = {},
-               call_site site = call_site::current()) {
-  detail::run(group, detail::scatter_v_arguments(group, input, output, counts, options, site));
+template <typename In, typename Out, typename Options = rooted_options>
+void scatter_v(process_group& group, const In& input, Out&& output, const block_counts& counts,
+               Options options = {}, call_site site = call_site::current()) {
+  detail::run(group,
+              detail::scatter_v_arguments(group, input, output, counts.view(), options, site));
 }
-template <movable_buffer In, mutable_movable_buffer Out>
+template <typename In, typename Out, typename Options = rooted_options>
 [[nodiscard]] work async_scatter_v(process_group& group, In&& input, Out&& output,
-                                   std::span<const std::size_t> counts, rooted_options options = {},
+                                   const block_counts& counts, Options options = {},
                                    call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
-  return detail::start(group,
-                       detail::scatter_v_arguments(group, input, output, counts, options, site));
-}
-
-/// For what they do not take: a compile-time error that says what to do.
-template <typename In, typename Out, typename Options = rooted_options>
-  requires detail::no_move<In, Out, Options, rooted_options>
-void scatter(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, rooted_options>();
-}
-template <typename In, typename Out, typename Options = rooted_options>
-  requires detail::no_move<In, Out, Options, rooted_options>
-[[nodiscard]] work async_scatter(process_group&, const In&, Out&&, Options = {}, call_site = {}) {
-  detail::explain_misuse<In, Out, Options, rooted_options>();
-  return {};
+  return detail::start(
+      group, detail::scatter_v_arguments(group, input, output, counts.view(), options, site));
 }
 
 }  // namespace parx

@@ -15,10 +15,9 @@
 #include <utility>
 
 #include <parx/comm/detail/call.hpp>
+#include <parx/comm/detail/misuse.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/call_shape.hpp>
-#include <parx/comm/user_op.hpp>
-#include <parx/types/buffer.hpp>
 
 namespace parx::detail {
 
@@ -36,9 +35,6 @@ struct elements {
                                           : std::string(name_of(static_cast<dtype>(type)));
   }
 };
-
-template <typename B>
-using element_of = std::remove_cv_t<pointed_at<std::remove_reference_t<B>>>;
 
 /// How elements are combined.
 struct arithmetic {
@@ -76,6 +72,22 @@ template <typename Options>
     return options.options;
   } else {
     return options;
+  }
+}
+
+/// What `options` say about a reduction of B's elements, in place as call_check::view.
+template <typename B, typename Options>
+void read_arithmetic(const Options& options, arithmetic& how) {
+  if constexpr (is_user_operation<Options>) {
+    using function = decltype(options.function);
+    how.user = {.user = &apply_user_op<function, element_of<B>>, .context = &options.function};
+    how.order = options.options.commutative ? reduction_order::any : reduction_order::ranks;
+  } else {
+    how.op = options.op;
+    if constexpr (type_erased<std::remove_cvref_t<B>>) how.kernels = &kernels_of_any;
+    else how.kernels = &kernels_of<element_of<B>>;
+    if constexpr (requires { options.factor; }) how.factor = options.factor;
+    if constexpr (requires { options.divide_by; }) how.divide_by = options.divide_by;
   }
 }
 
@@ -154,7 +166,7 @@ class call_check {
     std::size_t whole = 0;
     for (const std::size_t each : counts) {
       require(!__builtin_add_overflow(whole, each, &whole) && fit(whole, data.size),
-              "the sum of {} is more than memory can hold", name);
+              "the sum of {} is more than memory can hold, or one of them is negative", name);
     }
     return whole;
   }
@@ -176,16 +188,21 @@ class call_check {
     given.site = site_;
     return given;
   }
-  /// Of an operation whose input and output hold one type.
-  template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+  /// Of an operation with `Plain` options whose input and output hold one type. A compile-time
+  /// error says what to do where they are not what it takes.
+  template <typename Plain, typename In, typename Out, typename Options>
   [[nodiscard]] collective_arguments arguments(const In& input, Out& output,
                                                const Options& options) const {
     collective_arguments given = arguments();
-    view(input, given.input);
-    view(output, given.output);
-    same_type(given.input, given.output);
-    given.use = plain_options(options).use;
-    given.timeout = plain_options(options).timeout;
+    if constexpr (takes<Plain, In, Out, Options>()) {
+      view(input, given.input);
+      view(output, given.output);
+      same_type(given.input, given.output);
+      given.use = plain_options(options).use;
+      given.timeout = plain_options(options).timeout;
+      if constexpr (names_root<Plain>) given.root = plain_options(options).root;
+      if constexpr (names_operation<Plain>) read_arithmetic<In>(options, given.combine);
+    }
     return given;
   }
 

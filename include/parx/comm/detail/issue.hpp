@@ -205,28 +205,6 @@ inline void run(const process_group& group, const collective_arguments& given) {
   return {group.core(), std::move(request)};
 }
 
-/// What `options` say about a reduction of B's elements, in place as call_check::view.
-template <typename B, typename Options>
-void read_arithmetic(const Options& options, arithmetic& how) {
-  if constexpr (is_user_operation<Options>) {
-    using function = decltype(options.function);
-    how.user = {.user = &apply_user_op<function, element_of<B>>, .context = &options.function};
-    how.order = options.options.commutative ? reduction_order::any : reduction_order::ranks;
-  } else {
-    how.op = options.op;
-    if constexpr (type_erased<std::remove_cvref_t<B>>) how.kernels = &kernels_of_any;
-    else how.kernels = &kernels_of<element_of<B>>;
-    if constexpr (requires { options.factor; }) how.factor = options.factor;
-    if constexpr (requires { options.divide_by; }) how.divide_by = options.divide_by;
-  }
-}
-
-/// What stands for the options of a reduction: `Plain`, or a user's operation on B's elements.
-template <typename Options, typename Plain, typename B>
-concept reduction_options_for = (std::same_as<Options, Plain> && buffer<B>) ||
-                                (!type_erased<std::remove_cvref_t<B>> &&
-                                 combines<Options, element_of<B>>);
-
 /// Starts what make(options) describes; a user's operation lives on in the call.
 template <typename Options, typename Make>
 [[nodiscard]] work start_reduction(const process_group& group, Options options, Make make) {

@@ -5,15 +5,14 @@
 
 namespace parx::detail {
 
-template <movable_buffer In, mutable_movable_buffer Out, typename Options>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments scan_arguments(const process_group& group, operation what,
                                                   const In& input, Out& output,
                                                   const Options& options, call_site site) {
   const call_check check(group, what, site);
-  collective_arguments given = check.arguments(input, output, options);
+  collective_arguments given = check.arguments<scan_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
-  read_arithmetic<In>(options, given.combine);
   check.require(
       given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
       "{} is not defined for it: what one rank gets the next ones build on; scale the result",

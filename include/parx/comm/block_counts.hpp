@@ -1,0 +1,41 @@
+// block_counts: how many elements each rank has, as the operations in _v take them.
+//
+// Any range of integers, one for each rank: std::vector<int> as well as std::vector<std::size_t>,
+// of which alone nothing is copied. Only read during the call; lives for one call.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace parx {
+
+class block_counts {
+ public:
+  template <typename Counts>
+  block_counts(const Counts& counts) {  // NOLINT(google-explicit-constructor)
+    constexpr bool are_integers = requires {
+      requires std::is_integral_v<std::remove_cvref_t<decltype(*std::begin(counts))>>;
+    };
+    static_assert(are_integers,
+                  "counts are a range of integers, one for each rank: std::vector<int>");
+    if constexpr (std::is_convertible_v<const Counts&, std::span<const std::size_t>>) {
+      seen_ = counts;
+    } else if constexpr (are_integers) {
+      for (const auto& each : counts) own_.push_back(static_cast<std::size_t>(each));
+      seen_ = own_;
+    }
+  }
+  block_counts(const block_counts&) = delete;
+  block_counts& operator=(const block_counts&) = delete;
+
+  [[nodiscard]] std::span<const std::size_t> view() const noexcept { return seen_; }
+
+ private:
+  std::vector<std::size_t> own_;
+  std::span<const std::size_t> seen_;
+};
+
+}  // namespace parx
