@@ -114,11 +114,17 @@ void calls(parx::process_group& world) {
   plain bare;
   parx::ddp wrapped{bare, world};
   (void)parx::data::read_table("a.csv", {.csv = {.header = false}, .label = "3"});
+  (void)parx::tensor<float>::zeros(k, 3);
+  (void)parx::tensor<int>::empty();
+  images[0] = 1;
+  (void)parx::tensor<float>::from(std::vector<std::vector<float>>(2), {2, 2});
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
   using parx::data::csv_header;
   (void)parx::data::read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "3"});
+  images = parx::tensor<float>::zeros({k, 3});
+  classes = parx::tensor<std::int64_t>::from(std::vector<int>(4), {k, -1});
   rows whole;
   parx::data::loader loader{whole, {.batch_size = 2}};
   float array[4] = {}, sum[4] = {};
@@ -189,6 +195,9 @@ told 1 'an optimizer takes what it updates'
 told 2 'labels are numbers of classes'
 told 1 'the logits are what a model returns'
 told 1 'parx::ddp ddp{model, world} wraps'
+told 2 'a shape goes in braces'
+told 1 'an element of a tensor is'
+told 1 'one flat range of numbers'
 told 1 "a file's header is csv_header::present"
 told 1 "the target is a tensor or variable of the prediction's type"
 told 1 'the prediction is what a model returns'
@@ -196,4 +205,4 @@ told 1 'clip_grad_norm takes the parameters'
 told 1 'the order is save0(world, model,'
 # Beside the sentence, that no loader and no ddp can be made.
 others=$(errors | grep -v -e '::loader(<brace' -e '::ddp(<brace' -e "arguments of 'loader'" -e "arguments of 'ddp'")
-[ "$(grep -c . <<<"$others")" = 65 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 69 ] || { echo "$others"; exit 1; }

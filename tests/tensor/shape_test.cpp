@@ -48,6 +48,14 @@ BOOST_AUTO_TEST_CASE(a_failed_broadcast_names_both_shapes_and_the_axis) {
                         });
 }
 
+BOOST_AUTO_TEST_CASE(extents_are_integers_of_any_type_and_minus_one_is_inferred) {
+  const int rows = 2;
+  const long columns = 6;
+  BOOST_TEST((shape{rows, columns, 3U} == shape{2, 6, 3}));
+  BOOST_TEST((parx::resolve_reshape({rows, columns}, {3, -1}) == shape{3, 4}));
+  BOOST_CHECK_THROW((shape{rows, rows - 4}), parx::usage_error);
+}
+
 BOOST_AUTO_TEST_CASE(a_reshape_can_infer_one_extent) {
   BOOST_TEST((parx::resolve_reshape({2, 6}, {3, infer}) == shape{3, 4}));
   BOOST_TEST((parx::resolve_reshape({0, 6}, {infer, 6}) == shape{0, 6}));

@@ -42,6 +42,17 @@ BOOST_AUTO_TEST_CASE(factories_fill_row_by_row) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(numbers_of_another_type_are_converted) {
+  const std::vector<int> labels{3, -1, 2};
+  const auto wide = tensor<std::int64_t>::from(labels, {3});
+  BOOST_TEST((std::vector<std::int64_t>(wide.begin(), wide.end()) ==
+              std::vector<std::int64_t>{3, -1, 2}));
+  const std::vector<double> half{0.5, 1.5};
+  BOOST_TEST(tensor<float>::from(half, {2, 1}).at(1, 0) == 1.5F);
+  BOOST_TEST(tensor<float>::from(std::vector<bool>{false, true}, {2}).at(1) == 1);
+  BOOST_CHECK_THROW((void)tensor<float>::from(half, {3}), parx::usage_error);
+}
+
 BOOST_AUTO_TEST_CASE(a_default_tensor_is_not_defined_and_has_no_elements) {
   BOOST_TEST(!tensor<int>().defined());
   BOOST_TEST(tensor<int>().size() == 0U);

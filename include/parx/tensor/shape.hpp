@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include <parx/core/check.hpp>
 
@@ -17,14 +19,31 @@ namespace parx {
 
 inline constexpr std::size_t max_rank = 8;
 
-/// An extent for reshape(): "whatever is left".
+/// An extent for reshape(): "whatever is left", and what -1 becomes.
 inline constexpr std::size_t infer = static_cast<std::size_t>(-1);
+
+namespace detail {
+
+/// An integer of any type as an extent. -1 is `infer`, as in PyTorch.
+struct extent {
+  template <std::integral Integer>
+  constexpr extent(Integer given)  // NOLINT(google-explicit-constructor)
+      : value(static_cast<std::size_t>(given)) {
+    if constexpr (std::is_signed_v<Integer>)
+      require(given >= -1, "an extent of {}: a shape has no negative ones", given);
+  }
+  std::size_t value;
+};
+
+}  // namespace detail
 
 class shape {
  public:
   constexpr shape() noexcept = default;
-  constexpr shape(std::initializer_list<std::size_t> extents)
-      : shape(std::span<const std::size_t>(extents.begin(), extents.size())) {}
+  /// {rows, 3}, of integers of any types. Throws usage_error for a negative one that is not -1.
+  constexpr shape(std::initializer_list<detail::extent> extents) {
+    for (const detail::extent each : extents) push_back(each.value);
+  }
   constexpr explicit shape(std::span<const std::size_t> extents) {
     require(extents.size() <= max_rank, "a tensor has at most {} axes, not {}", max_rank,
             extents.size());

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -62,6 +64,25 @@ class tensor {
   [[nodiscard]] static tensor from(std::initializer_list<T> values, const parx::shape& s) {
     return from(std::span<const T>(values.begin(), values.size()), s);
   }
+  /// The same of numbers of another type, each converted to T.
+  template <typename Values>
+    requires(!std::convertible_to<const Values&, std::span<const T>>)
+  [[nodiscard]] static tensor from(const Values& values, const parx::shape& s) {
+    constexpr bool are_numbers = requires { static_cast<T>(*std::begin(values)); };
+    static_assert(are_numbers,
+                  "the values of a tensor are one flat range of numbers, row by row: "
+                  "from(std::vector<float>(rows * columns), {rows, columns})");
+    tensor result = empty(s);
+    if constexpr (are_numbers) {
+      const auto count = static_cast<std::size_t>(std::distance(std::begin(values),
+                                                                std::end(values)));
+      require(count == s.size(), "{} values do not fill a tensor of shape {}, which has {}", count,
+              to_string(s), s.size());
+      std::transform(std::begin(values), std::end(values), result.data_,
+                     [](const auto& each) { return static_cast<T>(each); });
+    }
+    return result;
+  }
   /// first, first + step, first + 2 step, ...
   [[nodiscard]] static tensor iota(const parx::shape& s, T first = T(0), T step = T(1)) {
     tensor result = empty(s);
@@ -82,6 +103,20 @@ class tensor {
     result.shape_ = s;
     result.strides_ = contiguous_strides(s);
     return result;
+  }
+
+  /// Extents without braces: a compile-time error that says what to do.
+  template <std::integral... Extents>
+  [[nodiscard]] static tensor empty(Extents...) {
+    return explain_extents<Extents...>();
+  }
+  template <std::integral... Extents>
+  [[nodiscard]] static tensor zeros(Extents...) {
+    return explain_extents<Extents...>();
+  }
+  template <std::integral... Extents>
+  [[nodiscard]] static tensor ones(Extents...) {
+    return explain_extents<Extents...>();
   }
 
   // Properties.
@@ -139,6 +174,14 @@ class tensor {
     };
     (step(static_cast<std::size_t>(index)), ...);
     return data_[offset];
+  }
+  /// For x[i], which cannot be an element and a row: a compile-time error that says what to do.
+  template <typename Index>
+  [[nodiscard]] T& operator[](Index /*index*/) const {
+    static_assert(std::is_void_v<Index>,
+                  "an element of a tensor is x.at(i, j), a row x.select(0, i), and all elements are "
+                  "x.span()");
+    return *data_;
   }
   /// The one element of a tensor of size 1.
   [[nodiscard]] T item() const {
@@ -280,6 +323,11 @@ class tensor {
   }
 
  private:
+  template <typename... Extents>
+  [[nodiscard]] static constexpr tensor explain_extents() {
+    static_assert(sizeof...(Extents) > max_rank, "a shape goes in braces: zeros({2, 3})");
+    return {};
+  }
   [[nodiscard]] tensor& drop_axis(std::size_t axis) noexcept {
     for (std::size_t i = axis; i + 1 < rank(); ++i) strides_[i] = strides_[i + 1];
     shape_.erase(axis);
