@@ -15,7 +15,9 @@ program() {
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/save.hpp>
 #include <parx/nn/linear.hpp>
+#include <parx/nn/activation.hpp>
 #include <parx/nn/loss.hpp>
+#include <parx/nn/sequential.hpp>
 #include <parx/optim.hpp>
 struct score { float loss; int rank; };
 struct samples {  // one at a time, as PyTorch's
@@ -118,6 +120,11 @@ void calls(parx::process_group& world) {
   (void)parx::tensor<int>::empty();
   images[0] = 1;
   (void)parx::tensor<float>::from(std::vector<std::vector<float>>(2), {2, 2});
+  (void)parx::data::tensor_dataset{x, std::vector<int>(4)};
+  (void)parx::data::tensor_dataset{images, std::vector<int>(4)};
+  parx::nn::sequential copied{model, parx::nn::relu{}};
+  parx::nn::sequential sized{784, 128};
+  parx::nn::sequential named{"fc", parx::nn::linear{4, 2}};
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
 #else
@@ -125,6 +132,9 @@ void calls(parx::process_group& world) {
   (void)parx::data::read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "3"});
   images = parx::tensor<float>::zeros({k, 3});
   classes = parx::tensor<std::int64_t>::from(std::vector<int>(4), {k, -1});
+  (void)parx::data::tensor_dataset{images, images};
+  parx::nn::sequential moved_in{parx::nn::linear{4, 2}, std::move(model)};
+  parx::nn::sequential within{parx::nn::sequential{parx::nn::relu{}}, parx::nn::relu{}};
   rows whole;
   parx::data::loader loader{whole, {.batch_size = 2}};
   float array[4] = {}, sum[4] = {};
@@ -198,11 +208,16 @@ told 1 'parx::ddp ddp{model, world} wraps'
 told 2 'a shape goes in braces'
 told 1 'an element of a tensor is'
 told 1 'one flat range of numbers'
+told 1 'the samples are a tensor<float>'
+told 1 'the targets are a tensor'
+told 1 'modules move but do not copy'
+told 2 'sequential takes modules'
 told 1 "a file's header is csv_header::present"
 told 1 "the target is a tensor or variable of the prediction's type"
 told 1 'the prediction is what a model returns'
 told 1 'clip_grad_norm takes the parameters'
 told 1 'the order is save0(world, model,'
-# Beside the sentence, that no loader and no ddp can be made.
-others=$(errors | grep -v -e '::loader(<brace' -e '::ddp(<brace' -e "arguments of 'loader'" -e "arguments of 'ddp'")
-[ "$(grep -c . <<<"$others")" = 69 ] || { echo "$others"; exit 1; }
+# Beside the sentence, that no loader, no ddp and no sequential can be made.
+others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
+  -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
+[ "$(grep -c . <<<"$others")" = 74 ] || { echo "$others"; exit 1; }

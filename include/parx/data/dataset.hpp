@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <parx/core/check.hpp>
@@ -90,6 +91,16 @@ class tensor_dataset {
         x.rank() >= 1 && y.rank() >= 1 && x.extent(0) == y.extent(0),
         "tensor_dataset: x of shape {} and y of shape {} do not have the same number of samples",
         to_string(x.shape()), to_string(y.shape()));
+  }
+
+  /// For what it does not take: a compile-time error that says what to do.
+  template <typename X, typename Y>
+  tensor_dataset(const X&, const Y&) {
+    constexpr bool is_x = std::is_same_v<X, tensor<float>>;
+    static_assert(is_x, "the samples are a tensor<float>: tensor<float>::from(x, {n, width})");
+    static_assert(!is_x || std::is_void_v<Y>,
+                  "the targets are a tensor: tensor<std::int64_t>::from(y, {n}) for classes, "
+                  "tensor<float>::from(y, {n, 1}) for numbers to predict");
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return y_.extent(0); }

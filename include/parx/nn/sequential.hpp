@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <parx/nn/module.hpp>
@@ -21,6 +22,21 @@ struct first_value_type<First, Rest...> : first_value_type<Rest...> {};
 template <has_value_type First, typename... Rest>
 struct first_value_type<First, Rest...> {
   using type = typename First::value_type;
+};
+
+/// Whether a sequential can take these over, which are forwarding references'.
+template <typename... Modules>
+inline constexpr bool takes_over = (... && module_type<Modules>);
+
+/// Stands for a module where a sequential is made of none, or of one that stays where it is.
+template <typename... Others>
+struct no_modules : module_state {
+  static constexpr bool are_modules = (... && module_type<std::remove_cvref_t<Others>>);
+  static_assert(!are_modules || takes_over<Others...>,
+                "modules move but do not copy: sequential{std::move(first), std::move(second)}");
+  static_assert(are_modules,
+                "sequential takes modules, in their order and without names: "
+                "sequential{linear{784, 128}, relu{}, linear{128, 10}}");
 };
 
 }  // namespace detail
@@ -67,5 +83,10 @@ class sequential : public module<sequential<Modules...>> {
 
   std::tuple<Modules...> modules_;
 };
+
+/// Of what it does not take: a compile-time error that says what to do.
+template <typename... Others>
+  requires(!detail::takes_over<Others...>)
+sequential(Others&&...) -> sequential<detail::no_modules<Others...>>;
 
 }  // namespace parx::nn
