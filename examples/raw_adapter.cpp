@@ -30,8 +30,8 @@ int main() {
     Eigen::VectorXf bias = Eigen::VectorXf::Zero(4);
 
     parx::raw_module<float> model;
-    const auto w = model.add("weight", {weight.data(), 8}, {2, 4});
-    const auto b = model.add("bias", {bias.data(), 4});
+    const auto w = model.add("weight", weight, {2, 4});
+    const auto b = model.add("bias", bias);
     parx::ddp ddp{model, world};  // weight and bias are rank 0's from here on
     Eigen::Map<matrix> weight_grad(model.grad(w).data(), 2, 4);
     Eigen::Map<Eigen::VectorXf> bias_grad(model.grad(b).data(), 4);

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <Eigen/Core>
+
 #include <ddp/ranks.hpp>
 
 #include <parx/ddp.hpp>
@@ -174,6 +176,41 @@ BOOST_AUTO_TEST_CASE(a_ddp_that_goes_in_the_middle_of_a_pass_waits_for_its_sums)
     return std::vector<float>(raw.grad(0).begin(), raw.grad(0).end());
   });
   for (const auto& each : results) BOOST_TEST(each == std::vector<float>(5, 15));
+}
+
+BOOST_AUTO_TEST_CASE(eigen_matrices_are_parameters_also_of_a_rank_whose_samples_have_run_out) {
+  const auto results = on_ranks(3, [](parx::process_group& group) {
+    const int samples = 2 * group.rank();  // 0, 2 and 4
+    Eigen::MatrixXf weight = Eigen::MatrixXf::Constant(2, 3, static_cast<float>(group.rank() + 1));
+    Eigen::VectorXf bias = Eigen::VectorXf::Zero(2);
+    parx::raw_module<float> raw;
+    const auto w = raw.add("weight", weight, {weight.cols(), weight.rows()});
+    const auto b = raw.add("bias", bias);
+    parx::ddp ddp{raw, group};
+    const Eigen::MatrixXf upstream = Eigen::MatrixXf::Constant(2, samples, 12);
+    auto pass = raw.begin_backward(samples);
+    Eigen::Map<Eigen::VectorXf>(raw.grad(b).data(), 2) = upstream.rowwise().sum();
+    pass.ready(b);
+    Eigen::Map<Eigen::MatrixXf>(raw.grad(w).data(), 2, 3) =
+        upstream * Eigen::MatrixXf::Constant(samples, 3, 2);
+    pass.ready(w);
+    pass.end();
+    std::vector<float> result(weight.data(), weight.data() + weight.size());
+    result.insert(result.end(), raw.grad(w).begin(), raw.grad(w).end());
+    result.insert(result.end(), raw.grad(b).begin(), raw.grad(b).end());
+    return result;
+  });
+  std::vector<float> expected(6, 1);  // rank 0's values
+  expected.insert(expected.end(), 6, 24);
+  expected.insert(expected.end(), 2, 12);
+  for (const auto& each : results) BOOST_TEST(each == expected);
+}
+
+BOOST_AUTO_TEST_CASE(a_matrix_with_gaps_is_no_parameter) {
+  Eigen::MatrixXf weight = Eigen::MatrixXf::Zero(4, 4);
+  auto corner = weight.topLeftCorner(2, 2);
+  parx::raw_module<float> raw;
+  BOOST_CHECK_THROW(raw.add("corner", corner), parx::usage_error);
 }
 
 BOOST_AUTO_TEST_CASE(forgetting_ready_names_the_parameter) {

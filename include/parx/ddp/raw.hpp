@@ -1,7 +1,7 @@
 // raw_module: DDP for code that computes its own gradients, over arrays, Eigen, mdspan, anything.
 //
 //   parx::raw_module<float> model;
-//   const auto w = model.add("w", values, {rows, columns});   // std::span over your memory
+//   const auto w = model.add("w", weight);  // a vector, array, span or Eigen matrix of yours
 //   parx::ddp ddp{model, world};
 //   auto pass = model.begin_backward(batch_size);  // gradients are sums over this rank's samples
 //   ... write the gradient of w to model.grad(w) ...
@@ -14,22 +14,32 @@
 //
 //   parx::optim::sgd optimizer{ddp.parameters()};
 //
-// The values stay in your memory; the gradients live in the wrapper's buckets: nothing is copied.
+// The values stay in your memory; the gradients live in the wrapper's buckets: nothing is copied. A
+// matrix is written there through a map, made after the wrapper:
+//
+//   Eigen::Map<Eigen::MatrixXf>(model.grad(w).data(), weight.rows(), weight.cols()) = delta * x;
+//
+// Ranks may have different numbers of samples, but all make the same number of passes: one whose
+// samples have run out makes a pass with begin_backward(0) and gradients of zero.
 // Threads: one at a time.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/observer.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
+#include <parx/tensor/shape.hpp>
+#include <parx/types/buffer.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx {
@@ -124,15 +134,14 @@ class raw_module {
   raw_module& operator=(const raw_module&) = delete;
 
   /// Names memory of yours as a parameter; it must outlive this object. Add parameters in the order
-  /// of their use in the forward pass: gradients are expected in the opposite order.
-  index add(std::string name, std::span<T> values, std::vector<std::size_t> shape = {},
+  /// of their use in the forward pass: gradients are expected in the opposite order. `extents` are
+  /// those of a file, row by row; without them it has one axis.
+  index add(std::string name, std::span<T> values, const shape& extents = {},
             call_site site = call_site::current()) {
-    if (shape.empty()) shape = {values.size()};
-    std::size_t size = 1;
-    for (const std::size_t extent : shape) size *= extent;
-    require(size == values.size(),
+    const shape held = extents.rank() == 0 ? shape{values.size()} : extents;
+    require(held.size() == values.size(),
             "raw_module at {}:{}: parameter \"{}\" has {} values, but its shape holds {}",
-            site.file_name(), site.line, name, values.size(), size);
+            site.file_name(), site.line, name, values.size(), held.size());
     for (const entry& other : entries_) {
       require(other.name != name, "raw_module at {}:{}: there is a parameter named \"{}\" already",
               site.file_name(), site.line, name);
@@ -140,10 +149,26 @@ class raw_module {
     entry& added = entries_.emplace_back();
     added.name = std::move(name);
     added.values = values;
-    added.shape = std::move(shape);
+    added.shape.assign(held.begin(), held.end());
     added.own_grad.resize(values.size());
     added.grad = added.own_grad;
     return entries_.size() - 1;
+  }
+  /// The same of a container, an array or an Eigen matrix. Throws usage_error when there are gaps
+  /// between its elements.
+  template <typename Buffer>
+    requires mutable_buffer<Buffer&>
+  index add(std::string name, Buffer& values, const shape& extents = {},
+            call_site site = call_site::current()) {
+    constexpr bool is_right = std::is_same_v<std::remove_pointer_t<decltype(std::data(values))>, T>;
+    static_assert(is_right,
+                  "the values are of the type that the raw_module names: raw_module<double>");
+    detail::require_contiguous(values);
+    if constexpr (is_right) {
+      const std::span<T> memory(std::data(values), static_cast<std::size_t>(std::size(values)));
+      return add(std::move(name), memory, extents, site);
+    }
+    return 0;
   }
 
   /// Where the gradient of parameter `which` is written (overwrite it, it is not cleared), and read
