@@ -283,10 +283,8 @@ BOOST_AUTO_TEST_CASE(groups_with_rates_of_their_own_keep_them_in_proportion) {
     classifier model(0);
     model.initialize(3);
     parx::ddp ddp{model, group};
-    using group_of = parx::optim::parameter_group<float, parx::optim::adamw_options>;
-    parx::optim::adamw<float> opt{std::vector<group_of>{
-        {parx::optim::targets_of(model.first.parameters()), {.lr = 1e-5}},
-        {parx::optim::targets_of(model.second.parameters()), {.lr = 1e-2}}}};
+    parx::optim::adamw opt{{{model.first.parameters(), {.lr = 1e-5}},
+                            {model.second.parameters(), {.lr = 1e-2}}}};
     const parx::data::loader loader{
         source, {.batch_size = 8, .sampler = parx::data::distributed_sampler{32, group}}};
     const auto loss = [](auto& m, auto& batch) {

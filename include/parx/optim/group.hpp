@@ -1,9 +1,12 @@
 // parameter_group: parameters that share their options, as PyTorch's param_groups.
 //
+//   optim::adamw opt{{{body.parameters(), {.lr = 1e-5}}, {head.parameters(), {.lr = 1e-3}}}};
 //   optim::adamw opt{optim::decay_groups(model.parameters(), optim::adamw_options{.lr = 3e-4})};
 //
 // decay_groups is what Hugging Face's Trainer does: weight decay for matrices, none for biases and
-// the scales of norms.
+// the scales of norms. A parameter that is in no group stays as it is.
+// Rates that differ have schedules of their own: opt.options(1).lr = schedule.at(step), where
+// set_lr gives all groups one rate.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +22,13 @@ namespace parx::optim {
 
 template <typename T, typename Options>
 struct parameter_group {
+  parameter_group(std::vector<target<T>> its_targets, Options its_options = {})
+      : targets(std::move(its_targets)), options(its_options) {}
+  parameter_group(const std::vector<parameter<T>>& parameters, Options its_options = {})
+      : parameter_group(targets_of(parameters), its_options) {}
+
   std::vector<target<T>> targets;
-  Options options = {};
+  Options options;
 };
 
 /// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose
@@ -37,15 +45,14 @@ struct parameter_group {
 template <typename T, typename Options, typename Predicate>
 [[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
     const std::vector<parameter<T>>& parameters, Options options, Predicate without_decay) {
-  parameter_group<T, Options> decayed{{}, options};
-  parameter_group<T, Options> others{{}, options};
-  others.options.weight_decay = 0;
+  std::vector<target<T>> decayed, others;
   for (const parameter<T>& each : parameters) {
-    (without_decay(each.name()) ? others : decayed).targets.push_back(each);
+    (without_decay(each.name()) ? others : decayed).push_back(each);
   }
   std::vector<parameter_group<T, Options>> groups;
-  if (!decayed.targets.empty()) groups.push_back(std::move(decayed));
-  if (!others.targets.empty()) groups.push_back(std::move(others));
+  if (!decayed.empty()) groups.emplace_back(std::move(decayed), options);
+  options.weight_decay = 0;
+  if (!others.empty()) groups.emplace_back(std::move(others), options);
   return groups;
 }
 template <typename T, typename Options>
