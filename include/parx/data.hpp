@@ -21,7 +21,6 @@
 #include <parx/data/images.hpp>                    // IWYU pragma: export
 #include <parx/data/language_model.hpp>            // IWYU pragma: export
 #include <parx/data/loader.hpp>                    // IWYU pragma: export
-#include <parx/data/metrics.hpp>                   // IWYU pragma: export
 #include <parx/data/sampler.hpp>                   // IWYU pragma: export
 #include <parx/data/sequence_pairs.hpp>            // IWYU pragma: export
 #include <parx/data/source_target.hpp>             // IWYU pragma: export

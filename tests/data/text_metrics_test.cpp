@@ -1,5 +1,4 @@
 #include <parx/data/generated_text.hpp>
-#include <parx/data/metrics.hpp>
 #include <parx/data/text/lead.hpp>
 #include <parx/data/text/rouge.hpp>
 
@@ -10,7 +9,6 @@
 #include <boost/test/unit_test.hpp>
 
 using namespace parx;
-using boost::test_tools::tolerance;
 
 BOOST_AUTO_TEST_CASE(rouge_l_is_the_f1_of_the_longest_common_subsequence,
                      *boost::unit_test::tolerance(1e-12)) {
@@ -32,18 +30,6 @@ BOOST_AUTO_TEST_CASE(rouge_l_is_the_f1_of_the_longest_common_subsequence,
   const std::vector<std::string> a{"a b", "x"}, b{"a b", "y"};
   BOOST_TEST(data::mean_rouge_l(a, b) == 0.5);
   BOOST_CHECK_THROW((void)data::mean_rouge_l(a, std::span(b).first(1)), usage_error);
-}
-
-BOOST_AUTO_TEST_CASE(correct_rows_are_counted_by_weight) {
-  const auto logits = tensor<float>::from({1, 2, 0, 5, 5, 0, 0, 0, 1}, {3, 3});
-  const auto labels = tensor<std::int64_t>::from({1, 1, 2}, {3});
-  BOOST_TEST(data::count_correct(logits, labels).correct == 2);
-  const std::vector<float> weights{1, 1, 0};
-  BOOST_TEST(data::count_correct(logits, labels, weights).correct == 1);
-  BOOST_TEST(data::count_correct(logits, labels, weights).count == 2);
-  BOOST_TEST(data::perplexity(std::log(7.0)) == 7.0, tolerance(1e-12));
-  BOOST_CHECK_THROW((void)data::count_correct(logits, tensor<std::int64_t>::zeros({2})),
-                    usage_error);
 }
 
 BOOST_AUTO_TEST_CASE(naive_bayes_learns_the_generated_topics_and_word_counts_do_not_repeat) {

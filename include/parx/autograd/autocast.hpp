@@ -1,9 +1,9 @@
 // autocast<T>: while one lives, matrix products on this thread work in the lower precision T.
 //
-//   parx::variable<float> loss;
+//   parx::weighted_loss<float> loss;
 //   {
 //     const parx::autocast<parx::bfloat16> scope;
-//     loss = criterion(model(x), y);
+//     loss = parx::nn::cross_entropy(model(x), y);
 //   }
 //   loss.backward();
 //

@@ -22,10 +22,12 @@ namespace parx::optim {
 
 template <typename T, typename Options>
 struct parameter_group {
-  parameter_group(std::vector<target<T>> its_targets, Options its_options = {})
+  parameter_group(std::vector<target<T>> its_targets,  // NOLINT(google-explicit-constructor)
+                  Options its_options = {})
       : targets(std::move(its_targets)), options(its_options) {}
-  parameter_group(const std::vector<parameter<T>>& parameters, Options its_options = {})
-      : parameter_group(targets_of(parameters), its_options) {}
+  parameter_group(const std::vector<parameter<T>>& all,  // NOLINT(google-explicit-constructor)
+                  Options its_options = {})
+      : parameter_group(targets_of(all), its_options) {}
 
   std::vector<target<T>> targets;
   Options options;
