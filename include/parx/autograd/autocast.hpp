@@ -54,7 +54,7 @@ template <typename T>
 concept autocast_target = is_half<T> || std::same_as<T, float>;
 
 template <autocast_target T>
-class autocast : detail::autocast_scope {
+class [[nodiscard]] autocast : detail::autocast_scope {
  public:
   autocast() noexcept : autocast_scope(dtype_of<T>) {}
 };

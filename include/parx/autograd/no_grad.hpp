@@ -40,13 +40,13 @@ class recording_scope {
 }  // namespace detail
 
 /// A scope of this thread. Scopes nest.
-class no_grad : detail::recording_scope {
+class [[nodiscard]] no_grad : detail::recording_scope {
  public:
   no_grad() noexcept : recording_scope(false, nullptr) {}
 };
 
 /// Within no_grad: operations record again. A scope of this thread.
-class enable_grad : detail::recording_scope {
+class [[nodiscard]] enable_grad : detail::recording_scope {
  public:
   enable_grad() noexcept : recording_scope(true, nullptr) {}
 };

@@ -246,5 +246,11 @@ state_report load_state(Target& target, const std::string& path,
                         state_match match = state_match::strict) {
   return load_state(target, safetensors_file(path), match);
 }
+/// For arguments in another order: a compile-time error that names it.
+template <typename Target>
+state_report load_state(const std::string&, Target&, state_match = state_match::strict) {
+  static_assert(std::is_void_v<Target>, "the order is load_state(model, \"model.safetensors\")");
+  return {};
+}
 
 }  // namespace parx

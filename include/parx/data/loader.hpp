@@ -10,10 +10,12 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -124,6 +126,24 @@ class loader {
             at(), sampler_.size(), source.size());
   }
   explicit loader(const Dataset&& source, loader_options options = {}) = delete;
+
+  /// For what it does not take: compile-time errors that say what to do.
+  template <typename Options>
+    requires(!std::same_as<Options, loader_options>)
+  loader(const Dataset& source, Options) : loader(source) {
+    static_assert(std::is_void_v<Options>, "options go in braces: loader{set, {.batch_size = 32}}");
+  }
+  template <typename Batch = batch_type>
+  [[nodiscard]] Batch* begin() const {
+    static_assert(std::is_void_v<Batch>,
+                  "the batches of a loader are those of an epoch: for (auto& batch : "
+                  "loader.epoch(0)); loader.batches() is their number");
+    return nullptr;
+  }
+  template <typename Batch = batch_type>
+  [[nodiscard]] Batch* end() const {
+    return nullptr;
+  }
 
   /// The batches of `epoch`, after its first `consumed` samples.
   [[nodiscard]] epoch_batches<batch_type> epoch(std::uint64_t epoch,

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,15 @@ class distributed_sampler {
   distributed_sampler(std::size_t size, const Group& group, sampler_options options = {})
       : distributed_sampler(size, static_cast<int>(group.rank()), static_cast<int>(group.size()),
                             std::move(options)) {}
+
+  /// For a data set instead of its size: a compile-time error that says what to do.
+  template <typename Source, typename Group>
+    requires requires(const Source& source) { source.size(); }
+  distributed_sampler(const Source&, const Group&, sampler_options = {})
+      : distributed_sampler(0, 0, 1) {
+    static_assert(std::is_void_v<Source>,
+                  "a sampler takes the number of samples: distributed_sampler{set.size(), world}");
+  }
 
   /// This rank's entries of `epoch`, after the first `consumed` samples of the global order.
   [[nodiscard]] std::vector<sample_entry> entries(std::uint64_t epoch,

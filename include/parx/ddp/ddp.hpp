@@ -25,7 +25,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,18 @@ class [[nodiscard]] no_sync_scope {
   bool before_;
 };
 
+namespace detail {
+
+/// Stands for the group where none was given: a compile-time error that says what to do.
+template <typename Module>
+[[nodiscard]] process_group& missing_group() {
+  static_assert(std::is_void_v<Module>,
+                "a ddp takes the model and the group of its ranks: parx::ddp ddp{model, world}");
+  std::abort();
+}
+
+}  // namespace detail
+
 template <distributed_module Module>
 class ddp {
   using reducer = detail::reducer<detail::parameter_slot>;
@@ -67,8 +81,8 @@ class ddp {
   /// (dropout) seeds of their own. Model and group are borrowed and must outlive this object; the
   /// gradients' memory is this object's from here on. Throws usage_error where another ddp that
   /// wraps the model still lives.
-  ddp(Module& model, process_group& group, ddp_options options = {},
-      call_site site = call_site::current())
+  explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
+               ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
     std::vector<detail::parameter_slot> slots;
     model.for_each_parameter([&](const std::string& path, auto& parameter) {

@@ -23,7 +23,13 @@ void save0(process_group& group, Model& model, const std::string& path,
   detail::agree_on_rank0(&group, site, [&] { save_state(model, path); });
 }
 
-/// For arguments in another order: a compile-time error that names it.
+/// For other arguments: a compile-time error that names them.
+template <typename Model>
+  requires(!std::convertible_to<Model&, const process_group&>)
+void save0(Model&, const std::string&, call_site = {}) {
+  static_assert(std::is_void_v<Model>,
+                "all ranks save together: save0(world, model, \"model.safetensors\")");
+}
 template <typename Model>
   requires(!std::convertible_to<Model&, const std::string&>)
 void save0(process_group&, const std::string&, Model&, call_site = {}) {

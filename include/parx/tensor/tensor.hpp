@@ -179,8 +179,8 @@ class tensor {
   template <typename Index>
   [[nodiscard]] T& operator[](Index /*index*/) const {
     static_assert(std::is_void_v<Index>,
-                  "an element of a tensor is x.at(i, j), a row x.select(0, i), and all elements are "
-                  "x.span()");
+                  "an element of a tensor is x.at(i, j), a row x.select(0, i), and all elements "
+                  "are x.span()");
     return *data_;
   }
   /// The one element of a tensor of size 1.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
@@ -116,9 +117,10 @@ template <typename T, std::integral Label>
 }
 
 /// For what it does not take: a compile-time error that says what to do.
-template <typename Logits, typename Labels>
-  requires(!detail::is_logits<Logits> || !detail::is_classes<Labels>)
-weighted_loss<float> cross_entropy(const Logits&, const Labels&, cross_entropy_options = {}) {
+template <typename Logits, typename Labels, typename Options = cross_entropy_options>
+  requires(!detail::is_logits<Logits> || !detail::is_classes<Labels> ||
+           !std::is_same_v<Options, cross_entropy_options>)
+weighted_loss<float> cross_entropy(const Logits&, const Labels&, const Options& = {}) {
   constexpr bool logits = detail::is_logits<Logits>, classes = detail::is_classes<Labels>;
   static_assert(logits,
                 "the logits are what a model returns, a variable: parx::variable<float>(tensor)");
@@ -126,6 +128,8 @@ weighted_loss<float> cross_entropy(const Logits&, const Labels&, cross_entropy_o
                 "labels are numbers of classes, counted from 0, in a tensor<std::int64_t> (or of "
                 "int): tensor<int>::from(labels, {n}); targets that are no classes are for "
                 "mse_loss");
+  static_assert(!logits || !classes || std::is_same_v<Options, cross_entropy_options>,
+                "options go in braces: cross_entropy(logits, y, {.row_weights = batch.weights})");
   return {};
 }
 

@@ -107,6 +107,13 @@ class walker : private walk_position {
     }
     leave(outer);
   }
+  /// Without a name: a compile-time error that says what to do.
+  template <typename Member>
+  void operator()(Member& /*member*/) {
+    static_assert(std::is_void_v<Member>,
+                  "members() gives each member the name by which files know it: "
+                  "visit(\"fc\", fc)");
+  }
 
  private:
   OnModule on_module_;
