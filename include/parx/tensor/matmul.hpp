@@ -39,9 +39,9 @@ namespace gemm_backend = detail::eigen;
 
 /// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
 /// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
-/// matter (not even NaN). A `row` of n elements, a layer's bias, stands in every row of c for its
-/// old contents, and for beta. c must not overlap a or b. One thread, unless OMP_NUM_THREADS says more
-/// and the backend has more.
+/// matter (not even NaN). A `row` of n elements, a layer's bias, is added to every row of c in
+/// place of beta c. c must not overlap a or b. One thread, unless OMP_NUM_THREADS says more and the
+/// backend has more.
 template <typename T>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
