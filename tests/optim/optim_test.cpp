@@ -249,5 +249,9 @@ BOOST_AUTO_TEST_CASE(wrong_options_and_empty_lists_are_refused) {
   } catch (const usage_error& e) {
     BOOST_TEST(std::string(e.what()).find("sgd at optim_test.cpp:" + std::to_string(line)) == 0U);
   }
+  const std::vector<parameter<float>> twice{some[0], some[0]};
+  BOOST_CHECK_EXCEPTION(optim::adamw{twice}, usage_error, [](const usage_error& e) {
+    return std::string(e.what()).find("is given twice") != std::string::npos;
+  });
   BOOST_CHECK_THROW(optim::clip_grad_norm(some, 0), usage_error);
 }

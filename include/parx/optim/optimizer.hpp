@@ -123,6 +123,10 @@ class optimizer {
     for (auto& group : groups) {
       Derived::check(group.options, site);
       for (target<T>& one : group.targets) {
+        require(!updates(one),
+                "optimizer at {}:{}: parameter \"{}\" is given twice, so each step would move it "
+                "twice",
+                site.file_name(), site.line, one.name());
         slots_.push_back({.updated = std::move(one), .group = options_.size()});
       }
       options_.push_back(group.options);
@@ -130,6 +134,14 @@ class optimizer {
   }
 
  private:
+  [[nodiscard]] bool updates(const target<T>& one) const {
+    return one.owner().defined() &&
+           std::any_of(slots_.begin(), slots_.end(), [&](const slot& each) {
+             return each.updated.owner().defined() &&
+                    each.updated.owner().node().get() == one.owner().node().get();
+           });
+  }
+
   struct nothing {};
   using state_tensors = std::vector<tensor<state_type>>;
   template <typename U>
