@@ -446,41 +446,6 @@ BOOST_AUTO_TEST_CASE(a_process_forked_from_a_rank_may_drop_its_copy_of_the_job) 
   }
 }
 
-BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank) {
-  for (const std::string transport : {"tcp", "auto"}) {
-    // The rank that accepts connections, the one that opens them. The last descriptor may be wanted
-    // for a connection, or for the memory that comes with it.
-    for (const auto& [poor, files] :
-         {std::pair(0, 40), std::pair(0, 41), std::pair(1, 40), std::pair(1, 41)}) {
-      job all;
-      for (int rank = 0; rank < 2; ++rank) {
-        all.start(rank, 2, [poor = poor, files = files](parx::world& world) {
-          parx::barrier(world);
-          if (world.rank() == poor) {
-            rlimit limit{};
-            ::getrlimit(RLIMIT_NOFILE, &limit);
-            limit.rlim_cur = static_cast<rlim_t>(files);
-            ::setrlimit(RLIMIT_NOFILE, &limit);
-          }
-          std::vector<parx::process_group> groups;
-          for (int i = 0; i < 60; ++i) {
-            groups.push_back(world.subgroup(std::vector<int>{0, 1}));
-            parx::barrier(groups.back());
-          }
-        }, {{"PARX_TRANSPORT", transport}});
-      }
-      for (const auto& each : all.wait()) {
-        BOOST_TEST_CONTEXT(transport << ", poor rank " << poor << ", " << files
-                                     << " files: " << each.text) {
-          BOOST_TEST(each.exit_code == 1);
-          BOOST_TEST(contains(each.text, "open files"));
-        }
-        BOOST_TEST(each.seconds < 5.0, each.text);
-      }
-    }
-  }
-}
-
 BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_same) {
   static constexpr int world_size = 3;
   job all;
@@ -524,23 +489,6 @@ BOOST_AUTO_TEST_CASE(a_switch_that_is_none_is_refused_on_every_rank) {
     BOOST_TEST(each.exit_code != 0);
     BOOST_TEST(contains(each.text, "PARX_SINGLE_COPY=\"maybe\""), each.text);
   }
-}
-
-BOOST_AUTO_TEST_CASE(groups_in_reserve_take_no_descriptors) {
-  job all;
-  for (int rank = 0; rank < 2; ++rank) {
-    all.start(rank, 2, [](parx::world& world) {
-      parx::barrier(world);
-      const rlimit limit{40, 40};
-      ::setrlimit(RLIMIT_NOFILE, &limit);
-      const std::vector<int> both{0, 1};
-      std::vector<parx::process_group> groups;
-      for (int i = 0; i < 1000; ++i) groups.push_back(world.subgroup(both));
-      parx::async_barrier(groups.back()).wait();
-      parx::barrier(groups.front());
-    });
-  }
-  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
 
 BOOST_AUTO_TEST_CASE(where_a_sandbox_refuses_shared_memory_ranks_talk_over_tcp) {

@@ -3,12 +3,20 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <parx/comm.hpp>
@@ -26,7 +34,181 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
+bool is_readable(int number) {
+  pollfd polled{number, POLLIN, 0};
+  return ::poll(&polled, 1, 0) > 0;
+}
+
+/// The two ends of a doorbell.
+std::array<std::unique_ptr<parx::detail::doorbell>, 2> connected_doorbells() {
+  int ends[2] = {-1, -1};
+  ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+  return {std::make_unique<parx::detail::doorbell>(parx::descriptor(ends[0])),
+          std::make_unique<parx::detail::doorbell>(parx::descriptor(ends[1]))};
+}
+
+std::vector<std::uint64_t> heard_at(parx::detail::doorbell& bell) {
+  std::vector<std::uint64_t> groups;
+  bell.listen([&](std::uint64_t group) { groups.push_back(group); });
+  return groups;
+}
+
+/// Two ranks in this process, on one thread.
+struct joined_pair {
+  std::array<std::shared_ptr<parx::detail::endpoint>, 2> endpoints;
+  std::array<std::unique_ptr<parx::transport>, 2> worlds;
+
+  joined_pair() {
+    const auto store = std::make_shared<parx::hash_store>();
+    for (const std::size_t rank : {0u, 1u}) {
+      endpoints[rank] = std::make_shared<parx::detail::endpoint>(parx::detail::endpoint_options{
+          .job_store = store, .store_host = "127.0.0.1", .rank = static_cast<int>(rank),
+          .world_size = 2, .local_world_size = 2, .may_spin = false, .env = {}});
+      worlds[rank] = std::make_unique<parx::hybrid_transport>(endpoints[rank]);
+    }
+  }
+  /// A group of both.
+  [[nodiscard]] std::array<std::unique_ptr<parx::transport>, 2> subgroup(std::uint64_t id) const {
+    const std::vector<int> both{0, 1};
+    return {worlds[0]->subgroup(both, id), worlds[1]->subgroup(both, id)};
+  }
+};
+
+/// Rank 1 sends rank 0 a byte, which opens the link between them.
+void send_byte(parx::transport& from, parx::transport& to) {
+  std::byte byte{};
+  static_cast<void>(from.link_to(0, parx::channel::message).try_send({&byte, 1}, {}));
+  BOOST_TEST(to.link_to(1, parx::channel::message).try_receive({&byte, 1}, {}) == 1u);
+}
+
+/// What ends a receive from rank 0 within a second; "" where nothing does.
+std::string end_of_receive(parx::transport& network) {
+  parx::link& stream = network.link_to(0, parx::channel::message);
+  std::byte byte{};
+  const auto until = clock_type::now() + 1s;
+  try {
+    while (clock_type::now() < until) {
+      stream.try_receive({&byte, 1}, {});
+      network.wait({{&stream, true, false}}, 1s);
+    }
+  } catch (const parx::link_lost& lost) {
+    return lost.what();
+  }
+  return {};
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_doorbell_names_the_groups_that_it_rings_for_and_tells_of_the_others_end) {
+  auto [here, there] = connected_doorbells();
+  BOOST_TEST(here->pid() == ::getpid());
+  BOOST_TEST(heard_at(*here).empty());
+  std::vector<std::uint64_t> rung;
+  for (std::uint64_t group = 0; group < 100; ++group) rung.push_back(group << 40);
+  for (const auto group : rung) there->ring(group);
+  BOOST_TEST(is_readable(here->descriptor()));
+  BOOST_TEST(heard_at(*here) == rung);
+  BOOST_TEST(!is_readable(here->descriptor()));
+  BOOST_TEST(!here->ended());
+  there->ring(7);
+  there.reset();
+  BOOST_TEST(heard_at(*here) == std::vector<std::uint64_t>{7});
+  BOOST_TEST(heard_at(*here).empty());
+  BOOST_TEST(here->ended());
+  here->ring(7);  // nobody hears it
+}
+
+BOOST_AUTO_TEST_CASE(a_sleeper_is_roused_by_itself_and_lends_its_descriptor_to_the_next) {
+  parx::detail::sleepers all;
+  const int first = all.lie_down(1);
+  const int second = all.lie_down(2);
+  BOOST_TEST(first != second);
+  all.rouse(3);
+  all.rouse(2);
+  all.rouse(2);
+  BOOST_TEST(!is_readable(first));
+  BOOST_TEST(is_readable(second));
+  all.get_up(1);
+  all.get_up(2);
+  all.rouse(2);  // it is up
+  for (const std::uint64_t group : {4, 5}) {
+    const int number = all.lie_down(group);
+    BOOST_TEST((number == first || number == second));
+    BOOST_TEST(!is_readable(number));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_ring_that_another_group_hears_reaches_the_sleeper_that_it_is_for) {
+  const joined_pair pair;
+  static constexpr std::uint64_t sleeping = 5;
+  const auto one = pair.subgroup(sleeping);
+  const auto other = pair.subgroup(6);
+  send_byte(*one[1], *one[0]);
+  send_byte(*other[1], *other[0]);
+  auto& sleeper =
+      static_cast<parx::detail::process_link&>(one[0]->link_to(1, parx::channel::message));
+  auto& listener =
+      static_cast<parx::detail::process_link&>(other[0]->link_to(1, parx::channel::message));
+
+  const parx::detail::sleep_scope asleep(pair.endpoints[0]->sleepers(), sleeping);
+  std::vector<pollfd> polled;
+  static_cast<void>(sleeper.before_sleep(true, false, polled));
+  std::byte byte{};
+  static_cast<void>(one[1]->link_to(0, parx::channel::message).try_send({&byte, 1}, {}));
+  BOOST_TEST(is_readable(polled.front().fd));
+  BOOST_TEST(!is_readable(asleep.alarm()));
+  static_cast<void>(listener.before_sleep(true, false, polled));
+  listener.after_sleep(POLLIN);
+  BOOST_TEST(!is_readable(polled.front().fd));
+  BOOST_TEST(is_readable(asleep.alarm()));
+  sleeper.after_sleep(0);
+}
+
+BOOST_AUTO_TEST_CASE(groups_on_threads_of_their_own_sleep_over_one_doorbell) {
+  static constexpr int rounds = 200;
+  const auto started = clock_type::now();
+  const auto failure = jobs::run(jobs::kind::shm, 2, [&](parx::process_group& world) {
+    std::vector<parx::process_group> groups;
+    for (int i = 0; i < 3; ++i) groups.push_back(world.subgroup(std::vector<int>{0, 1}));
+    std::vector<std::vector<int>> values(groups.size(), std::vector<int>(1, 1));
+    for (int round = 0; round < rounds; ++round) {
+      std::vector<parx::work> all;
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        all.push_back(parx::async_all_reduce(groups[i], values[i], {.op = parx::reduce_op::max}));
+      }
+      for (parx::work& each : all) each.wait();
+    }
+    for (const auto& each : values) parx::require(each[0] == 1, "wrong maximum");
+  });
+  BOOST_TEST(failure == "");
+  BOOST_TEST((clock_type::now() - started < 10s));
+}
+
+BOOST_AUTO_TEST_CASE(a_group_that_ends_is_found_to_have_ended_while_the_doorbell_goes_on) {
+  const joined_pair pair;
+  BOOST_TEST_CONTEXT("both had opened the link") {
+    const auto group = pair.subgroup(5);
+    send_byte(*group[1], *group[0]);
+    std::thread leaver([&] {
+      std::this_thread::sleep_for(20ms);
+      group[0]->close();
+    });
+    BOOST_TEST(end_of_receive(*group[1]) == "it closed the connection");
+    leaver.join();
+  }
+  for (const bool closed_first : {true, false}) {
+    BOOST_TEST_CONTEXT("nobody had claimed the link, which came late: " << closed_first) {
+      const auto group = pair.subgroup(closed_first ? 6 : 7);
+      if (closed_first) group[0]->close();
+      static_cast<void>(group[1]->link_to(0, parx::channel::message));
+      std::byte byte{};  // rank 0 takes in what has come, for another link
+      pair.worlds[0]->link_to(1, parx::channel::message).try_receive({&byte, 1}, {});
+      group[0]->close();
+      BOOST_TEST(end_of_receive(*group[1]) == "it closed the connection");
+    }
+  }
+  send_byte(*pair.worlds[1], *pair.worlds[0]);
+}
 
 BOOST_AUTO_TEST_CASE(connections_that_nobody_claimed_go_with_their_group) {
   for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {

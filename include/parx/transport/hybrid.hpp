@@ -2,17 +2,18 @@
 //
 // A rank sleeps in one poll(2) over exactly the links that can move it on. Two more descriptors are
 // always in that set: one to wake the sleeper, and the job's abort key in the store, so that any
-// rank's failure ends every wait within milliseconds.
+// rank's failure ends every wait within milliseconds. Links inside a host take no descriptor: their
+// groups have a pair of processes' doorbell in common. A TCP link has its own connection, or what
+// one group does not take in would stand in another's way.
 #pragma once
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -43,9 +44,11 @@ class hybrid_transport final : public transport {
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     // Another group's thread may accept a connection meant for this one, so look again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};
+    const detail::sleep_scope asleep(shared_->sleepers(), group_);
+    if (woken_.exchange(false)) limit = limit.zero();
     polled_.clear();
     ends_.clear();
-    polled_.push_back({bell(), POLLIN, 0});
+    polled_.push_back({asleep.alarm(), POLLIN, 0});
     polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
     bool opening = false;
     bool look_again = false;
@@ -80,15 +83,12 @@ class hybrid_transport final : public transport {
       for (; next < ends_[i]; ++next) events = static_cast<short>(events | polled_[next].revents);
       as_process_link(interests[i]).after_sleep(events);
     }
-    if (polled_[0].revents != 0) {
-      std::uint64_t count = 0;
-      [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
-    }
+    if (polled_[0].revents != 0) woken_ = false;
     if (polled_[1].revents != 0) abort_signalled_ = true;
   }
   void wake() override {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto put = ::write(bell(), &one, sizeof one);
+    woken_ = true;
+    shared_->sleepers().rouse(group_);
   }
   [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
 
@@ -167,7 +167,7 @@ class hybrid_transport final : public transport {
     if (mates.size() == 1) {
       memory.reset(new detail::shared_memory(whole));
     } else {
-      memory.reset(new detail::shared_memory(share_file(mates, key, bytes, whole, limit), whole));
+      memory.reset(new detail::shared_memory(share_among(mates, key, bytes, whole, limit)));
     }
     shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
     for (std::size_t i = 0; i < mates.size(); ++i) {
@@ -198,14 +198,6 @@ class hybrid_transport final : public transport {
         rank_(rank),
         group_(group) {
     for (const int each : members) members_.push_back({each, {}});
-  }
-
-  /// What wakes a sleeper; made by the first one, so that groups in reserve take no descriptors.
-  /// Where none is left, links say so: a sleep that nobody can end is short.
-  [[nodiscard]] int bell() {
-    std::call_once(made_wake_,
-                   [this] { wake_ = descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); });
-    return wake_.get();
   }
 
   /// Whether a peer's move has come to be seen that was made before the peer could see this rank
@@ -246,8 +238,7 @@ class hybrid_transport final : public transport {
     const detail::peer_record& record = record_of(peer);
     const bool share = place_of(peer).shares_memory_with(place_of(rank_));
     const detail::link_key key{group_, peer, kind};
-    if (share && rank_ > peer) return link_owner(new shm_link(*shared_, key, rank_, record));
-    if (share) return link_owner(new shm_link(*shared_, key, record));
+    if (share) return link_owner(new shm_link(*shared_, key, rank_, global(peer), record));
     const int count = std::min(shared_->own().streams, record.streams);
     if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
     return link_owner(new striped_link(peer, count, [&](int number) {
@@ -282,25 +273,25 @@ class hybrid_transport final : public transport {
   }
 
   /// The memory of all mates: the first of them makes it, the others are sent it.
-  [[nodiscard]] descriptor share_file(const std::vector<int>& mates, const detail::link_key& key,
-                                      std::size_t bytes, std::size_t whole,
-                                      const deadline& limit) {
+  [[nodiscard]] detail::shared_memory share_among(const std::vector<int>& mates,
+                                                  const detail::link_key& key, std::size_t bytes,
+                                                  std::size_t whole, const deadline& limit) {
     if (mates.front() == rank_) {
-      descriptor file = detail::shared_memory::create(whole);
+      const descriptor file = detail::shared_memory::create(whole);
       for (const int mate : mates) {
         if (mate != rank_) pass_memory(file, {key.group, mate, key.kind, key.stream}, limit);
       }
-      return file;
+      return {file, whole};
     }
-    descriptor file = await_memory(key, limit);
-    if (const std::size_t found = detail::shared_memory::size_of(file); found != whole) {
+    detail::shared_memory memory = await_memory(key, limit);
+    if (const std::size_t found = memory.size(); found != whole) {
       throw error(errc::mismatch,
                   fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
                               "ask for the same size",
                               rank_, bytes, describe(mates.front()), found / mates.size()),
                   {});
     }
-    return file;
+    return memory;
   }
 
   /// Sends a mate the descriptor of shared memory.
@@ -316,7 +307,8 @@ class hybrid_transport final : public transport {
     }
     shared_->pass_memory(socket, file, key, rank_);
   }
-  [[nodiscard]] descriptor await_memory(const detail::link_key& key, const deadline& limit) {
+  [[nodiscard]] detail::shared_memory await_memory(const detail::link_key& key,
+                                                   const deadline& limit) {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
       if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived.memory);
@@ -345,8 +337,7 @@ class hybrid_transport final : public transport {
   std::vector<member> members_;
   int rank_;
   std::uint64_t group_;
-  std::once_flag made_wake_;
-  descriptor wake_;
+  std::atomic<bool> woken_{false};  ///< wake() was called, and no wait() has ended for it yet
   std::vector<pollfd> polled_;
   std::vector<std::size_t> ends_;  ///< of each interest's entries in polled_, from the third on
   std::chrono::milliseconds nap_ = first_nap;

@@ -24,9 +24,10 @@
 namespace parx {
 
 /// Which traffic of a group a link carries. Collectives and messages have links of their own, so
-/// that a message nobody has asked for yet never stands in a collective's way. The third carries no
-/// bytes: it brings the memory of transport::share.
-enum class channel : std::uint8_t { collective, message, memory };
+/// that a message nobody has asked for yet never stands in a collective's way. The others carry no
+/// bytes: one brings the memory of transport::share, the last is what processes of a host wake each
+/// other over, in all their groups.
+enum class channel : std::uint8_t { collective, message, memory, doorbell };
 
 /// Thrown by links and transports when a peer is gone. The process group turns it into parx::error.
 class link_lost : public std::runtime_error {

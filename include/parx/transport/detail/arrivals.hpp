@@ -1,9 +1,10 @@
 // arrivals: the connections that peers have opened, until their links claim them.
 //
-// Listens for TCP and, where memory is shared, at an abstract Unix socket; there a connection
-// brings the memory of the link with it. A connection counts only after its hello with the job's
-// token; at most `most_strangers` others may be half open, for five seconds each. What a group has
-// not claimed when it closes is closed with it, and so is what comes for it later.
+// Listens for TCP and, where memory is shared, at an abstract Unix socket. A connection there is
+// the doorbell of two processes, or brings memory: that is mapped at once, so that what nobody has
+// claimed yet takes no descriptor. A connection counts only after its hello with the job's token;
+// at most `most_strangers` others may be half open, for five seconds each. What a group has not
+// claimed when it closes is closed with it, and so is what comes for it later.
 // Threads: safe from any thread.
 #pragma once
 
@@ -24,7 +25,10 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/frame.hpp>
+#include <parx/transport/detail/link_memory.hpp>
+#include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sockets.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -39,11 +43,17 @@ struct link_key {
   bool operator==(const link_key&) const = default;
 };
 
-struct arrival {
-  descriptor socket;  ///< invalid where none has come
-  descriptor memory;  ///< valid for a connection that came with shared memory
+/// In link_key::group: a connection of two processes, not of one group.
+inline constexpr std::uint64_t all_groups = ~std::uint64_t{0};
 
-  [[nodiscard]] explicit operator bool() const noexcept { return socket.valid(); }
+/// A connection, or the memory that one has brought; neither where none has come.
+struct arrival {
+  descriptor socket;
+  shared_memory memory;
+
+  [[nodiscard]] explicit operator bool() const noexcept {
+    return socket.valid() || memory.data() != nullptr;
+  }
 };
 
 class arrivals {
@@ -82,7 +92,7 @@ class arrivals {
     token_ = std::move(token);
   }
 
-  /// Takes the connection of a link, once it is there. Does not block. Throws errc::io where
+  /// Takes what has come for a link, once it is there. Does not block. Throws errc::io where
   /// descriptors have run out.
   [[nodiscard]] arrival claim(const link_key& key) {
     const std::lock_guard lock(mutex_);
@@ -91,7 +101,7 @@ class arrivals {
     std::erase_if(strangers_, [this](caller& each) { return heard(each); });
     const auto found = find_arrived(key);
     if (found == arrived_.end()) return {};
-    arrival taken = std::move(found->came);
+    arrival taken = std::move(found->second);
     arrived_.erase(found);
     return taken;
   }
@@ -101,7 +111,10 @@ class arrivals {
     const std::lock_guard lock(mutex_);
     if (ended(group)) return;
     ended_[ended_count_++ % ended_.size()] = group;
-    std::erase_if(arrived_, [group](const caller& each) { return each.wants.group == group; });
+    std::erase_if(arrived_, [group](const auto& each) {
+      if (each.first.group == group) refuse(each.first, each.second);
+      return each.first.group == group;
+    });
   }
 
  private:
@@ -111,11 +124,11 @@ class arrivals {
   static constexpr std::chrono::seconds hello_patience{1};  ///< where descriptors are scarce
 
   struct caller {
-    arrival came;
+    descriptor socket;
     clock::time_point since;
     frame_bytes bytes{};  ///< of its hello
     std::size_t received = 0;
-    link_key wants{};  ///< once its hello has been read
+    descriptor memory{};  ///< that it has brought
   };
 
   void accept_from(int listener) {
@@ -131,7 +144,7 @@ class arrivals {
         strangers_.erase(strangers_.begin());
         continue;
       }
-      caller next{.came = {std::move(socket), {}}, .since = clock::now()};
+      caller next{.socket = std::move(socket), .since = clock::now()};
       if (heard(next)) continue;  // usually its hello is there already
       if (strangers_.size() >= most_strangers) strangers_.erase(strangers_.begin());
       strangers_.push_back(std::move(next));
@@ -139,8 +152,7 @@ class arrivals {
   }
 
   [[noreturn]] static void throw_shortage(int why) {
-    throw_error(errc::io, "cannot accept another connection: {}; raise `ulimit -n`",
-                errno_text(why));
+    throw_error(errc::io, "cannot accept another connection: {}", shortage_text(why));
   }
   /// Whether a connection waits to be accepted.
   [[nodiscard]] static bool is_awaited(int listener) noexcept {
@@ -157,7 +169,7 @@ class arrivals {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const auto got = ::recvmsg(each.came.socket.get(), &message, MSG_CMSG_CLOEXEC);
+    const auto got = ::recvmsg(each.socket.get(), &message, MSG_CMSG_CLOEXEC);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
     // The kernel passes no memory to a process that has no descriptor left for it.
     if (got > 0 && (message.msg_flags & MSG_CTRUNC) != 0) throw_shortage(EMFILE);
@@ -167,7 +179,7 @@ class arrivals {
       if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
         int sent = -1;
         std::memcpy(&sent, CMSG_DATA(head), sizeof sent);
-        each.came.memory = descriptor(sent);
+        each.memory = descriptor(sent);
       }
     }
     if (each.received < frame_size) return clock::now() - each.since > stranger_patience;
@@ -183,17 +195,27 @@ class arrivals {
       log(log_level::debug, "closed a connection that did not show this job's token");
       return;
     }
-    if (ended(greeting->group)) return;
-    each.wants = {greeting->group, greeting->from, static_cast<channel>(greeting->channel),
-                  greeting->stream};
-    const auto earlier = find_arrived(each.wants);
-    if (earlier == arrived_.end()) arrived_.push_back(std::move(each));
-    else *earlier = std::move(each);
+    const link_key wants{greeting->group, greeting->from, static_cast<channel>(greeting->channel),
+                         greeting->stream};
+    arrival came;
+    if (!each.memory.valid()) came.socket = std::move(each.socket);
+    else came.memory = shared_memory(each.memory, shared_memory::size_of(each.memory));
+    if (ended(wants.group)) return refuse(wants, came);
+    const auto earlier = find_arrived(wants);
+    if (earlier == arrived_.end()) arrived_.emplace_back(wants, std::move(came));
+    else earlier->second = std::move(came);
   }
 
-  [[nodiscard]] std::vector<caller>::iterator find_arrived(const link_key& key) {
+  /// A connection is closed with its arrival; who has passed the memory of a link looks into that.
+  static void refuse(const link_key& wants, const arrival& came) noexcept {
+    if (wants.kind == channel::memory || came.memory.size() < link_memory::rings_at) return;
+    refuse_link(came.memory.data());
+  }
+
+  using arrived = std::pair<link_key, arrival>;
+  [[nodiscard]] std::vector<arrived>::iterator find_arrived(const link_key& key) {
     return std::find_if(arrived_.begin(), arrived_.end(),
-                        [&](const caller& each) { return each.wants == key; });
+                        [&](const arrived& each) { return each.first == key; });
   }
 
   [[nodiscard]] bool ended(std::uint64_t group) const noexcept {
@@ -209,7 +231,7 @@ class arrivals {
   std::mutex mutex_;
   std::string token_;
   std::vector<caller> strangers_;  ///< the longest waiting first
-  std::vector<caller> arrived_;    ///< not claimed yet
+  std::vector<arrived> arrived_;   ///< not claimed yet
   // The latest groups that have ended: a peer is late by a few of them, not by hundreds.
   std::array<std::uint64_t, 512> ended_{};
   std::size_t ended_count_ = 0;

@@ -29,10 +29,13 @@
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/arrivals.hpp>
+#include <parx/transport/detail/descriptor_limit.hpp>
+#include <parx/transport/detail/doorbell.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
+#include <parx/transport/detail/sleepers.hpp>
 #include <parx/transport/detail/sockets.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -177,15 +180,29 @@ class endpoint {
     return std::bit_cast<frame_bytes>(greeting);
   }
 
+  /// The connection with `rank` of the job, a process of this host, that all groups share. Null
+  /// while it is being opened. A group calls the rank `peer`. Throws link_lost.
+  [[nodiscard]] detail::doorbell* doorbell_with(int rank, int peer, const peer_record& record) {
+    const std::lock_guard lock(doorbells_mutex_);
+    auto& known = doorbells_[static_cast<std::size_t>(rank)];
+    if (known != nullptr) return known.get();
+    auto socket = connects_to(rank) ? call_at(rank, peer, record)
+                                    : arrivals_.claim(doorbell_key(rank)).socket;
+    if (!socket.valid()) return nullptr;
+    known.reset(new detail::doorbell(std::move(socket)));
+    return known.get();
+  }
+  /// Of two ranks that share memory the higher one connects, whatever a group calls them.
+  [[nodiscard]] bool connects_to(int rank) const noexcept { return options_.rank > rank; }
+  [[nodiscard]] detail::sleepers& sleepers() noexcept { return sleepers_; }
+
   /// A connection to where a rank of this host takes in shared memory; none while too many others
   /// stand in line there. Throws link_lost.
   [[nodiscard]] static descriptor connect_to_memory(int peer, const peer_record& record) {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
     if (!socket.valid()) {
-      throw link_lost(peer,
-                      fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
-                                  errno_text(errno)));
+      throw link_lost(peer, "no socket can be made: " + shortage_text(errno));
     }
     if (::connect(socket.get(), name.data(), name.length) == 0) return socket;
     if (errno == EAGAIN || errno == EINTR) return {};
@@ -270,6 +287,20 @@ class endpoint {
     return options_.job_store;
   }
 
+  [[nodiscard]] static link_key doorbell_key(int rank) noexcept {
+    return {all_groups, rank, channel::doorbell};
+  }
+  [[nodiscard]] descriptor call_at(int rank, int peer, const peer_record& record) const {
+    descriptor socket = connect_to_memory(peer, record);
+    if (!socket.valid()) return socket;
+    const auto greeting = hello(doorbell_key(rank), options_.rank);
+    if (::send(socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(greeting.size())) {
+      throw link_lost(peer, fmt::format("it does not take a greeting: {}", errno_text(errno)));
+    }
+    return socket;
+  }
+
   [[nodiscard]] std::vector<placement> place(parx::store& job_store, const deadline& limit) {
     std::vector<std::string> keys;
     for (int rank = 0; rank < options_.world_size; ++rank) keys.push_back(record_key(rank));
@@ -327,6 +358,12 @@ class endpoint {
   detail::arrivals arrivals_;
   token_text token_{};
   std::unique_ptr<store_watch> abort_watch_;
+
+  std::mutex doorbells_mutex_;
+  /// By rank, once opened; until this process leaves.
+  std::vector<std::unique_ptr<detail::doorbell>> doorbells_ =
+      std::vector<std::unique_ptr<detail::doorbell>>(static_cast<std::size_t>(options_.world_size));
+  detail::sleepers sleepers_;
 
   std::mutex placements_mutex_;
   std::vector<placement> placements_;

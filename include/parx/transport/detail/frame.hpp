@@ -40,7 +40,7 @@ static_assert(sizeof(link_hello) == frame_size && std::is_trivially_copyable_v<l
 
 [[nodiscard]] inline std::optional<link_hello> parse_hello(const frame_bytes& bytes) noexcept {
   const auto frame = std::bit_cast<link_hello>(bytes);
-  if (frame.magic != link_hello::expected_magic || frame.channel > 2) return std::nullopt;
+  if (frame.magic != link_hello::expected_magic || frame.channel > 3) return std::nullopt;
   return frame;
 }
 

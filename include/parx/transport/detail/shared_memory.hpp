@@ -17,6 +17,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
+#include <parx/transport/detail/descriptor_limit.hpp>
 
 namespace parx::detail {
 
@@ -65,7 +66,7 @@ class shared_memory {
       const char* const hint =
           why == EFBIG ? ". Raise the limit on file sizes (ulimit -f), which holds for it too" : "";
       throw_error(errc::io, "{} bytes of shared memory cannot be had: {}{}", bytes,
-                  errno_text(why), hint);
+                  shortage_text(why), hint);
     }
     return file;
   }

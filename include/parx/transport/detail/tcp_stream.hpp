@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/endpoint.hpp>
 #include <parx/transport/detail/process_link.hpp>
 
@@ -39,9 +40,7 @@ class tcp_stream {
     const auto address = socket_address::tcp(peer.address, peer.port);
     socket_ = stream_socket(address.storage.ss_family);
     if (!socket_.valid()) {
-      throw link_lost(key.peer,
-                      fmt::format("no socket can be made: {}; `ulimit -n` bounds their number",
-                                  errno_text(errno)));
+      throw link_lost(key.peer, "no socket can be made: " + shortage_text(errno));
     }
     state_ = state::connecting;
     if (same_host_) avoid_pacing(socket_.get());

@@ -1,0 +1,45 @@
+// descriptor_limit: how many descriptors a process may have, and what is said when they run out.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/core/error.hpp>
+
+namespace parx::detail {
+
+/// Raises the soft limit of open descriptors to the hard one: every TCP link of every group takes
+/// one.
+inline void raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// The text of an error of a call that makes a descriptor, with what to do where none is left.
+[[nodiscard]] inline std::string shortage_text(int number) {
+  if (number == ENFILE) {
+    return fmt::format("{}, all processes of this host together: raise fs.file-max there",
+                       errno_text(number));
+  }
+  rlimit limit{};
+  if (number != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return errno_text(number);
+  const std::string limits =
+      limit.rlim_cur < limit.rlim_max
+          ? fmt::format("something has lowered this process's limit to {} since parx raised it to "
+                        "the hard limit, {}: leave it there",
+                        limit.rlim_cur, limit.rlim_max)
+          : fmt::format("this process has all {} that its hard limit permits: raise that where the "
+                        "job is started (`ulimit -Hn`; under Slurm LimitNOFILE of slurmd)",
+                        limit.rlim_max);
+  return fmt::format("{}; {}, or keep fewer groups at a time, since over TCP each takes a "
+                     "descriptor for every rank that it talks to",
+                     errno_text(number), limits);
+}
+
+}  // namespace parx::detail
