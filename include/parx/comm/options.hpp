@@ -57,9 +57,10 @@ struct reduce_options {
   /// For reduce_op::premul_sum: the sum is multiplied by it. Equal on all ranks, which is checked.
   /// Unlike NCCL's it is no weight of a rank: each would have to scale a copy of its input.
   double factor = 1;
-  /// For reduce_op::sum of floating types: the result is divided by *divide_by (or is zero where
-  /// that is zero). Read when the operation starts to run, so it may point into the result of one
-  /// issued before on the same group: a total count, for a mean without a second pass.
+  /// For reduce_op::sum of floating types: the result is multiplied by the rounded 1 / *divide_by
+  /// (or is zero where that is zero). Read when the operation starts to run, so it may point into
+  /// the result of one issued before on the same group: a total count, for a mean without a second
+  /// pass.
   const double* divide_by = nullptr;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;

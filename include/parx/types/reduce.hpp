@@ -21,7 +21,7 @@ namespace parx {
 /// What an element-wise reduction computes. The numbers are part of the wire format.
 enum class reduce_op : std::uint8_t {
   sum,
-  avg,          ///< sum / world; floating types only
+  avg,          ///< sum * (1 / world); floating types only
   product,
   min,
   max,
@@ -58,7 +58,9 @@ inline constexpr std::size_t reduce_op_count = 9;
 using reduce_function = void (*)(void* out, const void* a, const void* b,
                                  std::size_t count) noexcept;
 
-/// data[i] *= factor: the division of avg (1 / world) and the multiplication of premul_sum.
+/// data[i] *= factor, for avg the rounded 1 / world: what a division gives where the world is a
+/// power of two, else at most a unit in the last place off (NCCL multiplies, too). Measured: with a
+/// division, all_reduce of 256 KiB takes 3 ranks 10 % longer, in shared buffers 25 %.
 using scale_function = void (*)(void* data, std::size_t count, double factor) noexcept;
 
 namespace detail {
