@@ -405,47 +405,6 @@ BOOST_AUTO_TEST_CASE(what_outlives_its_world_ends_with_an_error) {
   for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
 
-BOOST_AUTO_TEST_CASE(a_process_forked_from_a_rank_may_drop_its_copy_of_the_job) {
-  for (const std::string transport : {"tcp", "auto"}) {
-    job all;
-    for (int rank = 0; rank < 2; ++rank) {
-      all.start_program(
-          rank, 2,
-          [](parx::init_options options) {
-            pid_t child = -1;
-            {
-              auto world = parx::init(std::move(options));
-              std::vector<float> x(100'000, 1.0F);
-              parx::async_all_reduce(world, x).wait();  // there is a thread that the copy has not
-              auto half = parx::split(world, 0);
-              parx::all_reduce(*half, x);
-              child = ::fork();
-              if (child > 0) {
-                int status = -1;
-                for (int i = 0; i < 500 && ::waitpid(child, &status, WNOHANG) == 0; ++i) {
-                  std::this_thread::sleep_for(10ms);
-                }
-                if (status != 0) {
-                  ::kill(child, SIGKILL);
-                  return 3;
-                }
-                for (int i = 0; i < 3; ++i) {
-                  parx::all_reduce(world, x);
-                  parx::all_reduce(*half, x);
-                }
-                if (x[7] != 256.0F) return 4;
-                parx::barrier(world);
-              }
-            }
-            if (child == 0) ::_exit(0);
-            return 0;
-          },
-          {{"PARX_TRANSPORT", transport}});
-    }
-    for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, transport << each.text);
-  }
-}
-
 BOOST_AUTO_TEST_CASE(ranks_that_may_not_read_each_others_memory_add_up_all_the_same) {
   static constexpr int world_size = 3;
   job all;

@@ -5,8 +5,8 @@
 // failure closes the group on all ranks: later calls throw errc::closed, and recovery is a new
 // rendezvous.
 // Threads: use a group from one thread at a time; different groups from different threads are fine.
-// abort() may come from any thread. A process that is forked from a rank is no rank: it may drop
-// its copies of the groups, which does nothing, but not use them.
+// abort() may come from any thread. A process that is forked from a rank is no rank: to use its
+// copies of the groups is a usage_error, and to drop them, or to exit, does nothing to the rank.
 #pragma once
 
 #include <algorithm>
@@ -81,23 +81,29 @@ class process_group {
     return derive(ranks, fmt::format("{}/[{}]", name(), list));
   }
 
-  /// Makes the group unusable on every rank of the job, which are given `reason`.
-  void abort(std::string_view reason) { core_->abort(reason); }
+  /// Makes the group unusable on every rank of the job, which are given `reason`. Does nothing in a
+  /// process that was forked from the rank's.
+  void abort(std::string_view reason) {
+    if (core_->is_here()) core_->abort(reason);
+  }
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const { return core_->closed(); }
 
   /// With progress_mode::inline_poll: moves asynchronous operations on, without waiting. Call it
   /// between pieces of computation.
-  void poll() { core_->poll(); }
+  void poll() { core()->poll(); }
 
-  /// For the operations of comm/.
-  [[nodiscard]] const std::shared_ptr<detail::group_core>& core() const noexcept { return core_; }
+  /// For the operations of comm/. Throws usage_error in a process that was forked from the rank's.
+  [[nodiscard]] const std::shared_ptr<detail::group_core>& core() const {
+    core_->require_here();
+    return core_;
+  }
 
  private:
   explicit process_group(std::shared_ptr<detail::group_core> core) : core_(std::move(core)) {}
 
   [[nodiscard]] process_group derive(std::span<const int> ranks, const std::string& name) const {
-    const std::uint64_t base = detail::fnv1a(name, core_->id());
+    const std::uint64_t base = detail::fnv1a(name, core()->id());
     // The same members may form a group more than once.
     const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
     group_options options = core_->options();

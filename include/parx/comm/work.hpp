@@ -32,19 +32,25 @@ class [[nodiscard]] work {
   /// Blocks until the operation is done; throws its parx::error. Does nothing the second time.
   void wait() {
     if (request_ == nullptr) return;
+    group_->require_here();
     group_->wait(*request_);
     const auto finished = std::move(request_);
     source_rank_ = finished->peer;
     finished->rethrow();
   }
   /// Whether wait() would return (or throw) at once. Never blocks.
-  [[nodiscard]] bool test() { return request_ == nullptr || group_->test(*request_); }
+  [[nodiscard]] bool test() {
+    if (request_ == nullptr) return true;
+    group_->require_here();
+    return group_->test(*request_);
+  }
   /// Of an async_recv_any, after wait(): the rank whose message it was.
   [[nodiscard]] int source_rank() const noexcept { return source_rank_; }
 
  private:
   void settle() noexcept {
-    if (request_ != nullptr) group_->wait(*request_);
+    // In a forked process nobody moves it on, and nothing is written to its buffer.
+    if (request_ != nullptr && group_->is_here()) group_->wait(*request_);
     request_ = nullptr;
   }
 

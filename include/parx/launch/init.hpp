@@ -4,8 +4,6 @@
 // MASTER_ADDR and MASTER_PORT set by hand, or alone as a world of one.
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -21,6 +19,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/detail/file_text.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/own_process.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/transport/solo.hpp>
@@ -42,13 +41,13 @@ class world : public process_group {
   world& operator=(const world&) = delete;
 
   ~world() {
-    const bool unwinding = std::uncaught_exceptions() > exceptions_ && ::getpid() == process_;
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
     if (unwinding && !closed()) {
       abort(fmt::format("rank {} left its program by an exception; see its output", rank()));
     }
     const bool failed = closed();
     static_cast<process_group&>(*this) = process_group(alone());
-    if (::getpid() != process_) {  // a forked copy: the store and its server are the rank's
+    if (!process_.is_this()) {  // a forked copy: the store and its server are the rank's
       static_cast<void>(meeting_.release());
     } else if (meeting_ != nullptr) {
       meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
@@ -80,7 +79,7 @@ class world : public process_group {
   std::unique_ptr<rendezvous> meeting_;
   std::chrono::milliseconds patience_;
   int exceptions_ = std::uncaught_exceptions();
-  pid_t process_ = ::getpid();
+  detail::own_process process_;
 };
 
 namespace detail {

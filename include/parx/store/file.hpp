@@ -42,7 +42,7 @@ class file_store final : public store {
 
   /// Counts this process as finished. Waits at most a second for the file's lock.
   ~file_store() override {
-    if (world_size_ <= 0 || !file_.exists()) return;
+    if (world_size_ <= 0 || !is_here() || !file_.exists()) return;
     try {
       locked("close", {}, access::write, deadline::after(std::chrono::seconds(1)), [&](auto& file) {
         const auto finished = file.values().add("cleanup/", 1);

@@ -19,6 +19,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
+#include <parx/core/own_process.hpp>
 
 namespace parx {
 
@@ -54,7 +55,7 @@ class store_watch {
 /// default timeout from now where the argument is left out. Failures are parx::error with
 /// errc::timeout (the deadline passed; the store stays usable), errc::peer_lost (the server has
 /// gone), errc::protocol (it answered nonsense) or errc::io, and name the operation, the keys, the
-/// server and the time spent.
+/// server and the time spent; and usage_error in a process that was forked from the store's own.
 class store {
  public:
   store() = default;
@@ -147,6 +148,10 @@ class store {
     default_timeout_.store(limit.count(), std::memory_order_relaxed);
   }
 
+ protected:
+  /// False in a process that was forked from the one that made it, where every call throws.
+  [[nodiscard]] bool is_here() const noexcept { return process_.is_this(); }
+
  private:
   virtual void do_set(std::string_view key, std::string_view value, deadline limit) = 0;
   virtual std::string do_get(std::string_view key, deadline limit) = 0;
@@ -164,10 +169,16 @@ class store {
                             deadline limit) = 0;
   virtual std::unique_ptr<store_watch> do_watch(std::string_view key, deadline limit) = 0;
 
-  [[nodiscard]] deadline or_default(const std::optional<deadline>& limit) const noexcept {
+  [[nodiscard]] deadline or_default(const std::optional<deadline>& limit) const {
+    if (!is_here()) [[unlikely]] {
+      throw_usage("{} was opened by the process that this one was forked from, and only that one "
+                  "may use it: open a store of its own here",
+                  describe());
+    }
     return limit ? *limit : deadline::after(default_timeout());
   }
 
+  detail::own_process process_;
   std::atomic<std::chrono::milliseconds::rep> default_timeout_{300'000};
 };
 

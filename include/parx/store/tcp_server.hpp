@@ -36,6 +36,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/own_process.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/request_parser.hpp>
@@ -82,6 +83,10 @@ class tcp_store_server {
   tcp_store_server(const tcp_store_server&) = delete;
   tcp_store_server& operator=(const tcp_store_server&) = delete;
   ~tcp_store_server() {
+    if (!process_.is_this()) {  // a forked copy, which has no such thread
+      thread_.detach();
+      return;
+    }
     ::eventfd_write(stop_.get(), 1);
     thread_.join();
   }
@@ -348,6 +353,7 @@ class tcp_store_server {
   mutable std::mutex mutex_;
   mutable std::condition_variable member_left_;
   std::size_t members_ = 0;
+  detail::own_process process_;
   std::thread thread_;
 };
 

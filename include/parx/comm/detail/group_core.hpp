@@ -6,8 +6,6 @@
 // it is told to all ranks, every pending call gets it, and so does every later one.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -32,6 +30,7 @@
 #include <parx/comm/detail/turn.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/own_process.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx::detail {
@@ -53,6 +52,17 @@ class group_core {
   }
   group_core(const group_core&) = delete;
   group_core& operator=(const group_core&) = delete;
+
+  /// False in a process that was forked from the rank's.
+  [[nodiscard]] bool is_here() const noexcept { return process_.is_this(); }
+  /// Throws usage_error there: it has the rank's sockets and memory, but none of its threads.
+  void require_here() const {
+    if (is_here()) [[likely]] return;
+    throw_usage("group \"{}\" belongs to the process of rank {}, and this one was forked from it: "
+                "only the rank may communicate. Let the forked process hand its results to the "
+                "rank, or exec a program that joins a job of its own",
+                name_, rank());
+  }
 
   [[nodiscard]] transport& network() noexcept { return *network_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -384,6 +394,7 @@ class group_core {
     tell_others();
   }
 
+  const own_process process_;
   std::unique_ptr<transport> network_;
   const std::string name_;
   const std::uint64_t id_;
@@ -420,10 +431,10 @@ class group_core {
 /// Ends a group, but not where a process that was forked from a rank drops its copy: the links and
 /// the thread are the rank's, which goes on with them.
 struct end_in_own_process {
-  pid_t process = ::getpid();
+  own_process process{};
 
   void operator()(group_core* core) const {
-    if (::getpid() == process) delete core;
+    if (process.is_this()) delete core;
   }
 };
 

@@ -1,0 +1,28 @@
+// own_process: whether this is still the process that made a thing, or a copy forked from it.
+//
+// A forked process has a copy of everything but the threads: its sockets and shared memory are
+// those of the rank that it was forked from. What would disturb that rank asks here first; it costs
+// a load. fork() is noticed, as are system() and popen(), which only exec; a bare clone() is not.
+#pragma once
+
+#include <pthread.h>
+
+namespace parx::detail {
+
+/// How many forks lie between this process and the program's first one.
+inline unsigned forks = 0;
+
+class own_process {
+ public:
+  own_process() noexcept : made_at_(forks) {
+    [[maybe_unused]] static const int watches =
+        ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  }
+
+  [[nodiscard]] bool is_this() const noexcept { return forks == made_at_; }
+
+ private:
+  unsigned made_at_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,192 @@
+// Processes that are forked from ranks: they may not communicate, and disturb nobody.
+#include <parx/launch.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <parx/comm.hpp>
+#include <parx/store.hpp>
+
+#include "launch/processes.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using processes::contains;
+using processes::job;
+
+/// The exit code of a forked process; -1 for one that is killed because it has not ended in 5 s.
+int exit_code_of(pid_t child) {
+  int status = -1;
+  for (int i = 0; i < 500; ++i) {
+    if (::waitpid(child, &status, WNOHANG) == child) {
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  return -1;
+}
+
+/// Runs `body` in a forked process; what it returns is the exit code.
+int in_forked_process(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  return exit_code_of(child);
+}
+
+/// Whether `use` throws a usage_error that names the fork.
+bool is_refused(const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const parx::usage_error& refused) {
+    return contains(refused.what(), "forked from");
+  }
+  return false;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_process_forked_from_a_rank_may_drop_its_copy_of_the_job) {
+  for (const std::string transport : {"tcp", "auto"}) {
+    job all;
+    for (int rank = 0; rank < 2; ++rank) {
+      all.start_program(
+          rank, 2,
+          [](parx::init_options options) {
+            pid_t child = -1;
+            {
+              auto world = parx::init(std::move(options));
+              std::vector<float> x(100'000, 1.0F);
+              parx::async_all_reduce(world, x).wait();  // there is a thread that the copy has not
+              auto half = parx::split(world, 0);
+              parx::all_reduce(*half, x);
+              child = ::fork();
+              if (child > 0) {
+                if (exit_code_of(child) != 0) return 3;
+                for (int i = 0; i < 3; ++i) {
+                  parx::all_reduce(world, x);
+                  parx::all_reduce(*half, x);
+                }
+                if (x[7] != 256.0F) return 4;
+                parx::barrier(world);
+              }
+            }
+            if (child == 0) ::_exit(0);
+            return 0;
+          },
+          {{"PARX_TRANSPORT", transport}});
+    }
+    for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, transport << each.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(whatever_a_forked_process_uses_of_a_rank_is_refused_at_once) {
+  for (const std::string transport : {"tcp", "auto"}) {
+    job all;
+    for (int rank = 0; rank < 2; ++rank) {
+      all.start(rank, 2, [](parx::world& world) {
+        std::vector<float> x(1000, 1.0F);
+        auto half = parx::split(world, 0);
+        parx::all_reduce(*half, x);
+        auto under_way = parx::async_all_reduce(world, x);
+        const auto store = world.job_store();
+        std::vector<std::function<void()>> uses{
+            [&] { parx::all_reduce(world, x); },
+            [&] { parx::all_reduce(*half, x); },
+            [&] { static_cast<void>(parx::async_all_reduce(world, x)); },
+            [&] { parx::send(world, x, 1 - world.rank()); },
+            [&] { static_cast<void>(parx::all_gather_object(world, std::string("words"))); },
+            [&] { static_cast<void>(parx::allocate_shared<float>(world, 100)); },
+            [&] { static_cast<void>(parx::split(world, 0)); },
+            [&] { static_cast<void>(world.subgroup(std::vector<int>{0, 1})); },
+            [&] { world.poll(); },
+            [&] { under_way.wait(); },
+            [&] { static_cast<void>(under_way.test()); },
+            [&] { store->set("key", "value"); },
+            [&] { static_cast<void>(store->get("key")); },
+            [&] { static_cast<void>(store->watch("key")); }};
+        const int code = in_forked_process([&] {
+          for (std::size_t i = 0; i < uses.size(); ++i) {
+            if (!is_refused(uses[i])) return 10 + static_cast<int>(i);
+          }
+          world.abort("a forked process has no say in this");
+          under_way = {};  // its destructor does not wait
+          return 0;
+        });
+        parx::require(code == 0, "the forked process said {}", code);
+        under_way.wait();
+        parx::all_reduce(world, x);
+        parx::all_reduce(*half, x);
+        parx::require(x[7] == 16.0F, "wrong sum");
+      }, {{"PARX_TRANSPORT", transport}});
+    }
+    for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, transport << each.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_forked_process_that_fails_inside_run_leaves_the_job_alone) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start_program(rank, 2, [](parx::init_options options) {
+      pid_t child = -1;
+      const int code = parx::run(
+          [&](parx::world& world) {
+            std::vector<float> x(1000, 1.0F);
+            parx::all_reduce(world, x);
+            child = ::fork();
+            if (child > 0) {
+              const int ended = exit_code_of(child);
+              parx::require(ended == 2, "the forked process ended with {}", ended);
+            }
+            parx::all_reduce(world, x);  // refused in the forked one
+          },
+          std::move(options));
+#ifdef __SANITIZE_ADDRESS__  // its copies of the job are not freed, which a leak checker would mind
+      if (child == 0) ::_exit(code);
+#endif
+      if (child == 0) std::exit(code);
+      return code;
+    });
+  }
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 0, each.text);
+    BOOST_TEST(contains(each.text, "forked from"), each.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_forked_copy_of_a_stores_server_or_file_does_not_end_the_original) {
+  auto server = std::make_unique<parx::tcp_store_server>();
+  parx::tcp_store client({.port = server->port()});
+  const std::string path = "/tmp/parx-fork-test." + std::to_string(::getpid());
+  auto file =
+      std::make_unique<parx::file_store>(parx::file_store_options{.path = path, .world_size = 1});
+  file->set("key", "value");
+  BOOST_TEST(in_forked_process([&] {
+    if (!is_refused([&] { client.set("key", "other"); })) return 1;
+    if (!is_refused([&] { file->set("key", "other"); })) return 2;
+    server.reset();
+    file.reset();
+    return 0;
+  }) == 0);
+  client.set("key", "value");
+  BOOST_TEST(client.get("key") == "value");
+  BOOST_TEST(file->get("key") == "value");
+  file.reset();
+  BOOST_TEST(!std::filesystem::exists(path));
+}
