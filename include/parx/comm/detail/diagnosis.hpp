@@ -6,10 +6,10 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +17,7 @@
 #include <parx/comm/detail/call.hpp>
 #include <parx/comm/detail/engine.hpp>
 #include <parx/comm/detail/messages.hpp>
+#include <parx/comm/detail/notice.hpp>
 #include <parx/core/error.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -68,33 +69,28 @@ class diagnosis {
             context_of(request, -1)};
   }
 
-  /// What a rank that is stuck has posted about the call it is in.
-  [[nodiscard]] std::optional<call_header> notice_of(int peer) const {
+  /// What a rank that was stuck has posted about the call it is, or was, in.
+  [[nodiscard]] std::optional<notice> notice_of(int peer) const {
     const auto text = network_.notice_of(peer);
-    if (!text || text->size() != frame_size) return std::nullopt;
-    frame_bytes bytes;
-    std::copy_n(reinterpret_cast<const std::byte*>(text->data()), frame_size, bytes.begin());
-    const auto header = parse_call_header(bytes);
-    if (!header || header->group != id_) return std::nullopt;
-    return header;
+    auto found = text ? notice::from_text(*text) : std::nullopt;
+    if (found && found->call.group != id_) return std::nullopt;
+    return found;
   }
-  void post_notice(const call_header& mine) const {
-    const auto bytes = std::bit_cast<frame_bytes>(mine);
-    network_.post_notice({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
+  void post(const notice& mine) const { network_.post_notice(mine.to_text()); }
 
-  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...";
-  /// without a sequence number for a message, which has none.
+  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
+  /// who keeps those waiting. Without a sequence number for a message, which has none.
   [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
                                         std::optional<std::uint64_t> sequence,
                                         int most = most_named) const {
     const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
-      text += fmt::format("{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]));
-      if (sequence) text += whereabouts(peers[i], *sequence);
+      text += fmt::format("{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
+                          sequence ? whereabouts(peers[i], *sequence) : whereabouts(peers[i]));
     }
     if (peers.size() > named) text += fmt::format("; and {} more", peers.size() - named);
+    text += behind(peers);
     if (!network_.has_notices()) {
       text +=
           ". Where the others are is unknown: the job's store, which rank 0 or the launcher "
@@ -112,7 +108,7 @@ class diagnosis {
     for (const int peer : peers) {
       const auto theirs = notice_of(peer);
       if (!network_.has_notices()) return;
-      (!theirs || theirs->sequence < sequence ? late : entered).push_back(peer);
+      (!theirs || theirs->call.sequence < sequence ? late : entered).push_back(peer);
     }
     if (late.empty() && network_.size() <= most_asked) late = absent(sequence);
     for (const int peer : entered) late.push_back(peer);
@@ -137,7 +133,7 @@ class diagnosis {
       if (rank == network_.rank()) continue;
       const auto theirs = notice_of(rank);
       if (!network_.has_notices()) return {};
-      if (!theirs || theirs->sequence < sequence) late.push_back(rank);
+      if (!theirs || theirs->call.sequence < sequence) late.push_back(rank);
     }
     return late;
   }
@@ -192,18 +188,57 @@ class diagnosis {
     return {};
   }
 
+  static constexpr std::string_view elsewhere = "(computing, stopped, or gone without closing";
+
+  /// Of a rank that a collective waits for.
   [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
     const auto theirs = notice_of(peer);
     if (!network_.has_notices()) return {};
-    if (!theirs || theirs->sequence < sequence) {
-      // It may have gone on since: a notice says where a rank was stuck.
-      const std::string seen = theirs ? fmt::format("; it was last seen waiting in #{}, {}",
-                                                    theirs->sequence, describe(*theirs))
-                                      : std::string();
-      return ", which has not entered the operation (computing, stopped, or gone without closing" +
-             seen + ")";
+    if (theirs && theirs->call.sequence >= sequence) return ", which is in " + place_of(*theirs);
+    if (theirs && theirs->waits()) {
+      return fmt::format(", which has not entered the operation: it waits in {}",
+                         place_of(*theirs));
     }
-    return fmt::format(", which is in #{}, {}", theirs->sequence, describe(*theirs));
+    // It may have gone on since: a notice says where a rank was stuck.
+    return fmt::format(", which has not entered the operation {}{})", elsewhere,
+                       theirs ? "; it was last seen waiting in " + place_of(*theirs) : "");
+  }
+  /// Of a rank whose message is waited for.
+  [[nodiscard]] std::string whereabouts(int peer) const {
+    const auto theirs = notice_of(peer);
+    if (!network_.has_notices()) return {};
+    if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
+    return fmt::format(", which waits in no call of this group {})", elsewhere);
+  }
+  /// "#15, barrier at train.cpp:90, for rank 2, for rank 3"
+  [[nodiscard]] std::string place_of(const notice& theirs) const {
+    static constexpr std::size_t most_listed = 4;
+    std::string text = theirs.call.sequence > 0 ? fmt::format("#{}, ", theirs.call.sequence) : "";
+    text += describe(theirs.call);
+    if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;
+    for (const int rank : theirs.awaited) text += fmt::format(", for rank {}", rank);
+    return text;
+  }
+
+  /// Who keeps `peers` waiting, as far as they have said; nothing where it is one of themselves.
+  [[nodiscard]] std::string behind(const std::vector<int>& peers) const {
+    const auto awaited_by = [this](int rank) {
+      const auto theirs = notice_of(rank);
+      return theirs ? theirs->awaited : std::vector<int>{};
+    };
+    const wait_chain chain = find_culprit(network_.rank(), peers, awaited_by);
+    if (!network_.has_notices()) return {};
+    std::string text;
+    if (chain.circle) {
+      text = ". These wait for each other in a circle:";
+      for (const int rank : chain.ranks) text += fmt::format(" rank {},", rank);
+      return text + fmt::format(" rank {}", chain.ranks.front());
+    }
+    for (std::size_t i = 1; i < chain.ranks.size(); ++i) {
+      text += fmt::format("; behind that is {}", network_.describe(chain.ranks[i]));
+      text += whereabouts(chain.ranks[i]);
+    }
+    return text;
   }
 
   transport& network_;

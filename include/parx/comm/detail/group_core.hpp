@@ -23,6 +23,7 @@
 #include <parx/comm/detail/diagnosis.hpp>
 #include <parx/comm/detail/ending.hpp>
 #include <parx/comm/detail/failure.hpp>
+#include <parx/comm/detail/notice.hpp>
 #include <parx/comm/detail/pending_calls.hpp>
 #include <parx/comm/detail/plan_cache.hpp>
 #include <parx/comm/detail/repeats.hpp>
@@ -253,6 +254,7 @@ class group_core {
         }
         if (progressed) {
           backoff_.progressed();
+          if (posted_) withdraw_notice();
         } else if (when_idle == idle::leave) {
           glance();
         } else if (when_idle == idle::sleep) {
@@ -363,15 +365,30 @@ class group_core {
       throw link_lost(
           peer, "it has ended without taking part: its program took another way, or it was killed");
     }
+    post_notice();
     const call_header* mine = pending_.running();
     if (mine == nullptr) return;
-    words_.post_notice(*mine);
     for (const int peer : peers) {
       const auto theirs = words_.notice_of(peer);
-      if (theirs && theirs->sequence == mine->sequence && !theirs->matches(*mine)) {
-        throw header_mismatch{peer, *mine, *theirs};
+      if (theirs && theirs->call.sequence == mine->sequence && !theirs->call.matches(*mine)) {
+        throw header_mismatch{peer, *mine, theirs->call};
       }
     }
+  }
+
+  /// Tells the others which call this rank is stuck in, and behind whom.
+  void post_notice() {
+    const call* stuck = pending_.oldest();
+    if (stuck == nullptr) return;
+    posted_ = {stuck->header, pending_.missing_peers(*stuck)};
+    posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
+    words_.post(*posted_);
+  }
+  /// And that it is not any more.
+  void withdraw_notice() {
+    posted_->awaited.clear();
+    words_.post(*posted_);
+    posted_.reset();
   }
 
   /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
@@ -420,6 +437,7 @@ class group_core {
   clock::time_point next_look_{};
   clock::time_point next_glance_{};
   std::vector<link_interest> interests_;
+  std::optional<notice> posted_;  ///< while this rank is stuck
 
   plan_cache plans_;
   repeats repeats_;

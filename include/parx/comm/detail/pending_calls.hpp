@@ -149,7 +149,7 @@ class pending_calls {
     if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.sequence);
     engine_.start(*front.steps, front.data, front.header, network_, memory_.board());
-    if (front.names_late) words_.post_notice(front.header);
+    if (front.names_late) words_.post({front.header});
     if (front.timed) async_time_.start();
     started_ = true;
   }

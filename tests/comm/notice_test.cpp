@@ -1,0 +1,150 @@
+// When ranks wait for each other: who is named.
+#include <parx/comm/detail/notice.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/comm.hpp>
+
+#include "comm/jobs.hpp"
+#include "messages.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using parx::detail::find_culprit;
+using parx::detail::notice;
+
+constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm};
+
+/// Receives a number, with so short a deadline that a test may wait for it.
+void receive(parx::process_group& group, int from) {
+  std::vector<int> x(3);
+  parx::recv(group, x, from, {.timeout = 1500ms});
+}
+void deliver(parx::process_group& group, int to) { parx::send(group, std::vector<int>(3), to); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_notice_comes_back_as_it_was_written_and_nothing_else_is_taken_for_one) {
+  notice written;
+  written.call.sequence = 7;
+  written.call.set_file("train.cpp");
+  for (const auto& awaited : {std::vector<int>{}, std::vector<int>{3, 0, 99'999}}) {
+    written.awaited = awaited;
+    const auto read = notice::from_text(written.to_text());
+    BOOST_REQUIRE(read.has_value());
+    BOOST_TEST(read->call.matches(written.call));
+    BOOST_TEST(read->call.file_name() == "train.cpp");
+    BOOST_TEST(read->awaited == awaited);
+  }
+  const std::string text = written.to_text();
+  BOOST_TEST(!notice::from_text("").has_value());
+  BOOST_TEST(!notice::from_text(text.substr(1)).has_value());
+  BOOST_TEST(!notice::from_text(text + "x").has_value());
+  BOOST_TEST(!notice::from_text(std::string(parx::detail::frame_size, 'x')).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(the_culprit_is_who_waits_for_nobody_else_the_circle) {
+  struct waiting {
+    const char* what;
+    std::map<int, std::vector<int>> for_ranks;  // rank 0 asks
+    std::vector<int> chain;
+    bool circle;
+  };
+  const waiting all[] = {
+      {"the awaited rank itself", {{0, {1}}}, {1}, false},
+      {"two ranks on", {{0, {1}}, {1, {2}}, {2, {3}}}, {1, 2, 3}, false},
+      {"the nearest of two", {{0, {1, 4}}, {1, {2}}, {2, {3}}, {4, {5}}}, {4, 5}, false},
+      {"a circle", {{0, {1}}, {1, {2}}, {2, {0}}}, {0, 1, 2}, true},
+      {"a circle of others", {{0, {1}}, {1, {2}}, {2, {1}}}, {1, 2}, true},
+      {"a way out of the circle", {{0, {1}}, {1, {0, 2}}}, {1, 2}, false},
+      {"nobody", {}, {}, false}};
+  for (const waiting& each : all) {
+    const auto awaited_by = [&](int rank) {
+      const auto found = each.for_ranks.find(rank);
+      return found == each.for_ranks.end() ? std::vector<int>{} : found->second;
+    };
+    const auto chain = find_culprit(0, awaited_by(0), awaited_by);
+    BOOST_TEST(chain.ranks == each.chain, each.what);
+    BOOST_TEST(chain.circle == each.circle, each.what);
+  }
+  int asked = 0;
+  const auto chain = find_culprit(0, {1}, [&](int rank) {
+    ++asked;
+    return std::vector<int>{rank + 1};
+  }, 10);
+  BOOST_TEST(chain.ranks.empty());
+  BOOST_TEST(asked == 9);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_receive_from_each_other_in_a_circle_are_told_so) {
+  for (const auto kind : kinds) {
+    const auto failures = jobs::run_collecting(kind, 3, [](parx::process_group& group) {
+      receive(group, (group.rank() + 1) % 3);
+    });
+    for (const auto& each : failures) {
+      BOOST_TEST(parx_test::mentions(each, "which waits in recv of 3 int32 with tag 0"), each);
+      BOOST_TEST(parx_test::mentions(each, "notice_test.cpp"), each);
+      BOOST_TEST(parx_test::mentions(each, "These wait for each other in a circle: rank "), each);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(behind_a_chain_of_receives_the_rank_in_no_call_is_named) {
+  for (const auto kind : kinds) {
+    const auto failures = jobs::run_collecting(kind, 4, [](parx::process_group& group) {
+      if (group.rank() == 3) std::this_thread::sleep_for(2s);
+      else receive(group, group.rank() + 1);
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto& each = failures[static_cast<std::size_t>(rank)];
+      // Unless the last one of the chain was the first to give up.
+      BOOST_TEST((parx_test::mentions(each, "behind that is rank 3") ||
+                  parx_test::mentions(each, "timed out waiting for rank 3")),
+                 each);
+      BOOST_TEST(parx_test::mentions(each, "which waits in no call of this group"), each);
+      BOOST_TEST(!parx_test::mentions(each, "circle"), each);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_collective_names_the_receive_that_a_missing_rank_is_in) {
+  for (const auto kind : kinds) {
+    const auto failures = jobs::run_collecting(kind, 3, [](parx::process_group& group) {
+      std::vector<float> x(10);
+      if (group.rank() == 2) receive(group, 0);
+      else parx::all_reduce(group, x, {.timeout = 1500ms});
+    });
+    for (const auto& each : failures) {
+      BOOST_TEST(parx_test::mentions(each, "in a circle: rank "), each);
+    }
+    BOOST_TEST((parx_test::mentions(failures[0], "it waits in recv of 3 int32") ||
+                parx_test::mentions(failures[0], "which waits in all_reduce") ||
+                parx_test::mentions(failures[0], "which waits in #1, all_reduce")),
+               failures[0]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_has_gone_on_is_not_said_to_wait_any_more) {
+  for (const auto kind : kinds) {
+    const auto failures = jobs::run_collecting(kind, 3, [](parx::process_group& group) {
+      if (group.rank() == 0) return receive(group, 1);
+      if (group.rank() == 2) {
+        std::this_thread::sleep_for(700ms);  // rank 1 is stuck for a while
+        deliver(group, 1);
+      } else {
+        receive(group, 2);
+      }
+      std::this_thread::sleep_for(1500ms);
+    });
+    BOOST_TEST(parx_test::mentions(failures[0], "timed out waiting for rank 1"), failures[0]);
+    BOOST_TEST(parx_test::mentions(failures[0], "which waits in no call of this group"),
+               failures[0]);
+  }
+}
