@@ -35,9 +35,10 @@ class hybrid_transport final : public transport {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
-  link& link_to(int peer, channel kind) override {
+  link& link_to(int peer, channel kind,
+                std::chrono::milliseconds patience = longest_patience) override {
     auto& slot = members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(kind)];
-    if (slot == nullptr) slot = make_link(peer, kind);
+    if (slot == nullptr) slot = make_link(peer, kind, record_of(peer, patience));
     return *slot;
   }
 
@@ -234,8 +235,7 @@ class hybrid_transport final : public transport {
   }
 
   using link_owner = std::unique_ptr<detail::process_link>;
-  [[nodiscard]] link_owner make_link(int peer, channel kind) {
-    const detail::peer_record& record = record_of(peer);
+  [[nodiscard]] link_owner make_link(int peer, channel kind, const detail::peer_record& record) {
     const bool share = place_of(peer).shares_memory_with(place_of(rank_));
     const detail::link_key key{group_, peer, kind};
     if (share) return link_owner(new shm_link(*shared_, key, rank_, global(peer), record));
@@ -265,11 +265,17 @@ class hybrid_transport final : public transport {
   [[nodiscard]] const detail::placement& place_of(int peer) {
     return shared_->placements()[static_cast<std::size_t>(global(peer))];
   }
-  [[nodiscard]] const detail::peer_record& record_of(int peer) {
-    const auto* record =
-        shared_->record_of(global(peer), deadline::after(std::chrono::seconds(30)));
-    if (record == nullptr) throw link_lost(peer, "its address is not in the job's store");
-    return *record;
+  /// Known once it was asked for. Throws link_lost.
+  [[nodiscard]] const detail::peer_record& record_of(int peer,
+                                                     std::chrono::milliseconds patience) {
+    using time = std::chrono::milliseconds;
+    const auto limit = deadline::after(std::min<time>(patience, longest_patience));
+    const auto* record = shared_->record_of(global(peer), limit);
+    if (record != nullptr) return *record;
+    throw link_lost(peer,
+                    fmt::format("the job's store, which rank 0 or the launcher keeps, has not told "
+                                "its address within {:.1f} s (is that process stopped?)",
+                                limit.elapsed_seconds()));
   }
 
   /// The memory of all mates: the first of them makes it, the others are sent it.
@@ -296,7 +302,7 @@ class hybrid_transport final : public transport {
 
   /// Sends a mate the descriptor of shared memory.
   void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
-    const detail::peer_record& record = record_of(key.peer);
+    const detail::peer_record& record = record_of(key.peer, limit.remaining());
     auto socket = detail::endpoint::connect_to_memory(key.peer, record);
     while (!socket.valid()) {
       if (limit.passed()) {

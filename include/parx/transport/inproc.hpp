@@ -272,7 +272,7 @@ class inproc_transport final : public transport {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
-  link& link_to(int peer, channel kind) override {
+  link& link_to(int peer, channel kind, std::chrono::milliseconds) override {
     const std::pair key(peer, kind);
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
     const int here = global(rank_);

@@ -35,7 +35,9 @@ class solo_transport final : public transport {
   [[nodiscard]] int rank() const noexcept override { return 0; }
   [[nodiscard]] int size() const noexcept override { return 1; }
 
-  link& link_to(int peer, channel) override { throw_usage("rank {} in a world of one", peer); }
+  link& link_to(int peer, channel, std::chrono::milliseconds) override {
+    throw_usage("rank {} in a world of one", peer);
+  }
 
   void wait(const std::vector<link_interest>&, std::chrono::milliseconds limit) override {
     std::unique_lock lock(all_->mutex);

@@ -93,13 +93,17 @@ struct shared_area {
 
 class transport {
  public:
+  static constexpr std::chrono::seconds longest_patience{30};
+
   virtual ~transport() = default;
 
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
 
-  /// The link to `peer` (never this rank itself), opened on first use.
-  virtual link& link_to(int peer, channel kind) = 0;
+  /// The link to `peer` (never this rank itself), opened on first use. That does not wait for the
+  /// peer, but may ask the job's store where it is, for at most `patience`. Throws link_lost.
+  virtual link& link_to(int peer, channel kind,
+                        std::chrono::milliseconds patience = longest_patience) = 0;
 
   /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit`
   /// passed. May return early for no reason.

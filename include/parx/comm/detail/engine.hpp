@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -36,14 +37,15 @@ class engine {
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
   /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these
-  /// leave open it fills in. Opens the links that it uses. Where the steps meet, the board is open.
+  /// leave open it fills in. Opens the links that it uses, with `patience` as in link_to. Where the
+  /// steps meet, the board is open.
   void start(const plan& steps, collective_data& data, call_header& header, transport& network,
-             board& signs) {
+             board& signs, std::chrono::milliseconds patience) {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
     board_ = &signs;
-    if (steps.meets && mates_.empty()) find_mates(network);
+    if (steps.meets && mates_.empty()) find_mates(network, patience);
     memory_.start(steps.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
@@ -58,7 +60,7 @@ class engine {
       const lane_plan& traffic = steps.lanes[i];
       state.traffic = &traffic;
       only_sends_ &= traffic.receives.empty();
-      state.stream = &network.link_to(traffic.peer, channel::collective);
+      state.stream = &network.link_to(traffic.peer, channel::collective, patience);
       state.next_send = state.next_receive = 0;
       state.header_sent = state.header_received = 0;
       state.staged = 0;
@@ -237,10 +239,10 @@ class engine {
     return progressed;
   }
 
-  void find_mates(transport& network) {
+  void find_mates(transport& network, std::chrono::milliseconds patience) {
     for (int ahead = 1; ahead < network.size(); ++ahead) {
       const int rank = wrap(network.rank() + ahead, network.size());
-      mates_.push_back({rank, &network.link_to(rank, channel::collective)});
+      mates_.push_back({rank, &network.link_to(rank, channel::collective, patience)});
     }
   }
 

@@ -40,7 +40,7 @@ class messages {
       post_to_self(request);
       return;
     }
-    lane& state = lane_of(request.peer);
+    lane& state = lane_of(request.peer, request);
     if (request.what == operation::send) {
       state.sends.push_back(&request);
     } else {
@@ -129,11 +129,13 @@ class messages {
     std::size_t body_size = 0;
   };
 
-  lane& lane_of(int peer) {
+  lane& lane_of(int peer, const call& request) {
     lane& state = lanes_[peer];
     if (state.stream == nullptr) {
       state.peer = peer;
-      if (peer != network_->rank()) state.stream = &network_->link_to(peer, channel::message);
+      if (peer != network_->rank()) {
+        state.stream = &network_->link_to(peer, channel::message, request.timeout);
+      }
     }
     return state;
   }
@@ -155,11 +157,12 @@ class messages {
   bool post_to_all(call& request) {
     const int world = network_->size();
     for (int peer = 0; peer < world; ++peer) {
-      if (find_kept(lane_of(peer), request) == lane_of(peer).kept.end()) continue;
+      lane& state = lane_of(peer, request);
+      if (find_kept(state, request) == state.kept.end()) continue;
       request.peer = peer;
       return true;
     }
-    for (int peer = 0; peer < world; ++peer) lane_of(peer).receives.push_back(&request);
+    for (int peer = 0; peer < world; ++peer) lanes_[peer].receives.push_back(&request);
     if (all_lost()) {
       throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did");
     }
@@ -188,7 +191,7 @@ class messages {
   }
 
   void post_to_self(call& request) {
-    lane& state = lane_of(request.peer);
+    lane& state = lane_of(request.peer, request);
     if (request.what == operation::recv) {
       state.receives.push_back(&request);
       match_kept(state, request);

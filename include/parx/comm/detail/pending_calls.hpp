@@ -148,7 +148,8 @@ class pending_calls {
                      trace::literal("comm"));
     if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.sequence);
-    engine_.start(*front.steps, front.data, front.header, network_, memory_.board());
+    engine_.start(*front.steps, front.data, front.header, network_, memory_.board(),
+                  front.timeout);
     if (front.names_late) words_.post({front.header});
     if (front.timed) async_time_.start();
     started_ = true;
