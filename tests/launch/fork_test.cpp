@@ -170,6 +170,27 @@ BOOST_AUTO_TEST_CASE(a_forked_process_that_fails_inside_run_leaves_the_job_alone
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_forked_process_that_outlives_its_rank_keeps_nobody_waiting) {
+  int kept_open[2] = {-1, -1};
+  BOOST_REQUIRE(::pipe(kept_open) == 0);
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [&](parx::world& world) {
+      std::vector<float> x(1000, 1.0F);
+      parx::all_reduce(world, x);
+      ::close(kept_open[1]);
+      if (world.rank() == 1 && ::fork() == 0) {
+        char byte = 0;
+        ::_exit(::read(kept_open[0], &byte, 1) == 0 ? 0 : 1);  // once the test has seen both end
+      }
+      parx::barrier(world);
+    });
+  }
+  for (const auto& each : all.wait(8s)) BOOST_TEST(each.exit_code == 0, each.text);
+  ::close(kept_open[0]);
+  ::close(kept_open[1]);
+}
+
 BOOST_AUTO_TEST_CASE(a_forked_copy_of_a_stores_server_or_file_does_not_end_the_original) {
   auto server = std::make_unique<parx::tcp_store_server>();
   parx::tcp_store client({.port = server->port()});

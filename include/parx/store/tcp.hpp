@@ -85,6 +85,7 @@ class tcp_store final : public store {
   void close() noexcept {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+    for (detail::connection& each : idle_) each.hang_up();
     idle_.clear();
   }
 
@@ -346,7 +347,8 @@ class tcp_store final : public store {
   void give_back(detail::connection server) {
     constexpr std::size_t most_idle = 2;
     const std::lock_guard lock(mutex_);
-    if (server.open() && idle_.size() < most_idle && !closed_) idle_.push_back(std::move(server));
+    if (closed_) return server.hang_up();
+    if (server.open() && idle_.size() < most_idle) idle_.push_back(std::move(server));
   }
 
   // Locked.

@@ -33,6 +33,11 @@ class connection {
   [[nodiscard]] int descriptor_number() const noexcept { return socket_.get(); }
   [[nodiscard]] bool open() const noexcept { return socket_.valid(); }
   void close() noexcept { socket_.close(); }
+  /// The server sees the end at once, also where a forked process still has the socket.
+  void hang_up() noexcept {
+    if (open()) ::shutdown(socket_.get(), SHUT_RDWR);
+    close();
+  }
 
   void send(std::string_view bytes, const deadline& limit) {
     while (!bytes.empty()) {
