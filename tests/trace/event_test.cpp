@@ -387,6 +387,13 @@ BOOST_AUTO_TEST_CASE(with_spans) {
 
 BOOST_AUTO_TEST_CASE(without_spans) { BOOST_TEST(true); }
 
+BOOST_AUTO_TEST_CASE(that_only_a_forked_process_exits_from) {
+  { trace::span s{"step"}; }
+  const ::pid_t child = ::fork();
+  if (child == 0) std::exit(0);
+  ::_exit(::waitpid(child, nullptr, 0) == child ? 0 : 1);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_FIXTURE_TEST_SUITE(environment, scratch)
@@ -406,6 +413,12 @@ BOOST_AUTO_TEST_CASE(PARX_TRACE_EVENTS_bounds_the_events_of_a_thread) {
 
 BOOST_AUTO_TEST_CASE(a_program_that_records_nothing_leaves_no_file) {
   run_program("without_spans", {"PARX_TRACE=" + (folder / "t.json").string()});
+  BOOST_TEST(files_in(folder).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_forked_process_leaves_the_trace_to_the_program) {
+  run_program("that_only_a_forked_process_exits_from",
+              {"PARX_TRACE=" + (folder / "t.json").string()});
   BOOST_TEST(files_in(folder).empty());
 }
 

@@ -30,6 +30,7 @@
 #include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/own_process.hpp>
 #include <parx/trace/detail/chrome_json.hpp>
 #include <parx/trace/detail/recorder.hpp>
 
@@ -135,11 +136,14 @@ class chrome_output {
     const std::lock_guard lock(mutex_);
     recorder::instance().clear(options.events_per_thread);
     path_ = std::move(options.path);
+    process_ = {};
     if (!std::exchange(exit_hook_, true)) {
       // The hook logs, so the logger must be made first: what is made later is destroyed earlier.
       [[maybe_unused]] const auto& made_first = logger::instance();
       std::atexit([] {
-        if (!recorder::instance().empty()) instance().flush();
+        // A forked process has a copy of what its rank will write there itself.
+        const bool is_here = instance().process_.is_this();
+        if (is_here && !recorder::instance().empty()) instance().flush();
       });
     }
     recording.store(true, std::memory_order_relaxed);
@@ -161,6 +165,7 @@ class chrome_output {
   }
 
  private:
+  parx::detail::own_process process_;  ///< that records
   std::mutex mutex_;
   std::string path_;
   bool exit_hook_ = false;
