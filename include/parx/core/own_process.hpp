@@ -2,7 +2,8 @@
 //
 // A forked process has a copy of everything but the threads: its sockets and shared memory are
 // those of the rank that it was forked from. What would disturb that rank asks here first; it costs
-// a load. fork() is noticed, as are system() and popen(), which only exec; a bare clone() is not.
+// a load. fork() is noticed. A bare clone() is not, nor are vfork(), system(), popen() and
+// posix_spawn(), whose process shares the rank's memory until it execs.
 #pragma once
 
 #include <pthread.h>
