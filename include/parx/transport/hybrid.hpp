@@ -84,7 +84,8 @@ class hybrid_transport final : public transport {
       for (; next < ends_[i]; ++next) events = static_cast<short>(events | polled_[next].revents);
       as_process_link(interests[i]).after_sleep(events);
     }
-    if (polled_[0].revents != 0) woken_ = false;
+    // Read as well: who forgets a wake() must see what it was called for.
+    if (polled_[0].revents != 0) woken_.exchange(false);
     if (polled_[1].revents != 0) abort_signalled_ = true;
   }
   void wake() override {

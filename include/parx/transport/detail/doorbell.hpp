@@ -34,6 +34,8 @@ class doorbell {
   /// Whether listen() has found that the other process is gone.
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
+  /// Where some 270 rings wait to be heard there is no room for another: its sleeper then sleeps
+  /// until its nap ends.
   void ring(std::uint64_t group) noexcept {
     [[maybe_unused]] const auto rung =
         ::send(socket_.get(), &group, sizeof group, MSG_DONTWAIT | MSG_NOSIGNAL);

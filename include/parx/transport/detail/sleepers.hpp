@@ -25,6 +25,7 @@ class sleepers {
   [[nodiscard]] int lie_down(std::uint64_t group) {
     const std::lock_guard lock(mutex_);
     if (spare_.empty()) spare_.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    spare_.reserve(spare_.size() + asleep_.size());  // get_up() may not fail
     asleep_.push_back({group, std::move(spare_.back()), false});
     spare_.pop_back();
     return asleep_.back().alarm.get();
@@ -37,7 +38,6 @@ class sleepers {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(found->alarm.get(), &count, sizeof count);
     }
-    // There is room: what is asleep was spare.
     if (found->alarm.valid()) spare_.push_back(std::move(found->alarm));
     asleep_.erase(found);
   }
