@@ -3,9 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <thread>
 
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
 
@@ -82,4 +86,21 @@ BOOST_AUTO_TEST_CASE(nobody_spins_while_the_window_is_full_or_a_result_is_missin
   while (results.next()) {
   }
   BOOST_TEST(cpu_seconds() - before < 0.05);
+}
+
+BOOST_AUTO_TEST_CASE(a_forked_process_drops_its_copy_at_once) {
+  std::optional<ordered_prefetch<std::size_t>> results;
+  results.emplace(1000, 2, 4, [](std::size_t number) { return number; });
+  BOOST_TEST(*results->next() == 0u);
+  std::this_thread::sleep_for(50ms);  // the window is full, and the workers wait
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(5);
+    results.reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  BOOST_TEST(::waitpid(child, &status, 0) == child);
+  BOOST_TEST(status == 0);
+  for (std::size_t i = 1; i < 20; ++i) BOOST_TEST(*results->next() == i);
 }

@@ -5,7 +5,8 @@
 // ahead of the consumer; so memory is bounded and the order does not depend on the number of
 // workers. An exception is handed out in the place of the result that it prevented. Nobody spins:
 // workers sleep while the window is full, the consumer while its result is missing. One consumer
-// thread. The destructor stops the workers, waiting only for calls already begun.
+// thread. The destructor stops the workers, waiting only for calls already begun; in a process that
+// was forked from theirs it waits for nothing.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +14,14 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <parx/core/own_process.hpp>
 
 namespace parx::data::detail {
 
@@ -39,7 +43,15 @@ class ordered_prefetch {
       throw;
     }
   }
-  ~ordered_prefetch() { stop(); }
+  ~ordered_prefetch() {
+    if (process_.is_this()) {
+      stop();
+      return;
+    }
+    // A forked process has no workers. To destroy a condition waits for those who waited for it.
+    for (std::thread& thread : threads_) thread.detach();
+    static_cast<void>(meeting_.release());
+  }
   ordered_prefetch(const ordered_prefetch&) = delete;
   ordered_prefetch& operator=(const ordered_prefetch&) = delete;
 
@@ -55,14 +67,14 @@ class ordered_prefetch {
     }
     slot taken;
     {
-      std::unique_lock lock(mutex_);
+      std::unique_lock lock(meeting_->mutex);
       slot& wanted = slots_[delivered_ % slots_.size()];
-      result_ready_.wait(lock, [&] { return wanted.result || wanted.failure; });
+      meeting_->result_ready.wait(lock, [&] { return wanted.result || wanted.failure; });
       taken = std::exchange(wanted, slot{});
       if (taken.failure) stopping_ = true;
       delivered_ = taken.failure ? count_ : delivered_ + 1;
     }
-    window_moved_.notify_one();
+    meeting_->window_moved.notify_one();
     if (taken.failure) {
       stop();
       std::rethrow_exception(taken.failure);
@@ -77,9 +89,9 @@ class ordered_prefetch {
   };
 
   void work() {
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(meeting_->mutex);
     for (;;) {
-      window_moved_.wait(lock, [&] {
+      meeting_->window_moved.wait(lock, [&] {
         return stopping_ || begun_ == count_ || begun_ < delivered_ + slots_.size();
       });
       if (stopping_ || begun_ == count_) return;
@@ -93,25 +105,30 @@ class ordered_prefetch {
       }
       lock.lock();
       slots_[number % slots_.size()] = std::move(made);
-      result_ready_.notify_one();
+      meeting_->result_ready.notify_one();
     }
   }
 
   void stop() noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(meeting_->mutex);
       stopping_ = true;
     }
-    window_moved_.notify_all();
+    meeting_->window_moved.notify_all();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
 
+  struct meeting {
+    std::mutex mutex;
+    std::condition_variable window_moved;
+    std::condition_variable result_ready;
+  };
+
+  const parx::detail::own_process process_;
   const std::size_t count_;
   const producer produce_;
-  std::mutex mutex_;
-  std::condition_variable window_moved_;
-  std::condition_variable result_ready_;
+  std::unique_ptr<meeting> meeting_ = std::make_unique<meeting>();
   std::vector<slot> slots_;
   std::size_t begun_ = 0;
   std::size_t delivered_ = 0;
