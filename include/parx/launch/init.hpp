@@ -48,7 +48,7 @@ class world : public process_group {
     const bool failed = closed();
     static_cast<process_group&>(*this) = process_group(alone());
     if (!process_.is_this()) {  // a forked copy: the store and its server are the rank's
-      static_cast<void>(meeting_.release());
+      detail::keep_for_good(meeting_.release());
     } else if (meeting_ != nullptr) {
       meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
     }

@@ -453,6 +453,7 @@ struct end_in_own_process {
 
   void operator()(group_core* core) const {
     if (process.is_this()) delete core;
+    else keep_for_good(core);
   }
 };
 

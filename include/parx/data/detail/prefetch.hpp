@@ -50,7 +50,7 @@ class ordered_prefetch {
     }
     // A forked process has no workers. To destroy a condition waits for those who waited for it.
     for (std::thread& thread : threads_) thread.detach();
-    static_cast<void>(meeting_.release());
+    parx::detail::keep_for_good(meeting_.release());
   }
   ordered_prefetch(const ordered_prefetch&) = delete;
   ordered_prefetch& operator=(const ordered_prefetch&) = delete;
