@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_sleeper_is_roused_by_itself_and_lends_its_descriptor_to_t
   all.get_up(1);
   all.get_up(2);
   all.rouse(2);  // it is up
-  for (const std::uint64_t group : {4, 5}) {
+  for (const std::uint64_t group : {4U, 5U}) {
     const int number = all.lie_down(group);
     BOOST_TEST((number == first || number == second));
     BOOST_TEST(!is_readable(number));
