@@ -3,12 +3,14 @@
 // It spins for a moment where it has a core of its own, then hands the core on with sched_yield,
 // which is cheaper than sleep and wake-up as long as the others are ranks that hand it back; where
 // it is alone on its core, a yield is only a slower spin. Beside a process that computes, one yield
-// costs a whole time slice; then yielding is left alone for a while, longer each time. And where a
-// yield let somebody else run for a moment, the scheduler has put two ranks on one core, whatever
-// cores there are: until a yield finds nobody, they hand it to and fro instead of spinning first.
+// costs a whole time slice; then yielding is left alone for a while, longer each time.
+// Where a yield let somebody else run for a moment, two ranks are on one core. If each could have
+// one of its own, the scheduler has put them together and may leave them so for 100 ms: one lies
+// down, because who is woken is given an idle core. Until that helps they hand the core to and fro.
 #pragma once
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,21 +30,24 @@ class backoff {
       const auto now = clock::now();
       if (rounds_ == rounds_between_looks) began_ = now;
       if (now - began_ < spin_time) return pause();
-      return now - began_ < yield_time && yield();
+      return now - began_ < yield_time && yield(own_core);
     }
-    return ++rounds_ <= crowded_yields && yield();
+    return ++rounds_ <= crowded_yields && yield(own_core) && !(own_core && lies_down());
   }
 
  private:
   using clock = std::chrono::steady_clock;
   static constexpr int rounds_between_looks = 16;  // a round: some nanoseconds, or two system calls
   static constexpr std::chrono::microseconds spin_time{20};
-  static constexpr std::chrono::microseconds yield_time{300};
+  // A core that falls idle on a virtual machine takes 50 to 100 us to come back, or much longer
+  // where the host gives it to others meanwhile.
+  static constexpr std::chrono::microseconds yield_time{2000};
   static constexpr int crowded_yields = 30;
-  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< a yield that found somebody
+  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< the least that a switch takes
   static constexpr std::chrono::microseconds time_slice{500};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
   static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
+  static constexpr clock::duration time_between_moves = std::chrono::milliseconds(1);
 
   [[nodiscard]] static bool pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -52,14 +57,18 @@ class backoff {
   }
 
   /// False where it would cost more than a sleep.
-  [[nodiscard]] bool yield() noexcept {
+  [[nodiscard]] bool yield(bool own_core) noexcept {
     const auto before = clock::now();
     if (before < resume_) return false;
     ::sched_yield();
     const auto after = clock::now();
-    const bool shared = after - before > switch_time && after - before <= time_slice;
+    const auto taken = after - before;
+    // A host takes cores from its virtual machines: not every long yield was somebody else's turn.
+    const bool busy = taken > time_slice && was_switched();
+    const bool brief = taken > switch_time && taken <= time_slice;
+    const bool shared = brief && (!own_core || was_switched());
     if (std::exchange(shares_core_, shared) != shared) rounds_ = 0;
-    if (after - before > time_slice) {
+    if (busy) {
       resume_ = after + pause_;
       pause_ = std::min<clock::duration>(2 * pause_, longest_pause);
     } else {
@@ -68,10 +77,29 @@ class backoff {
     return true;
   }
 
+  /// Whether this thread's core has run another one since the last look.
+  [[nodiscard]] bool was_switched() noexcept {
+    rusage used{};
+    ::getrusage(RUSAGE_THREAD, &used);
+    const long switches = used.ru_nvcsw + used.ru_nivcsw;
+    return std::exchange(switches_, switches) != switches;
+  }
+
+  /// Whether to sleep once, to be woken on a core of its own.
+  [[nodiscard]] bool lies_down() noexcept {
+    if (!shares_core_) return false;
+    const auto now = clock::now();
+    if (now < next_move_) return false;
+    next_move_ = now + time_between_moves;
+    return true;
+  }
+
   int rounds_ = 0;
   bool shares_core_ = false;
+  long switches_ = 0;
   clock::time_point began_{};
   clock::time_point resume_{};
+  clock::time_point next_move_{};
   clock::duration pause_ = first_pause;
 };
 
