@@ -207,7 +207,9 @@ class group_core {
   void finish(turn& lock, const call& request) {
     while (!request.all_done()) {
       if (owned_) {
+        if (++waiting_ == 1) network_->wake();  // its core has nothing else to do from here on
         lock.wait(changed_, [&] { return request.all_done() || !owned_; });
+        --waiting_;
       } else {
         drive(lock, idle::back_off, [&] { return request.all_done(); });
       }
@@ -220,7 +222,8 @@ class group_core {
     for (;;) {
       lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
       if (stopping_) return;
-      // It shares its cores with the computation that it hides behind, so it never spins.
+      // It shares its cores with the computation that it hides behind, so it does not spin before
+      // that waits for it.
       drive(lock, idle::sleep, [&] { return stopping_ || !anything_pending(); });
     }
   }
@@ -244,11 +247,13 @@ class group_core {
       lock.unlock();
       bool progressed = false;
       std::optional<failure> failed;
+      const bool waited_for =
+          when_idle == idle::back_off ||
+          (when_idle == idle::sleep && waiting_.load(std::memory_order_relaxed) > 0);
       try {
         progressed = pending_.step();
         // Nothing that others do under the lock ends this wait, except a new call.
-        while (!progressed && when_idle == idle::back_off &&
-               !has_incoming_.load(std::memory_order_relaxed)) {
+        while (!progressed && waited_for && !has_incoming_.load(std::memory_order_relaxed)) {
           if (!backoff_.idle(network_->may_spin())) sleep(longest_sleep);
           progressed = pending_.step();
         }
@@ -257,7 +262,7 @@ class group_core {
           if (posted_) withdraw_notice();
         } else if (when_idle == idle::leave) {
           glance();
-        } else if (when_idle == idle::sleep) {
+        } else if (!waited_for) {
           sleep(longest_sleep);
         }
       } catch (const header_mismatch& found) {
@@ -421,6 +426,7 @@ class group_core {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool owned_ = false;     ///< somebody drives
+  std::atomic<int> waiting_{0};  ///< threads that wait behind the driver
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
