@@ -44,7 +44,9 @@ class backoff {
   static constexpr std::chrono::microseconds yield_time{2000};
   static constexpr int crowded_yields = 30;
   static constexpr std::chrono::nanoseconds switch_time{1500};  ///< the least that a switch takes
-  static constexpr std::chrono::microseconds time_slice{500};
+  /// The least turn of a process that computes. The turns of ranks that reduce a chunk each add
+  /// up to 2 ms where eight share two slow cores; the kernel's time slices are 3 ms and longer.
+  static constexpr std::chrono::microseconds time_slice{2500};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
   static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
   static constexpr clock::duration time_between_moves = std::chrono::milliseconds(1);
