@@ -1,8 +1,10 @@
-# Two "hosts" on this machine: network namespaces joined by a veth pair, each direction shaped by tbf. To be
-# sourced; needs root. Everything is taken down when the shell ends.
+# Two "hosts" on this machine: network namespaces joined by a veth pair or, where packets are to take their time,
+# by delayed-link (delayed_link.cpp), each direction shaped by tbf. To be sourced, with $bin the folder of the
+# programs; needs root. Everything is taken down when the shell ends.
 #
 #   . two_hosts.sh
-#   two_hosts RATE_MBIT [DELAY_MS]      makes them; exits with 77 and says why where they are not to be had
+#   two_hosts RATE_MBIT [DELAY_MS]      makes them; exits with 77 and says why where they are not to be had.
+#                                       CONGESTION names TCP's congestion control (the system's)
 #   link_speed RATE_MBIT                changes the speed of the link
 #   in_host 0|1 COMMAND...              runs a command on one
 #   on_both COMMAND...                  runs it as rank 0 and 1 of a world of two, over TCP through the link, each
@@ -12,10 +14,11 @@ two_hosts_prefix=parx$$
 two_hosts_work=$(mktemp -d)
 two_hosts_port=29517
 two_hosts_started=()
+two_hosts_link=()
 
 two_hosts_take_down() {
   local pid host
-  for pid in "${two_hosts_started[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${two_hosts_started[@]}" "${two_hosts_link[@]}"; do kill "$pid" 2>/dev/null || true; done
   wait
   # A namespace takes its end of the veth pair with it.
   for host in 0 1; do ip netns del "$two_hosts_prefix-$host" 2>/dev/null || true; done
@@ -51,17 +54,31 @@ two_hosts() {
   for host in 0 1; do
     ip netns add "$two_hosts_prefix-$host" 2>"$why" || not_measured "no network namespace: $(<"$why")"
   done
-  ip link add eth0 netns "$two_hosts_prefix-0" type veth peer name eth0 netns "$two_hosts_prefix-1" 2>"$why" ||
-    not_measured "no veth pair: $(<"$why")"
+  if [[ $delay == 0 ]]; then
+    ip link add eth0 netns "$two_hosts_prefix-0" type veth peer name eth0 netns "$two_hosts_prefix-1" 2>"$why" ||
+      not_measured "no veth pair: $(<"$why")"
+  else
+    two_hosts_delayed "$delay"
+  fi
   for host in 0 1; do
+    [[ -z ${CONGESTION:-} ]] || in_host $host sysctl -q "net.ipv4.tcp_congestion_control=$CONGESTION" 2>"$why" ||
+      not_measured "no $CONGESTION here (net.ipv4.tcp_allowed_congestion_control names what is): $(<"$why")"
     in_host $host ip link set lo up
     in_host $host ip addr add "10.213.77.$((host + 1))/30" dev eth0
     in_host $host ip link set eth0 up
+    # shellcheck disable=SC2046  # words
     in_host $host tc qdisc add dev eth0 root handle 1: $(shaped_to "$rate") 2>"$why" ||
       not_measured "no tbf in this kernel: $(<"$why")"
-    [[ $delay == 0 ]] ||
-      in_host $host tc qdisc add dev eth0 parent 1:1 netem delay "${delay}ms" limit 20000 2>"$why" ||
-      not_measured "no netem in this kernel, so the delay must be 0: $(<"$why")"
+  done
+}
+two_hosts_delayed() {
+  local said=$two_hosts_work/link.out why=$two_hosts_work/why
+  [[ -x $bin/delayed-link ]] || { echo "$(basename "$0"): build $bin/delayed-link first" >&2; exit 2; }
+  "$bin/delayed-link" "$1" eth0 "$two_hosts_prefix-0" "$two_hosts_prefix-1" >"$said" 2>"$why" &
+  two_hosts_link=($!)
+  until grep -q ready "$said"; do
+    kill -0 "${two_hosts_link[0]}" 2>/dev/null || not_measured "no link with a delay: $(<"$why")"
+    sleep 0.05
   done
 }
 on_both() {
