@@ -46,7 +46,7 @@ awk -v rate="$rate" -v delay="$delay" '
     key = delay > 0 ? "time_us" : "median_us"
     fitted = delay > 0 ? "time_us" : "min_us"
     printf "# all_reduce, 2 hosts, %s Mbit/s and %s ms a direction: %s us, in place\n",
-      rate, delay, delay > 0 ? "mean" : "median"
+      rate, delay, (delay > 0 ? "mean" : "median")
   }
   {
     algorithm = /"algorithm":"ring"/ ? "ring" : "doubling"

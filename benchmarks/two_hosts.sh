@@ -72,12 +72,17 @@ two_hosts() {
   done
 }
 two_hosts_delayed() {
-  local said=$two_hosts_work/link.out why=$two_hosts_work/why
+  local said=$two_hosts_work/link.out why=$two_hosts_work/why status=0
+  : >"$said"
   [[ -x $bin/delayed-link ]] || { echo "$(basename "$0"): build $bin/delayed-link first" >&2; exit 2; }
   "$bin/delayed-link" "$1" eth0 "$two_hosts_prefix-0" "$two_hosts_prefix-1" >"$said" 2>"$why" &
   two_hosts_link=($!)
   until grep -q ready "$said"; do
-    kill -0 "${two_hosts_link[0]}" 2>/dev/null || not_measured "no link with a delay: $(<"$why")"
+    if ! kill -0 "${two_hosts_link[0]}" 2>/dev/null; then
+      wait "${two_hosts_link[0]}" || status=$?
+      [[ $status -eq 1 ]] || { echo "$(basename "$0"): delayed-link ended with $status" >&2; exit 1; }
+      not_measured "no link with a delay: $(<"$why")"
+    fi
     sleep 0.05
   done
 }
@@ -85,7 +90,7 @@ on_both() {
   local host pid
   for host in 0 1; do
     RANK=$host WORLD_SIZE=2 MASTER_ADDR=10.213.77.1 MASTER_PORT=$two_hosts_port PARX_TRANSPORT=tcp \
-      PARX_SOCKET_IFNAME=eth0 in_host $host taskset -c "$((host % $(getconf _NPROCESSORS_ONLN)))" timeout "${LIMIT:-180}" "$@" >"$two_hosts_work/$host.out" &
+      PARX_SOCKET_IFNAME=eth0 ip netns exec "$two_hosts_prefix-$host" taskset -c "$((host % $(getconf _NPROCESSORS_ONLN)))" timeout "${LIMIT:-180}" "$@" >"$two_hosts_work/$host.out" &
     two_hosts_started+=($!)
   done
   for pid in "${two_hosts_started[@]}"; do

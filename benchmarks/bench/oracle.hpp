@@ -2,8 +2,9 @@
 //
 // Contributions are small integers, chosen so that every intermediate result, in whatever order
 // ranks are combined, is an integer that the dtype holds exactly: a right result is right to the
-// last bit. The pattern repeats after a prime number of elements, so that a chunk that lands where
-// another belongs is seen. Only avg over a world that is no power of two may be off by a rounding.
+// last bit. They follow no rule within a period, and that is a prime number of elements, so that a
+// chunk that lands where another belongs is seen. Only avg over a world that is no power of two may
+// be off by a rounding.
 #pragma once
 
 #include <algorithm>
@@ -97,6 +98,11 @@ class oracle {
     }
   }
 
+  /// 16 bits that look like chance (multiplicative hashing, Knuth, TAOCP 6.4).
+  [[nodiscard]] static std::int64_t scattered(std::int64_t i) {
+    return static_cast<std::uint32_t>(i) * 2654435761u >> 16;
+  }
+
   [[nodiscard]] std::int64_t contribution(int rank, std::int64_t i) const {
     using parx::reduce_op;
     const std::int64_t world = world_;
@@ -105,19 +111,19 @@ class oracle {
     const std::int64_t values = std::min<std::int64_t>(1000, exact_ / (2 * adders));
     switch (reduction_) {
       case reduce_op::sum:
-      case reduce_op::premul_sum: return rank < adders ? (i * 31 + rank * 17 + 5) % values : 0;
+      case reduce_op::premul_sum: return rank < adders ? (scattered(i) + rank * 17) % values : 0;
       case reduce_op::avg: {
         // Deviations that cancel in pairs: the sum is a multiple of the world.
         const bool alone = rank + 1 == world && world % 2 == 1;
         const std::int64_t deviation = alone ? 0 : (rank % 2 == 0 ? 1 : -1);
-        return (world > adders ? 0 : (i * 31 + 5) % values) + deviation;
+        return (world > adders ? 0 : scattered(i) % values) + deviation;
       }
       case reduce_op::product: {
         // At most six factors of two.
         const std::int64_t stride = (world + 5) / 6;
-        return (rank + i) % stride == 0 ? 2 : 1;
+        return (rank + i) % stride == 0 && (scattered(i) >> rank % 16 & 1) != 0 ? 2 : 1;
       }
-      default: return (i * 31 + rank * 17 + 5) % std::min<std::int64_t>(1009, exact_);
+      default: return (scattered(i) + rank * 17) % std::min<std::int64_t>(1009, exact_);
     }
   }
 
@@ -161,7 +167,8 @@ class oracle {
     pattern result;
     const std::int64_t values = std::min<std::int64_t>(1009, exact_);
     for (std::size_t i = 0; i < pattern_period; ++i) {
-      result[i] = static_cast<double>((static_cast<std::int64_t>(i) * 31 + rank * 17 + 5) % values);
+      const std::int64_t mixed = scattered(static_cast<std::int64_t>(i));
+      result[i] = static_cast<double>((mixed + rank * 17) % values);
     }
     return result;
   }

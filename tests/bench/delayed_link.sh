@@ -12,6 +12,7 @@ status=0
 BUILD=${bin%/bin} RATE=200 DELAY=10 CONGESTION=reno bash "$here/../../benchmarks/throttled.sh" -e 256K >"$report" 2>&1 || status=$?
 [[ $status != 77 ]] || { sed 's/^/NOT TRIED: /' "$report"; exit 77; }
 [[ $status == 0 ]] || fail "throttled.sh ended with $status"
+grep -q '^# all_reduce, 2 hosts, 200 Mbit/s and 10 ms a direction: mean us' "$report" || fail "no heading"
 grep -q '^# wrong elements: 0$' "$report" || fail "no word about wrong elements"
 # 10 ms for each of the messages that wait for each other; 8 bits a byte at 200 Mbit/s, but for tbf's bursts.
 awk '$1 == "doubling" || $1 == "ring" {

@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -101,6 +102,12 @@ void finds_what_is_wrong(operation op, int world, std::size_t piece) {
       output[i] = expect((i + 1) % output.size()).second;
     }
     BOOST_TEST(wrong() > output.size() / 2, title << ": shifted");
+    for (std::size_t chunk = 16; 2 * chunk <= output.size(); chunk *= 2) {
+      for (std::size_t i = 0; i < output.size(); ++i) output[i] = expect(i).second;
+      std::swap_ranges(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(chunk),
+                       output.begin() + static_cast<std::ptrdiff_t>(chunk));
+      BOOST_TEST(wrong() > chunk, title << ": two chunks of " << chunk << " have changed places");
+    }
   }
 }
 
@@ -111,7 +118,7 @@ BOOST_AUTO_TEST_CASE(every_wrong_element_of_every_operation_is_counted) {
     if (row.op == operation::barrier) continue;
     for (const int world : {2, 3, 8}) {
       finds_what_is_wrong<float>(row.op, world, 1500);
-      finds_what_is_wrong<parx::bfloat16>(row.op, world, 37);
+      finds_what_is_wrong<parx::bfloat16>(row.op, world, 600);
       finds_what_is_wrong<std::int64_t>(row.op, world, 5);
     }
   }
@@ -126,4 +133,16 @@ BOOST_AUTO_TEST_CASE(a_result_that_is_not_a_number_is_wrong) {
   BOOST_TEST(judge.count_wrong(all.calls[1], 1) == 0u);
   all.outputs[1][7] = std::numeric_limits<float>::quiet_NaN();
   BOOST_TEST(judge.count_wrong(all.calls[1], 1) == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(products_differ_from_place_to_place) {
+  const bench::oracle judge(parx::dtype::int64, parx::reduce_op::product, 3);
+  job<std::int64_t> all = prepared<std::int64_t>(judge, operation::all_reduce, 3, 0, 100);
+  std::vector<std::int64_t>& output = all.outputs[0];
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    output[i] = all.inputs[0][i] * all.inputs[1][i] * all.inputs[2][i];
+  }
+  BOOST_TEST(judge.count_wrong(all.calls[0], 0) == 0u);
+  std::swap_ranges(output.begin(), output.begin() + 64, output.begin() + 64);
+  BOOST_TEST(judge.count_wrong(all.calls[0], 0) > 64u);
 }

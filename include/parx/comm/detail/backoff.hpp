@@ -5,8 +5,8 @@
 // it is alone on its core, a yield is only a slower spin. Beside a process that computes, one yield
 // costs a whole time slice; then yielding is left alone for a while, longer each time.
 // Where a yield let somebody else run for a moment, two ranks are on one core. If each could have
-// one of its own, the scheduler has put them together and may leave them so for 100 ms: one lies
-// down, because who is woken is given an idle core. Until that helps they hand the core to and fro.
+// one of its own, the scheduler has put them together and may leave them so for 100 ms: one goes
+// to sleep, because who is woken is given an idle core. Until then they hand the core to and fro.
 #pragma once
 
 #include <sched.h>
@@ -20,33 +20,39 @@ namespace parx::detail {
 
 class backoff {
  public:
-  /// Forgets the rounds of the last wait.
-  void progressed() noexcept { rounds_ = 0; }
+  /// The wait is over.
+  void progressed() noexcept {
+    rounds_ = 0;
+    began_ = {};
+  }
 
   /// One idle round. False when it is time to sleep.
   [[nodiscard]] bool idle(bool own_core) noexcept {
-    if (own_core && !shares_core_) {
-      if (++rounds_ % rounds_between_looks != 0) return pause();
-      const auto now = clock::now();
-      if (rounds_ == rounds_between_looks) began_ = now;
-      if (now - began_ < spin_time) return pause();
-      return now - began_ < yield_time && yield(own_core);
+    if (!own_core) return ++rounds_ <= crowded_yields && yield(own_core, clock::now());
+    if (!shares_core_ && ++rounds_ % rounds_between_looks != 0) return pause();
+    const auto now = clock::now();
+    if (began_ == clock::time_point{}) {
+      began_ = now;
+      static_cast<void>(was_switched());  // from here on it tells of this wait
     }
-    return ++rounds_ <= crowded_yields && yield(own_core) && !(own_core && lies_down());
+    if (now - began_ >= yield_time) return false;
+    if (!shares_core_ && now - began_ < spin_time) return pause();
+    return yield(own_core, now) && !is_time_to_move(now);
   }
 
  private:
   using clock = std::chrono::steady_clock;
   static constexpr int rounds_between_looks = 16;  // a round: some nanoseconds, or two system calls
   static constexpr std::chrono::microseconds spin_time{20};
-  // A core that falls idle on a virtual machine takes 50 to 100 us to come back, or much longer
-  // where the host gives it to others meanwhile.
+  /// Of one wait, the spinning included. A core that falls idle on a virtual machine takes 50 to
+  /// 100 us to come back, and milliseconds where the host has given it to others.
   static constexpr std::chrono::microseconds yield_time{2000};
   static constexpr int crowded_yields = 30;
   static constexpr std::chrono::nanoseconds switch_time{1500};  ///< the least that a switch takes
-  /// The least turn of a process that computes. The turns of ranks that reduce a chunk each add
-  /// up to 2 ms where eight share two slow cores; the kernel's time slices are 3 ms and longer.
-  static constexpr std::chrono::microseconds time_slice{2500};
+  /// A turn that is longer is one of a process that computes. Where ranks share cores they may just
+  /// be reducing a chunk each: the turns of four add up to more than a millisecond.
+  static constexpr std::chrono::microseconds longest_turn{500};
+  static constexpr std::chrono::microseconds longest_crowded_turns{1800};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
   static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
   static constexpr clock::duration time_between_moves = std::chrono::milliseconds(1);
@@ -59,17 +65,15 @@ class backoff {
   }
 
   /// False where it would cost more than a sleep.
-  [[nodiscard]] bool yield(bool own_core) noexcept {
-    const auto before = clock::now();
+  [[nodiscard]] bool yield(bool own_core, clock::time_point before) noexcept {
     if (before < resume_) return false;
     ::sched_yield();
     const auto after = clock::now();
     const auto taken = after - before;
     // A host takes cores from its virtual machines: not every long yield was somebody else's turn.
-    const bool busy = taken > time_slice && was_switched();
-    const bool brief = taken > switch_time && taken <= time_slice;
-    const bool shared = brief && (!own_core || was_switched());
-    if (std::exchange(shares_core_, shared) != shared) rounds_ = 0;
+    const bool switched = taken > switch_time && (!own_core || was_switched());
+    const bool busy = switched && taken > (own_core ? longest_turn : longest_crowded_turns);
+    shares_core_ = switched && !busy;
     if (busy) {
       resume_ = after + pause_;
       pause_ = std::min<clock::duration>(2 * pause_, longest_pause);
@@ -87,11 +91,9 @@ class backoff {
     return std::exchange(switches_, switches) != switches;
   }
 
-  /// Whether to sleep once, to be woken on a core of its own.
-  [[nodiscard]] bool lies_down() noexcept {
-    if (!shares_core_) return false;
-    const auto now = clock::now();
-    if (now < next_move_) return false;
+  /// Whether to sleep once, to be woken on a core of its own. Then not again for a while.
+  [[nodiscard]] bool is_time_to_move(clock::time_point now) noexcept {
+    if (!shares_core_ || now < next_move_) return false;
     next_move_ = now + time_between_moves;
     return true;
   }
@@ -99,7 +101,7 @@ class backoff {
   int rounds_ = 0;
   bool shares_core_ = false;
   long switches_ = 0;
-  clock::time_point began_{};
+  clock::time_point began_{};  ///< the wait, as first looked at
   clock::time_point resume_{};
   clock::time_point next_move_{};
   clock::duration pause_ = first_pause;

@@ -207,7 +207,7 @@ class group_core {
   void finish(turn& lock, const call& request) {
     while (!request.all_done()) {
       if (owned_) {
-        if (++waiting_ == 1) network_->wake();  // its core has nothing else to do from here on
+        if (++waiting_ == 1) network_->wake();  // the driver need not spare this thread's core now
         lock.wait(changed_, [&] { return request.all_done() || !owned_; });
         --waiting_;
       } else {
@@ -223,7 +223,7 @@ class group_core {
       lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
       if (stopping_) return;
       // It shares its cores with the computation that it hides behind, so it does not spin before
-      // that waits for it.
+      // that waits for it (finish).
       drive(lock, idle::sleep, [&] { return stopping_ || !anything_pending(); });
     }
   }
@@ -247,13 +247,14 @@ class group_core {
       lock.unlock();
       bool progressed = false;
       std::optional<failure> failed;
-      const bool waited_for =
-          when_idle == idle::back_off ||
-          (when_idle == idle::sleep && waiting_.load(std::memory_order_relaxed) > 0);
+      const auto waited_for = [&] {
+        return when_idle == idle::back_off ||
+               (when_idle == idle::sleep && waiting_.load(std::memory_order_relaxed) > 0);
+      };
       try {
         progressed = pending_.step();
         // Nothing that others do under the lock ends this wait, except a new call.
-        while (!progressed && waited_for && !has_incoming_.load(std::memory_order_relaxed)) {
+        while (!progressed && waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
           if (!backoff_.idle(network_->may_spin())) sleep(longest_sleep);
           progressed = pending_.step();
         }
@@ -262,7 +263,7 @@ class group_core {
           if (posted_) withdraw_notice();
         } else if (when_idle == idle::leave) {
           glance();
-        } else if (!waited_for) {
+        } else if (when_idle == idle::sleep && !waited_for()) {
           sleep(longest_sleep);
         }
       } catch (const header_mismatch& found) {
@@ -425,7 +426,7 @@ class group_core {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool owned_ = false;     ///< somebody drives
+  bool owned_ = false;           ///< somebody drives
   std::atomic<int> waiting_{0};  ///< threads that wait behind the driver
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
