@@ -269,6 +269,12 @@ template <typename T, typename Name>
   result.algorithms = given["algo"].as<std::vector<std::string>>();
   result.shared = given.count("shared") > 0;
   result.simulated = given.count("simulate") > 0;
+  for (const char* const flag : {"ranks", "hosts", "link-latency", "link-bandwidth"}) {
+    parx::require(result.simulated || given.count(flag) == 0,
+                  "--{} is of a simulated cluster: add --simulate. How many ranks measure, their "
+                  "launcher says (parxrun -n, srun -n)",
+                  flag);
+  }
   result.simulated_ranks = given["ranks"].as<int>();
   result.simulated_hosts = given.count("hosts") > 0 ? given["hosts"].as<int>()
                                                     : std::min(8, result.simulated_ranks);

@@ -147,8 +147,8 @@ BOOST_AUTO_TEST_CASE(what_names_and_counts_do_not_show_is_compared_as_well) {
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.op = parx::reduce_op::premul_sum, .factor = 2.0000001}); }, arithmetic},
       {"divide_by", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x); },
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.divide_by = &total}); }, arithmetic},
-      {"commutative or not", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.use = parx::algorithm::tree})); },
-       [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.commutative = false, .use = parx::algorithm::tree})); }, arithmetic},
+      {"commutative or not", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.commutative = true, .use = parx::algorithm::tree})); },
+       [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.use = parx::algorithm::tree})); }, arithmetic},
       {"an operation of the user's", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.use = parx::algorithm::tree}); },
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.use = parx::algorithm::tree})); }, "(user's operation)"},
       {"the size of structs", [&](auto& g) { std::vector<six> x(8); parx::broadcast(g, x); },
@@ -333,7 +333,7 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_refused_before_anything_is_sent_and_the
       refused([&] { parx::scan(group, x, {.op = parx::reduce_op::avg}); }, "avg is not defined for it");
       refused([&] { parx::exscan(group, i, {.op = parx::reduce_op::avg}); }, "avg is not defined for it");
       refused([&] { parx::all_reduce(group, i, {.divide_by = &total_of_nothing}); }, "divide_by needs");
-      refused([&] { parx::all_reduce(group, x, parx::user_op([](float a, float) { return a; }, {.commutative = false, .use = parx::algorithm::ring})); },
+      refused([&] { parx::all_reduce(group, x, parx::user_op([](float a, float) { return a; }, {.use = parx::algorithm::ring})); },
               "needs an operation that commutes");
       refused([&] { parx::reduce(group, x, parx::user_op([](float a, float) { return a; }, {.root = 4})); }, "root 4");
       // Uneven counts that do not fit.

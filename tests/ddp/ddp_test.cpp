@@ -317,6 +317,27 @@ BOOST_AUTO_TEST_CASE(backward_twice_without_step_is_refused) {
   BOOST_TEST(text.find("no_sync") != std::string::npos, text);
 }
 
+BOOST_AUTO_TEST_CASE(a_step_of_gradients_that_have_not_left_the_rank_is_refused) {
+  for (const int world : {1, 2}) {
+    parx::run_threads(world, [&](parx::process_group& group) {
+      model m;
+      parx::ddp ddp{m, group};
+      parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1f}};
+      const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
+      {
+        const auto guard = ddp.no_sync();
+        backward();
+      }
+      BOOST_CHECK_EXCEPTION(opt.step(), parx::usage_error, [](const parx::usage_error& refused) {
+        return std::string(refused.what()).find("under no_sync()") != std::string::npos;
+      });
+      backward();  // the last micro-batch
+      opt.step();
+      parx::require(ddp.replicas_equal(), "the ranks have different parameters");
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(micro_batches_that_zero_grad_discards_do_not_count) {
   const auto expected = single_process(false);
   for (const int world : {1, 2}) {

@@ -113,6 +113,7 @@ void stop_in(const parx::catalog_entry& entry, int world, int victim, std::strin
   const auto results = all.wait();
   end.join();
   bool named = false;
+  std::string all_texts;
   for (int rank = 0; rank < world; ++rank) {
     if (rank == victim) continue;
     const auto& each = results[static_cast<std::size_t>(rank)];
@@ -121,9 +122,13 @@ void stop_in(const parx::catalog_entry& entry, int world, int victim, std::strin
     BOOST_TEST(each.exit_code == 1, what);
     BOOST_TEST(contains(each.text, "timed out waiting for rank "), what);
     BOOST_TEST(each.seconds < 3.4, what << " after " << each.seconds << " s");
-    named |= contains(each.text, "waiting for rank " + std::to_string(victim));
+    const std::string name = "rank " + std::to_string(victim);
+    named |= contains(each.text, "waiting for " + name) ||
+             contains(each.text, "behind that is " + name);
+    all_texts += each.text;
   }
-  BOOST_TEST(named, name_of(entry.what) << " by " << name_of(entry.name));
+  BOOST_TEST(named, name_of(entry.what) << " by " << name_of(entry.name) << ", rank " << victim
+                                        << " was stopped: " << all_texts);
 }
 
 }  // namespace
@@ -183,4 +188,21 @@ BOOST_AUTO_TEST_CASE(without_single_copies_a_killed_process_is_named_as_well) {
       BOOST_TEST(contains(results[rank].text, "rank 1"), results[rank].text);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_rank_has_printed_is_there_when_it_is_killed) {
+  processes::job job;
+  for (int rank = 0; rank < 2; ++rank) {
+    job.start_program(rank, 2, [](parx::init_options options) {
+      ::dup2(STDERR_FILENO, STDOUT_FILENO);
+      std::setvbuf(stdout, nullptr, _IOFBF, BUFSIZ);  // as where it is a pipe
+      const parx::world world = parx::init(std::move(options));
+      std::printf("rank %d has said this\n", world.rank());
+      ::raise(SIGKILL);
+      return 0;
+    });
+  }
+  const auto results = job.wait();
+  BOOST_TEST(processes::contains(results[0].text, "rank 0 has said this"), results[0].text);
+  BOOST_TEST(processes::contains(results[1].text, "rank 1 has said this"), results[1].text);
 }

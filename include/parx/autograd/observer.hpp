@@ -36,6 +36,8 @@ class backward_observer {
   virtual void end_backward() = 0;
   /// Called instead of end_backward when backward fails, whoever failed. Gradients are incomplete.
   virtual void abandon_backward() noexcept = 0;
+  /// An optimizer is about to use the gradient of an attached leaf. May throw usage_error.
+  virtual void before_step() const {}
 
  protected:
   backward_observer() = default;

@@ -115,7 +115,7 @@ class ddp {
   }
 
   /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all
-  /// micro-batches but the last.
+  /// micro-batches but the last. An optimizer refuses a step without that one.
   no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
 
   /// From any thread. What one rank has seen and all should know (its host goes down, a disk is

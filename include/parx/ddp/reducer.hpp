@@ -233,6 +233,14 @@ class reducer final : public backward_observer {
     needs_clearing_ = true;
   }
 
+  void before_step() const override {
+    require(!accumulating_,
+            "ddp at {}:{}: optimizer.step() would use gradients that were only added up on this "
+            "rank, under no_sync(), and each rank would take a step of its own. Leave the last "
+            "micro-batch's backward outside of no_sync(), also where an epoch ends early",
+            site_.file_name(), site_.line);
+  }
+
   void abandon_backward() noexcept override {
     const bool others_wait = under_way_ && group_.size() > 1;
     start_over();
@@ -409,7 +417,7 @@ class reducer final : public backward_observer {
   double async_before_ = 0;  ///< the group's seconds when this pass started its sums
   double last_count_ = 0;  ///< samples of the last synchronised step on all ranks
   double count_ = 0;      ///< samples since the last synchronised step
-  bool accumulating_ = false;
+  bool accumulating_ = false;  ///< some gradients have not left this rank
   bool divided_ = false;    ///< this pass makes the mean itself, without communication
   bool under_way_ = false;  ///< this pass has started its sums
   bool needs_clearing_ = false;  ///< gradients that are there must not be added to

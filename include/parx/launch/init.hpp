@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -128,9 +129,10 @@ inline void read_group_settings(const environment& env, group_options& group) {
 
 }  // namespace detail
 
-/// Collective over the job; blocks until all its ranks have come. Throws usage_error where the
-/// launcher's variables are half set or contradict each other, parx::error where the ranks do not
-/// find each other.
+/// Collective over the job; blocks until all its ranks have come. Standard output is written line
+/// by line from here on: a rank may be ended because of another's failure. Throws usage_error where
+/// the launcher's variables are half set or contradict each other, parx::error where the ranks do
+/// not find each other.
 [[nodiscard]] inline world init(init_options options = {}) {
   fill_standard_descriptors();
   options.env = detail::with_hydra_run_id(std::move(options.env));
@@ -142,6 +144,7 @@ inline void read_group_settings(const environment& env, group_options& group) {
   }
   static_cast<void>(detail::checked(options.group));
   const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
+  if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (job.world_size == 1) {
     read_settings();
     return world(std::move(job), nullptr, world::alone(), options.group);

@@ -65,6 +65,11 @@ class target {
   }
   /// Not defined() for spans.
   [[nodiscard]] const parameter<T>& owner() const noexcept { return parameter_; }
+  /// Throws usage_error where a wrapper has not made the gradient what a step may use.
+  void before_step() const {
+    if (!parameter_.defined()) return;
+    if (const backward_observer* const wrapper = parameter_.observer()) wrapper->before_step();
+  }
   /// A parameter's next gradient overwrites this one. Spans are the caller's to write.
   void zero_grad() const {
     if (parameter_.defined()) parameter_.zero_grad();
