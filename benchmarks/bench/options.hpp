@@ -184,7 +184,8 @@ template <typename T, typename Name>
       ("i,stepbytes", "Bytes from size to size, instead of a factor", text("0"), "SIZE")
       ("d,datatype", "float, double, half, bfloat16, int8 ... uint64", text("float"), "TYPE")
       ("o,redop", "sum, prod, min, max, avg, mulsum, band, bor, bxor", text("sum"), "OP")
-      ("r,root", "Root of broadcast and reduce", cxxopts::value<int>()->default_value("0"), "RANK")
+      ("r,root", "Root of broadcast, reduce, gather and scatter",
+       cxxopts::value<int>()->default_value("0"), "RANK")
       ("n,iters", "Operations measured for each size; 0: as many as fit into the budget",
        cxxopts::value<int>()->default_value("0"), "N")
       ("w,warmup_iters", "Operations before the clock starts; without it: as the budget permits",

@@ -38,7 +38,8 @@ class [[nodiscard]] work {
     source_rank_ = finished->peer;
     finished->rethrow();
   }
-  /// Whether wait() would return (or throw) at once. Never blocks.
+  /// Whether wait() would return (or throw) at once. Never blocks; where it would not, the thread
+  /// hands its core on for a moment.
   [[nodiscard]] bool test() {
     if (request_ == nullptr) return true;
     group_->require_here();

@@ -111,9 +111,15 @@ class group_core {
 
   /// Tells whether an issued call is done. Never blocks; makes progress where no thread does.
   [[nodiscard]] bool test(const call& request) {
-    turn lock(mutex_, company_now());
-    poll_owned(lock);
-    return request.all_done();
+    {
+      turn lock(mutex_, company_now());
+      poll_owned(lock);
+      if (request.all_done()) return true;
+    }
+    // Who asks again and again would keep the core from the thread that moves the call on, and from
+    // the other ranks.
+    std::this_thread::yield();
+    return false;
   }
   /// With inline progress: moves pending calls on as far as they can without waiting.
   void poll() {
