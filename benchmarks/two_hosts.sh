@@ -88,6 +88,7 @@ two_hosts_delayed() {
 }
 on_both() {
   local host pid
+  # Without in_host: in the background that is a shell, whose end would leave the rank running.
   for host in 0 1; do
     RANK=$host WORLD_SIZE=2 MASTER_ADDR=10.213.77.1 MASTER_PORT=$two_hosts_port PARX_TRANSPORT=tcp \
       PARX_SOCKET_IFNAME=eth0 ip netns exec "$two_hosts_prefix-$host" taskset -c "$((host % $(getconf _NPROCESSORS_ONLN)))" timeout "${LIMIT:-180}" "$@" >"$two_hosts_work/$host.out" &

@@ -49,9 +49,11 @@ class optimizer {
   /// Updates every target that has a gradient, then drops the gradients. Local, does not block.
   /// Throws usage_error where gradients have not left this rank yet (ddp's no_sync()).
   void step() {
+    for (const slot& one : slots_) {  // refused before any of them has moved
+      if (one.updated.has_grad()) one.updated.before_step();
+    }
     for (slot& one : slots_) {
       if (!one.updated.has_grad()) continue;
-      one.updated.before_step();
       ++one.steps;
       const Options& options = options_[one.group];
       if (Derived::has_state(options)) make_state(one);
