@@ -1,5 +1,5 @@
 // When ranks wait for each other: who is named.
-#include <parx/comm/detail/notice.hpp>
+#include <parx/comm/detail/progress/notice.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include <parx/comm/detail/plan_cache.hpp>
+#include <parx/comm/detail/issue/plan_cache.hpp>
 
 #include <boost/test/unit_test.hpp>
 

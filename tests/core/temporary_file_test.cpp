@@ -1,4 +1,4 @@
-#include <parx/core/detail/temporary_file.hpp>
+#include <parx/core/temporary_file.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -59,7 +59,7 @@ def table(comment, kind, name, rows):
     return f"/// {comment}\ninline constexpr std::array<{kind}, {len(items)}> {name}{{{{\n{wrapped(items)}\n}}}};\n"
 
 
-def write(name, about, body, include=""):
+def write(name, about, body, include="\n#include <parx/core/abi.hpp>\n"):
     with open(folder + name, "w") as out:
         out.write(f"""// {about}
 //
@@ -69,7 +69,7 @@ def write(name, about, body, include=""):
 #include <array>
 #include <cstdint>
 {include}
-namespace parx::data::detail {{
+namespace parx::inline PARX_ABI::data::detail {{
 
 {body}
 }}  // namespace parx::data::detail

@@ -1,7 +1,7 @@
 #include <parx/data/language_model.hpp>
 #include <parx/data/sequence_pairs.hpp>
-#include <parx/data/text_classification.hpp>
 #include <parx/data/text/token_dropout.hpp>
+#include <parx/data/text_classification.hpp>
 
 #include <random>
 #include <set>

@@ -1,8 +1,9 @@
 #!/bin/bash
 # The architecture as rules over the #include lines:   layers.sh INCLUDE_DIR
 #
-# A header includes only its own folder and folders of a lower level; the communication column and the
-# tensor column do not know each other. Includes are written <parx/folder/file.hpp>. Boost is for
+# A header includes only its own folder and folders of a lower level, of those no detail/; the
+# communication column and the tensor column do not know each other. All of parx is in the inline
+# namespace PARX_ABI (core/abi.hpp). Includes are written <parx/folder/file.hpp>. Boost is for
 # parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere. No file is
 # longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter. An example is a program
 # of 150 lines at most.
@@ -52,6 +53,9 @@ wrong=$(
       if (FILENAME ~ /^parx\/[^\/]*$/) chapters[FILENAME]
     }
     /^#pragma once$/ { guarded = 1 }
+    /^namespace parx/ && !/^namespace parx::inline PARX_ABI/ {
+      print FILENAME ":" FNR ": write namespace parx::inline PARX_ABI"
+    }
     /^[ \t]*#[ \t]*include/ {
       where = FILENAME ":" FNR ": "
       if ($0 ~ /"/) print where "write <parx/...>, not quotes"
@@ -62,6 +66,7 @@ wrong=$(
         file = substr($0, RSTART + 1, RLENGTH - 2); there = chapter(file)
         if (here == "parx") everything[file]
         if (there == here) next
+        if (file ~ /\/detail\//) print where file " is private to " there "; what two chapters need is public"
         if (!(there in level)) print where there " is not in the table of layers"
         else if (level[there] >= level[here]) print where here " must not include " there ", which is not below it"
         else if (column[here] != "both" && column[there] != "both" && column[here] != column[there])

@@ -1,4 +1,4 @@
-#include <parx/tensor/detail/math.hpp>
+#include <parx/tensor/math.hpp>
 
 #include <boost/test/unit_test.hpp>
 

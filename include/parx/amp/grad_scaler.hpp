@@ -30,7 +30,7 @@
 #include <parx/core/check.hpp>
 #include <parx/optim/target.hpp>
 
-namespace parx::amp {
+namespace parx::inline PARX_ABI::amp {
 
 struct grad_scaler_options {
   double init_scale = 65536;

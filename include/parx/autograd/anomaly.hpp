@@ -31,7 +31,7 @@
 
 #include <parx/autograd/detail/node.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// What detect_anomaly throws.
 class anomaly_error : public std::runtime_error {

@@ -28,7 +28,7 @@
 #include <parx/types/dtype.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 /// What matrix products are rounded to; float32: nothing.

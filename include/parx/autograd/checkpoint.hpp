@@ -23,10 +23,10 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
-#include <parx/autograd/detail/recompute.hpp>
+#include <parx/autograd/recompute.hpp>
 #include <parx/autograd/variable.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -14,7 +14,7 @@
 
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 template <typename T>
 class deferred_updates {

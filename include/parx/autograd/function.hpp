@@ -25,12 +25,12 @@
 #include <vector>
 
 #include <parx/autograd/anomaly.hpp>
-#include <parx/autograd/detail/recompute.hpp>
+#include <parx/autograd/recompute.hpp>
 #include <parx/autograd/variable.hpp>
 #include <parx/tensor/pointwise.hpp>
 #include <parx/tensor/reduction.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Where a backward function puts the gradient of one input. Any number of contributions may be
 /// made; they add up.

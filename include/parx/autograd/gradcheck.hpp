@@ -15,7 +15,7 @@
 #include <parx/autograd/variable.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct gradcheck_options {
   double step = 1e-5;       ///< of the differences

@@ -9,7 +9,7 @@
 
 #include <parx/autograd/variable.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 template <typename T>
 struct weighted_loss {

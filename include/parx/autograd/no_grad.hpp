@@ -5,7 +5,9 @@
 
 #include <utility>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 inline bool& recording() noexcept {

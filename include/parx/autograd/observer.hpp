@@ -14,7 +14,9 @@
 #include <span>
 #include <string_view>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 class backward_observer {
  public:

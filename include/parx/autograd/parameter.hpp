@@ -12,7 +12,7 @@
 
 #include <parx/autograd/variable.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// A gradient that is zero outside `rows` (axis 0, ascending). Only these rows of `values` may be
 /// written.

@@ -19,7 +19,7 @@
 #include <parx/autograd/detail/leaf.hpp>
 #include <parx/autograd/no_grad.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class gradient {
   none,    ///< a constant

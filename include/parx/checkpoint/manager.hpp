@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/detail/agreement.hpp>
-#include <parx/checkpoint/detail/checkpoint_folder.hpp>
+#include <parx/checkpoint/agreement.hpp>
+#include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
@@ -32,7 +32,7 @@
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class save_mode {
   blocking,    ///< save() returns when the checkpoint is on the disk

@@ -18,7 +18,7 @@
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/core/json.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct checkpoint_manifest {
   struct file {

@@ -26,7 +26,7 @@
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class mapped_safetensors {
  public:

@@ -22,7 +22,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class checkpoint_parts {
  public:

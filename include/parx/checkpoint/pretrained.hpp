@@ -12,14 +12,14 @@
 #include <string>
 #include <system_error>
 
-#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Names of files and their contents.
 using text_files = std::map<std::string, std::string>;

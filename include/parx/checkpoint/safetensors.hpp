@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/header.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 

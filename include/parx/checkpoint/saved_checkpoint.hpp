@@ -23,7 +23,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// How much is looked at before a checkpoint is called good.
 enum class checkpoint_check {

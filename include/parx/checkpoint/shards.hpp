@@ -21,7 +21,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

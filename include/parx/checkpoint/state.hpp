@@ -23,7 +23,7 @@
 #include <parx/core/error.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// How a file and a model differ; see load_state.
 struct state_report {

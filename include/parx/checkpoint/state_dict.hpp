@@ -23,7 +23,7 @@
 #include <parx/core/check.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class state_dict {
  public:

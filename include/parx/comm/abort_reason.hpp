@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 /// The text of the exception that is being handled, without a full stop at its end, so that it can
 /// be quoted inside a sentence. Call it in a catch block.

@@ -10,7 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 class block_counts {
  public:

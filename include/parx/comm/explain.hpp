@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include <parx/comm/detail/measure.hpp>
+#include <parx/comm/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/explain.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// The algorithms that could do `what` on `bytes` bytes of the whole vector, with their predicted
 /// times, the chosen one and the reason. explain_text() of schedule/explain.hpp renders it.

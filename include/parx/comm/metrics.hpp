@@ -6,7 +6,7 @@
 
 #include <parx/comm/collectives/all_reduce.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Collective. The mean over all ranks of values that each rank has summed up: a loss, an accuracy.
 /// Ranks may have different counts; 0 where all counts are 0.

@@ -12,7 +12,7 @@
 #include <parx/comm/schedule/price.hpp>
 #include <parx/types/reduce.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct algorithm_rule;
 

@@ -8,7 +8,7 @@
 
 #include <parx/comm/process_group.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Local. Formats to standard output on rank 0 and flushes; does nothing elsewhere.
 template <typename... Args>

@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/detail/group_core.hpp>
+#include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -15,7 +15,7 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// `size()` elements, zeroed at first. Movable; it must outlive the operations that borrow it.
 template <typename T>

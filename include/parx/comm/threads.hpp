@@ -15,7 +15,7 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/transport/inproc.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct threads_options {
   inproc_options network;

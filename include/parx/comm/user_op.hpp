@@ -21,7 +21,7 @@
 
 #include <parx/comm/options.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct user_op_options {
   bool commutative = false;  ///< a op b == b op a, whatever they are: any order will do

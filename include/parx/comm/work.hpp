@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include <parx/comm/detail/group_core.hpp>
+#include <parx/comm/detail/progress/group_core.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class [[nodiscard]] work {
  public:

@@ -3,7 +3,7 @@
 
 #include <parx/core/error.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Throws usage_error with the formatted text unless `condition` holds.
 template <typename... Args>

@@ -8,7 +8,9 @@
 #include <chrono>
 #include <climits>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 class deadline {
  public:

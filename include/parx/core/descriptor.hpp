@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <utility>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 class descriptor {
  public:

@@ -16,7 +16,7 @@
 
 #include <parx/core/error.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 using environment = std::map<std::string, std::string, std::less<>>;
 

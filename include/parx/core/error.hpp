@@ -16,7 +16,9 @@
 
 #include <fmt/format.h>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 enum class errc {
   timeout = 1,        ///< a deadline passed

@@ -29,7 +29,7 @@
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
 
-namespace parx::json {
+namespace parx::inline PARX_ABI::json {
 
 class value;
 using array = std::vector<value>;

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
-namespace parx::json {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::json {
 
 /// `text` in quotes.
 [[nodiscard]] inline std::string quote(std::string_view text) {

@@ -17,7 +17,9 @@
 
 #include <fmt/format.h>
 
-namespace parx::json {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::json {
 
 /// A text is not the JSON that it should be; what() says what was expected, by line and column.
 class error : public std::runtime_error {

@@ -17,7 +17,9 @@
 
 #include <fmt/format.h>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 enum class log_level { error, warn, info, debug };
 

@@ -10,7 +10,9 @@
 
 #include <vector>
 
-namespace parx::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
 
 /// How many forks lie between this process and the program's first one.
 inline unsigned forks = 0;

@@ -6,7 +6,9 @@
 
 #include <string_view>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 struct call_site {
   const char* file = "";

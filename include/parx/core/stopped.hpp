@@ -7,7 +7,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 /// What a program returns that was stopped by a signal, has saved its work and wants to be started
 /// again: EX_TEMPFAIL of sysexits.h. A program that a signal killed has 128 + the signal instead.

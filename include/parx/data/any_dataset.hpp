@@ -10,7 +10,7 @@
 
 #include <parx/data/dataset.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// Holds a data set of class-labelled samples. Copies share it. Threads: as that data set.
 class any_dataset {

@@ -15,7 +15,7 @@
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 enum class mirror {
   never,

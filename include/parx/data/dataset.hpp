@@ -31,7 +31,7 @@
 #include <parx/core/check.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// Samples with a `Target` each. `x` is [n, ...], `y` [n, ...], `weights` [n]; a weight of 0 marks
 /// a sample that only fills the batch up and must not count: {.row_weights = batch.weights}.

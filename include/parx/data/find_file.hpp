@@ -13,7 +13,7 @@
 
 #include <parx/core/error.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// The paths of the files in `folder` whose names begin with `prefix` and hold `part`, in
 /// alphabetical order. `what` says in messages what the folder should hold, "the IDX files". Throws

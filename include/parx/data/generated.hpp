@@ -21,7 +21,7 @@
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct generated_options {
   std::uint64_t seed = 0;

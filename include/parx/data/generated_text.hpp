@@ -17,7 +17,7 @@
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 namespace detail {
 

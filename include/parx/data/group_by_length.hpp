@@ -16,7 +16,7 @@
 #include <parx/core/check.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct length_groups {
   /// Tokens of each sample, as the text data sets give it; null: no grouping.

@@ -25,7 +25,7 @@
 #include <parx/data/formats/idx.hpp>
 #include <parx/data/formats/image_bytes.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// How a batch of images is laid out: [n, channels, rows, columns] for convolutions, [n, channels *
 /// rows * columns] for linear layers.

@@ -23,7 +23,7 @@
 #include <parx/data/text/token_cache.hpp>
 #include <parx/data/text/tokenizer.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// `input_ids` and `labels` are [n, context_length], `weights` [n]. The labels of a sample of
 /// weight 0 are -100, which cross_entropy ignores.

@@ -25,7 +25,7 @@
 #include <parx/data/detail/prefetch.hpp>
 #include <parx/data/sampler.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// What happens to a last batch that is smaller than the others.
 enum class last_batch { keep, drop };

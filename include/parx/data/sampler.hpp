@@ -21,7 +21,7 @@
 #include <parx/data/group_by_length.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// A sample and how much it counts: 1, or 0 for padding.
 struct sample_entry {

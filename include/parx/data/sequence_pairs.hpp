@@ -29,7 +29,7 @@
 #include <parx/data/text/token_cache.hpp>
 #include <parx/data/text/tokenizer.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// `input_ids` and `attention_mask` are [n, longest source]; `decoder_input_ids`,
 /// `decoder_attention_mask` and `labels` [n, longest target]; `weights` [n]. Labels of padding, and

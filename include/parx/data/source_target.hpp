@@ -12,7 +12,7 @@
 #include <parx/core/log.hpp>
 #include <parx/data/text/records.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct source_target {
   std::string source;

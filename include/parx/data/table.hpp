@@ -19,7 +19,7 @@
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct table_options {
   csv_options csv = {};

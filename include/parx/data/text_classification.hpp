@@ -30,7 +30,7 @@
 #include <parx/data/text/token_cache.hpp>
 #include <parx/data/text/tokenizer.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// `input_ids` and `attention_mask` are [n, longest], `labels` and `weights` [n].
 struct text_batch {

@@ -15,7 +15,7 @@
 
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// A bucket closes when it has reached its limit, or a sixteenth of all gradients
 /// (least_bucket_bytes if that is more).

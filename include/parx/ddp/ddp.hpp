@@ -37,7 +37,7 @@
 #include <parx/ddp/module.hpp>
 #include <parx/ddp/reducer.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct ddp_options {
   bucket_limits buckets{};

@@ -15,7 +15,7 @@
 #include <parx/ddp/row_exchange.hpp>
 #include <parx/types/reduce.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class gathered_rows final : public row_exchange {
  public:

@@ -25,7 +25,7 @@
 #include <parx/core/source.hpp>
 #include <parx/types/buffer.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// A gradient inside a bucket: `rows` x `columns` elements, row-major, from `offset` on. What has
 /// more than two axes has them folded into columns; what has less has one row.

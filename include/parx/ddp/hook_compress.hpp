@@ -16,7 +16,7 @@
 #include <parx/types/dtype.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

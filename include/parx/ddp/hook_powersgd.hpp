@@ -32,7 +32,7 @@
 #include <parx/tensor/random.hpp>
 #include <parx/types/reduce.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class error_feedback {
   on,   ///< what a step leaves out is added to the next one's gradient

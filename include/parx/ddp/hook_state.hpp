@@ -30,7 +30,7 @@
 #include <parx/ddp/ddp.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

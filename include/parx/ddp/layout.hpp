@@ -15,7 +15,7 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/module.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 [[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;

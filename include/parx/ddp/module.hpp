@@ -16,7 +16,7 @@
 #include <parx/autograd/observer.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// A handle: copies refer to the same parameter. T is P::value_type.
 template <typename P>

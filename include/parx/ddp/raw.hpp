@@ -42,7 +42,7 @@
 #include <parx/types/buffer.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace optim {
 template <typename T>

@@ -41,7 +41,7 @@
 #include <parx/ddp/shared_rows.hpp>
 #include <parx/trace/event.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Where the time of the backward passes so far has gone, on this rank.
 struct ddp_times {
@@ -59,7 +59,7 @@ struct ddp_times {
 
 }  // namespace parx
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Of parameter_slots. A template, so that a program which includes ddp and wraps no model does not
 /// compile it.

@@ -17,7 +17,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/ddp/module.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Whether ranks with `counts` rows of `row_bytes` each should exchange these instead of all
 /// `bytes` of the table. A count of all_rows stands for a gradient that is not row-sparse.

@@ -7,12 +7,12 @@
 #include <string>
 #include <type_traits>
 
-#include <parx/checkpoint/detail/agreement.hpp>
-#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/agreement.hpp>
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/core/detail/temporary_file.hpp>
+#include <parx/core/temporary_file.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Collective. Rank 0 writes the model's parameters to `path` as safetensors: to a temporary name
 /// first, so that an older file survives a failure. Every rank throws parx::error where that fails

@@ -16,14 +16,14 @@
 #include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>
-#include <parx/comm/detail/collective_data.hpp>
+#include <parx/comm/collective_data.hpp>
 #include <parx/comm/schedule/action.hpp>  // for chunk_begin
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/row_exchange.hpp>
-#include <parx/types/detail/prefetch.hpp>
+#include <parx/types/prefetch.hpp>
 #include <parx/types/reduce.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class shared_rows final : public row_exchange {
  public:

@@ -13,7 +13,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/nn/batch_norm.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 template <typename T = float>
 class sync_batch_norm : public nn::batch_norm_layer<sync_batch_norm<T>, T> {

@@ -30,8 +30,8 @@
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/random_hex.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
@@ -41,7 +41,7 @@
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class output_tags {
   rank,  ///< "[rank 3] " before each line

@@ -16,7 +16,7 @@
 
 #include <parx/core/error.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -13,19 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/detail/measure.hpp>
+#include <parx/comm/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/file_text.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/file_text.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/transport/solo.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct init_options {
   group_options group;

@@ -16,7 +16,7 @@
 #include <parx/launch/detail/slurm_env.hpp>
 #include <parx/launch/launcher.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// The job that `env` describes; a world of one where it describes none. Throws usage_error, naming
 /// the variables and what to do, where the description is half set or contradicts itself.

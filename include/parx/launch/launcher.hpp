@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 enum class launcher {
   alone,      ///< no launcher: a world of one

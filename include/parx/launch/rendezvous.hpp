@@ -29,7 +29,7 @@
 #include <parx/store/tcp_server.hpp>
 #include <parx/transport/hybrid.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// What joins a job together. Operations of transports that outlive it end with an error.
 class rendezvous {

@@ -10,7 +10,7 @@
 #include <parx/core/stopped.hpp>
 #include <parx/launch/init.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Joins the job, calls body(world&) and returns the process's exit code: 0, 2 after a usage_error,
 /// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together, 1 after any

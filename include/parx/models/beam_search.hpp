@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 #include <parx/core/check.hpp>
 #include <parx/models/encoder_decoder.hpp>
 #include <parx/models/generate.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 enum class beam_stop {
   hopeless,  ///< once no beginning can beat the worst finished text: early_stopping=False

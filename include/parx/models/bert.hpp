@@ -23,7 +23,7 @@
 #include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 /// The names of Hugging Face's config.json; the numbers are TinyBERT's for AG News.
 struct bert_config {

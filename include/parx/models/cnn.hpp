@@ -20,7 +20,7 @@
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/linear.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 enum class cnn_norm { batch, none };
 

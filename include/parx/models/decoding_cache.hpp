@@ -7,7 +7,7 @@
 
 #include <parx/nn/attention.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 template <typename T = float>
 class decoding_cache {

@@ -24,7 +24,7 @@
 #include <parx/nn/position.hpp>
 #include <parx/nn/transformer.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 template <typename T = float>
 class encoder_decoder : public nn::module<encoder_decoder<T>> {

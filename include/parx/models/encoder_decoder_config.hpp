@@ -11,7 +11,7 @@
 #include <parx/core/json.hpp>
 #include <parx/nn/transformer.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 enum class copying {
   none,

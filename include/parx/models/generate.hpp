@@ -20,7 +20,7 @@
 #include <parx/models/decoding_cache.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 struct sampling_options {
   std::size_t max_new_tokens = 100;

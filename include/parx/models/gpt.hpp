@@ -20,7 +20,7 @@
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/norm.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 /// The names of Hugging Face's config.json; the sizes are those of a small model.
 struct gpt_config {

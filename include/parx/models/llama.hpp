@@ -21,7 +21,7 @@
 #include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 enum class word_embeddings {
   tied,   ///< the output uses the embedding's matrix

@@ -17,7 +17,7 @@
 #include <parx/autograd/ops/view.hpp>
 #include <parx/nn/linear.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 template <typename T = float>
 class pointer : public nn::module<pointer<T>> {

@@ -13,7 +13,7 @@
 
 #include <parx/nn/transformer.hpp>
 
-namespace parx::models {
+namespace parx::inline PARX_ABI::models {
 
 template <typename T = float>
 class source_cache {

@@ -5,7 +5,7 @@
 #include <parx/autograd/ops/view.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 class relu : public module<relu> {
  public:

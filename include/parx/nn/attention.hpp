@@ -13,7 +13,7 @@
 #include <parx/nn/linear.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 /// Keys and values of the positions that one layer has seen; for inference, without gradients.
 template <typename T = float>

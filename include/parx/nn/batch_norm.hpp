@@ -10,12 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/ops/batch_norm.hpp>
+#include <parx/autograd/recompute.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 struct batch_norm_options {
   double epsilon = 1e-5;

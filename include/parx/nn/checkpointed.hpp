@@ -13,7 +13,7 @@
 #include <parx/autograd/checkpoint.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 template <module_type Module>
 class checkpointed : public Module {

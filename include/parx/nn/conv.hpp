@@ -10,7 +10,7 @@
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 struct conv2d_options {
   std::size_t stride = 1;

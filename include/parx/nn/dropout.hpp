@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <string_view>
 
-#include <parx/autograd/detail/recompute.hpp>
 #include <parx/autograd/ops/dropout.hpp>
+#include <parx/autograd/recompute.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 class dropout : public module<dropout> {
  public:

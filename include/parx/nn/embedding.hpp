@@ -9,7 +9,7 @@
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 struct embedding_options {
   initializer start = init::normal(0, 1);  ///< PyTorch's

@@ -15,7 +15,7 @@
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 struct initializer {
   enum class distribution { keep, constant, uniform, normal };

@@ -11,7 +11,7 @@
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 enum class bias { learned, none };
 

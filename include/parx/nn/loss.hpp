@@ -15,7 +15,7 @@
 #include <parx/core/source.hpp>
 #include <parx/tensor/reduction.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 using parx::cross_entropy;
 

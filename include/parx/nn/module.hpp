@@ -39,7 +39,7 @@
 #include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 namespace detail {
 

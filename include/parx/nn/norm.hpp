@@ -10,7 +10,7 @@
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 template <typename T = float>
 class layer_norm : public module<layer_norm<T>> {

@@ -8,7 +8,7 @@
 #include <parx/autograd/ops/pool.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 /// The largest pixel of each window of size x size; see parx::max_pool2d.
 class max_pool2d : public module<max_pool2d> {

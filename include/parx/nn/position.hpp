@@ -10,7 +10,7 @@
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 /// (positions, width): sin(t / 10000^(2 i / width)) at 2 i, the cosine of it at 2 i + 1.
 template <typename T = float>

@@ -9,7 +9,7 @@
 
 #include <parx/nn/module.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 namespace detail {
 

@@ -14,7 +14,7 @@
 #include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
 
-namespace parx::nn {
+namespace parx::inline PARX_ABI::nn {
 
 enum class norm_order {
   post,  ///< norm(x + f(x)): the paper's

@@ -25,7 +25,7 @@
 #include <parx/optim/optimizer.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 struct adamw_options {
   double lr = 1e-3;

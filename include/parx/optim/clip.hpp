@@ -18,7 +18,7 @@
 #include <parx/core/error.hpp>
 #include <parx/optim/target.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 /// The Euclidean norm of all gradients together, 0 without any. Sums in double.
 template <typename T>

@@ -22,7 +22,7 @@
 #include <parx/core/check.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 enum class decay_warmup { on, off };
 

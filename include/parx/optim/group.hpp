@@ -18,7 +18,7 @@
 
 #include <parx/optim/target.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 template <typename T, typename Options>
 struct parameter_group {

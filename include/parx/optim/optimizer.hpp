@@ -27,7 +27,7 @@
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 /// What becomes of the rows of an embedding that a step has no gradient for.
 enum class row_updates {

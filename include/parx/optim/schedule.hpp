@@ -15,7 +15,7 @@
 
 #include <parx/core/check.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 enum class decay {
   constant,

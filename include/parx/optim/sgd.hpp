@@ -20,7 +20,7 @@
 #include <parx/optim/optimizer.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 enum class momentum_form { classical, nesterov };
 

@@ -15,7 +15,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx::optim {
+namespace parx::inline PARX_ABI::optim {
 
 template <typename T>
 class target {

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 enum class store_dialect : std::uint8_t {
   torch_1_13,  ///< up to 2.0: no append, multi_get, multi_set, cancel_wait; has watch_key

@@ -27,7 +27,7 @@
 #include <parx/store/detail/log_file.hpp>
 #include <parx/store/store.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct file_store_options {
   std::string path;

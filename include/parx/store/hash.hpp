@@ -18,7 +18,7 @@
 #include <parx/store/detail/value_map.hpp>
 #include <parx/store/store.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class hash_store final : public store {
  public:

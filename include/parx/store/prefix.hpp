@@ -22,7 +22,7 @@
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/store.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

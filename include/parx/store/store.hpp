@@ -21,7 +21,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/own_process.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class watch_state {
   pending,  ///< the key does not exist yet

@@ -27,8 +27,8 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
-#include <parx/core/detail/random_hex.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/random_hex.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/handshake.hpp>
@@ -37,7 +37,7 @@
 #include <parx/store/dialect.hpp>
 #include <parx/store/store.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Whether to count this process in PyTorch's "init/" counter. A PyTorch host that was given a
 /// world size waits for that many; parx's own server does not.

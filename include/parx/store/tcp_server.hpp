@@ -43,7 +43,7 @@
 #include <parx/store/detail/server_core.hpp>
 #include <parx/store/dialect.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct tcp_store_server_options {
   std::string address = {};  ///< a name or number of this host; empty: all addresses

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 
+#include <parx/core/abi.hpp>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class [[nodiscard]] flush_denormals {
  public:

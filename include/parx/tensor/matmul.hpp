@@ -1,8 +1,8 @@
 // Matrix products: gemm, through which every product of parx goes, and matmul for tensors.
 //
 // gemm is Eigen's, the site's BLAS's or oneDNN's, as PARX_GEMM says where parx is configured with
-// CMake (or the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN without it). The inline namespace
-// names the backend, so that objects built with different ones do not take each other's gemm.
+// CMake (or the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN without it). core/abi.hpp keeps
+// objects apart that were built with different ones.
 #pragma once
 
 #include <algorithm>
@@ -22,18 +22,15 @@
 #include <parx/core/source.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class op { plain, transposed };
 
 #if defined(PARX_GEMM_ONEDNN)
-inline namespace gemm_by_onednn {
 namespace gemm_backend = detail::onednn;
 #elif defined(PARX_GEMM_BLAS)
-inline namespace gemm_by_blas {
 namespace gemm_backend = detail::blas;
 #else
-inline namespace gemm_by_eigen {
 namespace gemm_backend = detail::eigen;
 #endif
 
@@ -53,8 +50,6 @@ void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha
   gemm_backend::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
                      beta, c, ldc, row);
 }
-
-}  // the backend's namespace
 
 namespace detail {
 

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 using philox_counter = std::array<std::uint32_t, 4>;
 using philox_key = std::array<std::uint32_t, 2>;

@@ -15,7 +15,7 @@
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -18,6 +18,8 @@
 
 #include <sys/mman.h>
 
+#include <parx/core/abi.hpp>
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define PARX_POOL_POISONS 1
@@ -29,7 +31,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct memory_stats {
   std::size_t live_bytes = 0;            ///< in blocks that somebody holds

@@ -9,7 +9,7 @@
 
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct print_options {
   int precision = 4;  ///< significant digits of a floating-point element

@@ -18,7 +18,7 @@
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// FNV-1a with a final mix: 64 bits that are the same on every machine.
 [[nodiscard]] constexpr std::uint64_t stable_hash(std::string_view text) noexcept {

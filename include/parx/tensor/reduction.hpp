@@ -17,7 +17,7 @@
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class accumulate { overwrite, add };
 enum class reduced_axes { dropped, kept };

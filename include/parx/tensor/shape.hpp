@@ -15,7 +15,7 @@
 
 #include <parx/core/check.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 inline constexpr std::size_t max_rank = 8;
 

@@ -14,7 +14,7 @@
 
 #include <parx/tensor/pool.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class storage {
  public:

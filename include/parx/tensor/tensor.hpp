@@ -22,7 +22,7 @@
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/storage.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 template <typename T>
 class tensor {

@@ -26,15 +26,15 @@
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
-#include <parx/core/detail/file_limit.hpp>
-#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
+#include <parx/core/temporary_file.hpp>
 #include <parx/trace/detail/chrome_json.hpp>
 #include <parx/trace/detail/recorder.hpp>
 
-namespace parx::trace {
+namespace parx::inline PARX_ABI::trace {
 
 struct trace_options {
   std::string path = {};                  ///< "trace.json"; see trace_file() for the rank in it

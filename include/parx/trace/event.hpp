@@ -18,7 +18,7 @@
 #include <parx/trace/chrome.hpp>  // so that PARX_TRACE works in every program that has a span
 #include <parx/trace/detail/recorder.hpp>
 
-namespace parx::trace {
+namespace parx::inline PARX_ABI::trace {
 
 /// True while events are recorded: for work that only a trace needs.
 [[nodiscard]] inline bool enabled() noexcept {

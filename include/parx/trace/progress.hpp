@@ -24,7 +24,7 @@
 #include <parx/core/log.hpp>
 #include <parx/trace/detail/progress_text.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct progress_options {
   std::size_t total = 0;  ///< steps in all; 0 when nobody knows, which leaves out bar and time left

@@ -13,7 +13,7 @@
 #include <parx/train/record.hpp>
 #include <parx/train/run_log.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// The number of values in all parameters of a model, whatever its kind.
 template <typename Module>

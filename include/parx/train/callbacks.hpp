@@ -12,7 +12,7 @@
 #include <parx/train/record.hpp>
 #include <parx/train/state.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 struct callbacks {
   using at_state = std::function<void(const trainer_state&)>;

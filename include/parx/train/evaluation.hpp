@@ -17,7 +17,7 @@
 #include <parx/train/metrics.hpp>
 #include <parx/train/record.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// Samples of a batch that count.
 template <typename Batch>

@@ -18,7 +18,7 @@
 #include <parx/train/options.hpp>
 #include <parx/train/plan.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 namespace detail {
 

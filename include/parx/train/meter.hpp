@@ -16,7 +16,7 @@
 #include <parx/train/record.hpp>
 #include <parx/train/usage.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// One rank's counts since the last line. Times are wall-clock seconds.
 struct rank_counts {

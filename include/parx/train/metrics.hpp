@@ -20,7 +20,7 @@
 #include <parx/core/check.hpp>
 #include <parx/nn/loss.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 struct metric {
   metric(std::string its_name, nn::tally its_value) : name(std::move(its_name)), value(its_value) {}

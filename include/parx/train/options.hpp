@@ -16,7 +16,7 @@
 #include <parx/core/check.hpp>
 #include <parx/optim/schedule.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// When something happens: never, every so many steps, or at the end of each epoch.
 enum class strategy { no, steps, epoch };

@@ -13,7 +13,7 @@
 #include <parx/optim/schedule.hpp>
 #include <parx/train/options.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 struct run_plan {
   std::size_t samples = 0;     ///< in an epoch, over all ranks

@@ -13,7 +13,7 @@
 #include <parx/train/options.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 class precision {
  public:

@@ -22,7 +22,7 @@
 
 #include <parx/core/json.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// `value` to so many significant digits; what is not finite stays as it is.
 [[nodiscard]] inline double rounded(double value, int digits) {

@@ -24,7 +24,7 @@
 
 #include <fmt/format.h>
 
-#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
@@ -32,7 +32,7 @@
 #include <parx/train/detail/log_lines.hpp>
 #include <parx/train/record.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// What the files of one run hold.
 struct run_report {

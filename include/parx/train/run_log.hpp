@@ -35,7 +35,7 @@
 #include <parx/train/record.hpp>
 #include <parx/train/tensorboard.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 namespace detail {
 

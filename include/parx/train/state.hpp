@@ -26,7 +26,7 @@
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 struct trainer_state {
   std::uint64_t global_step = 0;   ///< optimizer steps done

@@ -24,7 +24,7 @@
 #include <parx/train/detail/crc32c.hpp>
 #include <parx/train/detail/protobuf.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 namespace detail {
 

@@ -61,7 +61,7 @@
 #include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 /// Wrapper: parx::ddp. Loader: data::loader, or what has its epoch(), batches(), batch_size() and
 /// sampler(). Loss: called with (wrapper, batch), returns a weighted_loss, or, having run backward

@@ -14,7 +14,7 @@
 
 #include <parx/core/descriptor.hpp>
 
-namespace parx::train {
+namespace parx::inline PARX_ABI::train {
 
 struct process_usage {
   double cpu_seconds = 0;     ///< of all threads, user and system

@@ -23,7 +23,7 @@
 #include <parx/transport/striped.hpp>
 #include <parx/transport/tcp.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class hybrid_transport final : public transport {
  public:

@@ -25,7 +25,7 @@
 #include <parx/transport/transport.hpp>
 #include <fmt/format.h>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct inproc_options {
   std::chrono::microseconds delay{0};  ///< how much later a byte arrives than it was sent

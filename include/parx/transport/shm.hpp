@@ -25,7 +25,7 @@
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/shared_pipe.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class shm_link final : public detail::process_link {
  public:

@@ -26,7 +26,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/transport/transport.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class solo_transport final : public transport {
  public:

@@ -18,7 +18,7 @@
 
 #include <parx/transport/detail/tcp_stream.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class striped_link final : public detail::process_link {
  public:

@@ -9,7 +9,7 @@
 
 #include <parx/transport/detail/tcp_stream.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class tcp_link final : public detail::process_link {
  public:

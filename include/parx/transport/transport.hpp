@@ -21,7 +21,7 @@
 
 #include <parx/core/deadline.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Which traffic of a group a link carries. Collectives and messages have links of their own, so
 /// that a message nobody has asked for yet never stands in a collective's way. The others carry no

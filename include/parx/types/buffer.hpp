@@ -14,7 +14,7 @@
 #include <parx/core/check.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// `count` elements of `type` that are only read.
 struct const_buffer_view {

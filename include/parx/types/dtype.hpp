@@ -14,7 +14,7 @@
 #include <parx/core/error.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class dtype : std::uint8_t {
   float32, float64, float16, bfloat16,

@@ -13,11 +13,13 @@
 #include <limits>
 #include <type_traits>
 
-#ifdef __F16C__
+#include <parx/core/abi.hpp>
+
+#if defined(PARX_VECTORS_AVX512) || defined(PARX_VECTORS_AVX2)
 #include <immintrin.h>
 #endif
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail::simd {
 
@@ -192,7 +194,7 @@ inline void convert(const float* from, bfloat16* to, std::size_t count) noexcept
 }
 inline void convert(const float16* from, float* to, std::size_t count) noexcept {
   std::size_t i = 0;
-#ifdef __F16C__
+#if defined(PARX_VECTORS_AVX512) || defined(PARX_VECTORS_AVX2)
   for (const std::size_t whole = count - count % 8; i < whole; i += 8) {
     const auto* const source = reinterpret_cast<const __m128i_u*>(from + i);
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(source)));
@@ -202,7 +204,7 @@ inline void convert(const float16* from, float* to, std::size_t count) noexcept 
 }
 inline void convert(const float* from, float16* to, std::size_t count) noexcept {
   std::size_t i = 0;
-#ifdef __F16C__
+#if defined(PARX_VECTORS_AVX512) || defined(PARX_VECTORS_AVX2)
   for (const std::size_t whole = count - count % 8; i < whole; i += 8) {
     const __m128i rounded = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i_u*>(to + i), rounded);

@@ -16,7 +16,7 @@
 #include <parx/types/detail/kernels.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// What an element-wise reduction computes. The numbers are part of the wire format.
 enum class reduce_op : std::uint8_t {

@@ -19,7 +19,7 @@
 #include <parx/core/check.hpp>
 #include <parx/tensor/flush_denormals.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class graph_after {
   freed,     ///< what the operations saved is dropped as backward passes

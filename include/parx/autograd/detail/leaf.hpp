@@ -17,7 +17,7 @@
 
 #include <parx/autograd/detail/node.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 template <typename T>
 class leaf final : public node<T> {

@@ -18,7 +18,7 @@
 #include <parx/autograd/observer.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class node_base;
 void destroy_node(node_base* dead) noexcept;

@@ -21,7 +21,7 @@
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/variable.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Calls f with a value of the 16-bit type.
 template <typename Function>

@@ -5,7 +5,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/activations.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

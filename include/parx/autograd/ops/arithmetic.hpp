@@ -5,7 +5,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 template <typename T>
 [[nodiscard]] variable<T> operator+(const variable<T>& a, const variable<T>& b) {

@@ -18,7 +18,7 @@
 #include <parx/autograd/ops/detail/attention_tiles.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 template <typename T = float>
 struct attention_options {

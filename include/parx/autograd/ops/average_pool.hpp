@@ -9,7 +9,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct avg_pool2d_options {
   std::size_t size = 2;     ///< of the square window

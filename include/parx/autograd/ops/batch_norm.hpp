@@ -14,7 +14,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Of each channel, in double as they were summed; `count` is the number of values behind each.
 struct batch_statistics {

@@ -8,7 +8,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// x as To, rounded to the nearest; x itself where that is its type. Each contribution to x's
 /// gradient is rounded to x's type.

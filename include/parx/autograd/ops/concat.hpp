@@ -8,7 +8,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// The parts one after another along `axis`; all other extents must be equal. Throws usage_error
 /// naming the shapes that differ.

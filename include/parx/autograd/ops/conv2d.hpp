@@ -19,7 +19,7 @@
 #include <parx/autograd/ops/detail/unroll.hpp>
 #include <parx/tensor/matmul.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct conv2d_options {
   std::size_t stride = 1;

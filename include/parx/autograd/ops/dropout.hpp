@@ -7,7 +7,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Keeps each element with probability 1 - `probability` and multiplies it by 1 / (1 -
 /// probability). Element i is decided by number first + i of `stream` (take a substream per step):

@@ -8,7 +8,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// table is (rows, width), the result (indices..., width). Backward touches only the rows that were
 /// used: parameter::touched_rows() tells which. Throws usage_error for an index outside the table.

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <parx/autograd/function.hpp>
-#include <parx/tensor/detail/math.hpp>
+#include <parx/tensor/math.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// gate * sigmoid(gate) * up, element by element. Throws usage_error when the shapes differ.
 template <typename T>

@@ -8,9 +8,9 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct layer_norm_options {
   double epsilon = 1e-5;  ///< added to the variance

@@ -13,7 +13,7 @@
 #include <parx/autograd/ops/detail/activations.hpp>
 #include <parx/tensor/matmul.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

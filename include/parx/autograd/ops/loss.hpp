@@ -10,10 +10,10 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 #include <parx/core/source.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct cross_entropy_options {
   std::int64_t ignore_index = -100;         ///< rows with this label count 0

@@ -6,7 +6,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/tensor/matmul.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

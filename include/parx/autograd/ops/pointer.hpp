@@ -17,9 +17,9 @@
 #include <vector>
 
 #include <parx/autograd/function.hpp>
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -9,7 +9,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct max_pool2d_options {
   std::size_t size = 2;     ///< of the square window

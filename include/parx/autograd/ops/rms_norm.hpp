@@ -7,9 +7,9 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct rms_norm_options {
   double epsilon = 1e-6;  ///< added to the mean square

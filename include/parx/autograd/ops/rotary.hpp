@@ -10,7 +10,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class rotary_layout {
   interleaved,  ///< elements 2 i and 2 i + 1 are a pair: the paper, llama2.c

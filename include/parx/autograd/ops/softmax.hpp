@@ -7,10 +7,10 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 #include <parx/autograd/ops/view.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -9,7 +9,7 @@
 
 #include <parx/autograd/function.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

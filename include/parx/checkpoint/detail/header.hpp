@@ -24,7 +24,7 @@
 #include <parx/core/json_reader.hpp>
 #include <parx/types/dtype.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// A tensor in a safetensors file.
 struct stored_tensor {

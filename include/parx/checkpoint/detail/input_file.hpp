@@ -16,7 +16,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class input_file {
  public:

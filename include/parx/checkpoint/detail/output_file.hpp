@@ -17,11 +17,11 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/file_limit.hpp>
-#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
+#include <parx/core/temporary_file.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// What a user can do about a failed file operation.
 [[nodiscard]] inline std::string advice_for(int saved_errno) {

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <span>
 
-namespace parx::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
 
 class xxh64 {
  public:

@@ -6,9 +6,9 @@
 // rounded once a step.
 #pragma once
 
-#include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -10,9 +10,9 @@
 #include <span>
 
 #include <parx/comm/block_counts.hpp>
-#include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

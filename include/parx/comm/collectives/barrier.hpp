@@ -3,9 +3,9 @@
 
 #include <chrono>
 
-#include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -14,7 +14,7 @@
 
 #include <parx/comm/collectives/message.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class batch {
  public:

@@ -3,9 +3,9 @@
 // Collective. Any trivially copyable element type; every rank passes a buffer of the same size.
 #pragma once
 
-#include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -5,9 +5,9 @@
 // each rank the place where its elements begin among all.
 #pragma once
 
-#include <parx/comm/detail/scan_arguments.hpp>
+#include <parx/comm/detail/issue/scan_arguments.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Out of place. `options` are scan_options or a user_op. Blocks until `output` holds the result.
 /// Throws usage_error before any I/O, parx::error when communication fails (the group is then

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

@@ -24,9 +24,9 @@
 #include <parx/comm/collectives/gather.hpp>
 #include <parx/comm/collectives/message.hpp>
 #include <parx/comm/collectives/scatter.hpp>
-#include <parx/comm/detail/misuse.hpp>
+#include <parx/comm/detail/issue/misuse.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

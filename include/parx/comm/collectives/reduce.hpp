@@ -4,9 +4,9 @@
 // In place: the root's buffer is overwritten, the others' are left as they are.
 #pragma once
 
-#include <parx/comm/detail/issue.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 

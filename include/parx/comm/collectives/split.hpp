@@ -9,7 +9,7 @@
 
 #include <parx/comm/collectives/all_gather.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// The color of a rank that wants to be in none of the new groups (any negative one does).
 inline constexpr int no_group = -1;

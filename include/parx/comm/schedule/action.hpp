@@ -19,7 +19,7 @@
 
 #include <parx/comm/schedule/algorithm.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 enum class action_kind : std::uint8_t {
   send,            ///< send `from` to `peer`

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 enum class algorithm : std::uint8_t {
   automatic,       ///< the cheapest by price

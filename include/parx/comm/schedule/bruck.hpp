@@ -13,7 +13,7 @@
 
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 

@@ -9,7 +9,7 @@
 #include <parx/comm/schedule/operation.hpp>
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// Which order a reduction's contributions may be combined in.
 enum class reduction_order : std::uint8_t {

@@ -28,7 +28,7 @@
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct catalog_entry {
   operation what;

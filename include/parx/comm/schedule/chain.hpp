@@ -7,7 +7,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// The root's input is copied to everybody's output (`count` elements each).
 [[nodiscard]] inline schedule chain_broadcast(int rank, int world, std::size_t count, int root) {

@@ -6,7 +6,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// Appends a schedule for the ranks `members` (part's rank i is members[i]), which begins after
 /// action `start` and reads its input from `input`. Returns an action that ends when all of it has.

@@ -8,7 +8,7 @@
 
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule direct_all_gather(int rank, const partition& blocks) {

@@ -9,7 +9,7 @@
 #include <parx/comm/schedule/fold.hpp>
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule doubling_all_reduce(int rank, int world, std::size_t count) {

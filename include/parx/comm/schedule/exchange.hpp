@@ -14,7 +14,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/rooted_blocks.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 

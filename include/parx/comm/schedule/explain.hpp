@@ -12,7 +12,7 @@
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/comm/schedule/rules.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct explanation {
   algorithm name = algorithm::automatic;

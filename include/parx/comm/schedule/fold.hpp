@@ -9,7 +9,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 struct fold {
   int power;  ///< positions: the largest power of two <= world

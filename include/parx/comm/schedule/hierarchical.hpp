@@ -19,7 +19,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// Who shares a host with whom, as one rank sees it.
 struct host_layout {

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace parx {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 enum class operation : std::uint8_t {
   all_reduce,

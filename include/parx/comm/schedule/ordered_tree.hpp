@@ -8,7 +8,7 @@
 #include <parx/comm/schedule/compose.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// Reduce to rank 0, then broadcast. Input and output hold `count` elements.
 [[nodiscard]] inline schedule tree_all_reduce(int rank, int world, std::size_t count) {

@@ -12,7 +12,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 class partition {
  public:

@@ -11,7 +11,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// The traffic of one link: indices into schedule::actions, in wire order.
 struct lane_plan {

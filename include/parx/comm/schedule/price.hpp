@@ -11,7 +11,7 @@
 
 #include <parx/comm/schedule/algorithm.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct link_costs {
   double alpha = 15e-6;          ///< s for a small message between two ranks

@@ -26,7 +26,7 @@
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 struct algorithm_rule {
   operation what = operation::barrier;

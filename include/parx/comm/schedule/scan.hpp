@@ -11,7 +11,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 

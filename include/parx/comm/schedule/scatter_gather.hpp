@@ -13,7 +13,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// The root's input is copied to everybody's output (`count` elements each).
 [[nodiscard]] inline schedule scatter_gather_broadcast(int rank, int world, std::size_t count,

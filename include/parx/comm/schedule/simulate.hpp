@@ -32,7 +32,7 @@
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// A rank that comes late.
 struct straggler {

@@ -12,8 +12,8 @@
 //
 // A part is written again two meetings after others began to copy out of it: whoever is at the
 // second of them has ended that. The next call takes the part that follows the last one's
-// (comm/detail/host_memory.hpp), so this holds from call to call too. Sums are formed in rank
-// order, as in shared buffers: their bits are the same.
+// (comm/detail/progress/host_memory.hpp), so this holds from call to call too. Sums are formed in
+// rank order, as in shared buffers: their bits are the same.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 #include <parx/comm/schedule/action.hpp>
 #include <parx/comm/schedule/barrier.hpp>
 
-namespace parx::schedules {
+namespace parx::inline PARX_ABI::schedules {
 
 /// Parts of a rank's staging memory.
 inline constexpr int staging_parts = 3;

@@ -18,7 +18,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::data::detail {
+namespace parx::inline PARX_ABI::data::detail {
 
 class mapped_file {
  public:

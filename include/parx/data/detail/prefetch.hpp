@@ -23,7 +23,7 @@
 
 #include <parx/core/own_process.hpp>
 
-namespace parx::data::detail {
+namespace parx::inline PARX_ABI::data::detail {
 
 template <typename Result>
 class ordered_prefetch {

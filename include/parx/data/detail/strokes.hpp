@@ -11,7 +11,9 @@
 #include <span>
 #include <vector>
 
-namespace parx::data::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::data::detail {
 
 struct point {
   float x = 0;

@@ -17,7 +17,7 @@
 #include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/image_bytes.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 enum class cifar_labels {
   cifar10,

@@ -24,7 +24,7 @@
 #include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// Whether the first line names the columns; `absent`: it is a record, the columns are "0", "1".
 enum class csv_header { present, absent };

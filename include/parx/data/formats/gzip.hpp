@@ -18,7 +18,7 @@
 
 #include <parx/core/error.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 class gzip_reader {
  public:

@@ -28,7 +28,7 @@
 #include <parx/core/error.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 class hdf5_file {
  public:

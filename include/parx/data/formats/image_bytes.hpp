@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace parx::data {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::data {
 
 struct image_bytes {
   std::size_t count = 0;

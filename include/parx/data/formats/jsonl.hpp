@@ -11,7 +11,7 @@
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 class jsonl_reader {
  public:

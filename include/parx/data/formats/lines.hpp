@@ -14,7 +14,7 @@
 #include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 class line_reader {
  public:

@@ -27,7 +27,7 @@
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 enum class shard_layout {
   llm_c,   ///< with a header that says how many tokens of which size there are

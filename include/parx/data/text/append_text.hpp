@@ -10,7 +10,7 @@
 #include <parx/data/text/tokenizer.hpp>
 #include <parx/data/text/unicode.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// Appends the ids of `text` to `ids` and counts in `made` what of it the tokenizer drops because
 /// it is no UTF-8; for the first such text a warning names `place`, as "train.csv", line 7, by who

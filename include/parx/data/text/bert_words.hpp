@@ -14,7 +14,7 @@
 
 #include <parx/data/text/unicode.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 enum class letter_case { uncased, cased };
 

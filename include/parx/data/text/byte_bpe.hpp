@@ -35,7 +35,7 @@
 #include <parx/data/text/gpt2_words.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct byte_bpe_options {
   std::size_t vocab_size = 1'000;   ///< special tokens and the 256 bytes included

@@ -19,7 +19,7 @@
 #include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 class character_tokenizer {
  public:

@@ -17,7 +17,7 @@
 #include <parx/core/error.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct encoding {
   std::vector<token_id> input_ids;

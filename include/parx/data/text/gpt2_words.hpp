@@ -12,7 +12,7 @@
 
 #include <parx/data/text/unicode.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 namespace detail {
 

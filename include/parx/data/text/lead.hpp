@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace parx::data {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::data {
 
 /// The first sentence: up to the first full stop, exclamation or question mark before white space
 /// or the end; the whole text where there is none.

@@ -25,7 +25,7 @@
 #include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 class llama_tokenizer {
  public:

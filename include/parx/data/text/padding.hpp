@@ -12,7 +12,7 @@
 #include <parx/data/text/vocabulary.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct padding_options {
   std::size_t multiple_of = 1;  ///< lengths are rounded up to a multiple of this

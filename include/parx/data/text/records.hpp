@@ -20,7 +20,7 @@
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 enum class text_format { by_name, csv, tsv, jsonl };
 

@@ -15,7 +15,7 @@
 
 #include <parx/core/check.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct rouge_score {
   double precision = 0;

@@ -23,15 +23,15 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/file_limit.hpp>
-#include <parx/core/detail/temporary_file.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/temporary_file.hpp>
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/token_rows.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// A number for a file's contents. Throws errc::io when it cannot be read.
 [[nodiscard]] inline std::uint64_t content_hash(const std::string& path) {

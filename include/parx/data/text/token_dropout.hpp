@@ -16,7 +16,7 @@
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct token_dropout {
   double probability = 0.1;

@@ -22,7 +22,7 @@
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// What was found while texts were tokenised.
 struct text_counts {

@@ -12,7 +12,7 @@
 #include <parx/data/text/encoding.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// encode() appends the ids of a text; fingerprint() differs where the same text may get others.
 template <typename T>

@@ -17,7 +17,7 @@
 #include <parx/data/text/detail/unicode_letters.hpp>
 #include <parx/data/text/detail/unicode_lowercase.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// What stands for bytes that are no character: U+FFFD.
 inline constexpr std::uint32_t replacement_character = 0xFFFD;

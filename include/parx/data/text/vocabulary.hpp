@@ -20,7 +20,7 @@
 #include <parx/data/text/unicode.hpp>
 #include <parx/tensor/random.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// A token's number. 32 bits: half the memory of PyTorch's 64, and embedding() takes either.
 using token_id = std::int32_t;

@@ -26,7 +26,7 @@
 #include <parx/data/text/vocabulary.hpp>
 #include <parx/data/text/wordpiece.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 struct vocabulary_options {
   std::size_t vocab_size = 30'000;

@@ -24,7 +24,7 @@
 #include <parx/data/text/encoding.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data {
+namespace parx::inline PARX_ABI::data {
 
 /// BERT's special tokens; [UNK], [CLS], [SEP] and [PAD] must be in a vocabulary.
 inline constexpr std::array<std::string_view, 5> bert_special_tokens{"[PAD]", "[UNK]", "[CLS]",

@@ -18,12 +18,12 @@
 #include <fmt/format.h>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/signal_name.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/signal_name.hpp>
 #include <parx/core/stopped.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// The program of a job cannot be started. exit_code() is the shell's for it: 127 where there is no
 /// such program, 126 where it cannot be executed.

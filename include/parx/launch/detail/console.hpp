@@ -26,7 +26,7 @@
 
 #include <parx/core/descriptor.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Text on its way to one descriptor that somebody else owns.
 class output_queue {

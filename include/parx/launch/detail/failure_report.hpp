@@ -17,7 +17,7 @@
 
 #include <parx/launch/detail/child_process.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// "0-2,5" for {0, 1, 2, 5}; `ranks` ascend.
 [[nodiscard]] inline std::string rank_list(const std::vector<int>& ranks) {

@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/detail/file_text.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/file_text.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct process_stat {
   std::string name;  ///< at most 15 characters, as the kernel keeps it

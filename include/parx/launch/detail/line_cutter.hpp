@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace parx::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
 
 /// What a carriage return means.
 enum class carriage_return {

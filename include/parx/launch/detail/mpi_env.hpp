@@ -10,7 +10,7 @@
 #include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/launcher.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 inline void find_mpi_master(const environment& env, launch_env& job, std::string_view how_to_pass) {
   job.master_port = port_of_name(job.run_id);

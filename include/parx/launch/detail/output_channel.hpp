@@ -17,7 +17,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// The two ends of something a rank writes to and parxrun reads from.
 struct output_channel {

@@ -10,7 +10,7 @@
 #include <parx/core/env.hpp>
 #include <parx/launch/launcher.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// The names under which one launcher says who a process is. Empty where it has no such variable.
 struct rank_names {

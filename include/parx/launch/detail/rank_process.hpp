@@ -19,7 +19,7 @@
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/line_cutter.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// One of a rank's two outputs, when parxrun passes it on.
 struct rank_stream {

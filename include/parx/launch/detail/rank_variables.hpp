@@ -10,7 +10,7 @@
 
 #include <parx/core/env.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// What all ranks of one start have in common.
 struct local_job {

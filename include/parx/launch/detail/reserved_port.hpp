@@ -10,7 +10,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Holds a port, chosen by the kernel, for as long as it lives. It is bound, but never listens, and
 /// allows reuse: so nobody gets the port by chance, while a server that sets SO_REUSEADDR (parx's

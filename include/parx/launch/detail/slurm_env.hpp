@@ -19,7 +19,7 @@
 #include <parx/launch/hostlist.hpp>
 #include <parx/launch/launcher.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Slurm numbers its special steps (batch script, salloc's interactive step, ...) from here on.
 inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;

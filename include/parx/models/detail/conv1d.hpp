@@ -6,7 +6,7 @@
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/nn/module.hpp>
 
-namespace parx::models::detail {
+namespace parx::inline PARX_ABI::models::detail {
 
 template <typename T>
 class conv1d : public nn::module<conv1d<T>> {

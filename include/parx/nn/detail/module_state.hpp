@@ -1,7 +1,9 @@
 // module_state: what every module holds, whatever its type.
 #pragma once
 
-namespace parx::nn {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::nn {
 
 template <typename Derived>
 class module;

@@ -16,7 +16,7 @@
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/init.hpp>
 
-namespace parx::nn::detail {
+namespace parx::inline PARX_ABI::nn::detail {
 
 /// A parameter of any element type.
 class any_parameter {

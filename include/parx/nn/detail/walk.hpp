@@ -17,7 +17,7 @@
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/init.hpp>
 
-namespace parx::nn::detail {
+namespace parx::inline PARX_ABI::nn::detail {
 
 template <typename T>
 inline constexpr bool is_parameter = false;

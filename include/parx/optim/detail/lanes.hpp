@@ -18,10 +18,10 @@
 
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::optim::detail {
+namespace parx::inline PARX_ABI::optim::detail {
 
 // As many as a rule's registers hold: four a tensor.
-#if defined(__AVX512F__)
+#if defined(PARX_VECTORS_AVX512)
 template <typename T>
 inline constexpr std::size_t lane_count = 256 / sizeof(T);
 #else

@@ -15,7 +15,7 @@
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/half.hpp>
 
-namespace parx::optim::detail {
+namespace parx::inline PARX_ABI::optim::detail {
 
 template <typename Half>
 class master_copy {

@@ -9,7 +9,7 @@
 #include <parx/optim/group.hpp>
 #include <parx/optim/target.hpp>
 
-namespace parx::optim::detail {
+namespace parx::inline PARX_ABI::optim::detail {
 
 /// What an optimizer with these options updates.
 template <typename List, typename Options>

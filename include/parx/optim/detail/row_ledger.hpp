@@ -19,9 +19,9 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/optim/detail/lanes.hpp>
-#include <parx/types/detail/prefetch.hpp>
+#include <parx/types/prefetch.hpp>
 
-namespace parx::optim::detail {
+namespace parx::inline PARX_ABI::optim::detail {
 
 template <typename T, typename Rule>
 class row_ledger final : public deferred_updates<T> {

@@ -30,7 +30,7 @@
 #include <parx/core/log.hpp>
 #include <parx/store/detail/failure.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Small requests must not wait for Nagle's timer, and a host that lost power must be noticed.
 inline void configure_socket(int socket) noexcept {

@@ -23,7 +23,7 @@
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/protocol.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class connection {
  public:

@@ -13,7 +13,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Thrown below the store's operations, which catch it and add their name and keys.
 struct store_failure {

@@ -29,7 +29,7 @@
 #include <parx/store/detail/protocol.hpp>
 #include <parx/store/dialect.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct server_address {
   std::string host;

@@ -17,7 +17,7 @@
 #include <parx/core/error.hpp>
 #include <parx/store/detail/port_owner.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// The port that a socket is bound to; 0 where it is bound to none.
 [[nodiscard]] inline std::uint16_t bound_port(int socket) noexcept {

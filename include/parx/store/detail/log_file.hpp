@@ -25,12 +25,12 @@
 #include <fmt/format.h>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/value_map.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class log_file {
  public:

@@ -17,9 +17,9 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/detail/file_text.hpp>
+#include <parx/core/file_text.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// The inode of the socket that listens on `port`, from the text of /proc/net/tcp or tcp6; 0 where
 /// none does. Columns: number, local address, remote address, state (0A: listening), queues, timer,

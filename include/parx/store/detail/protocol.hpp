@@ -18,7 +18,7 @@
 #include <parx/core/check.hpp>
 #include <parx/store/dialect.hpp>
 
-namespace parx::detail::store_protocol {
+namespace parx::inline PARX_ABI::detail::store_protocol {
 
 /// Follows opcode 0 in the first five bytes of a connection from torch 2.2 on.
 inline constexpr std::uint32_t magic = 0x3C85F7CE;

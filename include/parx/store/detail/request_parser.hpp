@@ -13,7 +13,7 @@
 
 #include <parx/store/detail/protocol.hpp>
 
-namespace parx::detail::store_protocol {
+namespace parx::inline PARX_ABI::detail::store_protocol {
 
 enum class parse_status {
   complete,   ///< a request was taken

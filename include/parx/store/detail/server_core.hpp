@@ -20,7 +20,7 @@
 #include <parx/store/detail/value_map.hpp>
 #include <parx/store/dialect.hpp>
 
-namespace parx::detail::store_protocol {
+namespace parx::inline PARX_ABI::detail::store_protocol {
 
 enum class verdict { keep, hang_up };
 

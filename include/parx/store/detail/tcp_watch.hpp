@@ -13,7 +13,7 @@
 #include <parx/store/dialect.hpp>
 #include <parx/store/store.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class tcp_watch final : public store_watch {
  public:

@@ -17,7 +17,9 @@
 #include <string_view>
 #include <vector>
 
-namespace parx::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
 
 class value_map {
  public:

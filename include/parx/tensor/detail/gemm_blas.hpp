@@ -13,7 +13,7 @@
 #include <parx/tensor/detail/gemm_eigen.hpp>
 #include <parx/tensor/detail/one_thread.hpp>
 
-namespace parx::detail::blas {
+namespace parx::inline PARX_ABI::detail::blas {
 
 inline void call(CBLAS_TRANSPOSE a_as, CBLAS_TRANSPOSE b_as, int m, int n, int k, float alpha,
                  const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc) {

@@ -8,7 +8,7 @@
 
 #include <parx/tensor/pool.hpp>
 
-namespace parx::detail::eigen {
+namespace parx::inline PARX_ABI::detail::eigen {
 
 template <typename T>
 using matrix_map = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,

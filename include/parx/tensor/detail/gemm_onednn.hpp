@@ -13,7 +13,7 @@
 #include <parx/tensor/detail/gemm_eigen.hpp>
 #include <parx/tensor/detail/one_thread.hpp>
 
-namespace parx::detail::onednn {
+namespace parx::inline PARX_ABI::detail::onednn {
 
 /// Multiplications from which on the library is asked; below, its fixed costs are what counts.
 /// oneDNN against Eigen in GFLOP/s, AVX-512: 22 and 45 for 16x16x16, 87 and 93 for 32x32x32,

@@ -9,14 +9,14 @@
 
 #include <parx/core/log.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 enum class vector_level { baseline, avx2, avx512 };
 
 inline constexpr vector_level compiled_level =
-#if defined(__AVX512F__)
+#if defined(PARX_VECTORS_AVX512)
     vector_level::avx512;
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif defined(PARX_VECTORS_AVX2)
     vector_level::avx2;
 #else
     vector_level::baseline;

@@ -11,7 +11,7 @@
 
 #include <parx/tensor/shape.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 template <std::size_t N>
 struct loop_nest {

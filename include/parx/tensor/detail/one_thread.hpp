@@ -8,13 +8,15 @@
 
 #include <cstdlib>
 
+#include <parx/core/abi.hpp>
+
 extern "C" {
 [[gnu::weak]] void openblas_set_num_threads(int count);
 [[gnu::weak]] int omp_get_max_threads() noexcept;
 [[gnu::weak]] void omp_set_num_threads(int count) noexcept;
 }
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Whether the user said how many threads to use. `variable` is the library's own name for that.
 [[nodiscard]] inline bool threads_are_chosen(const char* variable) noexcept {

@@ -19,7 +19,7 @@
 #include <parx/trace/detail/columns.hpp>
 #include <parx/trace/detail/recorder.hpp>
 
-namespace parx::trace::detail {
+namespace parx::inline PARX_ABI::trace::detail {
 
 /// `text` in quotes. A byte that is not UTF-8 becomes U+FFFD: viewers refuse a file that has one.
 inline void append_json_string(std::string& out, std::string_view text) {

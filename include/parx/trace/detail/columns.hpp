@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 
-namespace parx::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
 
 struct utf8_character {
   char32_t code = 0;

@@ -17,7 +17,7 @@
 
 #include <parx/trace/detail/columns.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct progress_state {
   std::size_t done = 0;

@@ -21,7 +21,7 @@
 
 #include <parx/trace/detail/columns.hpp>
 
-namespace parx::trace::detail {
+namespace parx::inline PARX_ABI::trace::detail {
 
 /// The longest front part of `text` of at most N bytes that cuts no UTF-8 character, held by value.
 template <std::size_t N>

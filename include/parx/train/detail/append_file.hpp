@@ -13,11 +13,11 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/log.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 class append_file {
  public:

@@ -16,7 +16,9 @@
 
 #include <fmt/format.h>
 
-namespace parx::train::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
 
 struct curve {
   std::string name;

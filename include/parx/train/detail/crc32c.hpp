@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace parx::train::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
 
 [[nodiscard]] constexpr std::array<std::uint32_t, 256> crc32c_table() noexcept {
   std::array<std::uint32_t, 256> table{};

@@ -17,7 +17,7 @@
 #include <parx/nn/loss.hpp>
 #include <parx/optim/target.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 /// Where in a run something happened.
 struct whereabouts {

@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/detail/signal_name.hpp>
+#include <parx/core/signal_name.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/state.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 /// A line of training: `loss` since the one before, and `figures` of all ranks (summarise).
 [[nodiscard]] inline record training_line(const trainer_state& state, double loss, double norm,

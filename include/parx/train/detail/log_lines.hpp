@@ -18,11 +18,11 @@
 
 #include <fmt/format.h>
 
-#include <parx/checkpoint/detail/atomic_file.hpp>
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/log.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 /// Calls take(line, number) for every whole line of `file`, numbers counted from 1. One for which
 /// it throws json::error is damaged.

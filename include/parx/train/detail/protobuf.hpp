@@ -9,7 +9,9 @@
 #include <string>
 #include <string_view>
 
-namespace parx::train::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
 
 class protobuf_message {
  public:

@@ -14,7 +14,7 @@
 
 #include <parx/core/check.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 class group_rates {
  public:

@@ -3,7 +3,7 @@
 
 #include <parx/core/check.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 template <typename Model>
 void enable_gradient_checkpointing(Model& model) {

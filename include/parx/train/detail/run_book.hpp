@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/detail/agreement.hpp>
+#include <parx/checkpoint/agreement.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
@@ -28,7 +28,7 @@
 #include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 /// What a rank, or any of them, wants besides training.
 struct wishes {

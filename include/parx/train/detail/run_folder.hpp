@@ -25,7 +25,7 @@
 #include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 class run_folder {
  public:

@@ -13,12 +13,12 @@
 #include <chrono>
 #include <string>
 
-#include <parx/checkpoint/detail/checkpoint_folder.hpp>
-#include <parx/checkpoint/detail/staged_folder.hpp>
+#include <parx/checkpoint/checkpoint_folder.hpp>
+#include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 class run_lock {
  public:

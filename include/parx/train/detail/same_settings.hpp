@@ -19,7 +19,7 @@
 #include <parx/train/options.hpp>
 #include <parx/train/state.hpp>
 
-namespace parx::train::detail {
+namespace parx::inline PARX_ABI::train::detail {
 
 /// What must be equal on all ranks, a line each. `rate` is that of the first step, `fresh` the
 /// state of a run that begins.

@@ -18,7 +18,9 @@
 #include <mutex>
 #include <utility>
 
-namespace parx::train::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
 
 class signal_watch {
  public:

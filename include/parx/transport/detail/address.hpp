@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace parx::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
 
 [[nodiscard]] inline std::uint64_t address_of(const void* memory) noexcept {
   return reinterpret_cast<std::uintptr_t>(memory);

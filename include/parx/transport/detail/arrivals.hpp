@@ -26,13 +26,13 @@
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
-#include <parx/transport/detail/frame.hpp>
+#include <parx/transport/frame.hpp>
 #include <parx/transport/detail/link_memory.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sockets.hpp>
 #include <parx/transport/transport.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Which link a connection belongs to.
 struct link_key {

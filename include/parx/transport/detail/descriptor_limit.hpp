@@ -10,7 +10,7 @@
 
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Raises the soft limit of open descriptors to the hard one: every TCP link of every group takes
 /// one.

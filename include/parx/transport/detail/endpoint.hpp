@@ -24,14 +24,14 @@
 
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/random_hex.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/random_hex.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/doorbell.hpp>
-#include <parx/transport/detail/frame.hpp>
+#include <parx/transport/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
@@ -39,7 +39,7 @@
 #include <parx/transport/detail/sockets.hpp>
 #include <parx/transport/transport.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct endpoint_options {
   std::shared_ptr<parx::store> job_store;  ///< every key of the job lies under its prefix

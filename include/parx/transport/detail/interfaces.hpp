@@ -28,7 +28,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct interface_address {
   std::string name;     ///< "eth0"

@@ -10,7 +10,7 @@
 
 #include <parx/transport/detail/pipe_state.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// The head of the memory; the two rings follow.
 struct link_memory {

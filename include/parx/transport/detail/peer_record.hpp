@@ -13,10 +13,10 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/detail/file_text.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_text.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct peer_record {
   std::string host;     ///< for people

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include <parx/transport/detail/frame.hpp>
+#include <parx/transport/frame.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 inline constexpr std::size_t cache_line = 64;
 

@@ -7,7 +7,7 @@
 
 #include <parx/transport/transport.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// What a sleeper does about one link.
 struct sleep_plan {

@@ -15,11 +15,11 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/detail/file_limit.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class shared_memory {
  public:

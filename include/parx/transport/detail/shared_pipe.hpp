@@ -24,11 +24,11 @@
 
 #include <parx/core/error.hpp>
 #include <parx/transport/detail/address.hpp>
-#include <parx/transport/detail/frame.hpp>
+#include <parx/transport/frame.hpp>
 #include <parx/transport/detail/pipe_state.hpp>
 #include <parx/transport/transport.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class pipe_sender {
  public:

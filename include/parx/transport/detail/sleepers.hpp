@@ -16,7 +16,7 @@
 
 #include <parx/core/descriptor.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class sleepers {
  public:

@@ -20,7 +20,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct socket_address {
   sockaddr_storage storage{};

@@ -19,7 +19,7 @@
 #include <parx/transport/detail/endpoint.hpp>
 #include <parx/transport/detail/process_link.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 class tcp_stream {
  public:

@@ -11,9 +11,9 @@
 #include <limits>
 #include <type_traits>
 
-#include <parx/types/detail/simd.hpp>
+#include <parx/types/simd.hpp>
 
-namespace parx::detail::simd {
+namespace parx::inline PARX_ABI::detail::simd {
 
 // Operations on vectors of T. Integer sums and products get unsigned elements, which wrap around.
 

@@ -6,9 +6,9 @@
 #include <numbers>
 
 #include <parx/core/check.hpp>
-#include <parx/tensor/detail/math.hpp>
+#include <parx/tensor/math.hpp>
 
-namespace parx {
+namespace parx::inline PARX_ABI {
 
 /// What linear may apply to its result.
 enum class activation { none, relu, gelu, gelu_tanh, silu };

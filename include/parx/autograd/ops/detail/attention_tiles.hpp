@@ -16,12 +16,12 @@
 #include <type_traits>
 #include <vector>
 
-#include <parx/autograd/ops/detail/rows.hpp>
+#include <parx/autograd/ops/rows.hpp>
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/tensor.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 /// Vectors of batches, heads and positions in memory; the elements of one are adjacent. The strides
 /// count elements.

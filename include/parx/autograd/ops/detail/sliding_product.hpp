@@ -15,9 +15,9 @@
 
 #include <parx/autograd/ops/detail/unroll.hpp>
 #include <parx/tensor/tensor.hpp>
-#include <parx/types/detail/simd.hpp>
+#include <parx/types/simd.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 // Sums kept in registers: 4 x 6 of AVX-512's 32, 4 x 3 of AVX2's 16.
 inline constexpr std::size_t outputs_at_once = 4;

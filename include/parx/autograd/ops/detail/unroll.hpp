@@ -10,7 +10,7 @@
 
 #include <parx/core/check.hpp>
 
-namespace parx::detail {
+namespace parx::inline PARX_ABI::detail {
 
 struct window2d {
   std::size_t channels = 0, height = 0, width = 0;

@@ -17,7 +17,7 @@
 
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data::detail {
+namespace parx::inline PARX_ABI::data::detail {
 
 class pair_merger {
  public:

@@ -14,7 +14,7 @@
 
 #include <parx/data/text/vocabulary.hpp>
 
-namespace parx::data::detail {
+namespace parx::inline PARX_ABI::data::detail {
 
 /// Worse(p, q): a pair with p is joined after one with q.
 template <typename Priority, typename Worse = std::less<Priority>>

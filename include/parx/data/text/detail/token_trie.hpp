@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace parx::data::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::data::detail {
 
 class token_trie {
  public:

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 
-namespace parx::data::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::data::detail {
 
 struct code_range {
   std::uint32_t first;

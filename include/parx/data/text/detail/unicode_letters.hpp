@@ -7,7 +7,7 @@
 
 #include <parx/data/text/detail/unicode_categories.hpp>
 
-namespace parx::data::detail {
+namespace parx::inline PARX_ABI::data::detail {
 
 /// Letters: L*.
 inline constexpr std::array<code_range, 646> letter_ranges{{

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 
-namespace parx::data::detail {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::data::detail {
 
 /// The letters first, first + step, ..., last; adding the difference gives the lower case.
 struct lowercase_run {

@@ -1,0 +1,89 @@
+// What a checkpointed part of a forward pass (autograd/checkpoint.hpp) needs from elsewhere: which
+// variables from outside it uses, and what must happen only once although it runs twice.
+//
+// Draws of a random layer, collectives and running statistics go through once(): the first run
+// keeps their results, the recomputation takes them from there. State of a thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/detail/node.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// The results of once() in one checkpointed part, in order.
+using once_results = std::vector<std::shared_ptr<const void>>;
+
+/// One run of a checkpointed part, on top of those that it is within.
+class part_run {
+ public:
+  enum class purpose { first, recomputation };
+
+  part_run(purpose what, once_results& results) noexcept
+      : purpose_(what), results_(results), outer_(std::exchange(innermost(), this)) {}
+  ~part_run() { innermost() = outer_; }
+  part_run(const part_run&) = delete;
+  part_run& operator=(const part_run&) = delete;
+
+  [[nodiscard]] static part_run*& innermost() noexcept {
+    thread_local part_run* run = nullptr;
+    return run;
+  }
+  /// A first run within a recomputation recomputes, too.
+  [[nodiscard]] bool recomputes() const noexcept {
+    return purpose_ == purpose::recomputation || (outer_ != nullptr && outer_->recomputes());
+  }
+
+  template <typename Function>
+  static auto once(part_run* run, Function& f) -> std::invoke_result_t<Function&> {
+    using result = std::invoke_result_t<Function&>;
+    if (run == nullptr) return f();
+    if (run->purpose_ == purpose::recomputation) {
+      require(run->next_ < run->results_.size(),
+              "the recomputation of a checkpointed part does more than its first run did: it must "
+              "take the same way both times");
+      return *static_cast<const result*>(run->results_[run->next_++].get());
+    }
+    // A part within a part: that one may be recomputing.
+    auto made = std::make_shared<const result>(once(run->outer_, f));
+    run->results_.push_back(made);
+    return *made;
+  }
+
+ private:
+  const purpose purpose_;
+  once_results& results_;
+  std::size_t next_ = 0;
+  part_run* const outer_;
+};
+
+/// The result of f(), which is a value that can be copied. A recomputation gets that of the first
+/// run, and f is not called: for whatever changes state or talks to other ranks.
+template <typename Function>
+[[nodiscard]] auto once(Function&& f) {
+  return part_run::once(part_run::innermost(), f);
+}
+
+/// Whether this forward pass, or one that it is a part of, has run before.
+[[nodiscard]] inline bool is_recomputing() noexcept {
+  return part_run::innermost() != nullptr && part_run::innermost()->recomputes();
+}
+
+/// The variables from outside that a run without tape uses, in the order of first use.
+struct used_nodes {
+  std::vector<counted<node_base>> nodes;
+
+  void note(node_base* used) {
+    for (const counted<node_base>& known : nodes) {
+      if (known.get() == used) return;
+    }
+    nodes.emplace_back(used);
+  }
+};
+
+}  // namespace parx::detail

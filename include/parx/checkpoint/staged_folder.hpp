@@ -1,0 +1,112 @@
+// staged_folder: a folder that appears under its name only when all its files are on the disk.
+//
+// Built under a hidden name beside the final one, flushed, renamed. One that is replaced leaves in
+// the same instant where the kernel can exchange two names (Linux; not on NFS). What a killed
+// process leaves behind begins with stale_prefix and belongs to nobody.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <parx/checkpoint/atomic_file.hpp>
+#include <parx/checkpoint/detail/output_file.hpp>
+#include <parx/checkpoint/detail/xxh64.hpp>
+#include <parx/checkpoint/manifest.hpp>
+#include <parx/core/error.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+inline constexpr std::string_view stale_prefix = ".parx-";
+
+/// A hidden name in the folder of `path` that nobody uses.
+[[nodiscard]] inline std::filesystem::path hidden_beside(const std::filesystem::path& path) {
+  const std::string name = std::string(stale_prefix) + path.filename().string();
+  return path.parent_path() / temporary_name(name);
+}
+
+/// Removes a folder so that its name never stands for half of it. Errors are passed over: what
+/// stays has a hidden name and is removed the next time.
+inline void remove_folder(const std::filesystem::path& path) noexcept {
+  try {
+    const auto hidden = hidden_beside(path);
+    std::error_code failure;
+    std::filesystem::rename(path, hidden, failure);
+    if (!failure) std::filesystem::remove_all(hidden, failure);
+  } catch (const std::exception&) {
+  }
+}
+
+class staged_folder {
+ public:
+  /// Creates the hidden folder; the one above must exist. Throws errc::io, as everything here.
+  explicit staged_folder(std::filesystem::path target)
+      : target_(std::move(target)), hidden_(hidden_beside(target_)) {
+    if (::mkdir(hidden_.c_str(), 0777) != 0) fail("cannot create", errno);
+  }
+  ~staged_folder() {
+    std::error_code failure;
+    if (!hidden_.empty()) std::filesystem::remove_all(hidden_, failure);
+  }
+  staged_folder(const staged_folder&) = delete;
+  staged_folder& operator=(const staged_folder&) = delete;
+
+  /// Writes the file `name`: produce(write) calls write(bytes) for its pieces. Returns what the
+  /// manifest says about it.
+  template <typename Produce>
+  [[nodiscard]] checkpoint_manifest::file add(const std::string& name, Produce&& produce) {
+    output_file file((hidden_ / name).string(), untouched);
+    xxh64 checksum;
+    std::forward<Produce>(produce)([&](std::span<const std::byte> bytes) {
+      // In pieces that are still in the cache when the kernel copies them.
+      constexpr std::size_t piece = 1024 * 1024;
+      while (!bytes.empty()) {
+        const auto next = bytes.first(std::min(piece, bytes.size()));
+        checksum.update(next);
+        file.write(next);
+        bytes = bytes.subspan(next.size());
+      }
+    });
+    file.finish();
+    return {.name = name, .bytes = file.written(), .checksum = checksum.value()};
+  }
+
+  /// Gives the folder its name; one that has it is replaced.
+  void commit() {
+    flush_folder(hidden_);
+    if (::rename(hidden_.c_str(), target_.c_str()) != 0) replace(errno);
+    hidden_.clear();
+    flush_folder(target_.parent_path());
+  }
+
+ private:
+  static constexpr const char* untouched = "The earlier checkpoints are as they were.";
+
+  void replace(int saved_errno) {
+    if (saved_errno != ENOTEMPTY && saved_errno != EEXIST) fail("cannot rename", saved_errno);
+    if (::renameat2(AT_FDCWD, hidden_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+      std::error_code failure;
+      std::filesystem::remove_all(hidden_, failure);
+      return;
+    }
+    remove_folder(target_);
+    if (::rename(hidden_.c_str(), target_.c_str()) != 0) fail("cannot rename", errno);
+  }
+
+  [[noreturn]] void fail(const char* what, int saved_errno) const {
+    throw_error(errc::io, "{} \"{}\": {}. {} {}", what, hidden_.string(), errno_text(saved_errno),
+                advice_for(saved_errno), untouched);
+  }
+
+  std::filesystem::path target_;
+  std::filesystem::path hidden_;
+};
+
+}  // namespace parx::detail

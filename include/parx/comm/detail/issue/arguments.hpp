@@ -1,0 +1,256 @@
+// arguments: what a collective was given, checked and without types.
+//
+// Every refusal reads "all_gather on group "dp" at train.cpp:88: ...", is made before any I/O and
+// leaves the group usable.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <parx/comm/detail/issue/misuse.hpp>
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/comm/schedule/call_shape.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// A buffer in elements: of a dtype, or structs that are only moved or combined by the user's
+/// function.
+struct elements {
+  void* data = nullptr;  ///< of an input too, which is only read
+  std::size_t count = 0;
+  std::size_t size = 1;  ///< bytes of one
+  std::uint8_t type = static_cast<std::uint8_t>(dtype::uint8);
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return count * size; }
+  [[nodiscard]] std::string type_name() const {
+    return type == call_header::user_type ? fmt::format("structs of {} bytes", size)
+                                          : std::string(name_of(static_cast<dtype>(type)));
+  }
+};
+
+/// How elements are combined.
+struct arithmetic {
+  reduce_op op = reduce_op::sum;
+  const reduce_kernels* kernels = nullptr;  ///< of op
+  double factor = 1;
+  const double* divide_by = nullptr;
+  reduction user{};  ///< instead of op
+  reduction_order order = reduction_order::any;
+};
+
+struct collective_arguments {
+  operation what = operation::barrier;
+  call_site site{};
+  elements input{};
+  elements output{};          ///< its data are null where this rank gets nothing
+  std::size_t count = 0;      ///< of the whole vector: call_shape::count
+  std::size_t own_begin = 0;  ///< where this rank's block begins in it
+  int root = -1;
+  std::span<const std::size_t> counts{};    ///< call_shape::blocks, where they are uneven
+  std::span<const std::size_t> incoming{};  ///< call_shape::incoming
+  arithmetic combine{};
+  packing pack{};
+  std::size_t pack_hash = 0;
+  algorithm use = algorithm::automatic;
+  std::chrono::milliseconds timeout = group_timeout;
+  std::shared_ptr<const void> keep{};  ///< owns what pack or combine refer to
+  bool names_late = false;
+};
+
+/// The members that all options have.
+template <typename Options>
+[[nodiscard]] const auto& plain_options(const Options& options) noexcept {
+  if constexpr (is_user_operation<Options>) {
+    return options.options;
+  } else {
+    return options;
+  }
+}
+
+/// What `options` say about a reduction of B's elements, in place as call_check::view.
+template <typename B, typename Options>
+void read_arithmetic(const Options& options, arithmetic& how) {
+  if constexpr (is_user_operation<Options>) {
+    using function = decltype(options.function);
+    how.user = {.user = &apply_user_op<function, element_of<B>>, .context = &options.function};
+    how.order = options.options.commutative ? reduction_order::any : reduction_order::ranks;
+  } else {
+    how.op = options.op;
+    if constexpr (type_erased<std::remove_cvref_t<B>>) how.kernels = &kernels_of_any;
+    else how.kernels = &kernels_of<element_of<B>>;
+    if constexpr (requires { options.factor; }) how.factor = options.factor;
+    if constexpr (requires { options.divide_by; }) how.divide_by = options.divide_by;
+  }
+}
+
+/// The call that is being checked: says where it was made.
+class call_check {
+ public:
+  call_check(const process_group& group, operation what, call_site site) noexcept
+      : group_(group), what_(what), site_(site) {}
+
+  template <typename... Args>
+  void require(bool holds, fmt::format_string<Args...> text, const Args&... args) const {
+    if (!holds) [[unlikely]] refuse(fmt::vformat(text, fmt::make_format_args(args...)));
+  }
+  /// What `make` returns; its usage_error gets this call's name.
+  template <typename Make>
+  decltype(auto) guard(Make&& make) const {
+    try {
+      return make();
+    } catch (const usage_error& refusal) {
+      refuse(refusal.what());
+    }
+  }
+
+  /// Written in place: a struct that is copied as a whole is loaded as a whole, which waits until
+  /// its parts, and all stores before them, have left the core.
+  template <movable_buffer B>
+  void view(B&& data, elements& found) const {
+    if constexpr (buffer<B>) {
+      const const_buffer_view seen = guard([&] { return const_view_of(data); });
+      require(size_of(seen.type) != 0, "{} is not the number of a dtype",
+              static_cast<int>(seen.type));
+      fits(seen.count, size_of(seen.type));
+      found.data = const_cast<void*>(seen.data);
+      found.count = seen.count;
+      found.size = size_of(seen.type);
+      found.type = static_cast<std::uint8_t>(seen.type);
+    } else {
+      guard([&] { require_contiguous(data); });
+      using pointed = element_of<B>;
+      fits(static_cast<std::size_t>(std::size(data)), sizeof(pointed));
+      found.data = const_cast<pointed*>(std::data(data));
+      found.count = static_cast<std::size_t>(std::size(data));
+      found.size = sizeof(pointed);
+      found.type = call_header::user_type;
+    }
+  }
+
+  void same_type(const elements& input, const elements& output) const {
+    require(input.type == output.type && input.size == output.size,
+            "the input holds {}, the output {}", input.type_name(), output.type_name());
+  }
+  void same_count(const elements& input, const elements& output) const {
+    require(input.count == output.count, "the input holds {} elements, the output {}", input.count,
+            output.count);
+  }
+  void is_rank(int rank, const char* role) const {
+    require(rank >= 0 && rank < group_.size(), "{} {} is not in this group of {} ranks", role, rank,
+            group_.size());
+  }
+
+  /// As many elements as `each` has, for each rank.
+  [[nodiscard]] std::size_t for_all_ranks(const elements& each) const {
+    std::size_t whole = 0;
+    require(!__builtin_mul_overflow(each.count, static_cast<std::size_t>(group_.size()), &whole) &&
+                fit(whole, each.size),
+            "{} elements of {} bytes for each of {} ranks are more than memory can hold",
+            each.count, each.size, group_.size());
+    return whole;
+  }
+  /// The sum of one count a rank, of elements as in `data`; `name` is what the user calls them.
+  /// Also where no buffer holds the whole: others' blocks may pass through this rank.
+  [[nodiscard]] std::size_t sum(std::span<const std::size_t> counts, const char* name,
+                                const elements& data) const {
+    require(counts.size() == static_cast<std::size_t>(group_.size()),
+            "{} has {} entries for {} ranks", name, counts.size(), group_.size());
+    std::size_t whole = 0;
+    for (const std::size_t each : counts) {
+      require(!__builtin_add_overflow(whole, each, &whole) && fit(whole, data.size),
+              "the sum of {} is more than memory can hold, or one of them is negative", name);
+    }
+    return whole;
+  }
+  /// The elements before this rank's block.
+  [[nodiscard]] std::size_t begin_of_own(std::span<const std::size_t> counts) const {
+    std::size_t begin = 0;
+    for (int rank = 0; rank < group_.rank(); ++rank)
+      begin += counts[static_cast<std::size_t>(rank)];
+    return begin;
+  }
+
+  [[nodiscard]] const process_group& group() const noexcept { return group_; }
+  [[nodiscard]] std::size_t own_rank() const noexcept {
+    return static_cast<std::size_t>(group_.rank());
+  }
+  [[nodiscard]] collective_arguments arguments() const {
+    collective_arguments given;
+    given.what = what_;
+    given.site = site_;
+    return given;
+  }
+  /// Of an operation with `Plain` options whose input and output hold one type. A compile-time
+  /// error says what to do where they are not what it takes.
+  template <typename Plain, typename In, typename Out, typename Options>
+  [[nodiscard]] collective_arguments arguments(const In& input, Out& output,
+                                               const Options& options) const {
+    collective_arguments given = arguments();
+    if constexpr (takes<Plain, In, Out, Options>()) {
+      view(input, given.input);
+      view(output, given.output);
+      same_type(given.input, given.output);
+      given.use = plain_options(options).use;
+      given.timeout = plain_options(options).timeout;
+      if constexpr (names_root<Plain>) given.root = plain_options(options).root;
+      if constexpr (names_operation<Plain>) read_arithmetic<In>(options, given.combine);
+    }
+    return given;
+  }
+
+ private:
+  [[nodiscard]] static bool fit(std::size_t count, std::size_t size) noexcept {
+    std::size_t bytes = 0;
+    return !__builtin_mul_overflow(count, size, &bytes) &&
+           bytes <= std::numeric_limits<std::size_t>::max() / 2;
+  }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw_usage("{} on group \"{}\" at {}:{}: {}", name_of(what_), group_.name(), site_.file_name(),
+                site_.line, why);
+  }
+  void fits(std::size_t count, std::size_t size) const {
+    require(fit(count, size), "{} elements of {} bytes are more than memory can hold", count, size);
+  }
+
+  const process_group& group_;
+  operation what_;
+  call_site site_;
+};
+
+/// The part of the fingerprint that shows a struct's size, uneven counts and coalesced buffers.
+[[nodiscard]] inline std::uint32_t hash_of_sizes(const collective_arguments& given,
+                                                 std::uint8_t type,
+                                                 std::size_t element_size) noexcept {
+  const bool differ = !given.incoming.empty();  // each rank has its own: the links compare them
+  if (type != call_header::user_type && given.counts.empty() && given.pack_hash == 0) return 0;
+  std::uint64_t hash = fnv1a({}) ^ given.pack_hash;
+  const auto add = [&](std::size_t value) { hash = (hash ^ value) * 0x100000001b3u; };
+  if (type == call_header::user_type) add(element_size);
+  if (!differ) {
+    for (const std::size_t each : given.counts) add(each);
+  }
+  return (static_cast<std::uint32_t>(hash >> 32) ^ static_cast<std::uint32_t>(hash)) | 1u;
+}
+
+/// The part of the fingerprint that shows what scales the result and orders the reduction.
+[[nodiscard]] inline std::uint32_t hash_of(const arithmetic& combine,
+                                           std::size_t element_size) noexcept {
+  if (combine.user) {
+    return static_cast<std::uint32_t>(element_size) << 2 |
+           (combine.order == reduction_order::ranks ? 2u : 0u) | 1u;
+  }
+  if (combine.divide_by != nullptr) return 1;
+  if (combine.op != reduce_op::premul_sum) return 0;
+  const auto bits = std::bit_cast<std::uint64_t>(combine.factor) * 0x9e3779b97f4a7c15u;
+  return static_cast<std::uint32_t>(bits >> 32);
+}
+
+}  // namespace parx::detail

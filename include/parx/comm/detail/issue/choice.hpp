@@ -1,0 +1,73 @@
+// choice: which algorithm a group uses, by rules and prices that are equal on all its ranks.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/options.hpp>
+#include <parx/comm/schedule/rules.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class choice {
+ public:
+  explicit choice(const choice_options& given) : rules_(given.rules), costs_(given.costs) {}
+
+  [[nodiscard]] bool ready() const noexcept { return found_hosts_ && costs_.has_value(); }
+
+  /// Looks where the ranks are. On one host the costs are known by then.
+  void find_hosts(transport& network) {
+    if (found_hosts_) return;
+    hosts_ = network.hosts();
+    found_hosts_ = true;
+    shares_memory_ = network.shares_memory();
+    if (!costs_ && first_on_another_host() < 0) {
+      costs_ = shares_memory_ ? memory_costs : loopback_costs;
+    }
+  }
+  /// The lowest rank that is not on rank 0's host; -1 where all are.
+  [[nodiscard]] int first_on_another_host() const noexcept {
+    const auto found =
+        std::find_if(hosts_.begin(), hosts_.end(), [](int host) { return host != 0; });
+    return found == hosts_.end() ? -1 : static_cast<int>(found - hosts_.begin());
+  }
+  void set_costs(const link_costs& measured) { costs_ = measured; }
+
+  /// Bytes of a slice that the group can pass through staging memory; 0 where there can be none.
+  [[nodiscard]] std::size_t staging_bytes() const noexcept {
+    return shares_memory_ ? slice_bytes(static_cast<int>(hosts_.size())) : 0;
+  }
+  [[nodiscard]] std::span<const int> hosts() const noexcept { return hosts_; }
+  [[nodiscard]] const link_costs& costs() const { return costs_.value(); }
+  [[nodiscard]] const std::vector<algorithm_rule>& rules() const noexcept {
+    static const std::vector<algorithm_rule> none;
+    return rules_ != nullptr ? *rules_ : none;
+  }
+
+  /// What a group made of some of these ranks starts with.
+  [[nodiscard]] choice_options for_subgroup(std::span<const int> members) const {
+    const bool spans = found_hosts_ && std::any_of(members.begin(), members.end(), [&](int rank) {
+      return host_of(rank) != host_of(members.front());
+    });
+    const bool measured = first_on_another_host() >= 0;
+    return {.rules = rules_, .costs = measured && !spans ? std::nullopt : costs_};
+  }
+
+ private:
+  [[nodiscard]] int host_of(int rank) const noexcept {
+    return hosts_[static_cast<std::size_t>(rank)];
+  }
+
+  std::shared_ptr<const std::vector<algorithm_rule>> rules_;
+  std::optional<link_costs> costs_;
+  std::vector<int> hosts_;
+  bool found_hosts_ = false;
+  bool shares_memory_ = false;
+};
+
+}  // namespace parx::detail

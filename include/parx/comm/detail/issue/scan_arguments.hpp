@@ -1,0 +1,23 @@
+// scan_arguments: what scan and exscan have in common.
+#pragma once
+
+#include <parx/comm/detail/issue/issue.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+template <typename In, typename Out, typename Options>
+[[nodiscard]] collective_arguments scan_arguments(const process_group& group, operation what,
+                                                  const In& input, Out& output,
+                                                  const Options& options, call_site site) {
+  const call_check check(group, what, site);
+  collective_arguments given = check.arguments<scan_options>(input, output, options);
+  check.same_count(given.input, given.output);
+  given.count = given.input.count;
+  check.require(
+      given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
+      "{} is not defined for it: what one rank gets the next ones build on; scale the result",
+      name_of(given.combine.op));
+  return given;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,112 @@
+// backoff: what a waiting rank does with its core before it sleeps in the kernel.
+//
+// It spins for a moment where it has a core of its own, then hands the core on with sched_yield,
+// which is cheaper than sleep and wake-up as long as the others are ranks that hand it back; where
+// it is alone on its core, a yield is only a slower spin. Beside a process that computes, one yield
+// costs a whole time slice; then yielding is left alone for a while, longer each time.
+// Where a yield let somebody else run for a moment, two ranks are on one core. If each could have
+// one of its own, the scheduler has put them together and may leave them so for 100 ms: one goes
+// to sleep, because who is woken is given an idle core. Until then they hand the core to and fro.
+#pragma once
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class backoff {
+ public:
+  /// The wait is over.
+  void progressed() noexcept {
+    rounds_ = 0;
+    began_ = {};
+  }
+
+  /// One idle round. False when it is time to sleep.
+  [[nodiscard]] bool idle(bool own_core) noexcept {
+    if (!own_core) return ++rounds_ <= crowded_yields && yield(own_core, clock::now());
+    if (!shares_core_ && ++rounds_ % rounds_between_looks != 0) return pause();
+    const auto now = clock::now();
+    if (began_ == clock::time_point{}) {
+      began_ = now;
+      static_cast<void>(was_switched());  // from here on it tells of this wait
+    }
+    if (now - began_ >= yield_time) return false;
+    if (!shares_core_ && now - began_ < spin_time) return pause();
+    return yield(own_core, now) && !is_time_to_move(now);
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr int rounds_between_looks = 16;  // a round: some nanoseconds, or two system calls
+  static constexpr std::chrono::microseconds spin_time{20};
+  /// Of one wait, the spinning included. A core that falls idle on a virtual machine takes 50 to
+  /// 100 us to come back, and milliseconds where the host has given it to others.
+  static constexpr std::chrono::microseconds yield_time{2000};
+  static constexpr int crowded_yields = 30;
+  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< the least that a switch takes
+  /// A turn that is longer is one of a process that computes. Where ranks share cores they may just
+  /// be reducing a chunk each: the turns of four add up to more than a millisecond.
+  static constexpr std::chrono::microseconds longest_turn{500};
+  static constexpr std::chrono::microseconds longest_crowded_turns{1800};
+  static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
+  static constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
+  static constexpr clock::duration time_between_moves = std::chrono::milliseconds(1);
+
+  [[nodiscard]] static bool pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+    return true;
+  }
+
+  /// False where it would cost more than a sleep.
+  [[nodiscard]] bool yield(bool own_core, clock::time_point before) noexcept {
+    if (before < resume_) return false;
+    ::sched_yield();
+    const auto after = clock::now();
+    const auto taken = after - before;
+    // A host takes cores from its virtual machines: not every long yield was somebody else's turn.
+    const bool switched = taken > switch_time && (!own_core || was_switched());
+    const bool busy = switched && taken > (own_core ? longest_turn : longest_crowded_turns);
+    shares_core_ = switched && !busy;
+    if (busy) {
+      resume_ = after + pause_;
+      pause_ = std::min<clock::duration>(2 * pause_, longest_pause);
+    } else {
+      pause_ = first_pause;
+    }
+    return true;
+  }
+
+  /// Whether this thread's core has run another one since the last look.
+  [[nodiscard]] bool was_switched() noexcept {
+    rusage used{};
+    ::getrusage(RUSAGE_THREAD, &used);
+    const long switches = used.ru_nvcsw + used.ru_nivcsw;
+    return std::exchange(switches_, switches) != switches;
+  }
+
+  /// Whether to sleep once, to be woken on a core of its own. Then not again for a while.
+  [[nodiscard]] bool is_time_to_move(clock::time_point now) noexcept {
+    if (!shares_core_ || now < next_move_) return false;
+    next_move_ = now + time_between_moves;
+    return true;
+  }
+
+  int rounds_ = 0;
+  bool shares_core_ = false;
+  long switches_ = 0;
+  clock::time_point began_{};  ///< the wait, as first looked at
+  clock::time_point resume_{};
+  clock::time_point next_move_{};
+  clock::duration pause_ = first_pause;
+};
+
+}  // namespace parx::detail

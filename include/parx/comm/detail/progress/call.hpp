@@ -1,0 +1,117 @@
+// call: one operation of a group, from its issue to its end, without types.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/comm/collective_data.hpp>
+#include <parx/comm/options.hpp>
+#include <parx/comm/schedule/operation.hpp>
+#include <parx/comm/schedule/plan.hpp>
+#include <parx/core/deadline.hpp>
+#include <parx/core/source.hpp>
+#include <parx/transport/frame.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct call {
+  operation what = operation::barrier;
+  call_site site;
+  std::chrono::milliseconds timeout{0};
+
+  // A collective: its plan, buffers and fingerprint.
+  const plan* steps = nullptr;
+  collective_data data;
+  call_header header;
+
+  bool names_late = false;  ///< a timeout names all ranks that have not come
+  bool introduces = false;  ///< only makes sure that all call the same (detail/host_memory.hpp)
+  bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
+  std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
+  std::shared_ptr<const plan> kept_steps{};  ///< the same, where the cache may forget them earlier
+
+  // A message: the other rank and the user's memory (read by send, written by recv).
+  int peer = -1;
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+
+  // Set by the group.
+  deadline until = deadline::unset();  ///< set once a blocking call waits: a clock costs 20 ns
+  bool done = false;
+  bool named = false;  ///< its header says which group's call it is, and where it was made
+  std::exception_ptr failure;
+
+  std::unique_ptr<call> next;  ///< issued and waited for together with this one
+
+  /// Makes a finished call one to be issued once more.
+  void renew() noexcept {
+    until = deadline::unset();
+    done = false;
+  }
+  void start_clock() noexcept {
+    if (until.is_unset()) until = deadline::after(timeout);
+  }
+  /// Until its deadline, which is set by now.
+  [[nodiscard]] std::chrono::milliseconds time_left() noexcept {
+    start_clock();
+    return until.remaining();
+  }
+  [[nodiscard]] bool all_done() const noexcept {
+    for (const call* each = this; each != nullptr; each = each->next.get()) {
+      if (!each->done) return false;
+    }
+    return true;
+  }
+  /// Throws the first failure of the chain, if there is one.
+  void rethrow() const {
+    for (const call* each = this; each != nullptr; each = each->next.get()) {
+      if (each->failure) std::rethrow_exception(each->failure);
+    }
+  }
+};
+
+/// In call::peer: a receive that no message has come for yet, and that takes any rank's.
+inline constexpr int any_source = -1;
+
+[[nodiscard]] inline bool is_message(const call& request) noexcept {
+  return request.what == operation::send || request.what == operation::recv;
+}
+[[nodiscard]] inline bool takes_any(const call& request) noexcept {
+  return request.what == operation::recv && request.peer == any_source;
+}
+
+/// "all_reduce of 1024 float32 (sum) at train.cpp:88", from what was on the wire.
+[[nodiscard]] inline std::string describe(const call_header& header) {
+  const auto op = static_cast<operation>(header.operation);
+  std::string text{name_of(op)};
+  if (op != operation::barrier) {
+    text += fmt::format(" of {} {}", header.count,
+                        header.type == call_header::user_type
+                            ? "structs"
+                            : name_of(static_cast<dtype>(header.type)));
+  }
+  if (header.reduction != call_header::no_reduction) {
+    text += fmt::format(" ({})", header.reduction == call_header::user_reduction
+                                     ? "user's operation"
+                                     : name_of(static_cast<reduce_op>(header.reduction)));
+  }
+  if (has_root(op)) text += fmt::format(" with root {}", header.root);
+  if (op == operation::send || op == operation::recv) {
+    text += fmt::format(" with tag {}", header.root);
+  }
+  if (header.algorithm != 0 && op != operation::barrier) {
+    text += fmt::format(" by {}", name_of(static_cast<algorithm>(header.algorithm)));
+  }
+  if (header.line != 0) text += fmt::format(" at {}:{}", header.file_name(), header.line);
+  return text;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,249 @@
+// diagnosis: the words for what a group is doing and what went wrong with it.
+//
+// Errors read like a sentence and name the operation, its number and place, the ranks to blame and
+// where those are. Nothing here changes a group; what other ranks are in, it reads from their
+// notices.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/engine.hpp>
+#include <parx/comm/detail/progress/messages.hpp>
+#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/core/error.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class diagnosis {
+ public:
+  static constexpr int most_named = 8;
+
+  diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id)
+      : network_(network), name_(group_name), id_(group_id) {}
+
+  /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
+  [[nodiscard]] std::string title(const call& request) const {
+    const std::string number =
+        is_message(request) ? std::string() : fmt::format(" #{}", request.header.sequence);
+    return fmt::format("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
+                       name_, network_.rank(), network_.size(), request.site.file_name(),
+                       request.site.line);
+  }
+
+  [[nodiscard]] error_context context_of(const call& request, int peer) const {
+    return {.operation = std::string(name_of(request.what)),
+            .group = name_,
+            .sequence = request.header.sequence,
+            .rank = network_.rank(),
+            .peer = peer,
+            .host = {},
+            .elapsed_seconds = request.until.elapsed_seconds()};
+  }
+  /// What the thread that waits for `request` is told when the group has ended because of `reason`.
+  [[nodiscard]] error end_of(const call& request, errc code, const std::string& reason,
+                             int peer) const {
+    const bool second = code == errc::aborted;
+    return {code,
+            fmt::format("{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on",
+                        title(request), second ? "was ended" : "failed",
+                        request.until.elapsed_seconds(),
+                        second ? " because another rank failed first: " : ": ", reason),
+            context_of(request, peer)};
+  }
+  /// The same for a call that came after the end.
+  [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
+    return {errc::closed,
+            fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an "
+                        "earlier failure: {}",
+                        name_of(request.what), name_, request.site.file_name(), request.site.line,
+                        reason),
+            context_of(request, -1)};
+  }
+
+  /// What a rank that was stuck has posted about the call it is, or was, in.
+  [[nodiscard]] std::optional<notice> notice_of(int peer) const {
+    const auto text = network_.notice_of(peer);
+    auto found = text ? notice::from_text(*text) : std::nullopt;
+    if (found && found->call.group != id_) return std::nullopt;
+    return found;
+  }
+  void post(const notice& mine) const { network_.post_notice(mine.to_text()); }
+
+  /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
+  /// who keeps those waiting. Without a sequence number for a message, which has none.
+  [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
+                                        std::optional<std::uint64_t> sequence,
+                                        int most = most_named) const {
+    const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
+    std::string text = "waiting for ";
+    for (std::size_t i = 0; i < named; ++i) {
+      text += fmt::format("{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
+                          sequence ? whereabouts(peers[i], *sequence) : whereabouts(peers[i]));
+    }
+    if (peers.size() > named) text += fmt::format("; and {} more", peers.size() - named);
+    text += behind(peers);
+    if (!network_.has_notices()) {
+      text +=
+          ". Where the others are is unknown: the job's store, which rank 0 or the launcher "
+          "keeps, does not answer; its process may be stopped";
+    }
+    return text;
+  }
+
+  /// The ranks that have not entered call `sequence` keep the others waiting. Where all of `peers`
+  /// have, those that these wait for are sought among all ranks, if that is not too many to ask.
+  void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
+    static constexpr int most_asked = 64;
+    std::vector<int> late;
+    std::vector<int> entered;
+    for (const int peer : peers) {
+      const auto theirs = notice_of(peer);
+      if (!network_.has_notices()) return;
+      (!theirs || theirs->call.sequence < sequence ? late : entered).push_back(peer);
+    }
+    if (late.empty() && network_.size() <= most_asked) late = absent(sequence);
+    for (const int peer : entered) late.push_back(peer);
+    peers = std::move(late);
+  }
+
+  /// The ranks whose message would end a wait.
+  [[nodiscard]] std::vector<int> senders_of(const call& message) const {
+    if (!takes_any(message)) return {message.peer};
+    std::vector<int> others;
+    for (int rank = 0; rank < network_.size(); ++rank) {
+      if (rank != network_.rank()) others.push_back(rank);
+    }
+    return others;
+  }
+
+  /// The ranks that have not posted that they are in call `sequence` or behind it; none where no
+  /// notices can be read.
+  [[nodiscard]] std::vector<int> absent(std::uint64_t sequence) const {
+    std::vector<int> late;
+    for (int rank = 0; rank < network_.size(); ++rank) {
+      if (rank == network_.rank()) continue;
+      const auto theirs = notice_of(rank);
+      if (!network_.has_notices()) return {};
+      if (!theirs || theirs->call.sequence < sequence) late.push_back(rank);
+    }
+    return late;
+  }
+
+  [[nodiscard]] std::string mismatch(const header_mismatch& found) const {
+    const call_header& mine = found.mine;
+    if (found.theirs.magic != call_header::expected_magic) {
+      return fmt::format("{} sent bytes that are no parx call", network_.describe(found.peer));
+    }
+    const std::string number = found.theirs.sequence == mine.sequence
+                                   ? std::string()
+                                   : fmt::format(" (its #{})", found.theirs.sequence);
+    return fmt::format(
+        "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank "
+        "must issue the same collectives in the same order with the same count, dtype and root",
+        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs),
+        number, hidden_difference(mine, found.theirs));
+  }
+
+  [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
+    return fmt::format(
+        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). "
+        "Both sides must name the same count and dtype",
+        network_.rank(), found.receive->header.count,
+        name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
+        found.receive->site.file_name(), found.receive->site.line, network_.describe(found.peer),
+        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)),
+        found.theirs.file_name(), found.theirs.line);
+  }
+
+ private:
+  /// What describe() does not show.
+  [[nodiscard]] static std::string hidden_difference(const call_header& mine,
+                                                     const call_header& theirs) {
+    if (mine.operation != theirs.operation) return {};
+    if (static_cast<operation>(mine.operation) == operation::broadcast &&
+        mine.count != theirs.count) {
+      return "; for what only the root knows the size of there is broadcast_object";
+    }
+    if (mine.sizes != theirs.sizes) {
+      return "; the calls differ in their uneven counts, in the sizes of their buffers or structs, "
+             "or in where they lie in a shared buffer";
+    }
+    if (mine.arithmetic != theirs.arithmetic) {
+      return "; the calls differ in the factor, in divide_by or in the kind of the user's "
+             "operation";
+    }
+    if (static_cast<operation>(mine.operation) == operation::all_to_all && mine.sizes != 0) {
+      return fmt::format("; it sends {} elements where {} are expected from it", theirs.count,
+                         mine.count);
+    }
+    return {};
+  }
+
+  static constexpr std::string_view elsewhere = "(computing, stopped, or gone without closing";
+
+  /// Of a rank that a collective waits for.
+  [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
+    const auto theirs = notice_of(peer);
+    if (!network_.has_notices()) return {};
+    if (theirs && theirs->call.sequence >= sequence) return ", which is in " + place_of(*theirs);
+    if (theirs && theirs->waits()) {
+      return fmt::format(", which has not entered the operation: it waits in {}",
+                         place_of(*theirs));
+    }
+    // It may have gone on since: a notice says where a rank was stuck.
+    return fmt::format(", which has not entered the operation {}{})", elsewhere,
+                       theirs ? "; it was last seen waiting in " + place_of(*theirs) : "");
+  }
+  /// Of a rank whose message is waited for.
+  [[nodiscard]] std::string whereabouts(int peer) const {
+    const auto theirs = notice_of(peer);
+    if (!network_.has_notices()) return {};
+    if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
+    return fmt::format(", which waits in no call of this group {})", elsewhere);
+  }
+  /// "#15, barrier at train.cpp:90, for rank 2, for rank 3"
+  [[nodiscard]] std::string place_of(const notice& theirs) const {
+    static constexpr std::size_t most_listed = 4;
+    std::string text = theirs.call.sequence > 0 ? fmt::format("#{}, ", theirs.call.sequence) : "";
+    text += describe(theirs.call);
+    if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;
+    for (const int rank : theirs.awaited) text += fmt::format(", for rank {}", rank);
+    return text;
+  }
+
+  /// Who keeps `peers` waiting, as far as they have said; nothing where it is one of themselves.
+  [[nodiscard]] std::string behind(const std::vector<int>& peers) const {
+    const auto awaited_by = [this](int rank) {
+      const auto theirs = notice_of(rank);
+      return theirs ? theirs->awaited : std::vector<int>{};
+    };
+    const wait_chain chain = find_culprit(network_.rank(), peers, awaited_by);
+    if (!network_.has_notices()) return {};
+    std::string text;
+    if (chain.circle) {
+      text = ". These wait for each other in a circle:";
+      for (const int rank : chain.ranks) text += fmt::format(" rank {},", rank);
+      return text + fmt::format(" rank {}", chain.ranks.front());
+    }
+    for (std::size_t i = 1; i < chain.ranks.size(); ++i) {
+      text += fmt::format("; behind that is {}", network_.describe(chain.ranks[i]));
+      text += whereabouts(chain.ranks[i]);
+    }
+    return text;
+  }
+
+  transport& network_;
+  const std::string& name_;
+  std::uint64_t id_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,424 @@
+// engine: runs one rank's part of one collective, over any transport.
+//
+// step() moves whatever can move without blocking and says whether anything did; the caller decides
+// how to wait. All state between steps is byte counts, so that a schedule streams: received bytes
+// are reduced a segment at a time and sent on at once (the prefix rule of schedule/action.hpp).
+// Threads: belongs to whoever drives the group's progress.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <parx/comm/collective_data.hpp>
+#include <parx/comm/detail/progress/board.hpp>
+#include <parx/comm/detail/progress/workspace.hpp>
+#include <parx/comm/schedule/plan.hpp>
+#include <parx/transport/frame.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// Two ranks called different things.
+struct header_mismatch {
+  int peer;
+  call_header mine;
+  call_header theirs;
+};
+
+class engine {
+ public:
+  /// Bytes received by one system call, and reduced at one time: large enough to make the call's
+  /// cost small, small enough that what was received is still in the L2 cache when it is reduced.
+  static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
+
+  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these
+  /// leave open it fills in. Opens the links that it uses, with `patience` as in link_to. Where the
+  /// steps meet, the board is open.
+  void start(const plan& steps, collective_data& data, call_header& header, transport& network,
+             board& signs, std::chrono::milliseconds patience) {
+    plan_ = &steps;
+    data_ = &data;
+    header_ = &header;
+    board_ = &signs;
+    if (steps.meets && mates_.empty()) find_mates(network, patience);
+    memory_.start(steps.steps, data, network.rank(), network.size());
+    only_sends_ = true;
+    overwrites_input_ = data.input == data.output && data.reduce;
+    remaining_ = steps.steps.actions.size();
+    progress_.clear();
+    progress_.resize(remaining_);
+    first_local_ = 0;
+    lane_count_ = steps.lanes.size();
+    if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      lane& state = lanes_[i];
+      const lane_plan& traffic = steps.lanes[i];
+      state.traffic = &traffic;
+      only_sends_ &= traffic.receives.empty();
+      state.stream = &network.link_to(traffic.peer, channel::collective, patience);
+      state.next_send = state.next_receive = 0;
+      state.header_sent = state.header_received = 0;
+      state.staged = 0;
+      state.staging_size = std::min(segment_bytes, traffic.largest_reduction * data.element_size);
+      workspace::enlarge(state.staging, state.staging_size);
+    }
+  }
+
+  [[nodiscard]] bool done() const noexcept { return remaining_ == 0; }
+
+  /// Moves what can be moved now. Throws link_lost, and header_mismatch when a peer's call differs.
+  bool step() {
+    bool progressed = !plan_->local.empty() && run_local();
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      if (data_->counts_differ) count_in_header(lanes_[i].traffic->sends);
+      progressed |= send_some(lanes_[i]);
+      progressed |= receive_some(lanes_[i]);
+    }
+    if (progressed && done()) memory_.end();
+    return progressed;
+  }
+
+  /// Appends what a sleeper must wait for.
+  void interests(std::vector<link_interest>& out) const {
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      const lane& state = lanes_[i];
+      link_interest next{state.stream, false, false};
+      if (const auto index = current(state.traffic->receives, state.next_receive); index >= 0) {
+        next.readable = state.header_received < frame_size || receivable(state, index) > 0;
+      }
+      if (const auto index = current(state.traffic->sends, state.next_send); index >= 0) {
+        next.writable = movable(index) > done_at(index) || (total(index) == 0 && ready(index));
+      }
+      if (next.readable || next.writable) out.push_back(next);
+    }
+    for (const mate* each : missing_) {
+      out.push_back({each->stream, true, false, &board_->first_word(each->rank),
+                     board_->first_word_of(*header_)});
+    }
+  }
+
+  /// Peers that this rank still expects something from.
+  [[nodiscard]] std::vector<int> awaited_peers() const {
+    std::vector<int> peers;
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      if (lanes_[i].next_receive < lanes_[i].traffic->receives.size()) {
+        peers.push_back(lanes_[i].traffic->peer);
+      }
+    }
+    for (const mate* each : missing_) peers.push_back(each->rank);
+    return peers;
+  }
+  /// Peers that have not taken everything yet.
+  [[nodiscard]] std::vector<int> unserved_peers() const {
+    std::vector<int> peers;
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+      if (lanes_[i].next_send < lanes_[i].traffic->sends.size()) {
+        peers.push_back(lanes_[i].traffic->peer);
+      }
+    }
+    return peers;
+  }
+
+  /// From any thread.
+  [[nodiscard]] std::size_t bytes_received() const noexcept {
+    return bytes_received_.load(relaxed);
+  }
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_.load(relaxed); }
+
+ private:
+  static constexpr auto relaxed = std::memory_order_relaxed;
+
+  struct lane {
+    const lane_plan* traffic = nullptr;
+    link* stream = nullptr;
+    std::size_t next_send = 0;
+    std::size_t next_receive = 0;
+    std::size_t header_sent = 0;
+    std::size_t header_received = 0;
+    call_header incoming_header{};
+    std::vector<std::byte> staging;  ///< received, not yet reduced
+    std::size_t staging_size = 0;
+    std::size_t staged = 0;
+  };
+
+  /// Another rank, in a group whose ranks share memory.
+  struct mate {
+    int rank;
+    link* stream;
+    call_header stray_header{};  ///< came over the link while the mate had not signed
+    std::size_t stray_bytes = 0;
+  };
+
+  struct progress {
+    std::size_t bytes = 0;
+    bool complete = false;
+  };
+
+  [[nodiscard]] const action& action_at(std::int32_t index) const noexcept {
+    return plan_->steps.actions[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] std::size_t done_at(std::int32_t index) const noexcept {
+    return progress_[static_cast<std::size_t>(index)].bytes;
+  }
+  [[nodiscard]] std::size_t total(std::int32_t index) const noexcept {
+    return action_at(index).count() * data_->element_size;
+  }
+  [[nodiscard]] static std::int32_t current(const std::vector<std::int32_t>& list,
+                                            std::size_t position) noexcept {
+    return position < list.size() ? list[position] : no_action;
+  }
+  [[nodiscard]] bool complete(std::int32_t index) const noexcept {
+    return progress_[static_cast<std::size_t>(index)].complete;
+  }
+
+  /// How many bytes of an action its dependencies permit.
+  [[nodiscard]] std::size_t movable(std::int32_t index) const noexcept {
+    const action& step = action_at(index);
+    std::size_t limit = total(index);
+    for (const std::int32_t dependency : step.after) {
+      if (dependency == no_action || complete(dependency)) continue;
+      if (action_at(dependency).count() != step.count()) return 0;
+      limit = std::min(limit, done_at(dependency));
+    }
+    return limit;
+  }
+  /// Whether every dependency is complete: what an action without bytes waits for.
+  [[nodiscard]] bool ready(std::int32_t index) const noexcept {
+    for (const std::int32_t dependency : action_at(index).after) {
+      if (dependency != no_action && !complete(dependency)) return false;
+    }
+    return true;
+  }
+  /// How many bytes of a receive there is room for now. What is to be reduced is staged whether its
+  /// dependencies permit the reduction yet or not: two ranks that exchange what they overwrite
+  /// would otherwise wait for each other over a link that keeps nothing.
+  [[nodiscard]] std::size_t receivable(const lane& state, std::int32_t index) const noexcept {
+    if (action_at(index).kind == action_kind::receive_reduce) {
+      return std::min(total(index) - done_at(index), state.staging_size) - state.staged;
+    }
+    return std::min(movable(index) - done_at(index), segment_bytes);
+  }
+
+  /// Only the driver adds, so that no locked instruction is needed.
+  static void count(std::atomic<std::size_t>& counter, std::size_t bytes) noexcept {
+    counter.store(counter.load(relaxed) + bytes, relaxed);
+  }
+  void advance(std::int32_t index, std::size_t bytes) noexcept {
+    progress_[static_cast<std::size_t>(index)].bytes += bytes;
+  }
+  void finish(std::int32_t index) noexcept {
+    progress_[static_cast<std::size_t>(index)].complete = true;
+    --remaining_;
+  }
+
+  bool run_local() {
+    bool progressed = false;
+    bool all_before = true;  // complete
+    for (std::size_t i = first_local_; i < plan_->local.size(); ++i) {
+      const std::int32_t index = plan_->local[i];
+      if (!complete(index) && ready(index)) {
+        const action& step = action_at(index);
+        if (step.kind == action_kind::meet) {
+          progressed |= !signed_;
+          if (!all_have_come()) break;  // what is behind a meeting waits for it
+        } else {
+          memory_.perform(step);
+        }
+        advance(index, total(index));
+        finish(index);
+        progressed = true;
+      }
+      all_before &= complete(index);
+      if (all_before) first_local_ = i + 1;
+    }
+    return progressed;
+  }
+
+  void find_mates(transport& network, std::chrono::milliseconds patience) {
+    for (int ahead = 1; ahead < network.size(); ++ahead) {
+      const int rank = wrap(network.rank() + ahead, network.size());
+      mates_.push_back({rank, &network.link_to(rank, channel::collective, patience)});
+    }
+  }
+
+  /// Signs, once, and looks who has.
+  bool all_have_come() {
+    if (!signed_) {
+      board_->sign(*header_);
+      missing_.clear();
+      for (mate& each : mates_) {
+        reach(each, [](link& stream) { stream.nudge(); });
+        missing_.push_back(&each);
+      }
+      signed_ = true;
+    }
+    std::erase_if(missing_, [&](const mate* each) {
+      if (!board_->has_signed(each->rank)) return false;
+      const call_header theirs = board_->header_of(each->rank);
+      if (!theirs.matches(*header_)) throw header_mismatch{each->rank, *header_, theirs};
+      return true;
+    });
+    for (mate* each : missing_) look_at(*each);
+    signed_ = !missing_.empty();
+    return missing_.empty();
+  }
+
+  /// Calls use(link). A mate that has ended is no loss where it has signed before.
+  template <typename Use>
+  void reach(const mate& other, Use use) {
+    try {
+      use(*other.stream);
+    } catch (const link_lost&) {
+      if (!board_->has_signed(other.rank)) throw;
+    }
+  }
+
+  /// What a mate sends over its link before it has signed is of another call than this one. (What
+  /// it sends after this meeting comes to be seen only after that it has signed.)
+  void look_at(mate& missing) {
+    reach(missing, [&](link& stream) {
+      if (!stream.has_unread() || board_->has_signed(missing.rank)) return;
+      auto* const header = reinterpret_cast<std::byte*>(&missing.stray_header);
+      missing.stray_bytes += stream.try_receive(
+          {header + missing.stray_bytes, frame_size - missing.stray_bytes}, {});
+      if (missing.stray_bytes < frame_size) return;
+      throw header_mismatch{missing.rank, *header_, missing.stray_header};
+    });
+  }
+
+  bool send_some(lane& state) {
+    bool progressed = false;
+    for (;;) {
+      const std::int32_t index = current(state.traffic->sends, state.next_send);
+      if (index == no_action) return progressed;
+      const std::size_t size = total(index);
+      const std::size_t permitted = movable(index) - done_at(index);
+      if (size == 0 ? !ready(index) : permitted == 0) return progressed;
+      const const_bytes head{reinterpret_cast<const std::byte*>(header_) + state.header_sent,
+                             frame_size - state.header_sent};
+      const region& from = action_at(index).from;
+      const const_bytes body{.data = memory_.read_at(from) + done_at(index),
+                             .size = permitted,
+                             .to_follow = size - done_at(index) - permitted,
+                             .fresh = overwrites_input_ || from.where != place::input,
+                             .at_ease = only_sends_,
+                             .reduced = static_cast<bool>(data_->reduce)};
+      if (head.size + body.size > 0) {
+        std::size_t sent = state.stream->try_send(head, body);
+        if (sent == 0) return progressed;
+        progressed = true;
+        count(bytes_sent_, sent);
+        const std::size_t of_header = std::min(sent, head.size);
+        state.header_sent += of_header;
+        sent -= of_header;
+        advance(index, sent);
+        if (of_header + sent < head.size + body.size) {
+          return progressed;  // the link is full
+        }
+      }
+      if (state.header_sent == frame_size && done_at(index) == size) {
+        finish(index);
+        ++state.next_send;
+        progressed = true;
+        continue;
+      }
+      return progressed;  // give the other direction its turn
+    }
+  }
+
+  bool receive_some(lane& state) {
+    bool progressed = false;
+    for (;;) {
+      const std::int32_t index = current(state.traffic->receives, state.next_receive);
+      if (index == no_action) return progressed;
+      const bool reducing = action_at(index).kind == action_kind::receive_reduce;
+      const mutable_bytes head{
+          reinterpret_cast<std::byte*>(&state.incoming_header) + state.header_received,
+          frame_size - state.header_received};
+      const mutable_bytes body{reducing ? state.staging.data() + state.staged
+                                        : memory_.write_at(action_at(index).to) + done_at(index),
+                               receivable(state, index),
+                               reducing ? 0 : movable(index) - done_at(index),
+                               !plan_->awaited[static_cast<std::size_t>(index)]};
+      std::size_t received = 0;
+      if (head.size + body.size > 0) {
+        received = state.stream->try_receive(head, body);
+        count(bytes_received_, received);
+        progressed |= received > 0;
+        const std::size_t of_header = std::min(received, head.size);
+        if (of_header > 0) {
+          state.header_received += of_header;
+          if (state.header_received == frame_size) check_header(state);
+        }
+        const std::size_t of_body = received - of_header;
+        if (reducing) {
+          state.staged += of_body;
+        } else {
+          advance(index, of_body);
+        }
+      }
+      if (reducing) progressed |= reduce_staged(state, index);
+      if (state.header_received == frame_size && done_at(index) == total(index) &&
+          (total(index) > 0 || ready(index))) {
+        finish(index);
+        ++state.next_receive;
+        progressed = true;
+        if (received >= head.size + body.size) continue;
+      }
+      return progressed;
+    }
+  }
+
+  /// Reduces the whole elements that are staged and may be reduced. Waiting for a full segment
+  /// would hold up the ranks behind this one whenever the link is slow.
+  bool reduce_staged(lane& state, std::int32_t index) {
+    const std::size_t permitted = std::min(state.staged, movable(index) - done_at(index));
+    const std::size_t count = permitted / data_->element_size;
+    const std::size_t whole = count * data_->element_size;
+    if (whole == 0) return false;
+    memory_.reduce(action_at(index), done_at(index), state.staging.data(), count);
+    state.staged -= whole;
+    if (state.staged > 0) {
+      std::memmove(state.staging.data(), state.staging.data() + whole, state.staged);
+    }
+    advance(index, whole);
+    return true;
+  }
+
+  void check_header(const lane& state) {
+    if (data_->counts_differ) count_in_header(state.traffic->receives);
+    if (state.incoming_header.matches(*header_)) return;
+    throw header_mismatch{state.traffic->peer, *header_, state.incoming_header};
+  }
+
+  /// Where only the two ends of a link know what goes over it, its header says how much that is.
+  void count_in_header(const std::vector<std::int32_t>& actions) noexcept {
+    header_->count = 0;
+    for (const std::int32_t index : actions) header_->count += action_at(index).count();
+  }
+
+  const plan* plan_ = nullptr;
+  collective_data* data_ = nullptr;
+  call_header* header_ = nullptr;
+  std::vector<progress> progress_;  ///< by action
+  std::size_t remaining_ = 0;
+  std::size_t first_local_ = 0;  ///< of plan::local, that may not be complete
+  workspace memory_;
+  std::vector<lane> lanes_;
+  std::size_t lane_count_ = 0;
+  board* board_ = nullptr;
+  std::vector<mate> mates_;
+  std::vector<mate*> missing_;  ///< from the meeting that this rank has signed for
+  bool signed_ = false;
+  bool overwrites_input_ = false;
+  bool only_sends_ = false;
+  std::atomic<std::size_t> bytes_received_{0};
+  std::atomic<std::size_t> bytes_sent_{0};
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,39 @@
+// failure: why a group comes to its end, as the rank that noticed it knows.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <parx/core/error.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct failure {
+  std::string text;
+  errc code;
+  int peer;  ///< who is to blame; -1: nobody in particular
+};
+
+/// A broken link is often only the echo of another failure: waits a little for that one's reason.
+[[nodiscard]] inline failure reason_of(const link_lost& lost, transport& network) {
+  static constexpr std::chrono::milliseconds grace{300};
+  const auto until = std::chrono::steady_clock::now() + grace;
+  for (;;) {
+    if (auto reason = network.abort_reason()) return {std::move(*reason), errc::aborted, lost.peer};
+    if (std::chrono::steady_clock::now() >= until) break;
+    network.wait({}, std::chrono::milliseconds(10));
+  }
+  const std::string why = lost.what();
+  const bool silent = why.starts_with("it closed the connection");
+  return {fmt::format("lost {}: {}{}", network.describe(lost.peer), why,
+                      silent ? ": it ended or was killed (see its output); a rank that has fewer "
+                               "batches than the others ends so"
+                             : ""),
+          errc::peer_lost, lost.peer};
+}
+
+}  // namespace parx::detail

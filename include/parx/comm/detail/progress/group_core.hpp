@@ -1,0 +1,473 @@
+// group_core: the engine room of a process group.
+//
+// It numbers the calls, keeps them in issue order and sees to their progress. Progress has exactly
+// one owner at a time: the thread of a blocking call while nothing asynchronous is pending, else
+// the group's progress thread, behind which blocking calls queue. The first failure ends the group:
+// it is told to all ranks, every pending call gets it, and so does every later one.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/issue/choice.hpp>
+#include <parx/comm/detail/issue/plan_cache.hpp>
+#include <parx/comm/detail/issue/repeats.hpp>
+#include <parx/comm/detail/progress/backoff.hpp>
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/diagnosis.hpp>
+#include <parx/comm/detail/progress/ending.hpp>
+#include <parx/comm/detail/progress/failure.hpp>
+#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/pending_calls.hpp>
+#include <parx/comm/detail/progress/shared_areas.hpp>
+#include <parx/comm/detail/progress/turn.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/core/own_process.hpp>
+#include <parx/trace/event.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class group_core {
+ public:
+  group_core(std::unique_ptr<transport> network, std::string name, std::uint64_t id,
+             group_options options)
+      : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options) {}
+
+  ~group_core() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    network_->close();
+  }
+  group_core(const group_core&) = delete;
+  group_core& operator=(const group_core&) = delete;
+
+  /// False in a process that was forked from the rank's.
+  [[nodiscard]] bool is_here() const noexcept { return process_.is_this(); }
+  /// Throws usage_error there: it has the rank's sockets and memory, but none of its threads.
+  void require_here() const {
+    if (is_here()) [[likely]] return;
+    throw_usage("group \"{}\" belongs to the process of rank {}, and this one was forked from it: "
+                "only the rank may communicate. Let the forked process hand its results to the "
+                "rank, or exec a program that joins a job of its own",
+                name_, rank());
+  }
+
+  [[nodiscard]] transport& network() noexcept { return *network_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] const group_options& options() const noexcept { return options_; }
+  [[nodiscard]] int rank() const noexcept { return network_->rank(); }
+  [[nodiscard]] int size() const noexcept { return network_->size(); }
+
+  /// Runs a call (and those chained to it) to its end; rethrows its failure. The thread makes the
+  /// progress itself unless another already does.
+  void run(call& request) {
+    {
+      turn lock(mutex_, company_now());
+      enqueue(request);
+      if (owned_) network_->wake();
+      finish(lock, request);
+    }
+    request.rethrow();
+  }
+
+  /// Issues a call that the next one, which follows at once, takes along. It outlives the group.
+  void issue(call& request) {
+    turn lock(mutex_, company_now());
+    enqueue(request);
+  }
+
+  /// Issues a call that is moved on behind the caller's back. It must live until it is done.
+  void submit(call& request) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
+      enqueue(request);
+      for (call* each = &request; each != nullptr; each = each->next.get()) each->start_clock();
+      if (inline_mode()) return;
+      if (owned_) network_->wake();
+    }
+    changed_.notify_all();
+  }
+
+  /// Waits until an issued call is done; does not look at its failure.
+  void wait(call& request) {
+    turn lock(mutex_, company_now());
+    finish(lock, request);
+  }
+
+  /// Tells whether an issued call is done. Never blocks; makes progress where no thread does.
+  [[nodiscard]] bool test(const call& request) {
+    {
+      turn lock(mutex_, company_now());
+      poll_owned(lock);
+      if (request.all_done()) return true;
+    }
+    // Who asks again and again would keep the core from the thread that moves the call on, and from
+    // the other ranks.
+    std::this_thread::yield();
+    return false;
+  }
+  /// With inline progress: moves pending calls on as far as they can without waiting.
+  void poll() {
+    turn lock(mutex_, company_now());
+    poll_owned(lock);
+  }
+
+  /// Ends the group because of something outside of it, such as an exception in the user's code.
+  void abort(std::string_view reason) {
+    network_->abort(reason);
+    ending_.come_first(reason);
+  }
+
+  [[nodiscard]] bool closed() const noexcept { return ending_.has_come(); }
+
+  /// Bytes that collectives have put on and taken off links, headers included.
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return pending_.bytes_received(); }
+
+  [[nodiscard]] double async_seconds() const noexcept { return pending_.async_seconds(); }
+  [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
+  [[nodiscard]] repeats& repeated() noexcept { return repeats_; }
+  [[nodiscard]] bool may_be_shared(const void* data) const noexcept {
+    return areas_.may_hold(data);
+  }
+
+  [[nodiscard]] std::shared_ptr<const shared_area> share(std::size_t bytes, deadline limit) {
+    try {
+      return areas_.make(*network_, bytes, limit);
+    } catch (const error& refused) {
+      abort(refused.what());  // or the others would wait for this rank
+      throw;
+    }
+  }
+  [[nodiscard]] shared_view find_shared(const void* data, std::size_t bytes) const {
+    return areas_.find(data, bytes);
+  }
+  [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
+  [[nodiscard]] host_memory& memory() noexcept { return pending_.memory(); }
+
+  /// A number that is equal on all ranks which make their groups in the same order.
+  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
+    for (auto& [known, made] : made_groups_) {
+      if (known == key) return ++made;
+    }
+    made_groups_.emplace_back(key, 1);
+    return 1;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds stuck_after{300};
+  static constexpr std::chrono::milliseconds longest_sleep{100};
+
+  [[nodiscard]] company company_now() const noexcept { return company{thread_.joinable()}; }
+  [[nodiscard]] bool inline_mode() const noexcept {
+    return options_.progress == progress_mode::inline_poll;
+  }
+
+  /// Numbers a call, or refuses it. Locked.
+  void admit(call& request) {
+    if (ending_.has_come()) throw words_.refusal_of(request, ending_.reason());
+    if (!request.named) name(request);
+    if (!is_message(request)) request.header.sequence = ++sequence_;
+  }
+  void name(call& request) const {
+    request.header.group = id_;
+    request.header.operation = static_cast<std::uint8_t>(
+        // A send and its receive carry the same fingerprint.
+        is_message(request) ? operation::send : request.what);
+    request.header.line = static_cast<std::uint32_t>(request.site.line);
+    request.header.set_file(request.site.file_name());
+    if (request.timeout.count() <= 0) request.timeout = options_.timeout;
+    request.named = true;
+  }
+
+  /// Locked.
+  void enqueue(call& request) {
+    for (call* each = &request; each != nullptr; each = each->next.get()) {
+      admit(*each);
+      incoming_.push_back(each);
+      has_incoming_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+  [[nodiscard]] bool anything_pending() const noexcept {
+    return !incoming_.empty() || !pending_.empty();
+  }
+
+  /// Locked. Waits for a call as owner of the progress, or behind it.
+  void finish(turn& lock, const call& request) {
+    while (!request.all_done()) {
+      if (owned_) {
+        if (++waiting_ == 1) network_->wake();  // the driver need not spare this thread's core now
+        lock.wait(changed_, [&] { return request.all_done() || !owned_; });
+        --waiting_;
+      } else {
+        drive(lock, idle::back_off, [&] { return request.all_done(); });
+      }
+    }
+  }
+
+  void progress_loop() {
+    trace::name_thread("comm");
+    turn lock(mutex_, company::progress_thread);
+    for (;;) {
+      lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
+      if (stopping_) return;
+      // It shares its cores with the computation that it hides behind, so it does not spin before
+      // that waits for it (finish).
+      drive(lock, idle::sleep, [&] { return stopping_ || !anything_pending(); });
+    }
+  }
+
+  void poll_owned(turn& lock) {
+    if (owned_ || !inline_mode() || !anything_pending()) return;
+    bool stepped = false;
+    drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
+  }
+
+  enum class idle { back_off, sleep, leave };
+
+  /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and
+  /// exit, and given up while bytes move.
+  template <typename Enough>
+  void drive(turn& lock, idle when_idle, Enough enough) {
+    owned_ = true;
+    backoff_.progressed();
+    while (!enough()) {
+      if (has_incoming_.load(std::memory_order_relaxed)) take_incoming();
+      lock.unlock();
+      bool progressed = false;
+      std::optional<failure> failed;
+      const auto waited_for = [&] {
+        return when_idle == idle::back_off ||
+               (when_idle == idle::sleep && waiting_.load(std::memory_order_relaxed) > 0);
+      };
+      try {
+        progressed = pending_.step();
+        // Nothing that others do under the lock ends this wait, except a new call.
+        while (!progressed && waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
+          if (!backoff_.idle(network_->may_spin())) sleep(longest_sleep);
+          progressed = pending_.step();
+        }
+        if (progressed) {
+          backoff_.progressed();
+          if (posted_) withdraw_notice();
+        } else if (when_idle == idle::leave) {
+          glance();
+        } else if (when_idle == idle::sleep && !waited_for()) {
+          sleep(longest_sleep);
+        }
+      } catch (const header_mismatch& found) {
+        failed = {words_.mismatch(found), errc::mismatch, found.peer};
+      } catch (const message_mismatch& found) {
+        failed = {words_.mismatch(found), errc::mismatch, found.peer};
+      } catch (const link_lost& lost) {
+        failed = reason_of(lost, *network_);
+      } catch (const failure& known) {
+        failed = known;
+      } catch (const std::exception& other) {
+        failed = {other.what(), errc::io, -1};  // out of memory, of descriptors
+      }
+      lock.lock();
+      if (failed) fail(*failed);
+      retire(progressed);
+    }
+    owned_ = false;
+    tell_others();
+  }
+
+  /// Something that another thread may be waiting for has changed.
+  void tell_others() {
+    if (company_now() != company::alone) changed_.notify_all();
+  }
+
+  /// Locked.
+  void take_incoming() {
+    has_incoming_.store(false, std::memory_order_relaxed);
+    for (call* next : incoming_) pending_.add(*next);
+    incoming_.clear();
+  }
+
+  /// Locked: hands finished calls back to their threads.
+  void retire(bool progressed) {
+    if (!progressed) return;
+    idle_since_.reset();
+    warned_ = suspicious_ = false;
+    if (pending_.retire()) next_look_ = {};
+    tell_others();
+  }
+
+  /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
+  void sleep(std::chrono::milliseconds limit) {
+    if (!idle_since_) idle_since_ = clock::now();
+    interests_.clear();
+    pending_.interests(interests_);
+    pending_.for_each([&](call& request) { limit = std::min(limit, request.time_left()); });
+    if (suspicious_) limit = {};
+    network_->wait(interests_, limit);
+
+    if (auto reason = network_->abort_reason()) {
+      throw failure{std::move(*reason), errc::aborted, -1};
+    }
+    pending_.for_each([&](const call& request) {
+      if (!request.until.passed()) return;
+      const auto missing = pending_.missing_peers(request);
+      throw failure{fmt::format("timed out {}", pending_.waiting_text(request)), errc::timeout,
+                    missing.empty() ? -1 : missing.front()};
+    });
+    const auto idle_time = clock::now() - *idle_since_;
+    if (idle_time > stuck_after) look_around();
+    if (idle_time > options_.warn_after && !warned_) {
+      warned_ = true;
+      if (const call* request = pending_.oldest()) {
+        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request),
+            pending_.waiting_text(*request), request->until.elapsed_seconds());
+      }
+    }
+  }
+
+  /// The same without sleeping, now and then: a loop around test() has deadlines too.
+  void glance() {
+    static constexpr std::chrono::milliseconds interval{1};
+    const auto now = clock::now();
+    if (now < next_glance_) return;
+    next_glance_ = now + interval;
+    sleep(std::chrono::milliseconds(0));
+  }
+
+  /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and
+  /// two different calls with the same number may have no link in common.
+  void look_around() {
+    if (clock::now() < next_look_) return;
+    next_look_ = clock::now() + std::chrono::seconds(1);
+    std::vector<int> peers;
+    const auto ended = [&](int peer) {
+      return peer != rank() && (pending_.has_lost(peer) || network_->has_ended(peer));
+    };
+    pending_.for_each([&](const call& request) {
+      const auto missing = pending_.missing_peers(request);
+      // One of many senders may well have ended.
+      if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) return;
+      for (const int peer : missing) {
+        if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+      }
+    });
+    for (const int peer : peers) {
+      if (!ended(peer)) continue;
+      // It may have done its part and ended since the last step, which did not see it yet.
+      if (!std::exchange(suspicious_, true)) {
+        next_look_ = {};
+        return;
+      }
+      throw link_lost(
+          peer, "it has ended without taking part: its program took another way, or it was killed");
+    }
+    post_notice();
+    const call_header* mine = pending_.running();
+    if (mine == nullptr) return;
+    for (const int peer : peers) {
+      const auto theirs = words_.notice_of(peer);
+      if (theirs && theirs->call.sequence == mine->sequence && !theirs->call.matches(*mine)) {
+        throw header_mismatch{peer, *mine, theirs->call};
+      }
+    }
+  }
+
+  /// Tells the others which call this rank is stuck in, and behind whom.
+  void post_notice() {
+    const call* stuck = pending_.oldest();
+    if (stuck == nullptr) return;
+    posted_ = {stuck->header, pending_.missing_peers(*stuck)};
+    posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
+    words_.post(*posted_);
+  }
+  /// And that it is not any more.
+  void withdraw_notice() {
+    posted_->awaited.clear();
+    words_.post(*posted_);
+    posted_.reset();
+  }
+
+  /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
+  void fail(const failure& reason) {
+    pending_.retire_messages();
+    const call* cause = pending_.oldest();
+    const std::string why = reason.code == errc::aborted || cause == nullptr
+                                ? reason.text
+                                : fmt::format("{}: {}", words_.title(*cause), reason.text);
+    ending_.come(why);
+    network_->abort(why);
+    network_->close();
+    take_incoming();
+    pending_.end([&](call& request) {
+      if (request.done) return;
+      request.failure =
+          std::make_exception_ptr(words_.end_of(request, reason.code, reason.text, reason.peer));
+      request.done = true;
+    });
+    tell_others();
+  }
+
+  const own_process process_;
+  std::unique_ptr<transport> network_;
+  const std::string name_;
+  const std::uint64_t id_;
+  const group_options options_;
+  const diagnosis words_{*network_, name_, id_};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool owned_ = false;           ///< somebody drives
+  std::atomic<int> waiting_{0};  ///< threads that wait behind the driver
+  bool stopping_ = false;
+  std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
+  std::atomic<bool> has_incoming_{false};
+  std::uint64_t sequence_ = 0;
+  ending ending_;
+  std::thread thread_;
+
+  // The driver's own.
+  pending_calls pending_{*network_, words_};
+  backoff backoff_;
+  bool warned_ = false;
+  bool suspicious_ = false;  ///< an awaited rank was seen to have ended; nothing has moved since
+  std::optional<clock::time_point> idle_since_;
+  clock::time_point next_look_{};
+  clock::time_point next_glance_{};
+  std::vector<link_interest> interests_;
+  std::optional<notice> posted_;  ///< while this rank is stuck
+
+  plan_cache plans_;
+  repeats repeats_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> made_groups_;  ///< by key, how many
+  detail::choice choice_{options_.choice};
+  shared_areas areas_;
+};
+
+/// Ends a group, but not where a process that was forked from a rank drops its copy: the links and
+/// the thread are the rank's, which goes on with them.
+struct end_in_own_process {
+  own_process process{};
+
+  void operator()(group_core* core) const {
+    if (process.is_this()) delete core;
+    else keep_for_good(core);
+  }
+};
+
+}  // namespace parx::detail

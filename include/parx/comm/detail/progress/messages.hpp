@@ -1,0 +1,345 @@
+// messages: point-to-point traffic of one group.
+//
+// Each message is a header (with its tag and length) and its bytes, on links of their own. A
+// receive is matched by sender and tag, in the order of sending. A message that nobody has asked
+// for yet is kept in memory up to a limit, so that two ranks may both send before they receive. A
+// receive from any rank stands in line for all of them until the first message with its tag begins
+// to arrive.
+// Threads: belongs to whoever drives the group's progress.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <list>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// A receive met a message of another length or type.
+struct message_mismatch {
+  call* receive;
+  int peer;
+  call_header theirs;
+};
+
+class messages {
+ public:
+  /// Bytes of unasked-for messages that are kept before the senders are made to wait.
+  static constexpr std::size_t unexpected_limit = std::size_t{64} << 20;
+
+  void post(call& request, transport& network) {
+    network_ = &network;
+    if (request.peer == any_source && !post_to_all(request)) return;
+    if (request.peer == network.rank()) {
+      post_to_self(request);
+      return;
+    }
+    lane& state = lane_of(request.peer, request);
+    if (request.what == operation::send) {
+      state.sends.push_back(&request);
+    } else {
+      state.receives.push_back(&request);
+      if (!match_kept(state, request) && state.lost) {
+        throw link_lost(request.peer, "it closed the connection");
+      }
+    }
+  }
+
+  [[nodiscard]] bool has_lost(int peer) const noexcept {
+    const auto found = lanes_.find(peer);
+    return found != lanes_.end() && found->second.lost;
+  }
+  /// Whether no message was ever sent or asked for: nothing moves.
+  [[nodiscard]] bool unused() const noexcept { return lanes_.empty(); }
+  [[nodiscard]] bool idle() const noexcept {
+    return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& each) {
+      return each.second.sends.empty() && each.second.receives.empty();
+    });
+  }
+
+  /// Calls give(request) for those that have ended well since the last call.
+  template <typename Give>
+  void hand_back_finished(Give give) {
+    for (call* each : finished_) give(*each);
+    finished_.clear();  // and keeps its memory: messages in a loop allocate nothing
+  }
+
+  /// Moves what can be moved now. Throws link_lost only where a
+  /// message that is still needed is lost, and message_mismatch.
+  bool step() {
+    bool progressed = false;
+    for (auto& [peer, state] : lanes_) {
+      if (state.stream == nullptr) continue;
+      progressed |= send_some(state);
+      progressed |= receive_some(state);
+    }
+    return progressed;
+  }
+
+  void interests(std::vector<link_interest>& out) const {
+    for (const auto& [peer, state] : lanes_) {
+      if (state.stream == nullptr || state.lost) continue;
+      // Also where nobody waits for anything: what comes is kept, and its sender goes on.
+      const link_interest next{state.stream, may_keep(state), !state.sends.empty()};
+      if (next.readable || next.writable) out.push_back(next);
+    }
+  }
+
+  /// Calls `visit` on every unfinished request, for deadlines and failures.
+  template <typename Visit>
+  void for_each_pending(Visit visit) const {
+    for (const auto& [peer, state] : lanes_) {
+      for (call* each : state.sends) visit(*each);
+      for (call* each : state.receives) visit(*each);
+    }
+  }
+  void forget_all() {
+    lanes_.clear();
+    finished_.clear();
+    kept_bytes_ = 0;
+  }
+
+ private:
+  struct kept_message {
+    call_header header;
+    std::vector<std::byte> bytes;
+    std::size_t filled = 0;
+  };
+  struct lane {
+    link* stream = nullptr;
+    bool lost = false;
+    int peer = -1;
+    std::vector<call*> sends;
+    std::size_t header_sent = 0;  ///< of the first of them
+    std::size_t body_sent = 0;
+    std::vector<call*> receives;
+    std::list<kept_message> kept;  ///< unasked-for; the last one may be still arriving
+    // The message that is arriving.
+    frame_bytes header{};
+    std::size_t header_received = 0;
+    call* target = nullptr;
+    bool arriving_kept = false;
+    std::size_t body_received = 0;
+    std::size_t body_size = 0;
+  };
+
+  lane& lane_of(int peer, const call& request) {
+    lane& state = lanes_[peer];
+    if (state.stream == nullptr) {
+      state.peer = peer;
+      if (peer != network_->rank()) {
+        state.stream = &network_->link_to(peer, channel::message, request.timeout);
+      }
+    }
+    return state;
+  }
+
+  [[nodiscard]] static std::size_t body_bytes(const call_header& header) noexcept {
+    return static_cast<std::size_t>(header.count) * size_of(static_cast<dtype>(header.type));
+  }
+  static void check(call& receive, int peer, const call_header& theirs) {
+    if (theirs.count != receive.header.count || theirs.type != receive.header.type) {
+      throw message_mismatch{&receive, peer, theirs};
+    }
+  }
+  [[nodiscard]] bool may_keep(const lane& state) const noexcept {
+    return state.target != nullptr || state.header_received < frame_size || state.arriving_kept;
+  }
+
+  /// Puts a receive in line for every rank. True when a message is already here: request.peer is
+  /// then its sender's rank, and the receive is still to be posted.
+  bool post_to_all(call& request) {
+    const int world = network_->size();
+    for (int peer = 0; peer < world; ++peer) {
+      lane& state = lane_of(peer, request);
+      if (find_kept(state, request) == state.kept.end()) continue;
+      request.peer = peer;
+      return true;
+    }
+    for (int peer = 0; peer < world; ++peer) lanes_[peer].receives.push_back(&request);
+    if (all_lost()) {
+      throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did");
+    }
+    return false;
+  }
+  /// A message for this receive has begun to arrive: other ranks' messages are no longer for it.
+  void claim(call& receive, int peer) {
+    if (receive.peer != any_source) return;
+    receive.peer = peer;
+    for (auto& [other, state] : lanes_) {
+      if (other != peer) std::erase(state.receives, &receive);
+    }
+  }
+  [[nodiscard]] bool all_lost() const noexcept {
+    const auto is_lost = [](const auto& each) {
+      return each.second.lost || each.second.stream == nullptr;
+    };
+    return network_->size() > 1 && std::all_of(lanes_.begin(), lanes_.end(), is_lost);
+  }
+  /// Whether a pending request can only be served over this link.
+  [[nodiscard]] bool is_needed(const lane& state) const noexcept {
+    const auto for_this = [](const call* each) { return each->peer != any_source; };
+    return !state.sends.empty() ||
+           std::any_of(state.receives.begin(), state.receives.end(), for_this) ||
+           (!state.receives.empty() && all_lost());
+  }
+
+  void post_to_self(call& request) {
+    lane& state = lane_of(request.peer, request);
+    if (request.what == operation::recv) {
+      state.receives.push_back(&request);
+      match_kept(state, request);
+      return;
+    }
+    kept_message message{
+        request.header, {request.memory, request.memory + request.bytes}, request.bytes};
+    kept_bytes_ += request.bytes;
+    state.kept.push_back(std::move(message));
+    if (call* receive = asked_for(state, request.header)) {
+      claim(*receive, request.peer);
+      match_kept(state, *receive);
+    }
+    finished_.push_back(&request);
+  }
+
+  /// The receive that waits for this message, or null.
+  [[nodiscard]] static call* asked_for(const lane& state, const call_header& message) noexcept {
+    for (call* each : state.receives) {
+      if (each->header.root == message.root) return each;
+    }
+    return nullptr;
+  }
+
+  [[nodiscard]] static std::list<kept_message>::iterator find_kept(lane& state,
+                                                                   const call& receive) {
+    return std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
+      return each.header.root == receive.header.root;
+    });
+  }
+  /// Gives a new receive a message that came before it, whole or still arriving. False without one.
+  bool match_kept(lane& state, call& receive) {
+    const auto found = find_kept(state, receive);
+    if (found == state.kept.end()) return false;
+    check(receive, state.peer, found->header);
+    if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
+    if (found->filled == found->bytes.size()) {
+      std::erase(state.receives, &receive);
+      finished_.push_back(&receive);
+    } else {
+      state.target = &receive;
+      state.arriving_kept = false;
+    }
+    kept_bytes_ -= found->bytes.size();
+    state.kept.erase(found);
+    return true;
+  }
+
+  bool send_some(lane& state) {
+    bool progressed = false;
+    while (!state.sends.empty()) {
+      call& front = *state.sends.front();
+      const auto header = std::bit_cast<frame_bytes>(front.header);
+      const const_bytes head{header.data() + state.header_sent, frame_size - state.header_sent};
+      const const_bytes body{.data = front.memory + state.body_sent,
+                             .size = front.bytes - state.body_sent,
+                             .others_wait = state.sends.size() > 1};
+      const std::size_t sent = state.stream->try_send(head, body);
+      if (sent == 0) return progressed;
+      progressed = true;
+      const std::size_t of_header = std::min(sent, head.size);
+      state.header_sent += of_header;
+      state.body_sent += sent - of_header;
+      if (state.header_sent == frame_size && state.body_sent == front.bytes) {
+        finished_.push_back(&front);
+        state.sends.erase(state.sends.begin());
+        state.header_sent = state.body_sent = 0;
+      }
+    }
+    return progressed;
+  }
+
+  bool receive_some(lane& state) {
+    if (state.lost) return false;
+    bool progressed = false;
+    try {
+      while (receive_piece(state)) progressed = true;
+    } catch (const link_lost&) {
+      // A peer may leave after its last message; only somebody who still waits for it minds.
+      state.lost = true;
+      if (is_needed(state)) throw;
+    }
+    return progressed;
+  }
+
+  bool receive_piece(lane& state) {
+    if (state.header_received < frame_size) {
+      const std::size_t got =
+          state.stream->try_receive({state.header.data() + state.header_received,
+                                     frame_size - state.header_received}, {});
+      state.header_received += got;
+      if (state.header_received < frame_size) return got > 0;
+      begin_body(state);
+      return true;
+    }
+    if (state.target == nullptr && !state.arriving_kept && !find_room(state)) return false;
+    std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
+    const std::size_t left = state.body_size - state.body_received;
+    const std::size_t got =
+        left > 0 ? state.stream->try_receive({}, {to + state.body_received, left}) : 0;
+    state.body_received += got;
+    if (state.target == nullptr) state.kept.back().filled = state.body_received;
+    if (state.body_received < state.body_size) return got > 0;
+    if (state.target != nullptr) {
+      finished_.push_back(state.target);
+      std::erase(state.receives, state.target);
+    }
+    state.target = nullptr;
+    state.arriving_kept = false;
+    state.header_received = 0;
+    return true;
+  }
+
+  void begin_body(lane& state) {
+    const auto theirs = std::bit_cast<call_header>(state.header);
+    if (theirs.magic != call_header::expected_magic || theirs.type >= dtype_count) {
+      throw link_lost(state.peer, "it sent bytes that are no parx message");
+    }
+    state.body_received = 0;
+    state.body_size = body_bytes(theirs);
+    find_room(state);
+  }
+
+  /// Decides where the arriving message goes: to the receive that waits for it, else into memory.
+  /// False while too much is kept already.
+  bool find_room(lane& state) {
+    const auto theirs = std::bit_cast<call_header>(state.header);
+    if (call* receive = asked_for(state, theirs)) {
+      claim(*receive, state.peer);
+      check(*receive, state.peer, theirs);
+      state.target = receive;
+      return true;
+    }
+    // A receive that waits can only be for a message behind this one.
+    const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
+    if (too_much && state.receives.empty()) return false;
+    kept_message message{theirs, {}, 0};
+    message.bytes.resize(state.body_size);
+    kept_bytes_ += state.body_size;
+    state.kept.push_back(std::move(message));
+    state.arriving_kept = true;
+    return true;
+  }
+
+  transport* network_ = nullptr;
+  std::map<int, lane> lanes_;
+  std::vector<call*> finished_;
+  std::size_t kept_bytes_ = 0;
+};
+
+}  // namespace parx::detail

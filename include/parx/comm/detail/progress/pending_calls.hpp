@@ -1,0 +1,170 @@
+// pending_calls: the calls of a group that are under way. One collective runs at a time, in the
+// order of issue, through the engine; all messages run at once.
+//
+// Threads: belongs to whoever drives the group's progress. step() moves bytes outside the group's
+// lock; retire() and end() hand calls back to the threads that wait for them, so they want it held.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <parx/comm/detail/progress/async_time.hpp>
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/diagnosis.hpp>
+#include <parx/comm/detail/progress/engine.hpp>
+#include <parx/comm/detail/progress/host_memory.hpp>
+#include <parx/comm/detail/progress/messages.hpp>
+#include <parx/trace/event.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class pending_calls {
+ public:
+  /// Both must outlive it.
+  pending_calls(transport& network, const diagnosis& words) : network_(network), words_(words) {}
+
+  void add(call& next) {
+    if (is_message(next)) {
+      posted_messages_.push_back(&next);
+    } else {
+      queue_.push_back(&next);
+    }
+  }
+  [[nodiscard]] bool empty() const noexcept {
+    return queue_.empty() && posted_messages_.empty() && messages_.idle();
+  }
+
+  /// Moves the collective in front, and all messages, as far as they go without waiting; tells
+  /// whether anything moved. Throws what engine and messages throw.
+  bool step() {
+    bool progressed = false;
+    while (!posted_messages_.empty()) {
+      messages_.post(*posted_messages_.front(), network_);
+      posted_messages_.erase(posted_messages_.begin());
+      progressed = true;
+    }
+    if (!queue_.empty()) {
+      if (!started_) {
+        start(*queue_.front());
+        progressed = true;  // also where there is nothing to do
+      }
+      progressed |= engine_.step();
+    }
+    if (!messages_.unused()) progressed |= messages_.step();
+    return progressed;
+  }
+
+  /// Marks what has finished as done. True when that was the collective in front.
+  bool retire() {
+    const bool front_done = started_ && engine_.done();
+    if (front_done) {
+      if (queue_.front()->timed) async_time_.stop();
+      queue_.front()->done = true;
+      queue_.erase(queue_.begin());
+      started_ = false;
+      running_.reset();
+    }
+    retire_messages();
+    return front_done;
+  }
+  void retire_messages() {
+    messages_.hand_back_finished([](call& each) { each.done = true; });
+  }
+
+  /// Calls give(call) for each, and forgets them.
+  template <typename Give>
+  void end(Give give) {
+    for (call* each : queue_) give(*each);
+    for (call* each : posted_messages_) give(*each);
+    messages_.for_each_pending(give);
+    queue_.clear();
+    posted_messages_.clear();
+    messages_.forget_all();
+    started_ = false;
+    running_.reset();
+  }
+
+  /// Appends what a sleeper must wait for.
+  void interests(std::vector<link_interest>& out) const {
+    if (started_) engine_.interests(out);
+    messages_.interests(out);
+  }
+
+  /// Visits all but messages that have not been posted yet.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (call* each : queue_) visit(*each);
+    messages_.for_each_pending([&](call& each) { visit(each); });
+  }
+  [[nodiscard]] const call* oldest() const {
+    const call* found = nullptr;
+    for_each([&](const call& each) {
+      if (found == nullptr) found = &each;
+    });
+    return found;
+  }
+  /// The fingerprint of the collective that runs; null when none does.
+  [[nodiscard]] const call_header* running() const noexcept {
+    return started_ ? &queue_.front()->header : nullptr;
+  }
+
+  /// The ranks that a pending call waits for, itself or behind the collective in front.
+  [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
+    if (is_message(request)) return words_.senders_of(request);
+    std::vector<int> peers;
+    if (!started_) return peers;
+    const bool late = request.until.passed();
+    if (request.names_late && &request == queue_.front() && late) {
+      peers = words_.absent(request.header.sequence);
+      if (!peers.empty()) return peers;
+    }
+    peers = engine_.awaited_peers();
+    if (peers.empty()) peers = engine_.unserved_peers();
+    if (late) words_.put_absent_first(peers, queue_.front()->header.sequence);
+    return peers;
+  }
+  [[nodiscard]] std::string waiting_text(const call& request) const {
+    return words_.waiting_for(missing_peers(request),
+                              is_message(request) ? std::nullopt
+                                                  : std::optional(queue_.front()->header.sequence),
+                              request.names_late ? network_.size() : diagnosis::most_named);
+  }
+  [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
+
+  // From any thread.
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
+  [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
+
+  /// For those that issue calls.
+  [[nodiscard]] host_memory& memory() noexcept { return memory_; }
+
+ private:
+  void start(call& front) {
+    memory_.prepare(front, network_);
+    running_.emplace(front.introduces ? "introduction" : name_of(front.what),
+                     trace::literal("comm"));
+    if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
+    running_->arg("sequence", front.header.sequence);
+    engine_.start(*front.steps, front.data, front.header, network_, memory_.board(),
+                  front.timeout);
+    if (front.names_late) words_.post({front.header});
+    if (front.timed) async_time_.start();
+    started_ = true;
+  }
+
+  transport& network_;
+  const diagnosis& words_;
+  std::vector<call*> queue_;            ///< collectives in issue order
+  std::vector<call*> posted_messages_;  ///< messages that are not yet with messages_
+  engine engine_;
+  messages messages_;
+  bool started_ = false;                ///< the front of queue_ runs in engine_
+  std::optional<trace::span> running_;  ///< that run, in the trace
+  async_time async_time_;
+  host_memory memory_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,76 @@
+// shared_areas: which of a rank's buffers lie in memory that its host mates see.
+//
+// Threads: those of its group, one at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collective_data.hpp>
+#include <parx/core/error.hpp>
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class shared_areas {
+ public:
+  /// Collective: an area of `bytes` a rank; while it lives, find() finds buffers in it. Throws
+  /// parx::error.
+  [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes,
+                                                        deadline limit) {
+    std::shared_ptr<const shared_area> area;
+    try {
+      area.reset(new shared_area(network.share(bytes, ++made_, limit)));
+    } catch (const link_lost& lost) {
+      throw error(errc::peer_lost, fmt::format("memory cannot be shared with {}: {}",
+                                               network.describe(lost.peer), lost.what()), {});
+    }
+    std::erase_if(areas_, [](const part& each) { return each.area.expired(); });
+    if (network.shares_memory()) {
+      areas_.push_back(
+          {place_of(area->of_rank[static_cast<std::size_t>(network.rank())]), bytes, area});
+    }
+    return area;
+  }
+
+  /// Where this rank's buffer lies in an area; empty where it lies in none.
+  [[nodiscard]] shared_view find(const void* data, std::size_t bytes) const {
+    const std::uintptr_t at = place_of(data);
+    for (const part& each : areas_) {
+      if (!each.holds(at) || bytes > each.bytes - (at - each.begin)) continue;
+      if (auto area = each.area.lock()) return {std::move(area), at - each.begin};
+    }
+    return {};
+  }
+  /// False where find() would find nothing; where it is true, the area may be gone. Takes no lock.
+  [[nodiscard]] bool may_hold(const void* data) const noexcept {
+    const std::uintptr_t at = place_of(data);
+    return std::any_of(areas_.begin(), areas_.end(),
+                       [at](const part& each) { return each.holds(at); });
+  }
+
+ private:
+  /// This rank's, of an area that lives as long as its owners want.
+  struct part {
+    std::uintptr_t begin = 0;
+    std::size_t bytes = 0;
+    std::weak_ptr<const shared_area> area;
+
+    [[nodiscard]] bool holds(std::uintptr_t at) const noexcept {
+      return at >= begin && at - begin <= bytes;
+    }
+  };
+
+  [[nodiscard]] static std::uintptr_t place_of(const void* data) noexcept {
+    return reinterpret_cast<std::uintptr_t>(data);
+  }
+
+  std::uint64_t made_ = 0;
+  std::vector<part> areas_;
+};
+
+}  // namespace parx::detail

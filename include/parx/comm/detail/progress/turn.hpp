@@ -1,0 +1,41 @@
+// turn: the lock of a group's calls, taken only where a second thread makes progress.
+//
+// Until the first asynchronous call the thread that uses the group is alone with it. Its small
+// calls then need no locked instruction, which would wait for what they have just written to reach
+// another core.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+enum class company : bool { alone, progress_thread };
+
+class turn {
+ public:
+  turn(std::mutex& mutex, company who)
+      : lock_(mutex, std::defer_lock), shared_(who != company::alone) {
+    lock();
+  }
+
+  void lock() {
+    if (shared_) lock_.lock();
+  }
+  void unlock() {
+    if (shared_) lock_.unlock();
+  }
+  /// Where nobody else is, nobody else can make `enough()` true.
+  template <typename Enough>
+  void wait(std::condition_variable& changed, Enough enough) {
+    if (shared_) changed.wait(lock_, enough);
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  bool shared_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,36 @@
+// The ABI tag: an inline namespace around all of parx that names what an object file was compiled
+// for.
+//
+// Vector width decides the layout of some types and the body of many inline functions, and the
+// backend of gemm decides others. A linker that met the same name in two objects would keep one of
+// the two and run it for both. With the tag in each name, objects compiled with different -march
+// flags or backends each keep their own functions; where one hands parx's types to another, the
+// link fails on a name such as parx::v0_1_avx2_eigen::tensor, which says what differs.
+// In source code the tag is never written: parx::tensor finds it.
+#pragma once
+
+#include <parx/core/version.hpp>
+
+// One of three levels of vector instructions, the same for every header.
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__FMA__) && defined(__F16C__)
+#define PARX_VECTORS_AVX512 1
+#define PARX_ABI_VECTORS avx512
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define PARX_VECTORS_AVX2 1
+#define PARX_ABI_VECTORS avx2
+#else
+#define PARX_ABI_VECTORS baseline
+#endif
+
+#if defined(PARX_GEMM_ONEDNN)
+#define PARX_ABI_GEMM onednn
+#elif defined(PARX_GEMM_BLAS)
+#define PARX_ABI_GEMM blas
+#else
+#define PARX_ABI_GEMM eigen
+#endif
+
+#define PARX_ABI_JOIN(major, minor, vectors, gemm) v##major##_##minor##_##vectors##_##gemm
+#define PARX_ABI_NAME(major, minor, vectors, gemm) PARX_ABI_JOIN(major, minor, vectors, gemm)
+#define PARX_ABI \
+  PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_GEMM)

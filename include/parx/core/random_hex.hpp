@@ -1,0 +1,34 @@
+// random_hex: what nobody can guess, for secrets, tokens and names.
+#pragma once
+
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/core/error.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// 128 bits from the kernel's generator, as 32 hexadecimal digits.
+[[nodiscard]] inline std::string random_hex() {
+  std::array<unsigned char, 16> bytes{};
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const auto got = ::getrandom(bytes.data() + filled, bytes.size() - filled, 0);
+    if (got > 0) {
+      filled += static_cast<std::size_t>(got);
+    } else if (errno != EINTR) {
+      throw_error(errc::io, "cannot get random bytes: {}", errno_text(errno));
+    }
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace parx::detail
