@@ -18,5 +18,6 @@
 #include <parx/nn/norm.hpp>          // IWYU pragma: export
 #include <parx/nn/pool.hpp>          // IWYU pragma: export
 #include <parx/nn/position.hpp>      // IWYU pragma: export
+#include <parx/nn/random_layer.hpp>  // IWYU pragma: export
 #include <parx/nn/sequential.hpp>    // IWYU pragma: export
 #include <parx/nn/transformer.hpp>   // IWYU pragma: export

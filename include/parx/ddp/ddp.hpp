@@ -77,10 +77,10 @@ class ddp {
 
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with
-  /// the difference otherwise), gives all of them rank 0's values, and their random layers
-  /// (dropout) seeds of their own. Model and group are borrowed and must outlive this object; the
-  /// gradients' memory is this object's from here on. Throws usage_error where another ddp that
-  /// wraps the model still lives.
+  /// the difference otherwise), gives all of them rank 0's values, and the random layers (dropout)
+  /// of each rank numbers of its own, under whatever seed. Model and group are borrowed and must
+  /// outlive this object; the gradients' memory is this object's from here on. Throws usage_error
+  /// where another ddp that wraps the model still lives.
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
@@ -103,8 +103,8 @@ class ddp {
     if (group.size() > 1) reducer_->broadcast_values();
     broadcast_buffers(site);
     // Different samples want different dropout masks.
-    if constexpr (requires { model.reseed(std::uint64_t{}); }) {
-      if (group.rank() > 0) model.reseed(static_cast<std::uint64_t>(group.rank()));
+    if constexpr (requires { model.set_replica(std::uint64_t{}); }) {
+      model.set_replica(static_cast<std::uint64_t>(group.rank()));
     }
   }
 

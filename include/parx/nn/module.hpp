@@ -27,7 +27,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -38,6 +37,7 @@
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>
+#include <parx/nn/random_layer.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -95,12 +95,17 @@ class module : public detail::module_state {
     prepare(seed);
   }
 
-  /// Starts the random layers (dropout) anew. Ranks that work on different samples should take
-  /// different seeds; a run that is resumed takes one that it has not used.
+  /// Starts the random layers (dropout) anew. A run that is resumed takes a seed that it has not
+  /// used.
   void reseed(std::uint64_t seed) {
     make_ready();
     walk_parts(detail::noise_seeding(seed));
   }
+
+  /// Gives the random layers of each replica of a model numbers of their own, under whatever seed:
+  /// replicas work on different samples. It stays until the next call; at first it is 0. A ddp sets
+  /// the rank.
+  void set_replica(std::uint64_t replica) { walk_parts(detail::replica_setting(replica)); }
 
   /// Calls visitor(path, parameter<T>&) for each parameter, once, in the order of members(). The
   /// path, a std::string, is the one from here.
@@ -195,7 +200,7 @@ class module : public detail::module_state {
   [[gnu::noinline]] void walk_parts(detail::part_visitor& visitor) {
     walk(
         [&](const std::string& path, auto& part) {
-          visitor.on_module(path, part, seeder<std::remove_reference_t<decltype(part)>>());
+          visitor.on_module(path, part, noise_of(part));
         },
         [&]<typename T>(detail::module_state& owner, const std::string& path,
                         const parameter<T>& held, const initializer& start) {
@@ -212,11 +217,9 @@ class module : public detail::module_state {
   }
 
   template <typename Module>
-  static detail::noise_seeder seeder() {
-    if constexpr (requires(Module& layer) { layer.seed_noise(std::uint64_t{}, ""); }) {
-      return [](detail::module_state& layer, std::uint64_t seed, std::string_view path) {
-        static_cast<Module&>(layer).seed_noise(seed, path);
-      };
+  static random_layer* noise_of(Module& part) noexcept {
+    if constexpr (std::derived_from<Module, random_layer>) {
+      return &part;
     } else {
       return nullptr;
     }

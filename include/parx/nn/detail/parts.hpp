@@ -15,6 +15,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/init.hpp>
+#include <parx/nn/random_layer.hpp>
 
 namespace parx::inline PARX_ABI::nn::detail {
 
@@ -50,13 +51,11 @@ class parameter_of final : public any_parameter {
   const parameter<T>& held_;
 };
 
-/// Starts a module's random numbers anew; null for a module that has none.
-using noise_seeder = void (*)(module_state& module, std::uint64_t seed, std::string_view path);
-
 class part_visitor {
  public:
+  /// `noise` is the module if it is a random_layer, else null.
   virtual void on_module(const std::string& /*path*/, module_state& /*module*/,
-                         noise_seeder /*seed_noise*/) {}
+                         random_layer* /*noise*/) {}
   virtual void on_parameter(module_state& /*owner*/, const std::string& /*path*/,
                             const any_parameter& /*parameter*/, const initializer& /*start*/) {}
 
@@ -69,7 +68,7 @@ class part_visitor {
 
 /// The next prepare() gives all parameters first values.
 struct unreadiness final : part_visitor {
-  void on_module(const std::string&, module_state& module, noise_seeder) override {
+  void on_module(const std::string&, module_state& module, random_layer*) override {
     ready(module) = false;
   }
 };
@@ -88,25 +87,31 @@ struct first_values final : part_visitor {
 /// After first_values: modules that were not ready are, and their random numbers begin.
 struct readiness final : part_visitor {
   explicit readiness(std::uint64_t from) : seed(from) {}
-  void on_module(const std::string& path, module_state& module, noise_seeder seed_noise) override {
-    if (!std::exchange(ready(module), true) && seed_noise != nullptr) {
-      seed_noise(module, seed, path);
-    }
+  void on_module(const std::string& path, module_state& module, random_layer* noise) override {
+    if (!std::exchange(ready(module), true) && noise != nullptr) noise->seed_noise(seed, path);
   }
   std::uint64_t seed;
 };
 
 struct noise_seeding final : part_visitor {
   explicit noise_seeding(std::uint64_t from) : seed(from) {}
-  void on_module(const std::string& path, module_state& module, noise_seeder seed_noise) override {
-    if (seed_noise != nullptr) seed_noise(module, seed, path);
+  void on_module(const std::string& path, module_state&, random_layer* noise) override {
+    if (noise != nullptr) noise->seed_noise(seed, path);
   }
   std::uint64_t seed;
 };
 
+struct replica_setting final : part_visitor {
+  explicit replica_setting(std::uint64_t number) : replica(number) {}
+  void on_module(const std::string&, module_state&, random_layer* noise) override {
+    if (noise != nullptr) noise->set_noise_replica(replica);
+  }
+  std::uint64_t replica;
+};
+
 struct training_setting final : part_visitor {
   explicit training_setting(bool is_on) : on(is_on) {}
-  void on_module(const std::string&, module_state& module, noise_seeder) override {
+  void on_module(const std::string&, module_state& module, random_layer*) override {
     training(module) = on;
   }
   bool on;
@@ -114,14 +119,14 @@ struct training_setting final : part_visitor {
 
 /// Notes which modules are in training mode; training_restoring goes back to that.
 struct training_modes final : part_visitor {
-  void on_module(const std::string&, module_state& module, noise_seeder) override {
+  void on_module(const std::string&, module_state& module, random_layer*) override {
     modes.push_back(training(module));
   }
   std::vector<bool> modes;
 };
 struct training_restoring final : part_visitor {
   explicit training_restoring(const std::vector<bool>& modes) : next(modes.begin()) {}
-  void on_module(const std::string&, module_state& module, noise_seeder) override {
+  void on_module(const std::string&, module_state& module, random_layer*) override {
     training(module) = *next++;
   }
   std::vector<bool>::const_iterator next;
@@ -129,7 +134,7 @@ struct training_restoring final : part_visitor {
 
 struct module_naming final : part_visitor {
   explicit module_naming(parx::detail::anomaly_watch& names) : watch(names) {}
-  void on_module(const std::string& path, module_state& module, noise_seeder) override {
+  void on_module(const std::string& path, module_state& module, random_layer*) override {
     watch.name_module(&module, path);
   }
   parx::detail::anomaly_watch& watch;
