@@ -29,7 +29,7 @@ class parx_backend final : public backend, public nonblocking {
   /// Borrows `world`. Throws parx::usage_error where shared buffers would be ordinary memory.
   parx_backend(parx::process_group& world, buffers where)
       : world_(world), where_(where), messages_(everybody(world)) {
-    parx::require(where == buffers::ordinary || world.core()->network().shares_memory(),
+    parx::require(where == buffers::ordinary || world.shares_memory(),
                   "--shared: these ranks do not see each other's memory; they must be on one host, "
                   "without PARX_TRANSPORT=tcp");
   }

@@ -86,7 +86,7 @@ int reduce_in_order(process_group& group) {
   int tried = 0;
   for (const auto& entry : parx::catalog()) {
     const bool in_area = entry.name == algorithm::shared;
-    const bool has_area = group.core()->find_shared(area.data(), 1).area != nullptr;
+    const bool has_area = parx::detail::core_of(group)->find_shared(area.data(), 1).area != nullptr;
     const parx::call_shape shape{.what = entry.what,
                                  .world = group.size(),
                                  .count = entry.what == operation::reduce_scatter ? n * w : n,
@@ -95,8 +95,8 @@ int reduce_in_order(process_group& group) {
                                  .order = parx::reduction_order::ranks,
                                  .shared_input = in_area && has_area,
                                  .shared_output = in_area && has_area,
-                                 .staging_bytes = group.core()->choice().staging_bytes(),
-                                 .host_of = group.core()->choice().hosts()};
+                                 .staging_bytes = parx::detail::core_of(group)->choice().staging_bytes(),
+                                 .host_of = parx::detail::core_of(group)->choice().hosts()};
     if (!parx::reduces(entry.what) || !parx::can_do(entry, shape)) continue;
     ++tried;
     const auto by =

@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_notice_comes_back_as_it_was_written_and_nothing_else_is_t
   BOOST_TEST(!notice::from_text("").has_value());
   BOOST_TEST(!notice::from_text(text.substr(1)).has_value());
   BOOST_TEST(!notice::from_text(text + "x").has_value());
-  BOOST_TEST(!notice::from_text(std::string(parx::detail::frame_size, 'x')).has_value());
+  BOOST_TEST(!notice::from_text(std::string(parx::detail::header_size, 'x')).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(the_culprit_is_who_waits_for_nobody_else_the_circle) {

@@ -2,7 +2,8 @@
 # The architecture as rules over the #include lines:   layers.sh INCLUDE_DIR
 #
 # A header includes only its own folder and folders of a lower level, of those no detail/; the
-# communication column and the tensor column do not know each other. All of parx is in the inline
+# communication column and the tensor column do not know each other. What a group is made of
+# (core_of) only comm asks for. All of parx is in the inline
 # namespace PARX_ABI (core/abi.hpp). Includes are written <parx/folder/file.hpp>. Boost is for
 # parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere. No file is
 # longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter. An example is a program
@@ -55,6 +56,9 @@ wrong=$(
     /^#pragma once$/ { guarded = 1 }
     /^namespace parx/ && !/^namespace parx::inline PARX_ABI/ {
       print FILENAME ":" FNR ": write namespace parx::inline PARX_ABI"
+    }
+    /core_of\(/ && here != "comm" {
+      print FILENAME ":" FNR ": core_of() is for comm; the group offers to others what they need"
     }
     /^[ \t]*#[ \t]*include/ {
       where = FILENAME ":" FNR ": "

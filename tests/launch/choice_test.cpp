@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(what_links_cost_is_measured_once_and_quickly_between_hosts)
     (void)parx::explain(group, operation::all_reduce, 4);
     const std::chrono::duration<double> took = clock_type::now() - start;
     parx::require(took.count() < 0.6, "measuring took {} s", took.count());  // 0.1 on a quiet host
-    const auto& costs = group.core()->choice().costs();
+    const auto& costs = parx::detail::core_of(group)->choice().costs();
     const parx::link_costs assumed;
     parx::require(costs.alpha != assumed.alpha && costs.beta != assumed.beta, "nothing measured");
     parx::require(costs.alpha > 1e-7 && costs.alpha < 1e-2 && costs.beta > 1e-12 &&
@@ -136,9 +136,9 @@ BOOST_AUTO_TEST_CASE(what_links_cost_is_measured_once_and_quickly_between_hosts)
     const int other = (group.rank() + 2) % 4;
     const std::vector<int> across{std::min(group.rank(), other), std::max(group.rank(), other)};
     const auto pair = group.subgroup(across);
-    parx::require(pair.core()->options().choice.costs->alpha == costs.alpha, "measured again");
+    parx::require(parx::detail::core_of(pair)->options().choice.costs->alpha == costs.alpha, "measured again");
     const auto inside = parx::split(group, group.rank() / 2);
-    parx::require(!inside->core()->options().choice.costs, "links of another kind");
+    parx::require(!parx::detail::core_of(*inside)->options().choice.costs, "links of another kind");
   });
 }
 

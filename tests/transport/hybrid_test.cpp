@@ -89,7 +89,7 @@ std::string end_of_receive(parx::transport& network) {
   try {
     while (clock_type::now() < until) {
       stream.try_receive({&byte, 1}, {});
-      network.wait({{&stream, true, false}}, 1s);
+      network.wait({{0, parx::channel::message, true, false}}, 1s);
     }
   } catch (const parx::link_lost& lost) {
     return lost.what();
@@ -266,7 +266,8 @@ BOOST_AUTO_TEST_CASE(a_rank_sleeps_although_it_awaits_more_links_than_it_may_hav
   parx::hybrid_transport network(shared);
   std::vector<parx::link_interest> interests;
   for (int peer = 1; peer < world; ++peer) {
-    interests.push_back({&network.link_to(peer, parx::channel::message), true, false});
+    static_cast<void>(network.link_to(peer, parx::channel::message));
+    interests.push_back({peer, parx::channel::message, true, false});
   }
 
   rlimit usual{};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -15,12 +16,20 @@
 
 namespace {
 
-using parx::detail::call_header;
-using parx::detail::frame_bytes;
-using parx::detail::frame_size;
+using parx::prefix_bytes;
+
+/// A layer's own: a pipe knows no more of it than its size and where its number lies.
+struct opaque_prefix {
+  std::uint64_t shape = 0;
+  std::uint64_t other = 0;
+  std::uint64_t number = 0;
+  std::uint64_t rest[5] = {};
+};
+static_assert(sizeof(opaque_prefix) == prefix_bytes &&
+              offsetof(opaque_prefix, number) == parx::prefix_number_at);
 
 struct message {
-  call_header header;
+  opaque_prefix prefix;
   std::vector<std::byte> body;
 };
 
@@ -28,8 +37,8 @@ struct message {
 message message_of(std::uint64_t number) {
   const std::uint64_t shape = number / 7;
   message made;
-  made.header.sequence = number;
-  made.header.count = shape;
+  made.prefix.number = number;
+  made.prefix.shape = shape;
   made.body.resize((shape * 0x9e3779b97f4a7c15u >> 58) % 40);
   std::fill(made.body.begin(), made.body.end(), static_cast<std::byte>(number));
   return made;
@@ -44,20 +53,20 @@ struct test_pipe {
 
   /// What send() has left of a message is in `done`, which begins and ends at 0.
   bool send(const message& what, std::size_t& done) {
-    const auto head = std::bit_cast<frame_bytes>(what.header);
-    const std::size_t of_head = std::min(done, frame_size);
+    const auto head = std::bit_cast<std::array<std::byte, prefix_bytes>>(what.prefix);
+    const std::size_t of_head = std::min(done, prefix_bytes);
     const std::size_t of_body = done - of_head;
-    done += sender.send({.data = head.data() + of_head, .size = frame_size - of_head},
+    done += sender.send({.data = head.data() + of_head, .size = prefix_bytes - of_head},
                         {.data = what.body.data() + of_body, .size = what.body.size() - of_body});
-    return done == frame_size + what.body.size();
+    return done == prefix_bytes + what.body.size();
   }
   bool receive(message& to, std::size_t& done) {
-    auto* head = reinterpret_cast<std::byte*>(&to.header);
-    const std::size_t of_head = std::min(done, frame_size);
+    auto* head = reinterpret_cast<std::byte*>(&to.prefix);
+    const std::size_t of_head = std::min(done, prefix_bytes);
     const std::size_t of_body = done - of_head;
-    done += receiver.receive({head + of_head, frame_size - of_head},
+    done += receiver.receive({head + of_head, prefix_bytes - of_head},
                              {to.body.data() + of_body, to.body.size() - of_body}, 0, 0);
-    return done == frame_size + to.body.size();
+    return done == prefix_bytes + to.body.size();
   }
   void send(const message& what) {
     std::size_t done = 0;
@@ -72,11 +81,11 @@ struct test_pipe {
 };
 
 bool same(const message& a, const message& b) {
-  return std::memcmp(&a.header, &b.header, sizeof a.header) == 0 && a.body == b.body;
+  return std::memcmp(&a.prefix, &b.prefix, sizeof a.prefix) == 0 && a.body == b.body;
 }
 message like(std::uint64_t sequence, std::size_t body) {
   message made;
-  made.header.sequence = sequence;
+  made.prefix.number = sequence;
   made.body.assign(body, static_cast<std::byte>(sequence));
   return made;
 }
@@ -123,7 +132,7 @@ struct offering_pipe : test_pipe {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_small_message_with_the_last_ones_header_lies_on_the_line_that_announces_it) {
+BOOST_AUTO_TEST_CASE(a_small_message_with_the_last_ones_prefix_lies_on_the_line_that_announces_it) {
   for (const std::size_t body : std::initializer_list<std::size_t>{0, 1, 4, 7, 8, 12, 24}) {
     test_pipe between;
     between.send(like(1, body));
@@ -144,7 +153,7 @@ BOOST_AUTO_TEST_CASE(a_receiver_that_comes_late_finds_every_message_in_the_ring)
   }
 }
 
-BOOST_AUTO_TEST_CASE(another_header_or_a_larger_body_is_taken_from_the_ring) {
+BOOST_AUTO_TEST_CASE(another_prefix_or_a_larger_body_is_taken_from_the_ring) {
   test_pipe between;
   const auto passes = [&](const message& what) {
     between.send(what);
@@ -155,22 +164,22 @@ BOOST_AUTO_TEST_CASE(another_header_or_a_larger_body_is_taken_from_the_ring) {
   BOOST_TEST(passes(like(3, 25)));
   BOOST_TEST(passes(like(4, 200)));
   message other = like(5, 8);
-  other.header.root = 3;
+  other.prefix.other = 3;
   BOOST_TEST(passes(other));
-  other.header.sequence = 6;
+  other.prefix.number = 6;
   BOOST_TEST(passes(other));
   BOOST_TEST(passes(like(7, 8)));
   BOOST_TEST(passes(like(8, 8)));
 }
 
-BOOST_AUTO_TEST_CASE(a_header_that_had_to_be_cut_is_not_taken_for_a_known_one) {
+BOOST_AUTO_TEST_CASE(a_prefix_that_had_to_be_cut_is_not_taken_for_a_known_one) {
   test_pipe between;
-  static constexpr std::size_t most = test_pipe::capacity - frame_size - 24;
+  static constexpr std::size_t most = test_pipe::capacity - prefix_bytes - 24;
   between.send(like(1, most));
   std::size_t sent = 0;
   message cut = like(2, 4);
-  cut.header.root = 9;
-  BOOST_TEST(!between.send(cut, sent));  // 24 bytes of its header find room
+  cut.prefix.other = 9;
+  BOOST_TEST(!between.send(cut, sent));  // 24 bytes of its prefix find room
   BOOST_TEST(sent == 24u);
   BOOST_TEST(same(between.receive(most), like(1, most)));
   BOOST_REQUIRE(between.send(cut, sent));

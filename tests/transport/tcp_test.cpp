@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(short_messages_that_come_together_cost_one_call_and_nobody_
     // Nothing is left to come, and then only the connection's end.
     if (i == messages / 2) ranks.second->close();
     const auto started = clock_type::now();
-    ranks.first->wait({{.stream = &to, .readable = true}}, 10s);
+    ranks.first->wait({{.peer = 1, .traffic = parx::channel::message, .readable = true}}, 10s);
     BOOST_TEST((clock_type::now() - started < 5s));
     receive();
     BOOST_TEST(taken == sent);

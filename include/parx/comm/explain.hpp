@@ -15,8 +15,8 @@ namespace parx::inline PARX_ABI {
 [[nodiscard]] inline std::vector<explanation> explain(process_group& group, operation what,
                                                       std::size_t bytes,
                                                       call_site site = call_site::current()) {
-  detail::group_core& core = *group.core();
-  detail::ready_choice(core, site);
+  detail::group_core& core = *detail::core_of(group);
+  detail::ready_choice(group, site);
   const call_shape shape{.what = what,
                          .rank = group.rank(),
                          .world = group.size(),

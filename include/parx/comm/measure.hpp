@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/types/reduce.hpp>
 
@@ -132,7 +132,8 @@ class cost_meter {
 
 /// Readies a group for the choice of algorithms. Collective the first time; where the group's ranks
 /// are on several hosts it then takes about 100 ms, unless the group it was made from has measured.
-inline void ready_choice(group_core& core, call_site site) {
+inline void ready_choice(const process_group& group, call_site site) {
+  group_core& core = *core_of(group);
   if (core.choice().ready()) return;
   core.choice().find_hosts(core.network());
   if (const int peer = core.choice().first_on_another_host(); peer > 0 && !core.choice().ready()) {

@@ -19,8 +19,11 @@
 
 #include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI {
+
+class process_group;
 
 namespace detail {
 
@@ -30,6 +33,10 @@ namespace detail {
           options.timeout.count());
   return options;
 }
+
+/// What the operations of comm work on; no other chapter calls it. Throws usage_error in a process
+/// that was forked from the rank's.
+[[nodiscard]] const std::shared_ptr<group_core>& core_of(const process_group& group);
 
 }  // namespace detail
 
@@ -57,6 +64,14 @@ class process_group {
   /// Seconds for which asynchronous collectives have run on this rank so far. What of it the
   /// program did not wait for was hidden behind its computation.
   [[nodiscard]] double async_seconds() const noexcept { return core_->async_seconds(); }
+
+  /// The host of each rank, numbered from 0 in the order of their first ranks. Equal on all ranks.
+  /// May ask the job's store the first time.
+  [[nodiscard]] std::vector<int> hosts() const { return detail::core_of(*this)->network().hosts(); }
+  /// Whether all ranks see each other's shared buffers (allocate_shared). Equal on all ranks.
+  [[nodiscard]] bool shares_memory() const {
+    return detail::core_of(*this)->network().shares_memory();
+  }
 
   /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members
   /// call it, each with the same list; it costs no connection until it is used.
@@ -91,19 +106,15 @@ class process_group {
 
   /// With progress_mode::inline_poll: moves asynchronous operations on, without waiting. Call it
   /// between pieces of computation.
-  void poll() { core()->poll(); }
-
-  /// For the operations of comm/. Throws usage_error in a process that was forked from the rank's.
-  [[nodiscard]] const std::shared_ptr<detail::group_core>& core() const {
-    core_->require_here();
-    return core_;
-  }
+  void poll() { detail::core_of(*this)->poll(); }
 
  private:
+  friend const std::shared_ptr<detail::group_core>& detail::core_of(const process_group&);
+
   explicit process_group(std::shared_ptr<detail::group_core> core) : core_(std::move(core)) {}
 
   [[nodiscard]] process_group derive(std::span<const int> ranks, const std::string& name) const {
-    const std::uint64_t base = detail::fnv1a(name, core()->id());
+    const std::uint64_t base = detail::fnv1a(name, detail::core_of(*this)->id());
     // The same members may form a group more than once.
     const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
     group_options options = core_->options();
@@ -115,5 +126,14 @@ class process_group {
 
   std::shared_ptr<detail::group_core> core_;
 };
+
+namespace detail {
+
+inline const std::shared_ptr<group_core>& core_of(const process_group& group) {
+  group.core_->require_here();
+  return group.core_;
+}
+
+}  // namespace detail
 
 }  // namespace parx

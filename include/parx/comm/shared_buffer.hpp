@@ -42,6 +42,10 @@ class shared_buffer {
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Another rank's part; null where that rank is on another host.
+  [[nodiscard]] T* of(int rank) const noexcept {
+    return reinterpret_cast<T*>(area_->of_rank[static_cast<std::size_t>(rank)]);
+  }
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   [[nodiscard]] T* begin() noexcept { return data_; }
@@ -63,8 +67,8 @@ template <typename T>
   require(size <= static_cast<std::size_t>(-1) / sizeof(T) / 2,
           "allocate_shared at {}:{}: {} elements of {} bytes are more than memory can hold",
           site.file_name(), site.line, size, sizeof(T));
-  const auto limit = deadline::after(group.core()->options().timeout);
-  return {group.core()->share(size * sizeof(T), limit), group.rank(), size};
+  const auto limit = deadline::after(detail::core_of(group)->options().timeout);
+  return {detail::core_of(group)->share(size * sizeof(T), limit), group.rank(), size};
 }
 
 }  // namespace parx

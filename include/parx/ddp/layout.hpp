@@ -13,6 +13,7 @@
 
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/hash.hpp>
 #include <parx/ddp/module.hpp>
 
 namespace parx::inline PARX_ABI::detail {

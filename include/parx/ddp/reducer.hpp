@@ -33,6 +33,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/shared_buffer.hpp>
+#include <parx/core/hash.hpp>
 #include <parx/core/log.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
@@ -86,7 +87,9 @@ class reducer final : public backward_observer {
         const Slot& each = parameters_[item.parameter];
         each.bind_grad(places_[item.parameter].memory);
         if (sizes[item.parameter].travels_alone && shared_.size() != 0) {
-          made.rows.reset(new shared_rows(group_, each, site_, made.memory, made.layout.bytes));
+          const auto offset = static_cast<std::size_t>(made.memory - shared_.data());
+          made.rows.reset(
+              new shared_rows(group_, each, site_, shared_, offset, made.layout.bytes));
           begin += shared_rows::mark_bytes(each);
         } else if (sizes[item.parameter].travels_alone) {
           made.rows.reset(new gathered_rows(group_, each, site_));
@@ -286,7 +289,7 @@ class reducer final : public backward_observer {
       const Slot& first = parameters_[each.items.front().parameter];
       bytes += each.bytes + (row_exchange::suits(first) ? shared_rows::mark_bytes(first) : 0);
     }
-    if (group_.size() > 1 && group_.core()->network().shares_memory()) {
+    if (group_.size() > 1 && group_.shares_memory()) {
       shared_ = allocate_shared<std::byte>(group_, bytes, site_);
       return shared_.data();
     }

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>
-#include <parx/comm/collective_data.hpp>
 #include <parx/comm/schedule/action.hpp>  // for chunk_begin
+#include <parx/comm/shared_buffer.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/row_exchange.hpp>
 #include <parx/types/prefetch.hpp>
@@ -33,14 +33,16 @@ class shared_rows final : public row_exchange {
     return (bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
   }
 
-  /// The gradient and, behind its `room`, the marks lie in a shared area.
+  /// The gradient lies at `offset` of each rank's part of `memory`, which must outlive this, and
+  /// the marks behind its `room`.
   shared_rows(process_group& group, const parameter_slot& parameter, call_site site,
-              const std::byte* memory, std::size_t room)
+              const shared_buffer<std::byte>& memory, std::size_t offset, std::size_t room)
       : row_exchange(group, parameter, site),
         words_(words_of(parameter)),
         room_(room),
-        memory_(group.core()->find_shared(memory, room + words_ * sizeof(word))),
-        sum_(row_bytes_) {}
+        sum_(row_bytes_) {
+    for (int rank = 0; rank < group.size(); ++rank) memory_.push_back(memory.of(rank) + offset);
+  }
 
   void announce() override {
     // What others write must not meet the rows of earlier steps.
@@ -75,10 +77,10 @@ class shared_rows final : public row_exchange {
     return (parameter.rows + word_bits - 1) / word_bits;
   }
   [[nodiscard]] std::byte* row_of(int rank, std::size_t row) const noexcept {
-    return memory_.of(rank) + row * row_bytes_;
+    return memory_[static_cast<std::size_t>(rank)] + row * row_bytes_;
   }
   [[nodiscard]] word* marks_of(int rank) const noexcept {
-    return reinterpret_cast<word*>(memory_.of(rank) + room_);
+    return reinterpret_cast<word*>(memory_[static_cast<std::size_t>(rank)] + room_);
   }
 
   /// The rows that somebody touched, ascending.
@@ -116,7 +118,7 @@ class shared_rows final : public row_exchange {
 
   const std::size_t words_;
   const std::size_t room_;
-  const shared_view memory_;
+  std::vector<std::byte*> memory_;  ///< by rank
   const reduce_function add_ = reduce_kernel(parameter_.type, reduce_op::sum);
   const scale_function scale_ = scale_kernel(parameter_.type);
   std::vector<std::byte> sum_;  ///< of a row

@@ -59,13 +59,6 @@ namespace detail {
   return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
 }
 
-/// All on one host until the group has looked at that.
-[[nodiscard]] inline std::vector<int> host_of_ranks(const process_group& group) {
-  const auto places = group.core()->choice().hosts();
-  if (places.empty()) return std::vector<int>(static_cast<std::size_t>(group.size()), 0);
-  return {places.begin(), places.end()};
-}
-
 /// How the gradients of a step are summed, and how long that takes. Collective where it is the
 /// group's first operation.
 template <typename Wrapper>
@@ -110,9 +103,7 @@ template <typename Wrapper, typename Optimizer>
   const auto line = [&](std::string_view name, const std::string& what) {
     text += fmt::format("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
   };
-  // Before the hosts are asked for: the first explanation finds them out.
-  const std::string sums = detail::sums_text(model, site);
-  line("ranks", detail::ranks_text(detail::host_of_ranks(model.group())));
+  line("ranks", detail::ranks_text(model.group().hosts()));
   line("batch", fmt::format("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
                             plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
   line("steps", fmt::format("{} an epoch of {} samples, {} in all, about {} epochs",
@@ -131,7 +122,7 @@ template <typename Wrapper, typename Optimizer>
        fmt::format("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
                    size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
                    size_text(bytes + gradient_bytes + state_bytes)));
-  line("communication", sums);
+  line("communication", detail::sums_text(model, site));
   line("log", detail::rhythm_text(strategy::steps, options.logging_steps));
   line("evaluate",
        detail::rhythm_text(options.eval_strategy,

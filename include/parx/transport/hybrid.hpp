@@ -35,10 +35,10 @@ class hybrid_transport final : public transport {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
-  link& link_to(int peer, channel kind,
+  link& link_to(int peer, channel traffic,
                 std::chrono::milliseconds patience = longest_patience) override {
-    auto& slot = members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(kind)];
-    if (slot == nullptr) slot = make_link(peer, kind, record_of(peer, patience));
+    auto& slot = link_slot(peer, traffic);
+    if (slot == nullptr) slot = make_link(peer, traffic, record_of(peer, patience));
     return *slot;
   }
 
@@ -54,7 +54,7 @@ class hybrid_transport final : public transport {
     bool opening = false;
     bool look_again = false;
     for (const link_interest& each : interests) {
-      detail::process_link& stream = as_process_link(each);
+      detail::process_link& stream = *link_slot(each.peer, each.traffic);
       // A link that is not open yet may append nothing: poll refuses more entries than a process
       // may have descriptors, -1 or not.
       const auto plan = stream.before_sleep(each.readable, each.writable, polled_);
@@ -82,7 +82,7 @@ class hybrid_transport final : public transport {
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       short events = 0;
       for (; next < ends_[i]; ++next) events = static_cast<short>(events | polled_[next].revents);
-      as_process_link(interests[i]).after_sleep(events);
+      link_slot(interests[i].peer, interests[i].traffic)->after_sleep(events);
     }
     // Read as well: who forgets a wake() must see what it was called for.
     if (polled_[0].revents != 0) woken_.exchange(false);
@@ -164,7 +164,8 @@ class hybrid_transport final : public transport {
     const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
     const std::size_t whole = part * mates.size();
     // A sum of group and id would not do: numbers of groups lie apart by such products, too.
-    const detail::link_key key{group_, mates.front(), channel::memory, static_cast<int>(id)};
+    const detail::link_key key{group_, mates.front(), detail::purpose::memory,
+                               static_cast<int>(id)};
     std::shared_ptr<detail::shared_memory> memory;
     if (mates.size() == 1) {
       memory.reset(new detail::shared_memory(whole));
@@ -189,9 +190,10 @@ class hybrid_transport final : public transport {
   }
 
  private:
+  using link_owner = std::unique_ptr<detail::process_link>;
   struct member {
     int global = -1;
-    std::array<std::unique_ptr<detail::process_link>, 2> links;  ///< by channel, once asked for
+    std::array<link_owner, channel_count> links;  ///< once asked for
   };
 
   hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members,
@@ -205,12 +207,13 @@ class hybrid_transport final : public transport {
   /// Whether a peer's move has come to be seen that was made before the peer could see this rank
   /// asleep: a store takes some 100 ns to another core. Should one take longer, no more is
   /// lost than a short first nap.
-  [[nodiscard]] static bool can_move_after_all(const std::vector<link_interest>& interests) {
+  [[nodiscard]] bool can_move_after_all(const std::vector<link_interest>& interests) {
     static constexpr std::chrono::nanoseconds way_of_a_store{500};
     const auto until = std::chrono::steady_clock::now() + way_of_a_store;
     do {
       for (const link_interest& each : interests) {
-        if (as_process_link(each).ready(each.readable, each.writable)) return true;
+        const detail::process_link& stream = *link_slot(each.peer, each.traffic);
+        if (stream.ready(each.readable, each.writable)) return true;
         if (each.word != nullptr && each.word->load(std::memory_order_acquire) == each.awaited) {
           return true;
         }
@@ -224,9 +227,8 @@ class hybrid_transport final : public transport {
     for (int rank = 0; rank < world_size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
     return ranks;
   }
-  [[nodiscard]] static detail::process_link& as_process_link(
-      const link_interest& interest) noexcept {
-    return static_cast<detail::process_link&>(*interest.stream);
+  [[nodiscard]] link_owner& link_slot(int peer, channel traffic) noexcept {
+    return members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(traffic)];
   }
   [[nodiscard]] int global(int rank) const noexcept {
     return members_[static_cast<std::size_t>(rank)].global;
@@ -235,15 +237,17 @@ class hybrid_transport final : public transport {
     return fmt::format("notice/{:x}/{}", group_, rank);
   }
 
-  using link_owner = std::unique_ptr<detail::process_link>;
-  [[nodiscard]] link_owner make_link(int peer, channel kind, const detail::peer_record& record) {
+  [[nodiscard]] link_owner make_link(int peer, channel traffic,
+                                     const detail::peer_record& record) {
     const bool share = place_of(peer).shares_memory_with(place_of(rank_));
-    const detail::link_key key{group_, peer, kind};
+    const auto what_for =
+        traffic == channel::collective ? detail::purpose::collective : detail::purpose::message;
+    const detail::link_key key{group_, peer, what_for};
     if (share) return link_owner(new shm_link(*shared_, key, rank_, global(peer), record));
     const int count = std::min(shared_->own().streams, record.streams);
     if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
     return link_owner(new striped_link(peer, count, [&](int number) {
-      return make_stream({group_, peer, kind, number}, record);
+      return make_stream({group_, peer, what_for, number}, record);
     }));
   }
   [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key,
@@ -286,7 +290,7 @@ class hybrid_transport final : public transport {
     if (mates.front() == rank_) {
       const descriptor file = detail::shared_memory::create(whole);
       for (const int mate : mates) {
-        if (mate != rank_) pass_memory(file, {key.group, mate, key.kind, key.stream}, limit);
+        if (mate != rank_) pass_memory(file, {key.group, mate, key.what_for, key.stream}, limit);
       }
       return {file, whole};
     }

@@ -151,7 +151,7 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   };
   struct pipe_key {
     std::uint64_t group;
-    channel kind;
+    channel traffic;
     int from, to;
     auto operator<=>(const pipe_key&) const = default;
   };
@@ -272,22 +272,21 @@ class inproc_transport final : public transport {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
-  link& link_to(int peer, channel kind, std::chrono::milliseconds) override {
-    const std::pair key(peer, kind);
+  link& link_to(int peer, channel traffic, std::chrono::milliseconds) override {
+    const std::pair key(peer, traffic);
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
     const int here = global(rank_);
     const int there = global(peer);
     return links_.try_emplace(key, *network_, peer, there,
-                              network_->pipe({group_, kind, here, there}),
-                              network_->pipe({group_, kind, there, here})).first->second;
+                              network_->pipe({group_, traffic, here, there}),
+                              network_->pipe({group_, traffic, there, here})).first->second;
   }
 
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     auto until = std::chrono::steady_clock::now() + limit;
     for (const link_interest& each : interests) {
-      if (each.readable) {
-        until = std::min(until, static_cast<inproc_link*>(each.stream)->next_arrival());
-      }
+      if (!each.readable) continue;
+      until = std::min(until, links_.at({each.peer, each.traffic}).next_arrival());
     }
     detail::inproc_bell& bell = network_->bell(global(rank_));
     bell.wait_beyond(heard_, until);

@@ -24,10 +24,15 @@
 namespace parx::inline PARX_ABI {
 
 /// Which traffic of a group a link carries. Collectives and messages have links of their own, so
-/// that a message nobody has asked for yet never stands in a collective's way. The others carry no
-/// bytes: one brings the memory of transport::share, the last is what processes of a host wake each
-/// other over, in all their groups.
-enum class channel : std::uint8_t { collective, message, memory, doorbell };
+/// that a message nobody has asked for yet never stands in a collective's way.
+enum class channel : std::uint8_t { collective, message };
+inline constexpr std::size_t channel_count = 2;
+
+/// What is sent over a link begins with a prefix of this many bytes, which no link need understand.
+/// A link may expect, to be faster, that from one message to the next often nothing in it changes
+/// but the eight bytes at `prefix_number_at`.
+inline constexpr std::size_t prefix_bytes = 64;
+inline constexpr std::size_t prefix_number_at = 16;
 
 /// Thrown by links and transports when a peer is gone. The process group turns it into parx::error.
 class link_lost : public std::runtime_error {
@@ -72,9 +77,10 @@ class link {
   [[nodiscard]] virtual bool has_unread() { return false; }
 };
 
-/// What a sleeping thread waits for on one link.
+/// What a sleeping thread waits for on one link, which link_to() has opened before.
 struct link_interest {
-  link* stream = nullptr;
+  int peer = -1;
+  channel traffic = channel::collective;
   bool readable = false;
   bool writable = false;
   /// In memory that the peer sees too: where this is not null, the wait also ends once `*word` is
@@ -102,7 +108,7 @@ class transport {
 
   /// The link to `peer` (never this rank itself), opened on first use. That does not wait for the
   /// peer, but may ask the job's store where it is, for at most `patience`. Throws link_lost.
-  virtual link& link_to(int peer, channel kind,
+  virtual link& link_to(int peer, channel traffic,
                         std::chrono::milliseconds patience = longest_patience) = 0;
 
   /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit`

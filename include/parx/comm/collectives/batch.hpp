@@ -40,7 +40,7 @@ class batch {
   void run() {
     last_ = nullptr;
     const auto all = std::move(first_);
-    if (all != nullptr) group_->core()->run(*all);
+    if (all != nullptr) detail::core_of(*group_)->run(*all);
   }
 
   /// The same behind the caller's back: one work for all. The batch is then empty.
@@ -48,8 +48,8 @@ class batch {
     last_ = nullptr;
     auto all = std::move(first_);
     if (all == nullptr) return {};
-    group_->core()->submit(*all);
-    return {group_->core(), std::move(all)};
+    detail::core_of(*group_)->submit(*all);
+    return {detail::core_of(*group_), std::move(all)};
   }
 
  private:

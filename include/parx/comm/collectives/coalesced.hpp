@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <parx/comm/detail/issue/issue.hpp>
+#include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI {
 

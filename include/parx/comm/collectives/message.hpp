@@ -61,7 +61,7 @@ void send(process_group& group, const Data& data, int to, Options options = {},
           call_site site = call_site::current()) {
   detail::call request;
   detail::fill_message<operation::send>(group, to, data, options, site, request);
-  group.core()->run(request);
+  detail::core_of(group)->run(request);
 }
 
 /// Blocks until the next message of rank `from` with this tag fills `data`.
@@ -70,7 +70,7 @@ void recv(process_group& group, Data&& data, int from, Options options = {},
           call_site site = call_site::current()) {
   detail::call request;
   detail::fill_message<operation::recv>(group, from, data, options, site, request);
-  group.core()->run(request);
+  detail::core_of(group)->run(request);
 }
 
 /// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages
@@ -82,7 +82,7 @@ template <typename Data, typename Options = message_options>
   detail::call request;
   detail::fill_unchecked_message<operation::recv>(group, detail::any_source, data, options, site,
                                                   request);
-  group.core()->run(request);
+  detail::core_of(group)->run(request);
   return request.peer;
 }
 
@@ -93,8 +93,8 @@ template <typename Data, typename Options = message_options>
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message<operation::send>(group, to, data, options, site, *request);
-  group.core()->submit(*request);
-  return {group.core(), std::move(request)};
+  detail::core_of(group)->submit(*request);
+  return {detail::core_of(group), std::move(request)};
 }
 template <typename Data, typename Options = message_options>
 [[nodiscard]] work async_recv(process_group& group, Data&& data, int from, Options options = {},
@@ -102,8 +102,8 @@ template <typename Data, typename Options = message_options>
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message<operation::recv>(group, from, data, options, site, *request);
-  group.core()->submit(*request);
-  return {group.core(), std::move(request)};
+  detail::core_of(group)->submit(*request);
+  return {detail::core_of(group), std::move(request)};
 }
 
 /// After wait(), work::source_rank() is the sender. Of several that wait at a time, the one issued
@@ -115,8 +115,8 @@ template <typename Data, typename Options = message_options>
   auto request = std::make_unique<detail::call>();
   detail::fill_unchecked_message<operation::recv>(group, detail::any_source, data, options, site,
                                                   *request);
-  group.core()->submit(*request);
-  return {group.core(), std::move(request)};
+  detail::core_of(group)->submit(*request);
+  return {detail::core_of(group), std::move(request)};
 }
 
 }  // namespace parx

@@ -26,11 +26,10 @@
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
-#include <parx/transport/frame.hpp>
+#include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/link_memory.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sockets.hpp>
-#include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -38,7 +37,7 @@ namespace parx::inline PARX_ABI::detail {
 struct link_key {
   std::uint64_t group = 0;
   int peer = -1;  ///< in the group's numbering
-  channel kind = channel::collective;
+  purpose what_for = purpose::collective;
   int stream = 0;  ///< of the connections that are one link, or of the group's shared areas
   bool operator==(const link_key&) const = default;
 };
@@ -126,7 +125,7 @@ class arrivals {
   struct caller {
     descriptor socket;
     clock::time_point since;
-    frame_bytes bytes{};  ///< of its hello
+    hello_bytes bytes{};  ///< of its hello
     std::size_t received = 0;
     descriptor memory{};  ///< that it has brought
   };
@@ -162,7 +161,7 @@ class arrivals {
 
   /// Reads on; true when the connection needs no more attention, welcomed or not.
   bool heard(caller& each) {
-    iovec part{each.bytes.data() + each.received, frame_size - each.received};
+    iovec part{each.bytes.data() + each.received, sizeof(link_hello) - each.received};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
@@ -182,7 +181,7 @@ class arrivals {
         each.memory = descriptor(sent);
       }
     }
-    if (each.received < frame_size) return clock::now() - each.since > stranger_patience;
+    if (each.received < sizeof(link_hello)) return clock::now() - each.since > stranger_patience;
     welcome(each);
     return true;
   }
@@ -195,7 +194,7 @@ class arrivals {
       log(log_level::debug, "closed a connection that did not show this job's token");
       return;
     }
-    const link_key wants{greeting->group, greeting->from, static_cast<channel>(greeting->channel),
+    const link_key wants{greeting->group, greeting->from, greeting->what_for,
                          greeting->stream};
     arrival came;
     if (!each.memory.valid()) came.socket = std::move(each.socket);
@@ -208,7 +207,7 @@ class arrivals {
 
   /// A connection is closed with its arrival; who has passed the memory of a link looks into that.
   static void refuse(const link_key& wants, const arrival& came) noexcept {
-    if (wants.kind == channel::memory || came.memory.size() < link_memory::rings_at) return;
+    if (wants.what_for == purpose::memory || came.memory.size() < link_memory::rings_at) return;
     refuse_link(came.memory.data());
   }
 

@@ -31,7 +31,7 @@
 #include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/doorbell.hpp>
-#include <parx/transport/frame.hpp>
+#include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
@@ -169,15 +169,15 @@ class endpoint {
   }
 
   /// What the connecting side of a link says first.
-  [[nodiscard]] frame_bytes hello(const link_key& key, int from) const noexcept {
+  [[nodiscard]] hello_bytes hello(const link_key& key, int from) const noexcept {
     link_hello greeting;
-    greeting.channel = static_cast<std::uint32_t>(key.kind);
+    greeting.what_for = key.what_for;
     greeting.group = key.group;
     greeting.from = from;
     greeting.to = key.peer;
     greeting.stream = key.stream;
     std::copy(token_.begin(), token_.end(), greeting.token.begin());
-    return std::bit_cast<frame_bytes>(greeting);
+    return std::bit_cast<hello_bytes>(greeting);
   }
 
   /// The connection with `rank` of the job, a process of this host, that all groups share. Null
@@ -288,7 +288,7 @@ class endpoint {
   }
 
   [[nodiscard]] static link_key doorbell_key(int rank) noexcept {
-    return {all_groups, rank, channel::doorbell};
+    return {all_groups, rank, purpose::doorbell};
   }
   [[nodiscard]] descriptor call_at(int rank, int peer, const peer_record& record) const {
     descriptor socket = connect_to_memory(peer, record);

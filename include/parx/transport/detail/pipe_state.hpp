@@ -1,5 +1,5 @@
 // pipe_state: what the two ends of a shared pipe (detail/shared_pipe.hpp) see of each other, and
-// the header of a small message as words.
+// the prefix of a small message as words.
 //
 // Each side's fields lie on cache lines of their own. All counts of bytes only grow.
 #pragma once
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <parx/transport/frame.hpp>
+#include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -22,11 +22,11 @@ struct pipe_state {
   std::atomic<std::uint64_t> offered{0};                      ///< bytes offered where they lie
   std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
   std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: no offer holds any more
-  // The card: what `written` counted last, if that was one small message with a header like the
+  // The card: what `written` counted last, if that was one small message with a prefix like the
   // last one's. It is in the ring as well, for a receiver that comes late.
   static constexpr std::size_t card_words = 3;
   std::atomic<std::uint32_t> card{0};  ///< card_of(), 0 while there is none or it is being written
-  std::atomic<std::uint64_t> card_sequence{0};
+  std::atomic<std::uint64_t> card_number{0};
   std::atomic<std::uint64_t> card_body[card_words]{};
   // Written by the receiver.
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
@@ -53,12 +53,12 @@ struct pipe_state {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(pipe_state) == 3 * cache_line);
 
-/// A header as words. One is copied word by word, as its fields were written: a wider load of what
+/// A prefix as words. One is copied word by word, as its fields were written: a wider load of what
 /// was stored in parts has to wait until all stores before have left the core, those of the last
 /// message included.
-struct header_words {
-  static constexpr std::size_t count = frame_size / sizeof(std::uint64_t);
-  static constexpr std::size_t sequence = offsetof(call_header, sequence) / sizeof(std::uint64_t);
+struct prefix_words {
+  static constexpr std::size_t count = prefix_bytes / sizeof(std::uint64_t);
+  static constexpr std::size_t number = prefix_number_at / sizeof(std::uint64_t);
   std::uint64_t of[count] = {};
 
   void read(const std::byte* from) noexcept {
@@ -70,17 +70,17 @@ struct header_words {
       std::atomic_signal_fence(std::memory_order_seq_cst);  // or the compiler makes them one
     }
   }
-  /// Whether the header there differs in its sequence number at most.
+  /// Whether the prefix there differs in its number at most.
   [[nodiscard]] bool are_like(const std::byte* other) const noexcept {
     std::uint64_t difference = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      if (i != sequence) difference |= of[i] ^ word_at(other, i);
+      if (i != number) difference |= of[i] ^ word_at(other, i);
     }
     return difference == 0;
   }
-  [[nodiscard]] static std::uint64_t word_at(const std::byte* header, std::size_t i) noexcept {
+  [[nodiscard]] static std::uint64_t word_at(const std::byte* prefix, std::size_t i) noexcept {
     std::uint64_t word = 0;
-    std::memcpy(&word, header + i * sizeof word, sizeof word);
+    std::memcpy(&word, prefix + i * sizeof word, sizeof word);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return word;
   }

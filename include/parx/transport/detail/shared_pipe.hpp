@@ -7,8 +7,8 @@
 // the receiver has taken it. A sender that has nothing else to do takes part in the copying: while
 // the receiver reads the first half of what it wants next, the sender writes the second half to
 // where it is wanted (pipe_state::share). What a message costs is the cache lines that pass from
-// core to core. So the smallest ones, whose header is that of the message before with another
-// sequence number, lie on the line that announces them as well.
+// core to core. So the smallest ones, whose prefix is that of the message before with another
+// number, lie on the line that announces them as well.
 // Threads: one sender and one receiver, in two processes.
 #pragma once
 
@@ -24,7 +24,6 @@
 
 #include <parx/core/error.hpp>
 #include <parx/transport/detail/address.hpp>
-#include <parx/transport/frame.hpp>
 #include <parx/transport/detail/pipe_state.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -37,7 +36,7 @@ class pipe_sender {
   pipe_sender(pipe_state& state, std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
-  /// Sends as link::try_send does. A small header and its payload are published together: the line
+  /// Sends as link::try_send does. A small prefix and its payload are published together: the line
   /// that says so costs as much on its way to the other core as they do.
   std::size_t send(const const_bytes& first, const const_bytes& second) noexcept {
     published_ = false;
@@ -47,8 +46,8 @@ class pipe_sender {
     }
     if (const std::size_t both = first.size + second.size; fits_at_once(both)) {
       const bool repeats =
-          first.size == frame_size && knows_header_ && header_.are_like(first.data);
-      if (first.size == frame_size) put_header(first);
+          first.size == prefix_bytes && knows_prefix_ && prefix_.are_like(first.data);
+      if (first.size == prefix_bytes) put_prefix(first);
       else put_small(first);
       put_small(second);
       if (repeats && second.size <= sizeof state_->card_body) write_card(second);
@@ -59,8 +58,8 @@ class pipe_sender {
     tear_card();
     std::size_t sent = put(first);
     if (first.size > 0) {
-      knows_header_ = sent == frame_size;
-      if (knows_header_) header_.read(first.data);
+      knows_prefix_ = sent == prefix_bytes;
+      if (knows_prefix_) prefix_.read(first.data);
     }
     const bool offers = sent == first.size && second.size > 0 && should_offer(second);
     if (sent == first.size && !offers) sent += put(second);
@@ -139,15 +138,15 @@ class pipe_sender {
     }
     return done;
   }
-  void put_header(const const_bytes& header) noexcept {
-    header_.read(header.data);
-    header_.write(ring_ + (written_ & (capacity_ - 1)));
-    knows_header_ = true;
-    written_ += frame_size;
+  void put_prefix(const const_bytes& prefix) noexcept {
+    prefix_.read(prefix.data);
+    prefix_.write(ring_ + (written_ & (capacity_ - 1)));
+    knows_prefix_ = true;
+    written_ += prefix_bytes;
   }
   void write_card(const const_bytes& body) noexcept {
     state_->card.store(0, std::memory_order_relaxed);
-    state_->card_sequence.store(header_.of[header_words::sequence], std::memory_order_release);
+    state_->card_number.store(prefix_.of[prefix_words::number], std::memory_order_release);
     for (std::size_t done = 0, i = 0; done < body.size; done += sizeof(std::uint64_t), ++i) {
       std::uint64_t word = 0;
       std::memcpy(&word, body.data + done, std::min(sizeof word, body.size - done));
@@ -226,8 +225,8 @@ class pipe_sender {
   bool helps_ = false;  ///< with what is offered
   bool published_ = false;
   bool has_card_ = false;
-  bool knows_header_ = false;
-  header_words header_;  ///< the last one sent, if it went in one piece
+  bool knows_prefix_ = false;
+  prefix_words prefix_;  ///< the last one sent, if it went in one piece
 };
 
 class pipe_receiver {
@@ -252,7 +251,7 @@ class pipe_receiver {
     const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
     took_ = false;
     read_before_ = read_;
-    if (first.size == frame_size && written_ == read_) {
+    if (first.size == prefix_bytes && written_ == read_) {
       written_ = state_->written.load(std::memory_order_acquire);
       if (written_ == read_ && offered == taken_) return 0;
       if (const std::size_t got = take_card(first, second); got > 0) return got;
@@ -260,12 +259,12 @@ class pipe_receiver {
     if (const std::size_t both = first.size + second.size; is_there_at_once(both)) {
       take_small(first);
       take_small(second);
-      if (first.size == frame_size) header_.read(first.data);
+      if (first.size == prefix_bytes) prefix_.read(first.data);
       state_->read.store(read_, std::memory_order_release);
       return both;
     }
     std::size_t got = get(first);
-    if (got == frame_size && first.size == frame_size) header_.read(first.data);
+    if (got == prefix_bytes && first.size == prefix_bytes) prefix_.read(first.data);
     if (got == first.size) got += get(second, got - first.size);
     if (offered == taken_ || read_ != written_) return got;  // get() has taken all it could use
     if (got < first.size) got += take(first, got, offered, sender, peer);
@@ -292,20 +291,20 @@ class pipe_receiver {
  private:
   /// The message that the sender has just announced, off the line that did so. 0 where not all is
   /// there.
-  std::size_t take_card(mutable_bytes header, mutable_bytes body) noexcept {
+  std::size_t take_card(mutable_bytes prefix, mutable_bytes body) noexcept {
     const auto there = static_cast<std::size_t>(written_ - read_);
-    const std::size_t size = there - frame_size;
-    if (there < frame_size || size > std::min(body.size, sizeof state_->card_body)) return 0;
+    const std::size_t size = there - prefix_bytes;
+    if (there < prefix_bytes || size > std::min(body.size, sizeof state_->card_body)) return 0;
     const std::uint32_t card = card_of(written_, size);
     if (state_->card.load(std::memory_order_acquire) != card) return 0;
-    const std::uint64_t sequence = state_->card_sequence.load(std::memory_order_acquire);
+    const std::uint64_t number = state_->card_number.load(std::memory_order_acquire);
     std::uint64_t words[pipe_state::card_words];
     for (std::size_t i = 0; i * sizeof words[0] < size; ++i) {
       words[i] = state_->card_body[i].load(std::memory_order_acquire);
     }
     if (state_->card.load(std::memory_order_relaxed) != card) return 0;  // being written anew
-    header_.of[header_words::sequence] = sequence;
-    header_.write(header.data);
+    prefix_.of[prefix_words::number] = number;
+    prefix_.write(prefix.data);
     for (std::size_t done = 0, i = 0; done < size; done += sizeof words[0], ++i) {
       std::memcpy(body.data + done, &words[i], std::min(sizeof words[0], size - done));
     }
@@ -432,7 +431,7 @@ class pipe_receiver {
   bool took_ = false;              ///< of an offer, in the last receive()
   std::uint32_t share_ = 0;        ///< the number of the last share
   std::size_t shared_ = 0;         ///< bytes of a share that has not ended
-  header_words header_;            ///< the last one received
+  prefix_words prefix_;            ///< the last one received
 };
 
 }  // namespace parx::detail

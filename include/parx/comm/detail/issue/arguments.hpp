@@ -18,6 +18,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/call_shape.hpp>
+#include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

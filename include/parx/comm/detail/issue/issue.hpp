@@ -64,7 +64,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
   const call_check check(group, given.what, given.site);
   if (has_root(given.what)) check.is_rank(given.root, "root");
   check_overlap(check, given);
-  group_core& core = *group.core();
+  group_core& core = *core_of(group);
   const elements& described = given.input.data != nullptr ? given.input : given.output;
   request.what = given.what;
   request.site = given.site;
@@ -91,7 +91,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
                   .shared_output = request.data.shared_output.area != nullptr},
       .counts = given.counts,
       .incoming = given.incoming};
-  ready_choice(core, given.site);
+  ready_choice(group, given.site);
   const std::shared_ptr<const plan>& steps = core.plans().find(key, [&] {
     call_shape shape{.what = given.what,
                      .rank = group.rank(),
@@ -169,7 +169,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
 }
 
 inline void run(const process_group& group, const collective_arguments& given) {
-  group_core& core = *group.core();
+  group_core& core = *core_of(group);
   if (!is_plain(given)) {
     call request;
     fill_call(group, given, request);
@@ -201,8 +201,8 @@ inline void run(const process_group& group, const collective_arguments& given) {
   auto request = std::make_unique<call>();
   request->kept_steps = fill_call(group, given, *request);
   request->timed = true;
-  group.core()->submit(*request);
-  return {group.core(), std::move(request)};
+  core_of(group)->submit(*request);
+  return {core_of(group), std::move(request)};
 }
 
 /// Starts what make(options) describes; a user's operation lives on in the call.

@@ -17,7 +17,7 @@
 #include <new>
 #include <utility>
 
-#include <parx/transport/frame.hpp>
+#include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -67,10 +67,10 @@ class board {
   }
 
  private:
-  using header_line = std::array<std::uint64_t, frame_size / sizeof(std::uint64_t)>;
+  using header_line = std::array<std::uint64_t, header_size / sizeof(std::uint64_t)>;
   static_assert(offsetof(call_header, magic) == 0 && sizeof(call_header::magic) == 4);
 
-  struct alignas(frame_size) place {
+  struct alignas(header_size) place {
     std::atomic<std::uint64_t> words[std::tuple_size_v<header_line>];
   };
   /// Two lines each: a core fetches lines in pairs.

@@ -12,12 +12,12 @@
 #include <fmt/format.h>
 
 #include <parx/comm/collective_data.hpp>
+#include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/comm/schedule/operation.hpp>
 #include <parx/comm/schedule/plan.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/source.hpp>
-#include <parx/transport/frame.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -16,9 +16,9 @@
 
 #include <parx/comm/collective_data.hpp>
 #include <parx/comm/detail/progress/board.hpp>
+#include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
 #include <parx/comm/schedule/plan.hpp>
-#include <parx/transport/frame.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -87,9 +87,9 @@ class engine {
   void interests(std::vector<link_interest>& out) const {
     for (std::size_t i = 0; i < lane_count_; ++i) {
       const lane& state = lanes_[i];
-      link_interest next{state.stream, false, false};
+      link_interest next{state.traffic->peer, channel::collective, false, false};
       if (const auto index = current(state.traffic->receives, state.next_receive); index >= 0) {
-        next.readable = state.header_received < frame_size || receivable(state, index) > 0;
+        next.readable = state.header_received < header_size || receivable(state, index) > 0;
       }
       if (const auto index = current(state.traffic->sends, state.next_send); index >= 0) {
         next.writable = movable(index) > done_at(index) || (total(index) == 0 && ready(index));
@@ -97,8 +97,8 @@ class engine {
       if (next.readable || next.writable) out.push_back(next);
     }
     for (const mate* each : missing_) {
-      out.push_back({each->stream, true, false, &board_->first_word(each->rank),
-                     board_->first_word_of(*header_)});
+      out.push_back({each->rank, channel::collective, true, false,
+                     &board_->first_word(each->rank), board_->first_word_of(*header_)});
     }
   }
 
@@ -285,8 +285,8 @@ class engine {
       if (!stream.has_unread() || board_->has_signed(missing.rank)) return;
       auto* const header = reinterpret_cast<std::byte*>(&missing.stray_header);
       missing.stray_bytes += stream.try_receive(
-          {header + missing.stray_bytes, frame_size - missing.stray_bytes}, {});
-      if (missing.stray_bytes < frame_size) return;
+          {header + missing.stray_bytes, header_size - missing.stray_bytes}, {});
+      if (missing.stray_bytes < header_size) return;
       throw header_mismatch{missing.rank, *header_, missing.stray_header};
     });
   }
@@ -300,7 +300,7 @@ class engine {
       const std::size_t permitted = movable(index) - done_at(index);
       if (size == 0 ? !ready(index) : permitted == 0) return progressed;
       const const_bytes head{reinterpret_cast<const std::byte*>(header_) + state.header_sent,
-                             frame_size - state.header_sent};
+                             header_size - state.header_sent};
       const region& from = action_at(index).from;
       const const_bytes body{.data = memory_.read_at(from) + done_at(index),
                              .size = permitted,
@@ -321,7 +321,7 @@ class engine {
           return progressed;  // the link is full
         }
       }
-      if (state.header_sent == frame_size && done_at(index) == size) {
+      if (state.header_sent == header_size && done_at(index) == size) {
         finish(index);
         ++state.next_send;
         progressed = true;
@@ -339,7 +339,7 @@ class engine {
       const bool reducing = action_at(index).kind == action_kind::receive_reduce;
       const mutable_bytes head{
           reinterpret_cast<std::byte*>(&state.incoming_header) + state.header_received,
-          frame_size - state.header_received};
+          header_size - state.header_received};
       const mutable_bytes body{reducing ? state.staging.data() + state.staged
                                         : memory_.write_at(action_at(index).to) + done_at(index),
                                receivable(state, index),
@@ -353,7 +353,7 @@ class engine {
         const std::size_t of_header = std::min(received, head.size);
         if (of_header > 0) {
           state.header_received += of_header;
-          if (state.header_received == frame_size) check_header(state);
+          if (state.header_received == header_size) check_header(state);
         }
         const std::size_t of_body = received - of_header;
         if (reducing) {
@@ -363,7 +363,7 @@ class engine {
         }
       }
       if (reducing) progressed |= reduce_staged(state, index);
-      if (state.header_received == frame_size && done_at(index) == total(index) &&
+      if (state.header_received == header_size && done_at(index) == total(index) &&
           (total(index) > 0 || ready(index))) {
         finish(index);
         ++state.next_receive;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -86,7 +87,7 @@ class messages {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
       // Also where nobody waits for anything: what comes is kept, and its sender goes on.
-      const link_interest next{state.stream, may_keep(state), !state.sends.empty()};
+      const link_interest next{peer, channel::message, may_keep(state), !state.sends.empty()};
       if (next.readable || next.writable) out.push_back(next);
     }
   }
@@ -121,7 +122,7 @@ class messages {
     std::vector<call*> receives;
     std::list<kept_message> kept;  ///< unasked-for; the last one may be still arriving
     // The message that is arriving.
-    frame_bytes header{};
+    header_bytes header{};
     std::size_t header_received = 0;
     call* target = nullptr;
     bool arriving_kept = false;
@@ -149,7 +150,7 @@ class messages {
     }
   }
   [[nodiscard]] bool may_keep(const lane& state) const noexcept {
-    return state.target != nullptr || state.header_received < frame_size || state.arriving_kept;
+    return state.target != nullptr || state.header_received < header_size || state.arriving_kept;
   }
 
   /// Puts a receive in line for every rank. True when a message is already here: request.peer is
@@ -244,8 +245,8 @@ class messages {
     bool progressed = false;
     while (!state.sends.empty()) {
       call& front = *state.sends.front();
-      const auto header = std::bit_cast<frame_bytes>(front.header);
-      const const_bytes head{header.data() + state.header_sent, frame_size - state.header_sent};
+      const auto header = std::bit_cast<header_bytes>(front.header);
+      const const_bytes head{header.data() + state.header_sent, header_size - state.header_sent};
       const const_bytes body{.data = front.memory + state.body_sent,
                              .size = front.bytes - state.body_sent,
                              .others_wait = state.sends.size() > 1};
@@ -255,7 +256,7 @@ class messages {
       const std::size_t of_header = std::min(sent, head.size);
       state.header_sent += of_header;
       state.body_sent += sent - of_header;
-      if (state.header_sent == frame_size && state.body_sent == front.bytes) {
+      if (state.header_sent == header_size && state.body_sent == front.bytes) {
         finished_.push_back(&front);
         state.sends.erase(state.sends.begin());
         state.header_sent = state.body_sent = 0;
@@ -278,12 +279,12 @@ class messages {
   }
 
   bool receive_piece(lane& state) {
-    if (state.header_received < frame_size) {
+    if (state.header_received < header_size) {
       const std::size_t got =
           state.stream->try_receive({state.header.data() + state.header_received,
-                                     frame_size - state.header_received}, {});
+                                     header_size - state.header_received}, {});
       state.header_received += got;
-      if (state.header_received < frame_size) return got > 0;
+      if (state.header_received < header_size) return got > 0;
       begin_body(state);
       return true;
     }

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/transport/frame.hpp>
+#include <parx/comm/detail/progress/call_header.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -27,8 +27,8 @@ struct notice {
   [[nodiscard]] bool waits() const noexcept { return !awaited.empty(); }
 
   [[nodiscard]] std::string to_text() const {
-    std::string text(frame_size, '\0');
-    std::memcpy(text.data(), &call, frame_size);
+    std::string text(header_size, '\0');
+    std::memcpy(text.data(), &call, header_size);
     for (const int rank : awaited) {
       const auto bytes = std::bit_cast<std::array<char, sizeof rank>>(rank);
       text.append(bytes.data(), bytes.size());
@@ -37,13 +37,13 @@ struct notice {
   }
   /// Nothing for what to_text() has not written.
   [[nodiscard]] static std::optional<notice> from_text(std::string_view text) {
-    if (text.size() < frame_size || (text.size() - frame_size) % sizeof(int) != 0) return {};
-    frame_bytes frame;
-    std::memcpy(frame.data(), text.data(), frame_size);
-    const auto call = parse_call_header(frame);
+    if (text.size() < header_size || (text.size() - header_size) % sizeof(int) != 0) return {};
+    header_bytes bytes;
+    std::memcpy(bytes.data(), text.data(), header_size);
+    const auto call = parse_call_header(bytes);
     if (!call) return {};
-    notice found{*call, std::vector<int>((text.size() - frame_size) / sizeof(int))};
-    text.remove_prefix(frame_size);
+    notice found{*call, std::vector<int>((text.size() - header_size) / sizeof(int))};
+    text.remove_prefix(header_size);
     if (!text.empty()) std::memcpy(found.awaited.data(), text.data(), text.size());
     return found;
   }

@@ -1,0 +1,74 @@
+// call_header: the bytes that precede the payload of one operation on one link in one direction.
+//
+// It is the operation's fingerprint: equal headers imply equal schedules, so the payload needs no
+// framing of its own, and a difference is found before the operation can end well. To a link it is
+// an opaque prefix. 64 bytes, little-endian.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include <parx/transport/transport.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct call_header {
+  static constexpr std::uint32_t expected_magic = 0x31435850;  // "PXC1"
+  static constexpr std::uint8_t no_reduction = 255;
+  static constexpr std::uint8_t user_reduction = 254;
+  static constexpr std::uint8_t user_type = 255;  ///< no dtype: the caller's own struct
+  std::uint32_t magic = expected_magic;
+  std::uint8_t operation = 0;
+  std::uint8_t type = 0;                  ///< dtype, or user_type
+  std::uint8_t reduction = no_reduction;  ///< reduce_op, or user_reduction
+  std::uint8_t algorithm = 0;
+  std::uint64_t group = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;
+  std::int32_t root = -1;  ///< the root, or a message's tag
+  std::uint32_t line = 0;
+  std::uint32_t sizes = 0;       ///< hash of uneven counts, coalesced buffers and a struct's size
+  std::uint32_t arithmetic = 0;  ///< hash of what scales the result or orders the reduction
+  std::array<char, 16> file{};
+
+  void set_file(std::string_view name) noexcept {
+    file.fill('\0');
+    // The tail of an over-long name tells more than its head.
+    if (name.size() > file.size()) name.remove_prefix(name.size() - file.size());
+    std::copy(name.begin(), name.end(), file.begin());
+  }
+  [[nodiscard]] std::string_view file_name() const noexcept {
+    return {file.data(),
+            static_cast<std::size_t>(std::find(file.begin(), file.end(), '\0') - file.begin())};
+  }
+  /// Equal in everything that decides what is sent. The line may differ: ranks may take different
+  /// branches to the same operation.
+  [[nodiscard]] bool matches(const call_header& other) const noexcept {
+    return magic == other.magic && operation == other.operation && type == other.type &&
+           reduction == other.reduction && algorithm == other.algorithm && group == other.group &&
+           sequence == other.sequence && count == other.count && root == other.root &&
+           sizes == other.sizes && arithmetic == other.arithmetic;
+  }
+};
+static_assert(std::is_trivially_copyable_v<call_header>);
+static_assert(sizeof(call_header) == prefix_bytes &&
+                  offsetof(call_header, sequence) == prefix_number_at,
+              "links know messages by their prefix (transport/transport.hpp)");
+
+inline constexpr std::size_t header_size = sizeof(call_header);
+using header_bytes = std::array<std::byte, header_size>;
+
+[[nodiscard]] inline std::optional<call_header> parse_call_header(
+    const header_bytes& bytes) noexcept {
+  const auto header = std::bit_cast<call_header>(bytes);
+  if (header.magic != call_header::expected_magic) return std::nullopt;
+  return header;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,58 @@
+// The bytes that the transport itself puts on a connection, without any I/O. Little-endian.
+//
+// link_hello: what the connecting rank sends first; the accepting side closes anything else.
+// segment_header: precedes each piece of a link that runs over several connections.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+static_assert(std::endian::native == std::endian::little,
+              "parx sends integers as they lie in memory; a big-endian port must swap them here");
+
+/// What a connection is for. The first two are the channels of transport::link_to.
+enum class purpose : std::uint32_t {
+  collective,
+  message,
+  memory,   ///< brings the memory of transport::share
+  doorbell  ///< two processes of a host wake each other over it, in all their groups
+};
+
+struct link_hello {
+  static constexpr std::uint32_t expected_magic = 0x31485850;  // "PXH1"
+  std::uint32_t magic = expected_magic;
+  purpose what_for = purpose::collective;
+  std::uint64_t group = 0;
+  std::int32_t from = -1;  ///< the connecting rank, in the group's numbering
+  std::int32_t to = -1;
+  std::array<char, 32> token{};  ///< the job's token, read from its store
+  std::int32_t stream = 0;  ///< of the connections that are one link, or of the shared areas
+  std::int32_t reserved = 0;
+};
+using hello_bytes = std::array<std::byte, sizeof(link_hello)>;
+static_assert(sizeof(link_hello) == 64 && std::is_trivially_copyable_v<link_hello>);
+
+[[nodiscard]] inline std::optional<link_hello> parse_hello(const hello_bytes& bytes) noexcept {
+  const auto hello = std::bit_cast<link_hello>(bytes);
+  if (hello.magic != link_hello::expected_magic || hello.what_for > purpose::doorbell) {
+    return std::nullopt;
+  }
+  return hello;
+}
+
+struct segment_header {
+  std::uint64_t offset = 0;   ///< of its first byte among all that the link has carried this way
+  std::uint32_t length = 0;   ///< bytes behind this header
+  std::uint32_t striped = 0;  ///< bytes behind those that may come over any of the connections
+};
+static_assert(sizeof(segment_header) == 16 && std::is_trivially_copyable_v<segment_header>);
+
+}  // namespace parx::detail
