@@ -34,7 +34,8 @@ namespace {
 using parx::tensor;
 
 using product = void (*)(bool, bool, std::size_t, std::size_t, std::size_t, float, const float*,
-                         std::size_t, const float*, std::size_t, float, float*, std::size_t);
+                         std::size_t, const float*, std::size_t, float, float*, std::size_t,
+                         const float*);
 struct backend {
   std::string_view name;
   product gemm;
@@ -139,7 +140,7 @@ std::vector<figure> measure(const size& s, double seconds) {
   const bool a_transposed = s.as == layout::gradient, b_transposed = s.as == layout::weight;
   const auto run = [&](const backend& by) {
     by.gemm(a_transposed, b_transposed, s.m, s.n, s.k, 1.0F, a.data(), a_transposed ? s.m : s.k,
-            b.data(), b_transposed ? s.k : s.n, 0.0F, c.data(), s.n);
+            b.data(), b_transposed ? s.k : s.n, 0.0F, c.data(), s.n, nullptr);
   };
   const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
   // At least 20 us a batch, so that the clock does not count.

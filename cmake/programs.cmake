@@ -29,8 +29,15 @@ endif()
 
 find_package(cxxopts CONFIG REQUIRED)
 
-# parx_add_program(name source...): an executable in build/<preset>/bin.
+# parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its
+# sources are only checked: the compiler reads them and makes no code.
 function(parx_add_program name)
-  add_executable(${name} ${ARGN})
+  if(parx_only_check)
+    add_library(${name} OBJECT ${ARGN})
+    set_target_properties(${name} PROPERTIES
+      CXX_COMPILER_LAUNCHER "bash;${PROJECT_SOURCE_DIR}/cmake/check_source.sh")
+  else()
+    add_executable(${name} ${ARGN})
+  endif()
   target_link_libraries(${name} PRIVATE parx_program cxxopts::cxxopts)
 endfunction()

@@ -6,8 +6,10 @@
 #
 # Installs what is missing (as root or with sudo; otherwise prints the command and stops), builds the
 # preset "ci" in build/ci and runs every test: the chapters' own, parxrun, a real Slurm, the rules of the
-# repository. The last line is "N passed, N failed"; the exit code is 0 when none failed.
-# PARX_TEST_DATA names a folder of real data sets; without it those in /usr/share/datasets are used.
+# repository. Benchmarks and trainers, which no test runs without --all, are read by the compiler all the
+# same. The last line is "N passed, N failed"; the exit code is 0 when none failed.
+# PARX_TEST_DATA names a folder of real data sets: ../shared/data unless said, as far as there is one, and
+# those in /usr/share/datasets.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . cmake/packages.sh
@@ -15,6 +17,12 @@ need_packages $build_packages libboost-test1.81-dev
 want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist
+
+if [ -z "${PARX_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
+  PARX_TEST_DATA=$(cd ../shared/data && pwd)
+  export PARX_TEST_DATA
+  echo "real data sets: those in $PARX_TEST_DATA"
+fi
 
 options=(-DPARX_TEST_ALL=OFF -DPARX_HDF5=OFF)
 if [ "${1:-}" = --all ]; then
