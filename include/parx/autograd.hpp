@@ -5,6 +5,7 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
+#include <parx/autograd/border.hpp>
 #include <parx/autograd/checkpoint.hpp>
 #include <parx/autograd/deferred.hpp>
 #include <parx/autograd/function.hpp>

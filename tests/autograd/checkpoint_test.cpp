@@ -115,11 +115,11 @@ std::vector<float> gradients_after_two_passes(how way) {
 
 struct recorder : parx::backward_observer {
   std::vector<std::string> events;
-  double begin_backward(double, std::span<const std::size_t> reached) override {
+  [[nodiscard]] parx::gradient_of wanted() const override { return parx::gradient_of::sum; }
+  void begin_backward(const parx::backward_start& start) override {
     std::string text = "begin";
-    for (const std::size_t i : reached) text += " " + std::to_string(i);
+    for (const std::size_t i : start.reached) text += " " + std::to_string(i);
     events.push_back(text);
-    return 1;
   }
   void leaf_ready(std::size_t i) override { events.push_back("ready " + std::to_string(i)); }
   void end_backward() override { events.emplace_back("end"); }

@@ -1,10 +1,10 @@
 // weighted_loss<T>: a loss as (sum, count), so that averages over ranks, micro-batches and padding
 // are one rule: add the sums, add the counts, divide once.
 //
-// backward() computes gradients of the SUM. Without an observer the gradients start from 1 / count,
-// so the leaves get the gradient of the mean, as in PyTorch; a wrapper that sums over ranks starts
-// from 1 and divides by the total count itself. A count of 0 (a batch of padding only) contributes
-// zeros.
+// backward() gives the leaves the gradient of the mean, as in PyTorch, or with
+// {.of = gradient_of::sum} that of the sum, for whoever adds up batches and divides by the total
+// count. A wrapper that sums over ranks asks for the sum and divides itself. A count of 0 (a batch
+// of padding only) contributes zeros.
 #pragma once
 
 #include <parx/autograd/variable.hpp>

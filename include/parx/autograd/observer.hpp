@@ -1,13 +1,18 @@
-// backward_observer: how a wrapper (DDP, FSDP, a gradient logger) follows a backward pass.
+// backward_observer: how a wrapper (DDP, FSDP, a pipeline's border, a gradient logger) follows a
+// backward pass.
 //
 // A leaf is attached with an index of the observer's choosing. Every backward that reaches at least
 // one attached leaf calls, on the thread that runs backward and in this order:
-//   begin_backward once, before any gradient is written, then unobserved for what has no observer;
+//   wanted, then begin_backward, once, before any gradient is written, then unobserved for what has
+//     no observer;
 //   leaf_ready once for each reached leaf, when its gradient is final for this backward, in the
-//   reverse
-//     order of first use in the forward pass (leaves used twice wait for their last contribution);
+//     reverse order of first use in the forward pass (leaves used twice wait for their last
+//     contribution);
 //   end_backward once, after the last node ran; or abandon_backward, when an exception leaves
-//   backward.
+//     backward.
+// Several observers may follow one pass. They begin in the order in which the oldest of their
+// leaves were made, which is the same on all ranks that build the same model, and end in the
+// opposite order.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +23,31 @@
 
 namespace parx::inline PARX_ABI {
 
+/// A loss is a sum and a count (see weighted_loss): which of the two is differentiated.
+enum class gradient_of {
+  mean,  ///< sum / count
+  sum,   ///< for whoever adds gradients up, over ranks or micro-batches, and divides once
+};
+
+/// What an observer learns when a pass starts.
+struct backward_start {
+  double count = 1;  ///< the weight of the loss (see weighted_loss; 1 for a plain scalar)
+  /// The indices of the attached leaves that this backward reaches, ascending; every attached leaf
+  /// that is missing gets no gradient and no leaf_ready. Valid during the call.
+  std::span<const std::size_t> reached = {};
+  /// What the gradients of this pass are of: the sum where anybody wanted that.
+  gradient_of of = gradient_of::sum;
+};
+
 class backward_observer {
  public:
   virtual ~backward_observer() = default;
 
-  /// `count` is the weight of the loss (see weighted_loss; 1 for a plain scalar). `reached` are the
-  /// indices of the attached leaves that this backward reaches, ascending; every attached leaf that
-  /// is missing gets no gradient and no leaf_ready. Returns the factor to start the gradients from:
-  /// 1 / count for the gradient of the mean, 1 for that of the sum. Two observers must return the
-  /// same. Leaves without an observer get the gradient of the mean in any case.
-  virtual double begin_backward(double count, std::span<const std::size_t> reached) = 0;
+  /// What the gradients of the pass that is about to begin should be of. With `mean` the observer
+  /// takes either, and looks at backward_start::of. Leaves without an observer are no concern of
+  /// its: they get what backward_options::of says.
+  [[nodiscard]] virtual gradient_of wanted() const = 0;
+  virtual void begin_backward(const backward_start& start) = 0;
   /// Called after begin_backward for each named parameter that this backward reaches and that no
   /// observer is attached to.
   virtual void unobserved(std::string_view /*name*/, std::span<const std::size_t> /*shape*/) {}

@@ -88,7 +88,8 @@ class variable {
     backward_from(tensor<T>::full(shape(), T(1)), options);
   }
   /// The same from any shape: `upstream` is the gradient of some scalar with respect to this
-  /// variable (a pipeline stage gets it from the next stage).
+  /// variable. A pipeline stage gets it from the next stage, with the count of the loss: see
+  /// border.hpp.
   void backward_from(tensor<T> upstream, const backward_options& options = {}) const {
     require(requires_grad(),
             "backward() has nothing to do: no leaf that wants a gradient is behind this variable "

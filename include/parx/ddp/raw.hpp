@@ -210,8 +210,9 @@ class raw_module {
       if (each.observer != nullptr) reached.push_back(each.observer_index);
     }
     backward_observer* const wrapper = observer();
-    const double mean = count == 0 ? 1 : 1 / count;
-    factor_ = wrapper != nullptr ? wrapper->begin_backward(count, reached) : mean;
+    const gradient_of of = wrapper != nullptr ? wrapper->wanted() : gradient_of::mean;
+    if (wrapper != nullptr) wrapper->begin_backward({count, reached, of});
+    factor_ = of == gradient_of::sum || count == 0 ? 1 : 1 / count;
     running_ = true;
     return pass(*this);
   }

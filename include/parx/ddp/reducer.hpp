@@ -163,7 +163,12 @@ class reducer final : public backward_observer {
     return all;
   }
 
-  double begin_backward(double count, std::span<const std::size_t> reached) override {
+  /// Alone and in one piece there is nothing to add up: backward may make the mean itself.
+  [[nodiscard]] gradient_of wanted() const override {
+    const bool is_whole = synchronising_ && (!accumulating_ || find_gradient() == nullptr);
+    return group_.size() == 1 && is_whole ? gradient_of::mean : gradient_of::sum;
+  }
+  void begin_backward(const backward_start& start) override {
     const Slot* const held = find_gradient();
     require(!needs_clearing_ || held == nullptr,
             "ddp at {}:{}: the gradient of \"{}\" from the last step, or from a backward pass that "
@@ -172,25 +177,20 @@ class reducer final : public backward_observer {
             site_.file_name(), site_.line, held != nullptr ? held->name : std::string());
     // zero_grad() has discarded the micro-batches so far: what they counted goes with them.
     if (held == nullptr) start_over();
-    const bool first = !accumulating_;
     needs_clearing_ = false;
-    count_ += count;
-    for (const std::size_t index : reached) used_[index] = 1;
+    count_ += start.count;
+    for (const std::size_t index : start.reached) used_[index] = 1;
     accumulating_ = true;
-    if (!synchronising_) return 1;
+    if (!synchronising_) return;
     control_.back() = flag_.exchange(false) ? 1 : 0;
-    // Alone and in one piece there is nothing to add up: let backward make the mean itself.
-    if (group_.size() == 1 && first) {
-      divided_ = true;
-      return count == 0 ? 1 : 1 / count;
-    }
+    divided_ = start.of == gradient_of::mean;
+    if (divided_) return;
     try {
-      start_sums(reached);
+      start_sums(start.reached);
     } catch (...) {
       abandon_backward();
       throw;
     }
-    return 1;
   }
 
   /// Allowed, but more often a layer that was forgotten: says so once, on the first rank.

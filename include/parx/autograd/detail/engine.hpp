@@ -1,11 +1,11 @@
 // The backward pass: collect the graph, count what each leaf will get, walk it in descending
 // sequence.
 //
-// Observers may want the gradient of the sum, to divide it later; a leaf that has no observer gets
-// that of the mean in any case. Knows nodes, not values, so one pass may cross element types. Runs
-// on the calling thread; scratch memory is kept per thread. A node may start another backward: over
-// leaves that this one does not reach, or over a graph of its own making that ends at older nodes
-// (recomputation).
+// One observer that wants the gradient of the sum makes it that for the whole pass; a leaf that has
+// no observer gets what the caller asked for, scaled when it is complete. Knows nodes, not values,
+// so one pass may cross element types. Runs on the calling thread; scratch memory is kept per
+// thread. A node may start another backward: over leaves that this one does not reach, or over a
+// graph of its own making that ends at older nodes (recomputation).
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,11 @@ enum class graph_after {
 };
 
 struct backward_options {
-  double seed = 1;   ///< factor on the gradient, on top of what observers choose
+  double seed = 1;   ///< factor on the gradient
   double count = 1;  ///< the weight of the loss: see weighted_loss
+  /// What leaves without an observer get. The mean of each backward adds up to a mean of means: to
+  /// add up batches of different weights, take sums and divide by the sum of the counts.
+  gradient_of of = gradient_of::mean;
   graph_after graph = graph_after::freed;
 };
 
@@ -67,35 +70,27 @@ class backward_pass {
               [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
   }
 
-  /// Announces the pass to the observers and returns the factor that they agree on.
-  [[nodiscard]] double begin(double count) {
-    std::sort(scratch_.leaves.begin(), scratch_.leaves.end(), [](const auto& a, const auto& b) {
-      return a->observer != b->observer ? std::less<>()(a->observer, b->observer)
-                                        : a->observer_index < b->observer_index;
-    });
-    bool agreed = false;
-    const double mean = count == 0 ? 1 : 1 / count;
-    double factor = mean;
-    for (std::size_t i = 0; i < scratch_.leaves.size();) {
-      backward_observer* const observer = scratch_.leaves[i]->observer;
+  /// Announces the pass to the observers and returns the factor to start from.
+  [[nodiscard]] double begin(const backward_options& options) {
+    group_by_observer();
+    gradient_of of = options.of;
+    for (const observed& each : scratch_.observers) {
+      if (each.observer->wanted() == gradient_of::sum) of = gradient_of::sum;
+    }
+    for (const observed& each : scratch_.observers) {
       scratch_.reached.clear();
-      for (; i < scratch_.leaves.size() && scratch_.leaves[i]->observer == observer; ++i) {
+      for (std::size_t i = each.begin; i < each.end; ++i) {
         scratch_.reached.push_back(scratch_.leaves[i]->observer_index);
       }
-      if (observer == nullptr) continue;
-      const double wanted = observer->begin_backward(count, scratch_.reached);
-      scratch_.observers.push_back(observer);  // one that refused the pass is not told of its end
-      require(!agreed || wanted == factor,
-              "two observers of one backward start it differently, {} and {}: parameters of two "
-              "wrappers are in one graph",
-              factor, wanted);
-      factor = wanted;
-      agreed = true;
+      each.observer->begin_backward({options.count, scratch_.reached, of});
+      scratch_.begun.push_back(each.observer);  // one that refused is not told of the pass's end
     }
-    unobserved_scale_ = mean / factor;
+    const double mean = options.count == 0 ? 1 : 1 / options.count;
+    const double factor = of == gradient_of::sum ? 1 : mean;
+    unobserved_scale_ = options.of == of ? 1 : mean;
     for (const counted<node_base>& leaf : scratch_.leaves) {
       if (leaf->observer != nullptr) continue;
-      for (backward_observer* const each : scratch_.observers) leaf->introduce_to(*each);
+      for (backward_observer* const each : scratch_.begun) leaf->introduce_to(*each);
       // What earlier passes left there is scaled with the rest when the leaf is complete.
       if (unobserved_scale_ != 1) leaf->scale_gradient(1 / unobserved_scale_);
     }
@@ -122,10 +117,9 @@ class backward_pass {
         here.reset();
       }
     }
-    while (!scratch_.observers.empty()) {
-      backward_observer* const last = scratch_.observers.back();
-      last->end_backward();
-      scratch_.observers.pop_back();
+    while (!scratch_.begun.empty()) {
+      scratch_.begun.back()->end_backward();
+      scratch_.begun.pop_back();
     }
   }
 
@@ -144,25 +138,54 @@ class backward_pass {
     for (const counted<node_base>& here : scratch_.order) {
       if (here) here->drop_gradient();
     }
-    for (backward_observer* const observer : scratch_.observers) observer->abandon_backward();
+    for (backward_observer* const observer : scratch_.begun) observer->abandon_backward();
   }
 
  private:
+  /// An observer and its leaves among all, which are sorted.
+  struct observed {
+    backward_observer* observer = nullptr;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::uint64_t oldest = 0;  ///< sequence number among the leaves
+  };
   struct scratch {
     std::vector<counted<node_base>> order;
     std::vector<node_base*> stack;
     std::vector<counted<node_base>> leaves;
+    std::vector<observed> observers;
     std::vector<std::size_t> reached;
-    std::vector<backward_observer*> observers;
+    std::vector<backward_observer*> begun;
 
     void clear() noexcept {
       order.clear();
       stack.clear();
       leaves.clear();
-      reached.clear();
       observers.clear();
+      reached.clear();
+      begun.clear();
     }
   };
+
+  void group_by_observer() {
+    std::sort(scratch_.leaves.begin(), scratch_.leaves.end(), [](const auto& a, const auto& b) {
+      return a->observer != b->observer ? std::less<>()(a->observer, b->observer)
+                                        : a->observer_index < b->observer_index;
+    });
+    for (std::size_t i = 0; i < scratch_.leaves.size(); ++i) {
+      const node_base& leaf = *scratch_.leaves[i];
+      if (leaf.observer == nullptr) continue;
+      if (scratch_.observers.empty() || scratch_.observers.back().observer != leaf.observer) {
+        scratch_.observers.push_back({leaf.observer, i, i, leaf.sequence});
+      }
+      observed& its = scratch_.observers.back();
+      its.end = i + 1;
+      its.oldest = std::min(its.oldest, leaf.sequence);
+    }
+    // Not by address: ranks that issue collectives when they begin must agree on the order.
+    std::sort(scratch_.observers.begin(), scratch_.observers.end(),
+              [](const observed& a, const observed& b) { return a.oldest < b.oldest; });
+  }
 
   void visit(node_base& found, std::uint64_t pass) {
     if (found.visited_by == pass) return;
@@ -225,12 +248,12 @@ class backward_pass {
 template <typename Start>
 void run_backward(node_base& root, const backward_options& options, Start&& start) {
   require(options.count >= 0, "the weight of a loss is not negative: {}", options.count);
-  // Those of a model that has nothing more to learn: products of them take ten times as long.
+  // Products of denormal gradients take ten times as long.
   const flush_denormals flushing;
   backward_pass pass(options.graph);
   try {
     pass.collect(root);
-    start(options.seed * pass.begin(options.count));
+    start(options.seed * pass.begin(options));
     pass.run(root);
   } catch (...) {
     pass.abandon();

@@ -1,0 +1,67 @@
+// border: the input of a pipeline stage, which stands for the output of the stage before.
+//
+//   const parx::border<float> x(received);                      // the values of the stage before
+//   const auto y = stage(x);
+//   y.backward_from(next.sum, {.count = next.count});           // the gradient of the next stage
+//   const auto [sum, count] = x.gradient();                     // for the stage before
+//
+// A graph that ends at a border is part of a longer one. Its backward makes gradients of the sum of
+// the loss, and the border keeps the count of the loss beside its own, so that the stage before
+// continues with the very numbers that one graph of both stages would have there. Any number of
+// borders and graphs (micro-batches) may be alive, and backward may run over them in any order:
+// gradients add up in that order.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <parx/autograd/observer.hpp>
+#include <parx/autograd/variable.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <typename T>
+struct border_gradient {
+  tensor<T> sum;     ///< of the sum of the loss with respect to the values of the border
+  double count = 0;  ///< the weight of the loss
+};
+
+/// A leaf; not copied, but variables made from it share its value and gradient.
+template <typename T>
+class border : public variable<T> {
+ public:
+  explicit border(tensor<T> received)
+      : variable<T>(std::move(received), parx::gradient::wanted),
+        keeper_(new keeper(&this->leaf("border"))) {}
+
+  /// What all backward passes that reached it have added up to; more than one where the stage has
+  /// several losses. The memory is the border's own and stays when the border goes. Throws
+  /// usage_error when no pass has reached it.
+  [[nodiscard]] border_gradient<T> gradient() const {
+    require(keeper_->of->has_gradient(),
+            "a border of shape {} has no gradient: no backward has reached it",
+            to_string(this->shape()));
+    return {keeper_->of->open_gradient(), keeper_->count};
+  }
+
+ private:
+  struct keeper final : backward_observer {
+    explicit keeper(detail::leaf<T>* watched) : of(watched) { of->observer = this; }
+    ~keeper() override { of->observer = nullptr; }
+
+    [[nodiscard]] gradient_of wanted() const override { return gradient_of::sum; }
+    void begin_backward(const backward_start& start) override {
+      count = start.count + (of->has_gradient() ? count : 0);
+    }
+    void leaf_ready(std::size_t /*only*/) override {}
+    void end_backward() override {}
+    void abandon_backward() noexcept override { of->zero(); }
+
+    const detail::counted<detail::leaf<T>> of;
+    double count = 0;
+  };
+
+  std::unique_ptr<keeper> keeper_;
+};
+
+}  // namespace parx
