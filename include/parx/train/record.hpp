@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::train {
@@ -66,8 +67,16 @@ class record {
     }
     return std::nullopt;
   }
-  [[nodiscard]] double at(std::string_view name, double otherwise = 0) const {
-    return find(name).value_or(otherwise);
+  /// Throws usage_error, with the names that there are, for another.
+  [[nodiscard]] double at(std::string_view name) const {
+    if (const auto value = find(name)) return *value;
+    throw_usage("this line has no \"{}\"; it has {}", name, names());
+  }
+  /// "eval_loss, eval_accuracy, epoch"; "nothing" where it is empty.
+  [[nodiscard]] std::string names() const {
+    std::string all;
+    for (const entry& each : entries_) all += (all.empty() ? "" : ", ") + each.first;
+    return all.empty() ? "nothing" : all;
   }
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }

@@ -98,10 +98,8 @@ inline void remember(trainer_state& state, record line) {
 [[nodiscard]] inline double metric_of(const record& line, const std::string& name) {
   if (const auto value = line.find(name)) return *value;
   if (const auto value = line.find("eval_" + name)) return *value;
-  std::string present;
-  for (const auto& each : line.entries()) present += (present.empty() ? "" : ", ") + each.first;
   throw_usage("trainer: metric_for_best_model is \"{}\", but the evaluation gave {}", name,
-              present);
+              line.names());
 }
 
 /// What makes a run `fresh` differ from the one that left `saved` at `path`, in a sentence each.

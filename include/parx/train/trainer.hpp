@@ -46,6 +46,7 @@
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/finite.hpp>
 #include <parx/train/detail/lines.hpp>
+#include <parx/train/detail/own_samples.hpp>
 #include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/recomputation.hpp>
 #include <parx/train/detail/run_book.hpp>
@@ -70,7 +71,7 @@ template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
 class trainer {
  public:
   /// Local. Model, optimizer and loader are borrowed. Throws usage_error for options that cannot be
-  /// meant.
+  /// meant, and for a loader that does not deal its samples out to the ranks.
   trainer(Wrapper& model, Optimizer& optimizer, const Loader& loader, Loss loss,
           trainer_options options = {}, call_site site = call_site::current())
       : model_(model),
@@ -84,6 +85,7 @@ class trainer {
         folder_(options_, model.group(), site),
         book_(options_, model.group(), state_, site) {
     validate(options_);
+    detail::require_own_samples(loader.sampler(), group(), "training");
     plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
                       loader.batches());
     state_.max_steps = plan_.steps;
@@ -97,13 +99,10 @@ class trainer {
   /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
   /// with (wrapper, batch) and returns metrics. It calls no collectives: after a signal, ranks
   /// leave off after different batches. The loader is borrowed. Throws usage_error for one without
-  /// batches.
+  /// batches, or that does not deal its samples out to the ranks.
   template <typename EvalLoader, typename Measure>
   void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
-    require(loader.batches() > 0,
-            "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. "
-            "Give it samples, and remainder::exact and last_batch::keep so that none are left out",
-            prefix, loader.sampler().size(), world(), loader.batch_size());
+    detail::require_evaluable(loader, group(), prefix);
     evaluations_.emplace_back(std::move(prefix),
                               make_evaluation(model_, loader, std::move(measure)));
   }
@@ -164,8 +163,10 @@ class trainer {
     return explain_run(model_, optimizer_, plan_, options_, rates_.highest(), site_);
   }
 
-  /// Collective. All evaluations that were added; the figures of all ranks, on all ranks.
+  /// Collective. All that were added; the figures of all ranks, on all ranks.
   record evaluate() {
+    require(!evaluations_.empty(),
+            "trainer: evaluate() has nothing to measure: add_evaluation(loader, measure) first");
     return *evaluate_unless([] { return false; });
   }
 

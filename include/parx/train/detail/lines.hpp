@@ -25,7 +25,7 @@ namespace parx::inline PARX_ABI::train::detail {
     if (name != "loss") line.set(name, value);
   }
   if (loss_scale) line.set("loss_scale", *loss_scale);
-  line.set("eta_seconds", figures.at("step_ms") * 1e-3 *
+  line.set("eta_seconds", figures.find("step_ms").value_or(0) * 1e-3 *
                               static_cast<double>(state.max_steps - state.global_step));
   return line;
 }

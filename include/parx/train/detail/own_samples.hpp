@@ -1,0 +1,48 @@
+// own_samples: every rank works on samples of its own. A loader without a sampler gives all ranks
+// the same samples in the same order, and training goes on as if there were one rank. Local.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+/// Throws usage_error unless `sampler` takes the part of this rank of `group`. `what` the samples
+/// are for is for the message.
+template <typename Sampler>
+void require_own_samples(const Sampler& sampler, const process_group& group,
+                         std::string_view what) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const auto world = static_cast<std::size_t>(group.size());
+  if (sampler.rank() == rank && sampler.world() == world) return;
+  constexpr const char* advice =
+      "Give the loader .sampler = parx::data::distributed_sampler{dataset.size(), world}";
+  require(sampler.world() != 1,
+          "trainer: each of the {} ranks would take all samples of {}, in the same order, because "
+          "the loader has no sampler. {}",
+          world, what, advice);
+  throw_usage(
+      "trainer: this is rank {} of {}, but the sampler of {} takes the part of rank {} of {}, so "
+      "that some samples would come several times and others never. {}",
+      rank, world, what, sampler.rank(), sampler.world(), advice);
+}
+
+/// Throws usage_error for the loader of an evaluation that has no batch, or that gives a rank what
+/// another one has.
+template <typename Loader>
+void require_evaluable(const Loader& loader, const process_group& group,
+                       const std::string& prefix) {
+  require(loader.batches() > 0,
+          "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
+          "it samples, and remainder::exact and last_batch::keep so that none are left out",
+          prefix, loader.sampler().size(), group.size(), loader.batch_size());
+  require_own_samples(loader.sampler(), group, fmt::format("the evaluation \"{}\"", prefix));
+}
+
+}  // namespace parx::train::detail
