@@ -12,5 +12,6 @@
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/reduction.hpp>
 #include <parx/tensor/shape.hpp>
+#include <parx/tensor/shard_spec.hpp>
 #include <parx/tensor/storage.hpp>
 #include <parx/tensor/tensor.hpp>

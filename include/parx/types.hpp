@@ -4,6 +4,7 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/types/buffer.hpp>  // IWYU pragma: export
+#include <parx/types/chunk.hpp>   // IWYU pragma: export
 #include <parx/types/dtype.hpp>   // IWYU pragma: export
 #include <parx/types/half.hpp>    // IWYU pragma: export
 #include <parx/types/reduce.hpp>  // IWYU pragma: export

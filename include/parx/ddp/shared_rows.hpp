@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>
-#include <parx/comm/schedule/action.hpp>  // for chunk_begin
 #include <parx/comm/shared_buffer.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/row_exchange.hpp>
+#include <parx/types/chunk.hpp>
 #include <parx/types/prefetch.hpp>
 #include <parx/types/reduce.hpp>
 

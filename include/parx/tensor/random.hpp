@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
+#include <span>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include <parx/tensor/philox.hpp>
@@ -68,14 +69,11 @@ class random_stream {
     }
   }
 
-  /// Uniform in [low, high), up to rounding. Element i of `target` (contiguous) gets number first +
-  /// i of the stream.
-  template <typename T>
-  void uniform(const tensor<T>& target, T low, T high, std::uint64_t first = 0) const {
-    static_assert(std::is_floating_point_v<T>);
-    T* const out = target.span().data();
+  /// Uniform in [low, high), up to rounding. Element i of `out` gets number first + i of the stream.
+  template <std::floating_point T>
+  void uniform(std::span<T> out, T low, T high, std::uint64_t first = 0) const {
     if constexpr (sizeof(T) > 4) {
-      words(2 * first, 2 * target.size(),
+      words(2 * first, 2 * out.size(),
             [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
               for (std::size_t i = 0; i < count; i += 2) {
                 const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
@@ -84,7 +82,7 @@ class random_stream {
               }
             });
     } else {
-      words(first, target.size(),
+      words(first, out.size(),
             [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
               for (std::size_t i = 0; i < count; ++i) {
                 out[at + i - first] =
@@ -93,15 +91,17 @@ class random_stream {
             });
     }
   }
+  template <std::floating_point T>
+  void uniform(const tensor<T>& target, T low, T high) const {
+    uniform(target.span(), low, high);
+  }
 
   /// Normal (Box-Muller on 32-bit uniforms, computed in double: at most 6.7 deviations from the
-  /// mean).
-  template <typename T>
-  void normal(const tensor<T>& target, T mean, T deviation, std::uint64_t first = 0) const {
-    static_assert(std::is_floating_point_v<T>);
-    T* const out = target.span().data();
+  /// mean). Element i of `out` gets number first + i of the stream.
+  template <std::floating_point T>
+  void normal(std::span<T> out, T mean, T deviation, std::uint64_t first = 0) const {
     // Numbers come in pairs: start at an even word and leave out the half that was not asked for.
-    const std::uint64_t end = first + target.size();
+    const std::uint64_t end = first + out.size();
     words(first & ~std::uint64_t{1}, end - (first & ~std::uint64_t{1}) + (end & 1),
           [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
             for (std::size_t i = 0; i < count; i += 2) {
@@ -115,6 +115,10 @@ class random_stream {
               put(at + i + 1, radius * std::sin(angle));
             }
           });
+  }
+  template <std::floating_point T>
+  void normal(const tensor<T>& target, T mean, T deviation) const {
+    normal(target.span(), mean, deviation);
   }
 
   /// A random order of 0, 1, ..., count - 1 (Fisher-Yates; no order is more than count^2 / 2^64

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/comm/schedule/algorithm.hpp>
+#include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -97,16 +98,6 @@ struct schedule {
     return copy({}, {}, first, second);
   }
 };
-
-/// Element where chunk `index` of `chunks` starts when `count` elements are cut as evenly as
-/// possible. chunk_begin(count, chunks, chunks) == count.
-[[nodiscard]] constexpr std::size_t chunk_begin(std::size_t count, int chunks, int index) noexcept {
-  const auto n = static_cast<std::size_t>(chunks);
-  const auto i = static_cast<std::size_t>(index);
-  const std::size_t base = count / n;
-  const std::size_t rest = count % n;
-  return i * base + (i < rest ? i : rest);
-}
 
 [[nodiscard]] constexpr region chunk(place where, std::size_t count, int chunks,
                                      int index) noexcept {
