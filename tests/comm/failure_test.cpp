@@ -398,7 +398,7 @@ BOOST_AUTO_TEST_CASE(a_closed_group_says_why_it_was_closed) {
   });
   for (const auto& each : failures) {
     BOOST_TEST(contains(each, "barrier"), each);
-    BOOST_TEST(contains(each, "closed by an earlier failure"), each);
+    BOOST_TEST(contains(each, "was refused because of an earlier failure"), each);
     BOOST_TEST(contains(each, "different operations"), each);
   }
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <parx/comm.hpp>
+#include <parx/comm/threads.hpp>
 #include <parx/store/hash.hpp>
 
 #include "comm/jobs.hpp"
@@ -285,4 +286,58 @@ BOOST_AUTO_TEST_CASE(a_rank_sleeps_although_it_awaits_more_links_than_it_may_hav
 
   BOOST_TEST((slept >= 20ms), "poll was refused");
   BOOST_TEST((until_awake < 5s));
+}
+
+BOOST_AUTO_TEST_CASE(an_error_keeps_what_the_store_said_when_it_did_not_tell_a_peers_address) {
+  const auto store = std::make_shared<parx::hash_store>();
+  parx::process_group group(std::make_unique<parx::hybrid_transport>(
+      std::make_shared<parx::detail::endpoint>(parx::detail::endpoint_options{
+          .job_store = store, .store_host = "127.0.0.1", .rank = 0, .world_size = 2,
+          .local_world_size = 2, .may_spin = false, .env = {}})));
+  const std::vector<int> x{1};
+  std::string said;
+  bool store_timed_out = false;
+  try {
+    parx::send(group, x, 1, {.timeout = 50ms});
+  } catch (const parx::error& failure) {
+    said = failure.what();
+    try {
+      if (failure.cause()) std::rethrow_exception(failure.cause());
+    } catch (const parx::error& cause) {
+      store_timed_out = cause.code_value() == parx::errc::timeout;
+    }
+  }
+  BOOST_TEST(store_timed_out);
+  const auto lost = said.find("has not told its address within");
+  const auto cause = said.find("; caused by: store get of \"rank/1\"");
+  const auto advice = said.find(". The group is closed; restart the job to go on");
+  BOOST_TEST((lost < cause && cause < advice && advice != std::string::npos), said);
+  // The other ranks are told the same, without the advice.
+  const std::string told = store->get("abort");
+  BOOST_TEST(told.find("caused by: store get of \"rank/1\"") != std::string::npos, told);
+  BOOST_TEST(told.find("restart") == std::string::npos, told);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_tells_the_others_the_causes_of_the_exception_that_ended_it) {
+  std::string said;
+  try {
+    parx::run_threads(2, [&](parx::process_group& group) {
+      if (group.rank() == 1) {
+        try {
+          throw std::runtime_error("the disk is gone");
+        } catch (...) {
+          std::throw_with_nested(std::runtime_error("cannot read train.csv"));
+        }
+      }
+      try {
+        parx::barrier(group);
+      } catch (const parx::error& failure) {
+        said = failure.what();
+      }
+    });
+  } catch (const std::runtime_error&) {
+  }
+  BOOST_TEST(said.find("because another rank failed first: rank 1: cannot read train.csv; caused "
+                       "by: the disk is gone. The group is closed") != std::string::npos,
+             said);
 }

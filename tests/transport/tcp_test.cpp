@@ -7,12 +7,17 @@
 
 #include <dirent.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
+#include <array>
 #include <chrono>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <parx/store/tcp.hpp>
+#include <parx/store/tcp_server.hpp>
 
 #include "comm/jobs.hpp"
 #include "count_allocations.hpp"
@@ -255,5 +260,36 @@ BOOST_AUTO_TEST_CASE(ranks_that_call_different_operations_are_told_over_several_
   for (const auto& each : failures) {
     BOOST_TEST(each.find("all_reduce of 1000 float32 (sum)") != std::string::npos, each);
     BOOST_TEST(each.find("all_reduce of 262144 float32 (sum)") != std::string::npos, each);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(stores_and_links_give_a_silent_peer_up_alike_after_half_a_minute) {
+  struct option {
+    int level, name, wanted;
+    const char* what;
+  };
+  static constexpr std::array<option, 6> options{
+      {{SOL_SOCKET, SO_KEEPALIVE, 1, "keepalive"},
+       {IPPROTO_TCP, TCP_KEEPIDLE, 10, "seconds before the first probe"},
+       {IPPROTO_TCP, TCP_KEEPINTVL, 5, "seconds between probes"},
+       {IPPROTO_TCP, TCP_KEEPCNT, 4, "probes"},
+       {IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000, "milliseconds without an acknowledgement"},
+       {IPPROTO_TCP, TCP_NODELAY, 1, "no delay"}}};
+  const auto before = connections();
+  parx::tcp_store_server server({.address = "127.0.0.1", .port = 0});
+  parx::tcp_store store({.host = "127.0.0.1", .port = server.port()});
+  store.set("key", "value");  // the server has taken the connection in
+  const auto of_store = connections().size() - before.size();
+  const pair_of_ranks ranks("1", "1");
+  const auto all = connections();
+  BOOST_TEST(of_store >= 2u);
+  BOOST_TEST(all.size() == before.size() + of_store + 2);
+  for (const int socket : all) {
+    for (const option& each : options) {
+      int value = 0;
+      socklen_t size = sizeof value;
+      ::getsockopt(socket, each.level, each.name, &value, &size);
+      BOOST_TEST(value == each.wanted, each.what << ": " << value);
+    }
   }
 }

@@ -2,8 +2,8 @@
 //
 // The one invariant: every rank of a group issues the same collectives in the same order. It is
 // checked on the wire; a violation is an exception on every rank that names both calls. The first
-// failure closes the group on all ranks: later calls throw errc::closed, and recovery is a new
-// rendezvous.
+// failure closes the group on all ranks: later calls throw errc::closed, and the job must be
+// restarted to go on.
 // Threads: use a group from one thread at a time; different groups from different threads are fine.
 // abort() may come from any thread. A process that is forked from a rank is no rank: to use its
 // copies of the groups is a usage_error, and to drop them, or to exit, does nothing to the rank.

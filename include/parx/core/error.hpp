@@ -4,13 +4,18 @@
 //   thrown before anything is sent, so a group stays usable.
 // error: something went wrong outside the program's control (a peer died, a deadline passed, a file
 //   is damaged). A std::system_error whose code is an errc; a communication error closes its group.
+// An error keeps the exception that caused it, and what() tells the chain of causes.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -62,32 +67,81 @@ class error_category final : public std::error_category {
 
 /// Where a failure belongs. Members that do not apply keep their defaults.
 struct error_context {
-  std::string operation;        ///< "all_reduce", "rendezvous", "store get", ...
-  std::string group;            ///< the process group's name
+  std::string operation{};      ///< "all_reduce", "rendezvous", "store get", ...
+  std::string group{};          ///< the process group's name
   std::uint64_t sequence = 0;   ///< number of the collective in its group, 0 when there is none
   int rank = -1;                ///< this process's rank in the group
   int peer = -1;                ///< the rank that is to blame, -1 when nobody is known
-  std::string host;             ///< the host of `peer`
+  std::string host{};           ///< the host of `peer`
   double elapsed_seconds = 0;   ///< from the start of the operation to the failure
+  std::string advice{};         ///< what to do about it, a sentence without its full stop
 };
 
-/// A failure outside the program's control. what() is a full sentence: what failed, where, why, and
-/// what to do; it already names everything in context().
+/// What an exception says and what it was caused by, as a part of a sentence: without a full stop
+/// at its end, and without advice. Causes are those of parx::error and of std::throw_with_nested.
+[[nodiscard]] std::string text_of(const std::exception_ptr& failure);
+
+/// A failure outside the program's control. what() is a full sentence: what failed, where, why,
+/// "; caused by: " with the text of the cause where there is one, and what to do. It already names
+/// everything in context().
 class error : public std::system_error {
  public:
-  error(errc code, std::string message, error_context context = {})
+  error(errc code, std::string message, error_context context = {},
+        std::exception_ptr cause = nullptr)
       : std::system_error(make_error_code(code)),
-        message_(std::move(message)),
-        context_(std::move(context)) {}
+        what_(std::move(message)),
+        context_(std::move(context)),
+        cause_(std::move(cause)) {
+    message_size_ = what_.size();
+    if (cause_) end_sentence("; caused by: " + text_of(cause_));
+    if (!context_.advice.empty()) end_sentence(". " + context_.advice);
+  }
 
-  const char* what() const noexcept override { return message_.c_str(); }
+  const char* what() const noexcept override { return what_.c_str(); }
+  /// what() without causes and advice.
+  [[nodiscard]] std::string message() const { return what_.substr(0, message_size_); }
   [[nodiscard]] errc code_value() const noexcept { return static_cast<errc>(code().value()); }
   [[nodiscard]] const error_context& context() const noexcept { return context_; }
+  /// Null where this failure is the first.
+  [[nodiscard]] const std::exception_ptr& cause() const noexcept { return cause_; }
 
  private:
-  std::string message_;
+  void end_sentence(const std::string& more) {
+    while (what_.ends_with('.')) what_.pop_back();
+    message_size_ = std::min(message_size_, what_.size());
+    what_ += more;
+  }
+
+  std::string what_;
+  std::size_t message_size_ = 0;
   error_context context_;
+  std::exception_ptr cause_;
 };
+
+/// What a parx::error or std::throw_with_nested has kept as the cause, or null.
+[[nodiscard]] inline std::exception_ptr cause_of(const std::exception& failure) noexcept {
+  const auto* const known = dynamic_cast<const error*>(&failure);
+  if (known != nullptr && known->cause()) return known->cause();
+  const auto* const nested = dynamic_cast<const std::nested_exception*>(&failure);
+  return nested != nullptr ? nested->nested_ptr() : nullptr;
+}
+
+[[nodiscard]] inline std::string text_of(const std::exception& failure) {
+  const auto* const known = dynamic_cast<const error*>(&failure);
+  std::string text = known != nullptr ? known->message() : failure.what();
+  while (text.ends_with('.')) text.pop_back();
+  const std::exception_ptr cause = cause_of(failure);
+  return cause ? text + "; caused by: " + text_of(cause) : text;
+}
+inline std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& known) {
+    return text_of(known);
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
 
 /// A wrong call, found before anything was sent. The object that threw it stays usable.
 class usage_error : public std::invalid_argument {

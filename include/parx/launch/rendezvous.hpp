@@ -11,6 +11,7 @@
 
 #include <array>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -45,9 +46,9 @@ class rendezvous {
     } catch (const error& failure) {
       if (failure.code_value() == errc::io) throw;
       throw error(errc::rendezvous_failed,
-                  fmt::format("rank {} of {} (started by {}) could not join the job: {}", job.rank,
-                              job.world_size, to_string(job.started_by), failure.what()),
-                  context(limit));
+                  fmt::format("rank {} of {} (started by {}) could not join the job", job.rank,
+                              job.world_size, to_string(job.started_by)),
+                  context(limit), std::current_exception());
     }
     // First of all: a stranger who comes to a running job as one of its ranks must not end it.
     claim_rank(limit);
@@ -67,7 +68,7 @@ class rendezvous {
       await_everybody(limit);
       if (job.rank == 0) endpoint_->publish_placements(limit);
     } catch (...) {
-      tell_others(text_of_current_exception());
+      tell_others(text_of(std::current_exception()));
       if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
       leave(std::chrono::seconds(1));  // they read it before the store goes
       throw;
@@ -177,10 +178,11 @@ class rendezvous {
         server_.emplace(tcp_store_server_options{
             .address = local ? job_.master_host : std::string(), .port = job_.master_port});
       } catch (const error& failure) {
+        error_context where = context(limit);
+        where.advice = where_the_port_is_from();
         throw error(failure.code_value(),
-                    fmt::format("rank 0 of {} cannot keep the job's store: {} {}", job_.world_size,
-                                failure.what(), where_the_port_is_from()),
-                    context(limit));
+                    fmt::format("rank 0 of {} cannot keep the job's store", job_.world_size),
+                    std::move(where), std::current_exception());
       }
     }
     // One owner for both: whoever holds the job's part holds the store that it is a part of.
@@ -190,9 +192,9 @@ class rendezvous {
   [[nodiscard]] std::string where_the_port_is_from() const {
     if (job_.port_variable.empty()) {
       return "The port was made from the job's number: set MASTER_PORT, the same for all ranks, to "
-             "choose another.";
+             "choose another";
     }
-    return fmt::format("The port is that of {}: set another there, the same for all ranks.",
+    return fmt::format("The port is that of {}: set another there, the same for all ranks",
                        job_.port_variable);
   }
 

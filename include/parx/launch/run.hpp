@@ -14,8 +14,8 @@ namespace parx::inline PARX_ABI {
 
 /// Joins the job, calls body(world&) and returns the process's exit code: 0, 2 after a usage_error,
 /// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together, 1 after any
-/// other exception. The text of a failure is printed to standard error and given to the other ranks
-/// as the reason why their operations end.
+/// other exception. The text of a failure, with its causes, is printed to standard error and given
+/// to the other ranks as the reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
   const auto report = [] {  // of the exception that is being handled
@@ -24,11 +24,11 @@ template <typename Body>
     } catch (const usage_error& wrong) {
       logger::instance().write(log_level::error, wrong.what());
       return 2;
-    } catch (const std::exception& failure) {
+    } catch (const error& failure) {
       logger::instance().write(log_level::error, failure.what());
       return 1;
     } catch (...) {
-      logger::instance().write(log_level::error, text_of_current_exception());
+      logger::instance().write(log_level::error, text_of(std::current_exception()));
       return 1;
     }
   };

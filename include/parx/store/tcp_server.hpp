@@ -37,6 +37,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
+#include <parx/core/stream_options.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/request_parser.hpp>
@@ -224,7 +225,7 @@ class tcp_store_server {
   }
 
   void admit(descriptor socket) {
-    detail::configure_socket(socket.get());
+    detail::set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
     clients_.emplace(id, peer{id, std::move(socket), request_parser(legacy_)});

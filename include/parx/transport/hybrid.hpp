@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -275,12 +276,14 @@ class hybrid_transport final : public transport {
                                                      std::chrono::milliseconds patience) {
     using time = std::chrono::milliseconds;
     const auto limit = deadline::after(std::min<time>(patience, longest_patience));
-    const auto* record = shared_->record_of(global(peer), limit);
-    if (record != nullptr) return *record;
-    throw link_lost(peer,
-                    fmt::format("the job's store, which rank 0 or the launcher keeps, has not told "
-                                "its address within {:.1f} s (is that process stopped?)",
-                                limit.elapsed_seconds()));
+    try {
+      return shared_->record_of(global(peer), limit);
+    } catch (const error&) {
+      std::throw_with_nested(link_lost(
+          peer, fmt::format("the job's store, which rank 0 or the launcher keeps, has not told its "
+                            "address within {:.1f} s (is that process stopped?)",
+                            limit.elapsed_seconds())));
+    }
   }
 
   /// The memory of all mates: the first of them makes it, the others are sent it.

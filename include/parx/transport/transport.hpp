@@ -34,7 +34,8 @@ inline constexpr std::size_t channel_count = 2;
 inline constexpr std::size_t prefix_bytes = 64;
 inline constexpr std::size_t prefix_number_at = 16;
 
-/// Thrown by links and transports when a peer is gone. The process group turns it into parx::error.
+/// Thrown by links and transports when a peer is gone. The process group turns it into parx::error,
+/// with what std::throw_with_nested has kept as its cause.
 class link_lost : public std::runtime_error {
  public:
   link_lost(int peer_rank, const std::string& why) : std::runtime_error(why), peer(peer_rank) {}

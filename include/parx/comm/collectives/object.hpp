@@ -252,7 +252,7 @@ template <typename T, typename Options = message_options>
   try {
     detail::require_sizes({&size, 1}, {.max_bytes = max_bytes}, "recv_object", site);
   } catch (const error& refusal) {
-    group.abort(refusal.what());
+    group.abort(text_of(refusal));
     throw;
   }
   std::vector<std::byte> bytes(size);

@@ -49,7 +49,7 @@ struct rank_end {
 [[nodiscard]] inline bool is_echo(std::string_view line) {
   for (const std::string_view words :
        {"because another rank failed first", "lost rank ",
-        "the group was closed by an earlier failure", "the job's store is gone",
+        "was refused because of an earlier failure", "the job's store is gone",
         "has ended without taking part"}) {
     if (line.find(words) != line.npos) return true;
   }

@@ -7,8 +7,6 @@
 
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -31,19 +29,6 @@
 #include <parx/store/detail/failure.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// Small requests must not wait for Nagle's timer, and a host that lost power must be noticed.
-inline void configure_socket(int socket) noexcept {
-  const auto set = [socket](int level, int name, int value) {
-    ::setsockopt(socket, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 6);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 45'000);
-}
 
 using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 

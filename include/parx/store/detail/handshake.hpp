@@ -23,6 +23,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/stream_options.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
@@ -42,7 +43,7 @@ struct server_address {
   const address_list addresses = resolve(server.host, server.port, reason);
   descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
   if (!socket.valid()) throw store_failure{errc::peer_lost, reason};
-  configure_socket(socket.get());
+  set_stream_options(socket.get());
   return connection(std::move(socket));
 }
 

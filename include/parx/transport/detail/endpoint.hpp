@@ -97,23 +97,20 @@ class endpoint {
   [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
   [[nodiscard]] int abort_descriptor() const noexcept { return abort_watch_->descriptor(); }
 
-  /// The record of a rank of the job, for good; null where `limit` passes first.
-  [[nodiscard]] const peer_record* record_of(int rank, deadline limit) {
+  /// The record of a rank of the job, for good. Throws parx::error where the store does not tell it
+  /// before `limit`.
+  [[nodiscard]] const peer_record& record_of(int rank, deadline limit) {
     peer_record& known = records_[static_cast<std::size_t>(rank)];
     {
       const std::lock_guard lock(mutex_);
-      if (known.is_known()) return &known;
+      if (known.is_known()) return known;
     }
     const auto job_store = store_of_job();
-    if (job_store == nullptr) return nullptr;
-    try {
-      auto record = peer_record::from_text(job_store->get(record_key(rank), limit));
-      const std::lock_guard lock(mutex_);
-      if (!known.is_known()) known = std::move(record);
-      return &known;
-    } catch (const error&) {
-      return nullptr;
-    }
+    if (job_store == nullptr) throw_error(errc::closed, "this process has left the job");
+    auto record = peer_record::from_text(job_store->get(record_key(rank), limit));
+    const std::lock_guard lock(mutex_);
+    if (!known.is_known()) known = std::move(record);
+    return known;
   }
 
   /// Asks the store, as ask(store, limit), for what only makes words clearer; false where it gives
@@ -138,11 +135,15 @@ class endpoint {
     const auto last = asked_in_vain_.load(std::memory_order_relaxed);
     return last != 0 && clock::now() < clock::time_point(clock::duration(last)) + respite;
   }
-  /// As record_of, where no more depends on it than words.
+  /// As record_of, where no more depends on it than words: null where it is not told.
   [[nodiscard]] const peer_record* record_for_words(int rank) {
     const auto limit = store_is_silent() ? deadline::after(std::chrono::seconds(0))
                                          : deadline::after(std::chrono::seconds(1));
-    return record_of(rank, limit);
+    try {
+      return &record_of(rank, limit);
+    } catch (const error&) {
+      return nullptr;
+    }
   }
 
   /// Where each rank of the job is. From rank 0's table where it has published one, else from every

@@ -96,19 +96,4 @@ inline void avoid_pacing(int socket) noexcept {
   return failure;
 }
 
-/// Sets up a data connection: small messages at once, a silent peer noticed.
-inline void tune(int socket) noexcept {
-  const auto set = [socket](int level, int name, int value) {
-    ::setsockopt(socket, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A peer whose host lost power sends no FIN. Keepalive finds it on idle links, the user timeout
-  // on busy ones.
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 3);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
-}
-
 }  // namespace parx::detail

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include <parx/core/stream_options.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/endpoint.hpp>
 #include <parx/transport/detail/process_link.hpp>
@@ -183,7 +184,7 @@ class tcp_stream {
         break;
       }
     }
-    tune(socket_.get());
+    set_stream_options(socket_.get());
     state_ = state::open;
     return true;
   }
@@ -193,7 +194,10 @@ class tcp_stream {
   }
   [[nodiscard]] static std::string reason(int number) {
     if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
-    if (number == ETIMEDOUT) return "nothing was heard from it for 30 s (host or network down?)";
+    if (number == ETIMEDOUT) {
+      return fmt::format("nothing was heard from it for {} s (host or network down?)",
+                         longest_silence.count());
+    }
     return errno_text(number);
   }
 

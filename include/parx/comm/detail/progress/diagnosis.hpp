@@ -16,6 +16,7 @@
 
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
+#include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/core/error.hpp>
@@ -46,24 +47,22 @@ class diagnosis {
             .rank = network_.rank(),
             .peer = peer,
             .host = {},
-            .elapsed_seconds = request.until.elapsed_seconds()};
+            .elapsed_seconds = request.until.elapsed_seconds(),
+            .advice = "The group is closed; restart the job to go on"};
   }
   /// What the thread that waits for `request` is told when the group has ended because of `reason`.
-  [[nodiscard]] error end_of(const call& request, errc code, const std::string& reason,
-                             int peer) const {
-    const bool second = code == errc::aborted;
-    return {code,
-            fmt::format("{} {} after {:.1f} s{}{}. The group is closed; restart the job to go on",
-                        title(request), second ? "was ended" : "failed",
-                        request.until.elapsed_seconds(),
-                        second ? " because another rank failed first: " : ": ", reason),
-            context_of(request, peer)};
+  [[nodiscard]] error end_of(const call& request, const failure& reason) const {
+    const bool second = reason.code == errc::aborted;
+    return {reason.code,
+            fmt::format("{} {} after {:.1f} s{}{}", title(request),
+                        second ? "was ended" : "failed", request.until.elapsed_seconds(),
+                        second ? " because another rank failed first: " : ": ", reason.text),
+            context_of(request, reason.peer), reason.cause};
   }
   /// The same for a call that came after the end.
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
-            fmt::format("{} on group \"{}\" at {}:{} was refused: the group was closed by an "
-                        "earlier failure: {}",
+            fmt::format("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
                         name_of(request.what), name_, request.site.file_name(), request.site.line,
                         reason),
             context_of(request, -1)};

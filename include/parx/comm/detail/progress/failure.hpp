@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,12 @@ struct failure {
   std::string text;
   errc code;
   int peer;  ///< who is to blame; -1: nobody in particular
+  std::exception_ptr cause{};  ///< of what `text` says
+
+  /// For the other ranks.
+  [[nodiscard]] std::string whole() const {
+    return cause ? text + "; caused by: " + text_of(cause) : text;
+  }
 };
 
 /// A broken link is often only the echo of another failure: waits a little for that one's reason.
@@ -33,7 +40,7 @@ struct failure {
                       silent ? ": it ended or was killed (see its output); a rank that has fewer "
                                "batches than the others ends so"
                              : ""),
-          errc::peer_lost, lost.peer};
+          errc::peer_lost, lost.peer, cause_of(lost)};
 }
 
 }  // namespace parx::detail

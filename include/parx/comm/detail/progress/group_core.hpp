@@ -150,7 +150,7 @@ class group_core {
     try {
       return areas_.make(*network_, bytes, limit);
     } catch (const error& refused) {
-      abort(refused.what());  // or the others would wait for this rank
+      abort(text_of(refused));  // or the others would wait for this rank
       throw;
     }
   }
@@ -280,8 +280,10 @@ class group_core {
         failed = reason_of(lost, *network_);
       } catch (const failure& known) {
         failed = known;
+      } catch (const error& known) {
+        failed = {known.message(), known.code_value(), -1, known.cause()};
       } catch (const std::exception& other) {
-        failed = {other.what(), errc::io, -1};  // out of memory, of descriptors
+        failed = {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
       }
       lock.lock();
       if (failed) fail(*failed);
@@ -408,16 +410,15 @@ class group_core {
     pending_.retire_messages();
     const call* cause = pending_.oldest();
     const std::string why = reason.code == errc::aborted || cause == nullptr
-                                ? reason.text
-                                : fmt::format("{}: {}", words_.title(*cause), reason.text);
+                                ? reason.whole()
+                                : fmt::format("{}: {}", words_.title(*cause), reason.whole());
     ending_.come(why);
     network_->abort(why);
     network_->close();
     take_incoming();
     pending_.end([&](call& request) {
       if (request.done) return;
-      request.failure =
-          std::make_exception_ptr(words_.end_of(request, reason.code, reason.text, reason.peer));
+      request.failure = std::make_exception_ptr(words_.end_of(request, reason));
       request.done = true;
     });
     tell_others();

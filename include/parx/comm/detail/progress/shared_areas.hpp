@@ -26,8 +26,9 @@ class shared_areas {
     try {
       area.reset(new shared_area(network.share(bytes, ++made_, limit)));
     } catch (const link_lost& lost) {
-      throw error(errc::peer_lost, fmt::format("memory cannot be shared with {}: {}",
-                                               network.describe(lost.peer), lost.what()), {});
+      throw error(errc::peer_lost,
+                  "memory cannot be shared with " + network.describe(lost.peer), {},
+                  std::current_exception());
     }
     std::erase_if(areas_, [](const part& each) { return each.area.expired(); });
     if (network.shares_memory()) {

@@ -1,0 +1,78 @@
+// Errors and what caused them: what() tells the chain, advice comes last and only once.
+#include <parx/core/error.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using parx::errc;
+using parx::error;
+
+/// The exception that `act` throws.
+template <typename Act>
+std::exception_ptr thrown_by(Act act) {
+  try {
+    act();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(an_error_tells_all_its_causes_and_then_what_to_do) {
+  const auto disk = std::make_exception_ptr(std::runtime_error("the disk is full."));
+  const auto file =
+      std::make_exception_ptr(error(errc::io, "cannot write a.bin.", {.advice = "Make room"}, disk));
+  const error whole(errc::aborted, "all_reduce failed", {.rank = 3, .advice = "Restart"}, file);
+  BOOST_TEST(whole.what() ==
+             "all_reduce failed; caused by: cannot write a.bin; caused by: the disk is full. "
+             "Restart");
+  BOOST_TEST(whole.message() == "all_reduce failed");
+  BOOST_TEST(parx::text_of(whole) ==
+             "all_reduce failed; caused by: cannot write a.bin; caused by: the disk is full");
+  BOOST_TEST((whole.cause() == file));
+  BOOST_TEST((parx::cause_of(whole) == file));
+}
+
+BOOST_AUTO_TEST_CASE(an_error_without_a_cause_says_what_it_was_given) {
+  const error alone(errc::io, "the file is gone.");
+  BOOST_TEST(alone.what() == "the file is gone.");
+  BOOST_TEST(alone.message() == "the file is gone.");
+  BOOST_TEST(parx::text_of(alone) == "the file is gone");
+  BOOST_TEST((alone.cause() == nullptr));
+  const error advised(errc::io, "The group is closed..", {.advice = "Restart the job"});
+  BOOST_TEST(advised.what() == "The group is closed. Restart the job");
+  BOOST_TEST(advised.message() == "The group is closed");
+}
+
+BOOST_AUTO_TEST_CASE(exceptions_that_a_program_has_nested_are_told_with_their_causes) {
+  const auto nested = thrown_by([] {
+    try {
+      try {
+        throw error(errc::bad_data, "line 7 is no number");
+      } catch (...) {
+        std::throw_with_nested(std::runtime_error("cannot read train.csv"));
+      }
+    } catch (...) {
+      std::throw_with_nested(error(errc::io, "no batch", {.advice = "Look at the data"}));
+    }
+  });
+  BOOST_TEST(parx::text_of(nested) ==
+             "no batch; caused by: cannot read train.csv; caused by: line 7 is no number");
+  BOOST_TEST(error(errc::aborted, "the step failed", {}, nested).what() ==
+             "the step failed; caused by: no batch; caused by: cannot read train.csv; caused by: "
+             "line 7 is no number");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_std_exception_is_said_to_be_none) {
+  BOOST_TEST(parx::text_of(thrown_by([] { throw 7; })) ==
+             "an exception that is not a std::exception");
+  BOOST_TEST(parx::text_of(thrown_by([] { throw std::bad_alloc(); })) == "std::bad_alloc");
+}
