@@ -2,7 +2,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "comm/jobs.hpp"
@@ -17,9 +19,12 @@
 //             changing from one algorithm to the next
 //   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links
 //             keep almost nothing, so that a schedule which leans on their buffers stands still
+//   lateness  every kind of link between ranks, world 4: one rank comes to each call when the others
+//             have looked what it is in and have compared what they are in themselves
 // hierarchical runs where there are several hosts: over hybrid. shared runs where memory is shared.
 namespace {
 
+using namespace std::chrono_literals;
 using matrix::trial;
 using parx::algorithm;
 using parx::catalog_entry;
@@ -66,8 +71,10 @@ bool is_defined(const trial& t) {
 }
 
 /// Runs what `trials` adds for each algorithm in one job. The ranks agree on it without talking.
+/// With `lateness` one rank, another one each time, is so much later than the others.
 template <typename Trials>
-void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
+void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials,
+         std::chrono::milliseconds lateness = {}) {
   const bool shares = (kind == jobs::kind::inproc || kind == jobs::kind::shm) && shared_bytes > 0;
   std::size_t tried = 0;
   std::set<std::pair<operation, algorithm>> algorithms;
@@ -86,7 +93,12 @@ void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
   }
   const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
     auto area = parx::allocate_shared<std::byte>(group, shares ? shared_bytes : 0);
+    int turn = 0;
     for (const trial& each : all) {
+      if (lateness.count() > 0) {
+        parx::barrier(group);
+        if (turn++ % world == group.rank()) std::this_thread::sleep_for(lateness);
+      }
       const bool in_area = each.use == algorithm::shared;
       try {
         matrix::run(group, each,
@@ -96,7 +108,7 @@ void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials) {
       }
       if (in_area) parx::barrier(group);  // the next trial writes where others still look
     }
-  });
+  }, {.look_after = lateness.count() > 0 ? 2ms : 300ms});
   BOOST_TEST(failure == "", jobs::name_of(kind) << ", world " << world << ": " << failure);
   BOOST_TEST(algorithms.size() >= (shares ? 30u : 25u));
   BOOST_TEST_MESSAGE(jobs::name_of(kind) << ", world " << world << ": " << tried << " trials, "
@@ -193,5 +205,18 @@ BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
         out.push_back({.count = count, .root = world - 1, .in_place = true});
       });
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_is_late_is_waited_for_by_every_algorithm_even_and_uneven) {
+  for (const auto kind :
+       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+    run(kind, 4, 1 << 20, [](const catalog_entry& entry, std::vector<trial>& out) {
+      for (const bool uneven : {false, true}) {
+        if (uneven && !matrix::has_blocks(entry.what)) continue;
+        // More than a link of shared memory holds of a message that its receiver has not asked for.
+        out.push_back({.count = 20'000, .root = 1, .uneven = uneven});
+      }
+    }, 15ms);
   }
 }

@@ -34,6 +34,9 @@ struct group_options {
   progress_mode progress = progress_mode::thread;
   /// A warning that names who is missing is logged when an operation has waited this long.
   std::chrono::milliseconds warn_after = std::chrono::seconds(30);
+  /// When nothing has moved for this long, the rank tells the others what it waits in and looks
+  /// what they are in. That costs a few questions to the job's store.
+  std::chrono::milliseconds look_after = std::chrono::milliseconds(300);
   choice_options choice{};
 };
 

@@ -30,6 +30,7 @@ template <typename In, typename Out, typename Options>
 template <typename Data, detail::no_buffer Options = reduce_options>
 void all_reduce(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
+  detail::explain_lost_result<Data>();
   detail::run(group, detail::all_reduce_arguments(group, data, data, options, site));
 }
 

@@ -78,6 +78,7 @@ void all_to_all(process_group& group, const In& input, Out&& output, Options opt
 template <typename Data, detail::no_buffer Options = collective_options>
 void all_to_all(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
+  detail::explain_lost_result<Data>();
   detail::run(group, detail::all_to_all_arguments(group, data, data, options, site));
 }
 

@@ -25,6 +25,7 @@ template <typename Data, typename Options>
 template <typename Data, typename Options = rooted_options>
 void broadcast(process_group& group, Data&& data, Options options = {},
                call_site site = call_site::current()) {
+  detail::explain_lost_result<Data>();
   detail::run(group, detail::broadcast_arguments(group, data, options, site));
 }
 

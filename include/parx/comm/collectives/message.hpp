@@ -68,6 +68,7 @@ void send(process_group& group, const Data& data, int to, Options options = {},
 template <typename Data, typename Options = message_options>
 void recv(process_group& group, Data&& data, int from, Options options = {},
           call_site site = call_site::current()) {
+  detail::explain_lost_result<Data>();
   detail::call request;
   detail::fill_message<operation::recv>(group, from, data, options, site, request);
   detail::core_of(group)->run(request);
@@ -79,6 +80,7 @@ void recv(process_group& group, Data&& data, int from, Options options = {},
 template <typename Data, typename Options = message_options>
 [[nodiscard]] int recv_any(process_group& group, Data&& data, Options options = {},
                            call_site site = call_site::current()) {
+  detail::explain_lost_result<Data>();
   detail::call request;
   detail::fill_unchecked_message<operation::recv>(group, detail::any_source, data, options, site,
                                                   request);

@@ -122,6 +122,13 @@ constexpr void explain_temporary() {
                 "and keep it until wait() has returned");
 }
 
+/// Does not compile for a temporary container that the operation's result would be gone with.
+template <typename Data>
+constexpr void explain_lost_result() {
+  static_assert(std::is_lvalue_reference_v<Data> || !owns_elements<Data>,
+                "the result would be gone with this temporary: give the buffer a name");
+}
+
 /// What stands where an operation's group should.
 template <typename First>
 concept no_group = !std::is_convertible_v<First, const process_group&>;

@@ -92,7 +92,9 @@ inline constexpr int any_source = -1;
 [[nodiscard]] inline std::string describe(const call_header& header) {
   const auto op = static_cast<operation>(header.operation);
   std::string text{name_of(op)};
-  if (op != operation::barrier) {
+  if (op == operation::all_to_all && header.count == 0 && header.sizes != 0) {
+    text += "_v";  // each link has a count of its own
+  } else if (op != operation::barrier) {
     text += fmt::format(" of {} {}", header.count,
                         header.type == call_header::user_type
                             ? "structs"

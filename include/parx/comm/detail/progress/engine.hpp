@@ -36,11 +36,11 @@ class engine {
   /// cost small, small enough that what was received is still in the L2 cache when it is reduced.
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
-  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what these
+  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what `data`
   /// leave open it fills in. Opens the links that it uses, with `patience` as in link_to. Where the
   /// steps meet, the board is open.
-  void start(const plan& steps, collective_data& data, call_header& header, transport& network,
-             board& signs, std::chrono::milliseconds patience) {
+  void start(const plan& steps, collective_data& data, const call_header& header,
+             transport& network, board& signs, std::chrono::milliseconds patience) {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
@@ -61,6 +61,7 @@ class engine {
       state.traffic = &traffic;
       only_sends_ &= traffic.receives.empty();
       state.stream = &network.link_to(traffic.peer, channel::collective, patience);
+      if (data.counts_differ) state.own_header = header_for(traffic.sends);
       state.next_send = state.next_receive = 0;
       state.header_sent = state.header_received = 0;
       state.staged = 0;
@@ -75,7 +76,6 @@ class engine {
   bool step() {
     bool progressed = !plan_->local.empty() && run_local();
     for (std::size_t i = 0; i < lane_count_; ++i) {
-      if (data_->counts_differ) count_in_header(lanes_[i].traffic->sends);
       progressed |= send_some(lanes_[i]);
       progressed |= receive_some(lanes_[i]);
     }
@@ -140,6 +140,7 @@ class engine {
     std::size_t next_receive = 0;
     std::size_t header_sent = 0;
     std::size_t header_received = 0;
+    call_header own_header{};  ///< what precedes the sends, where counts differ between lanes
     call_header incoming_header{};
     std::vector<std::byte> staging;  ///< received, not yet reduced
     std::size_t staging_size = 0;
@@ -299,7 +300,8 @@ class engine {
       const std::size_t size = total(index);
       const std::size_t permitted = movable(index) - done_at(index);
       if (size == 0 ? !ready(index) : permitted == 0) return progressed;
-      const const_bytes head{reinterpret_cast<const std::byte*>(header_) + state.header_sent,
+      const call_header& header = data_->counts_differ ? state.own_header : *header_;
+      const const_bytes head{reinterpret_cast<const std::byte*>(&header) + state.header_sent,
                              header_size - state.header_sent};
       const region& from = action_at(index).from;
       const const_bytes body{.data = memory_.read_at(from) + done_at(index),
@@ -391,20 +393,25 @@ class engine {
   }
 
   void check_header(const lane& state) {
-    if (data_->counts_differ) count_in_header(state.traffic->receives);
-    if (state.incoming_header.matches(*header_)) return;
-    throw header_mismatch{state.traffic->peer, *header_, state.incoming_header};
+    if (!data_->counts_differ) {
+      if (state.incoming_header.matches(*header_)) return;
+      throw header_mismatch{state.traffic->peer, *header_, state.incoming_header};
+    }
+    const call_header expected = header_for(state.traffic->receives);
+    if (state.incoming_header.matches(expected)) return;
+    throw header_mismatch{state.traffic->peer, expected, state.incoming_header};
   }
 
   /// Where only the two ends of a link know what goes over it, its header says how much that is.
-  void count_in_header(const std::vector<std::int32_t>& actions) noexcept {
-    header_->count = 0;
-    for (const std::int32_t index : actions) header_->count += action_at(index).count();
+  [[nodiscard]] call_header header_for(const std::vector<std::int32_t>& actions) const noexcept {
+    call_header header = *header_;
+    for (const std::int32_t index : actions) header.count += action_at(index).count();
+    return header;
   }
 
   const plan* plan_ = nullptr;
   collective_data* data_ = nullptr;
-  call_header* header_ = nullptr;
+  const call_header* header_ = nullptr;
   std::vector<progress> progress_;  ///< by action
   std::size_t remaining_ = 0;
   std::size_t first_local_ = 0;  ///< of plan::local, that may not be complete

@@ -171,7 +171,6 @@ class group_core {
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds stuck_after{300};
   static constexpr std::chrono::milliseconds longest_sleep{100};
 
   [[nodiscard]] company company_now() const noexcept { return company{thread_.joinable()}; }
@@ -320,7 +319,7 @@ class group_core {
     interests_.clear();
     pending_.interests(interests_);
     pending_.for_each([&](call& request) { limit = std::min(limit, request.time_left()); });
-    if (suspicious_) limit = {};
+    limit = suspicious_ ? limit.zero() : std::min(limit, options_.look_after);
     network_->wait(interests_, limit);
 
     if (auto reason = network_->abort_reason()) {
@@ -333,7 +332,7 @@ class group_core {
                     missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;
-    if (idle_time > stuck_after) look_around();
+    if (idle_time > options_.look_after) look_around();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = pending_.oldest()) {
