@@ -8,6 +8,7 @@
 #include <parx/autograd/border.hpp>
 #include <parx/autograd/checkpoint.hpp>
 #include <parx/autograd/deferred.hpp>
+#include <parx/autograd/distributed_module.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/loss.hpp>
@@ -16,4 +17,5 @@
 #include <parx/autograd/observer.hpp>
 #include <parx/autograd/ops.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/autograd/parameter_handle.hpp>
 #include <parx/autograd/variable.hpp>

@@ -6,11 +6,11 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/autograd/distributed_module.hpp>  // IWYU pragma: export
 #include <parx/comm.hpp>               // IWYU pragma: export
 #include <parx/ddp/bucket.hpp>         // IWYU pragma: export
 #include <parx/ddp/ddp.hpp>            // IWYU pragma: export
 #include <parx/ddp/hook.hpp>           // IWYU pragma: export
 #include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
-#include <parx/ddp/module.hpp>         // IWYU pragma: export
 #include <parx/ddp/raw.hpp>            // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export

@@ -6,6 +6,8 @@ program() {
   cat <<'END'
 #include <array>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 #include <Eigen/Core>
@@ -13,6 +15,7 @@ program() {
 #include <parx/data/loader.hpp>
 #include <parx/data/table.hpp>
 #include <parx/ddp/ddp.hpp>
+#include <parx/ddp/raw.hpp>
 #include <parx/ddp/save.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/activation.hpp>
@@ -21,8 +24,14 @@ program() {
 #include <parx/optim.hpp>
 #ifdef WRONG
 #define LAYER visit(layer)
+#define TOUCHED_ROWS touched_row
+#define BIND_VALUE bind_values
+#define END_STEP end_of_step
 #else
 #define LAYER visit("layer", layer)
+#define TOUCHED_ROWS touched_rows
+#define BIND_VALUE bind_value
+#define END_STEP end_step
 #endif
 struct score { float loss; int rank; };
 struct samples {  // one at a time, as PyTorch's
@@ -39,6 +48,24 @@ struct unnamed : parx::nn::module<unnamed> {
   void members(Visit& visit) { LAYER; }
 };
 struct plain { parx::nn::linear<> layer{4, 2}; };
+using given = parx::raw_module<float>::parameter;
+struct by_rows : given, parx::row_sparse_parameter {
+  bool expects_row_grad() const { return true; }
+  std::optional<std::span<const std::size_t>> TOUCHED_ROWS() const { return std::nullopt; }
+  std::span<float> add_rows(std::span<const std::size_t>) const { return value(); }
+  void clear_rows() const {}
+};
+struct moving : given, parx::bindable_parameter {
+  void BIND_VALUE(std::span<float>) const {}
+};
+struct stepping : parx::parameter<float>, parx::step_aware_parameter {
+  void END_STEP() const {}
+};
+template <typename P>
+struct user_module {
+  P only;
+  void for_each_parameter(auto&& visitor) { visitor(std::string("only"), only); }
+};
 float lesser(float a, float b) { return a < b ? a : b; }
 void calls(parx::process_group& world) {
   int k = 1;
@@ -51,7 +78,16 @@ void calls(parx::process_group& world) {
   parx::tensor<std::int64_t> classes;
   parx::nn::linear model{4, 2};
   parx::ddp ddp{model, world};
+  const auto handles = [](auto& module) { (void)parx::parameter_handles(module); };
+  std::optional<user_module<by_rows>> of_rows;
+  handles(*of_rows);
+  std::optional<user_module<moving>> of_moving;
+  handles(*of_moving);
+  user_module<stepping> of_steps;
+  handles(of_steps);
 #ifdef WRONG
+  user_module<plain> of_plain;
+  handles(of_plain);
   (void)unnamed().parameters();
   parx::all_reduce(world, k);
   parx::all_reduce(world, k, {.op = parx::reduce_op::max});
@@ -259,7 +295,11 @@ told 1 "the target is a tensor or variable of the prediction's type"
 told 1 'the prediction is what a model returns'
 told 1 'clip_grad_norm takes the parameters'
 told 1 'the order is save0(world, model,'
+told 1 'a parameter has value_type and const members'
+told 1 'a row_sparse_parameter has const members'
+told 1 'a bindable_parameter has bind_value'
+told 1 'a step_aware_parameter has end_step'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 93 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 97 ] || { echo "$others"; exit 1; }

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <parx/autograd/parameter_handle.hpp>
 #include <parx/autograd/variable.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -23,7 +24,7 @@ struct row_gradient {
 };
 
 template <typename T>
-class parameter : public variable<T> {
+class parameter : public variable<T>, public row_sparse_parameter, public bindable_parameter {
  public:
   parameter() noexcept = default;
   parameter(std::string name, tensor<T> value) : variable<T>(value.contiguous(), gradient::wanted) {

@@ -31,10 +31,10 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/distributed_module.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/layout.hpp>
-#include <parx/ddp/module.hpp>
 #include <parx/ddp/reducer.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -69,11 +69,22 @@ template <typename Module>
   std::abort();
 }
 
+/// Stands for a class that cannot be wrapped where a ddp is made of it: the sentence that a failed
+/// constraint does not find.
+template <typename M>
+struct no_module {
+  static_assert(distributed_module<M>,
+                "parx::ddp ddp{model, world} wraps an nn::module, whose members() names its "
+                "layers, a raw_module, or a class with for_each_parameter(visitor): see "
+                "autograd/distributed_module.hpp");
+  void for_each_parameter(accepts_any_parameter visitor) const;
+};
+
 }  // namespace detail
 
 template <distributed_module Module>
 class ddp {
-  using reducer = detail::reducer<detail::parameter_slot>;
+  using reducer = detail::reducer<parameter_handle>;
 
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with
@@ -84,22 +95,19 @@ class ddp {
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
-    std::vector<detail::parameter_slot> slots;
-    model.for_each_parameter([&](const std::string& path, auto& parameter) {
-      slots.push_back(detail::make_slot(path, parameter));
-    });
-    require(!slots.empty(),
+    std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model);
+    require(!parameters.empty(),
             "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
             site.file_name(), site.line);
-    for (const auto& each : slots) {
-      require(!each.is_observed(),
+    for (const auto& each : parameters) {
+      require(each->observer() == nullptr,
               "ddp at {}:{}: parameter \"{}\" belongs to another ddp that still lives. Destroy "
               "that one first (reset() or a scope of its own), or use it instead of a second one",
-              site.file_name(), site.line, each.name);
+              site.file_name(), site.line, each->name());
     }
-    detail::check_layout(group, slots, site);
+    detail::check_layout(group, parameters, site);
     reducer_.reset(
-        new reducer(group, std::move(slots), options.buckets, std::move(options.hook), site));
+        new reducer(group, std::move(parameters), options.buckets, std::move(options.hook), site));
     if (group.size() > 1) reducer_->broadcast_values();
     broadcast_buffers(site);
     // Different samples want different dropout masks.

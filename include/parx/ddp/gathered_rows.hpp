@@ -19,9 +19,9 @@ namespace parx::inline PARX_ABI::detail {
 
 class gathered_rows final : public row_exchange {
  public:
-  gathered_rows(process_group& group, const parameter_slot& parameter, call_site site)
+  gathered_rows(process_group& group, const parameter_handle& parameter, call_site site)
       : row_exchange(group, parameter, site), block_bytes_(counts_.size()),
-        seen_(parameter.rows, 0) {}
+        seen_(parameter.rows(), 0) {}
 
   /// Sends the rows, if anybody has some.
   void start(double factor) override {
@@ -36,8 +36,8 @@ class gathered_rows final : public row_exchange {
     if (received_.size() < total) received_.resize(total + total / 2);
     const std::span<std::byte> own(received_.data() + begin, bytes_of(own_count_));
     if (own_count_ != 0) {
-      const auto rows = *parameter_.touched_rows();
-      const auto* const from = static_cast<const std::byte*>(parameter_.add_rows({}));
+      const auto rows = *gradient_.touched_rows();
+      const auto* const from = static_cast<const std::byte*>(gradient_.add_rows({}));
       std::byte* to = own.data();
       for (const std::size_t row : rows) {
         std::memcpy(to, from + row * row_bytes_, row_bytes_);
@@ -59,9 +59,9 @@ class gathered_rows final : public row_exchange {
       if (seen_[row] == 0) union_.push_back(row);
       seen_[row] = listed;
     });
-    auto* const memory = static_cast<std::byte*>(parameter_.add_rows(union_));
-    const std::size_t width = row_bytes_ / size_of(parameter_.type);
-    const reduce_function add = reduce_kernel(parameter_.type, reduce_op::sum);
+    auto* const memory = static_cast<std::byte*>(gradient_.add_rows(union_));
+    const std::size_t width = row_bytes_ / size_of(parameter_.type());
+    const reduce_function add = reduce_kernel(parameter_.type(), reduce_op::sum);
     for_each_row([&](std::size_t row, const std::byte* values) {
       std::byte* const sum = memory + row * row_bytes_;
       if (std::exchange(seen_[row], summed) == summed) {
@@ -70,7 +70,7 @@ class gathered_rows final : public row_exchange {
         std::memcpy(sum, values, row_bytes_);
       }
     });
-    const scale_function scale = scale_kernel(parameter_.type);
+    const scale_function scale = scale_kernel(parameter_.type());
     for (const std::size_t row : union_) {
       scale(memory + row * row_bytes_, width, factor_);
       seen_[row] = 0;
@@ -97,9 +97,9 @@ class gathered_rows final : public row_exchange {
       for (std::size_t i = 0; i < counts_[rank]; ++i) {
         std::uint32_t row = 0;
         std::memcpy(&row, numbers + i * sizeof(row), sizeof(row));
-        if (row >= parameter_.rows) {
+        if (row >= parameter_.rows()) {
           throw_error(errc::bad_data, "rank {} sent row {} of \"{}\", which has {} rows", rank, row,
-                      parameter_.name, parameter_.rows);
+                      parameter_.name(), parameter_.rows());
         }
         f(row, block + i * row_bytes_);
       }

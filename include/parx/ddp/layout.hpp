@@ -6,15 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/hash.hpp>
-#include <parx/ddp/module.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -79,11 +82,22 @@ struct difference_of_ranks {
   return difference_of_ranks{different, layout_difference(first, other, different)};
 }
 
-/// Collective. Throws errc::mismatch on every rank unless all `parameters` (parameter_slots) have
-/// the same layout.
-inline void check_layout(process_group& group, const auto& parameters, call_site site) {
+/// "fc1.weight [128, 784] float32": what must be equal on all ranks.
+[[nodiscard]] inline std::string layout_of(const parameter_handle& parameter) {
+  const shape& extents = parameter.shape();
+  const row_gradient_part* const rows = parameter.row_gradient();
+  // Ranks that treat a gradient by rows and ranks that do not would wait for each other.
+  return fmt::format("{} [{}] {}{}", parameter.name(),
+                     fmt::join(extents.begin(), extents.end(), ", "), name_of(parameter.type()),
+                     rows != nullptr && rows->expects_row_grad() ? " by rows" : "");
+}
+
+/// Collective. Throws errc::mismatch on every rank unless all have the same layout.
+inline void check_layout(process_group& group,
+                         const std::vector<std::unique_ptr<parameter_handle>>& parameters,
+                         call_site site) {
   std::string mine;
-  for (const auto& each : parameters) mine += each.layout + '\n';
+  for (const auto& each : parameters) mine += layout_of(*each) + '\n';
   const auto different = compare_ranks(group, mine, site);
   if (!different) return;
   throw_error(errc::mismatch,

@@ -36,6 +36,7 @@
 #include <vector>
 
 #include <parx/autograd/observer.hpp>
+#include <parx/autograd/parameter_handle.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/tensor/shape.hpp>
@@ -69,7 +70,7 @@ class raw_module {
   using index = std::size_t;
 
   /// The handle that wrappers see.
-  class parameter {
+  class parameter : public step_aware_parameter {
    public:
     using value_type = T;
     explicit parameter(entry& state) noexcept : state_(&state) {}
@@ -86,17 +87,18 @@ class raw_module {
     }
     [[nodiscard]] bool has_grad() const noexcept { return state_->has_grad; }
     void assume_grad() const noexcept { state_->has_grad = true; }
+    void zero_grad() const noexcept { state_->has_grad = false; }
     /// What comes next is written over the mean that is there.
-    void end_step() const noexcept { state_->has_grad = false; }
+    void end_step() const noexcept { zero_grad(); }
     [[nodiscard]] backward_observer* observer() const noexcept { return state_->observer; }
     void attach(backward_observer* observer, std::size_t number) const noexcept {
       state_->observer = observer;
       state_->observer_index = number;
     }
-    void detach_observer() const {
-      state_->observer = nullptr;
+    void detach_observer() const noexcept { state_->observer = nullptr; }
+    /// The wrapper's memory goes; keep what it held.
+    void unbind() const {
       state_->has_target = false;  // its optimizer has gone before
-      // The bucket goes; keep what it held.
       state_->own_grad.assign(state_->grad.begin(), state_->grad.end());
       state_->grad = state_->own_grad;
     }

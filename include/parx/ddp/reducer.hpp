@@ -29,6 +29,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
@@ -38,7 +41,6 @@
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
-#include <parx/ddp/module.hpp>
 #include <parx/ddp/shared_rows.hpp>
 #include <parx/trace/event.hpp>
 
@@ -62,19 +64,19 @@ struct ddp_times {
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Of parameter_slots. A template, so that a program which includes ddp and wraps no model does not
-/// compile it.
-template <typename Slot>
+/// Of parameter_handle. A template, so that a program which includes ddp and wraps no model does
+/// not compile it.
+template <typename Handle>
 class reducer final : public backward_observer {
  public:
   /// `site` is the ddp's place in the user's program: the sums that it starts are named by it.
-  reducer(process_group& group, std::vector<Slot> parameters, const bucket_limits& limits,
-          comm_hook hook, call_site site)
+  reducer(process_group& group, std::vector<std::unique_ptr<Handle>> parameters,
+          const bucket_limits& limits, comm_hook hook, call_site site)
       : group_(group), site_(site), parameters_(std::move(parameters)), places_(parameters_.size()),
         hook_(std::move(hook)) {
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
-      sizes.push_back({each.type, each.bytes(), row_exchange::suits(each)});
+      sizes.push_back({each->type(), each->bytes(), row_exchange::suits(*each)});
     }
     std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
     std::byte* begin = make_memory(layouts);
@@ -84,7 +86,7 @@ class reducer final : public backward_observer {
       made.memory = std::exchange(begin, begin + made.layout.bytes);
       for (const bucket_item& item : made.layout.items) {
         places_[item.parameter] = {buckets_.size() - 1, made.memory + item.offset};
-        const Slot& each = parameters_[item.parameter];
+        const Handle& each = *parameters_[item.parameter];
         each.bind_grad(places_[item.parameter].memory);
         if (sizes[item.parameter].travels_alone && shared_.size() != 0) {
           const auto offset = static_cast<std::size_t>(made.memory - shared_.data());
@@ -95,14 +97,14 @@ class reducer final : public backward_observer {
           made.rows.reset(new gathered_rows(group_, each, site_));
         }
         made.tensors.push_back(
-            {item.offset / size_of(each.type), each.rows, each.count / each.rows});
+            {item.offset / size_of(each.type()), each.rows(), each.count() / each.rows()});
       }
     }
     // [0] is the count of samples, [1 + i] tells whether parameter i was used, the last one whether
     // a rank has raised its flag.
     control_.resize(2 + parameters_.size());
     used_.resize(parameters_.size());
-    for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].attach(this, i);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->attach(this, i);
   }
   ~reducer() override {
     // Their sums may still be written to the memory that the parameters are about to leave.
@@ -112,7 +114,10 @@ class reducer final : public backward_observer {
       each.sum = {};
       if (each.rows != nullptr) each.rows->settle();
     }
-    for (const auto& each : parameters_) each.detach();
+    for (const auto& each : parameters_) {
+      each->detach_observer();
+      each->unbind();
+    }
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
@@ -121,12 +126,12 @@ class reducer final : public backward_observer {
   void broadcast_values() {
     for (bucket& each : buckets_) {
       for (const bucket_item& item : each.layout.items) {
-        const Slot& from = parameters_[item.parameter];
+        const Handle& from = *parameters_[item.parameter];
         std::memcpy(each.memory + item.offset, from.value(), from.bytes());
       }
       broadcast(group_, each.view(), {.root = 0}, site_);
       for (const bucket_item& item : each.layout.items) {
-        const Slot& to = parameters_[item.parameter];
+        const Handle& to = *parameters_[item.parameter];
         std::memcpy(to.value(), each.memory + item.offset, to.bytes());
       }
       std::memset(each.memory, 0, each.layout.bytes);
@@ -135,8 +140,8 @@ class reducer final : public backward_observer {
 
   [[nodiscard]] std::uint64_t values_hash() const {
     std::uint64_t hash = fnv1a({});
-    for (const Slot& each : parameters_) {
-      hash = fnv1a({static_cast<const char*>(each.value()), each.bytes()}, hash);
+    for (const auto& each : parameters_) {
+      hash = fnv1a({static_cast<const char*>(each->value()), each->bytes()}, hash);
     }
     return hash;
   }
@@ -149,7 +154,7 @@ class reducer final : public backward_observer {
   }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   void zero_grad() const {
-    for (const Slot& each : parameters_) each.zero_grad();
+    for (const auto& each : parameters_) each->zero_grad();
   }
   void raise_flag() noexcept { flag_ = true; }
   [[nodiscard]] bool flag_raised() const noexcept { return control_.back() > 0; }
@@ -169,12 +174,12 @@ class reducer final : public backward_observer {
     return group_.size() == 1 && is_whole ? gradient_of::mean : gradient_of::sum;
   }
   void begin_backward(const backward_start& start) override {
-    const Slot* const held = find_gradient();
+    const Handle* const held = find_gradient();
     require(!needs_clearing_ || held == nullptr,
             "ddp at {}:{}: the gradient of \"{}\" from the last step, or from a backward pass that "
             "failed, is still there, and adding to it would count it twice. Call optimizer.step() "
             "or zero_grad() between two backward passes, or add up micro-batches under no_sync()",
-            site_.file_name(), site_.line, held != nullptr ? held->name : std::string());
+            site_.file_name(), site_.line, held != nullptr ? held->name() : std::string());
     // zero_grad() has discarded the micro-batches so far: what they counted goes with them.
     if (held == nullptr) start_over();
     needs_clearing_ = false;
@@ -201,7 +206,7 @@ class reducer final : public backward_observer {
         "gradient stays this rank's own, and what is made from the model (an optimizer, a "
         "checkpoint) leaves it out. If it belongs to a layer of the model, that is missing in "
         "members()",
-        site_.file_name(), site_.line, name, extents_text(shape));
+        site_.file_name(), site_.line, name, fmt::join(shape.begin(), shape.end(), ", "));
   }
 
   void leaf_ready(std::size_t index) override {
@@ -226,12 +231,14 @@ class reducer final : public backward_observer {
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         // Also tells a row-sparse gradient that other rows than its own may be set now.
         if (control_[1 + i] > 0 && !buckets_[places_[i].bucket].by_rows) {
-          parameters_[i].assume_grad();
+          parameters_[i]->assume_grad();
         }
       }
     }
     if (!under_way_ && !divided_) return;  // a micro-batch under no_sync()
-    for (const Slot& each : parameters_) each.end_step();
+    for (const auto& each : parameters_) {
+      if (each->step() != nullptr) each->step()->end_step();
+    }
     start_over();
     needs_clearing_ = true;
   }
@@ -286,7 +293,7 @@ class reducer final : public backward_observer {
   [[nodiscard]] std::byte* make_memory(const std::vector<bucket_layout>& layouts) {
     std::size_t bytes = 0;
     for (const bucket_layout& each : layouts) {
-      const Slot& first = parameters_[each.items.front().parameter];
+      const Handle& first = *parameters_[each.items.front().parameter];
       bytes += each.bytes + (row_exchange::suits(first) ? shared_rows::mark_bytes(first) : 0);
     }
     if (group_.size() > 1 && group_.shares_memory()) {
@@ -299,9 +306,9 @@ class reducer final : public backward_observer {
   }
 
   /// A parameter that has a gradient, or null.
-  [[nodiscard]] const Slot* find_gradient() const {
-    for (const Slot& each : parameters_) {
-      if (each.has_grad()) return &each;
+  [[nodiscard]] const Handle* find_gradient() const {
+    for (const auto& each : parameters_) {
+      if (each->has_grad()) return each.get();
     }
     return nullptr;
   }
@@ -328,7 +335,8 @@ class reducer final : public backward_observer {
 
   /// Others may have a gradient where this rank has none.
   void clear_absent(std::size_t i) {
-    if (!parameters_[i].has_grad()) std::memset(places_[i].memory, 0, parameters_[i].bytes());
+    const Handle& absent = *parameters_[i];
+    if (!absent.has_grad()) std::memset(places_[i].memory, 0, absent.bytes());
   }
 
   void launch_full_buckets() {
@@ -405,7 +413,7 @@ class reducer final : public backward_observer {
 
   process_group& group_;
   const call_site site_;
-  std::vector<Slot> parameters_;
+  std::vector<std::unique_ptr<Handle>> parameters_;
   std::vector<place> places_;
   std::vector<double> control_;
   std::vector<unsigned char> used_;  ///< since the last synchronised step

@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
-#include <parx/ddp/module.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -37,9 +37,10 @@ inline constexpr std::uint64_t all_rows = std::numeric_limits<std::uint64_t>::ma
 class row_exchange {
  public:
   /// Whether a gradient is worth an exchange of its own.
-  [[nodiscard]] static bool suits(const parameter_slot& parameter) noexcept {
-    return parameter.expects_rows && parameter.bytes() >= least_bytes &&
-           parameter.rows <= std::numeric_limits<std::uint32_t>::max();
+  [[nodiscard]] static bool suits(const parameter_handle& parameter) {
+    const row_gradient_part* const part = parameter.row_gradient();
+    return part != nullptr && part->expects_row_grad() && parameter.bytes() >= least_bytes &&
+           parameter.rows() <= std::numeric_limits<std::uint32_t>::max();
   }
 
   row_exchange(const row_exchange&) = delete;
@@ -48,7 +49,7 @@ class row_exchange {
 
   /// Collective, asynchronous: tells how many rows this rank has; its gradient is final.
   virtual void announce() {
-    const auto mine = parameter_.touched_rows();
+    const auto mine = gradient_.touched_rows();
     own_count_ = !parameter_.has_grad() ? 0 : mine ? mine->size() : all_rows;
     counting_ = async_all_gather(group_, std::span(&own_count_, 1), counts_, {}, site_);
   }
@@ -65,13 +66,14 @@ class row_exchange {
   virtual void settle() noexcept { counting_ = {}; }
 
  protected:
-  row_exchange(process_group& group, const parameter_slot& parameter, call_site site)
-      : group_(group), parameter_(parameter), site_(site),
-        row_bytes_(parameter.bytes() / parameter.rows),
+  row_exchange(process_group& group, const parameter_handle& parameter, call_site site)
+      : group_(group), parameter_(parameter), gradient_(*parameter.row_gradient()), site_(site),
+        row_bytes_(parameter.bytes() / parameter.rows()),
         counts_(static_cast<std::size_t>(group.size())) {}
 
   process_group& group_;
-  const parameter_slot& parameter_;
+  const parameter_handle& parameter_;
+  const row_gradient_part& gradient_;
   const call_site site_;
   const std::size_t row_bytes_;
   std::uint64_t own_count_ = 0;

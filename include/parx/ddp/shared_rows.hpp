@@ -28,14 +28,14 @@ namespace parx::inline PARX_ABI::detail {
 class shared_rows final : public row_exchange {
  public:
   /// Of the marks that go with a gradient.
-  [[nodiscard]] static std::size_t mark_bytes(const parameter_slot& parameter) noexcept {
+  [[nodiscard]] static std::size_t mark_bytes(const parameter_handle& parameter) noexcept {
     const std::size_t bytes = words_of(parameter) * sizeof(word);
     return (bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
   }
 
   /// The gradient lies at `offset` of each rank's part of `memory`, which must outlive this, and
   /// the marks behind its `room`.
-  shared_rows(process_group& group, const parameter_slot& parameter, call_site site,
+  shared_rows(process_group& group, const parameter_handle& parameter, call_site site,
               const shared_buffer<std::byte>& memory, std::size_t offset, std::size_t room)
       : row_exchange(group, parameter, site),
         words_(words_of(parameter)),
@@ -46,10 +46,10 @@ class shared_rows final : public row_exchange {
 
   void announce() override {
     // What others write must not meet the rows of earlier steps.
-    if (!parameter_.has_grad()) parameter_.clear_rows();
+    if (!parameter_.has_grad()) gradient_.clear_rows();
     word* const marks = marks_of(group_.rank());
     std::memset(marks, 0, words_ * sizeof(word));
-    if (const auto rows = parameter_.touched_rows()) {
+    if (const auto rows = gradient_.touched_rows()) {
       for (const std::size_t row : *rows) marks[row / word_bits] |= word{1} << (row % word_bits);
     }
     row_exchange::announce();
@@ -58,7 +58,7 @@ class shared_rows final : public row_exchange {
     list_union();
     const std::size_t share = chunk_begin(union_.size(), group_.size(), group_.rank());
     const std::size_t end = chunk_begin(union_.size(), group_.size(), group_.rank() + 1);
-    const std::size_t width = row_bytes_ / size_of(parameter_.type);
+    const std::size_t width = row_bytes_ / size_of(parameter_.type());
     for (std::size_t i = share; i < end; ++i) {
       if (i + rows_ahead < end) prefetch(union_[i + rows_ahead]);
       add_up(union_[i], width, factor);
@@ -66,15 +66,15 @@ class shared_rows final : public row_exchange {
   }
   void finish() override {
     barrier(group_, {}, site_);
-    (void)parameter_.add_rows(union_);
+    (void)gradient_.add_rows(union_);
   }
 
  private:
   using word = std::uint64_t;
   static constexpr std::size_t word_bits = std::numeric_limits<word>::digits;
 
-  [[nodiscard]] static std::size_t words_of(const parameter_slot& parameter) noexcept {
-    return (parameter.rows + word_bits - 1) / word_bits;
+  [[nodiscard]] static std::size_t words_of(const parameter_handle& parameter) noexcept {
+    return (parameter.rows() + word_bits - 1) / word_bits;
   }
   [[nodiscard]] std::byte* row_of(int rank, std::size_t row) const noexcept {
     return memory_[static_cast<std::size_t>(rank)] + row * row_bytes_;
@@ -119,8 +119,8 @@ class shared_rows final : public row_exchange {
   const std::size_t words_;
   const std::size_t room_;
   std::vector<std::byte*> memory_;  ///< by rank
-  const reduce_function add_ = reduce_kernel(parameter_.type, reduce_op::sum);
-  const scale_function scale_ = scale_kernel(parameter_.type);
+  const reduce_function add_ = reduce_kernel(parameter_.type(), reduce_op::sum);
+  const scale_function scale_ = scale_kernel(parameter_.type());
   std::vector<std::byte> sum_;  ///< of a row
   std::vector<std::size_t> union_;
 };

@@ -1,0 +1,115 @@
+// parameter_handle: one parameter without its type, as wrappers (DDP, FSDP) see it.
+//
+// distributed_module.hpp makes it of a class with the members that all parameters need. What only
+// some can do is an optional part, which the class declares by a base:
+//
+//   class my_parameter : public parx::row_sparse_parameter { ... touched_rows() const ... };
+//
+// It then has all members of that part: a missing or misspelt one is a compile-time error.
+// Threads: as the parameter.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <parx/autograd/observer.hpp>
+#include <parx/tensor/shape.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx::inline PARX_ABI {
+
+// Bases that declare the optional parts.
+
+/// Its gradient may be zero outside of a few rows (axis 0): see row_gradient_part.
+struct row_sparse_parameter {};
+/// Its value can live in a wrapper's memory: see bindable_value_part.
+struct bindable_parameter {};
+/// It is told when a step's gradient is final: see step_part.
+struct step_aware_parameter {};
+
+/// Members of a row_sparse_parameter, as those of parameter<T>.
+class row_gradient_part {
+ public:
+  virtual ~row_gradient_part() = default;
+  /// Whether its gradients are likely to be row-sparse: the same on all ranks.
+  [[nodiscard]] virtual bool expects_row_grad() const = 0;
+  /// The rows that have contributions, ascending; nullopt where the rest may not be zero.
+  [[nodiscard]] virtual std::optional<std::span<const std::size_t>> touched_rows() const = 0;
+  /// The gradient's memory, with `rows` among touched_rows().
+  [[nodiscard]] virtual void* add_rows(std::span<const std::size_t> rows) const = 0;
+  /// Makes the memory of an absent gradient zero, whose rows others will write.
+  virtual void clear_rows() const = 0;
+};
+
+/// Members of a bindable_parameter.
+class bindable_value_part {
+ public:
+  virtual ~bindable_value_part() = default;
+  /// Moves the value into `memory`, of as many elements, until unbind().
+  virtual void bind_value(void* memory) const = 0;
+};
+
+/// Members of a step_aware_parameter.
+class step_part {
+ public:
+  virtual ~step_part() = default;
+  /// The gradient is the mean over all ranks now.
+  virtual void end_step() const = 0;
+};
+
+class parameter_handle {
+ public:
+  parameter_handle(const parameter_handle&) = delete;
+  parameter_handle& operator=(const parameter_handle&) = delete;
+  virtual ~parameter_handle() = default;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] dtype type() const noexcept { return type_; }
+  [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] std::size_t count() const noexcept { return shape_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return count() * size_of(type_); }
+  /// The extent of axis 0 where there are several axes; 1 otherwise.
+  [[nodiscard]] std::size_t rows() const noexcept {
+    return shape_.rank() < 2 || shape_[0] == 0 ? 1 : shape_[0];
+  }
+
+  /// count() elements.
+  [[nodiscard]] virtual void* value() const = 0;
+  /// Of count() elements; owned by the caller, who unbinds before it goes.
+  virtual void bind_grad(void* memory) const = 0;
+  virtual void unbind() const = 0;
+  [[nodiscard]] virtual bool has_grad() const = 0;
+  virtual void assume_grad() const = 0;
+  virtual void zero_grad() const = 0;
+  [[nodiscard]] virtual backward_observer* observer() const = 0;
+  virtual void attach(backward_observer* observer, std::size_t index) const = 0;
+  virtual void detach_observer() const = 0;
+
+  // Null where the parameter does not declare the part.
+  [[nodiscard]] const row_gradient_part* row_gradient() const noexcept {
+    return row_gradient_.get();
+  }
+  [[nodiscard]] const bindable_value_part* bindable_value() const noexcept {
+    return bindable_value_.get();
+  }
+  [[nodiscard]] const step_part* step() const noexcept { return step_.get(); }
+
+ protected:
+  parameter_handle(std::string name, dtype type, const parx::shape& extents)
+      : name_(std::move(name)), type_(type), shape_(extents) {}
+
+  std::unique_ptr<const row_gradient_part> row_gradient_;
+  std::unique_ptr<const bindable_value_part> bindable_value_;
+  std::unique_ptr<const step_part> step_;
+
+ private:
+  std::string name_;
+  dtype type_;
+  parx::shape shape_;
+};
+
+}  // namespace parx

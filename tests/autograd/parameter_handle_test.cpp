@@ -1,0 +1,124 @@
+#include <parx/autograd/parameter_handle.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <parx/autograd.hpp>
+
+namespace {
+
+/// The least that a wrapper needs, with a record of what it was asked to do.
+struct record {
+  std::vector<double> values = {1, 2, 3, 4, 5, 6};
+  std::span<double> grad;
+  std::string calls;
+};
+struct plain_parameter {
+  using value_type = double;
+  record* state;
+
+  std::span<double> value() const { return state->values; }
+  std::vector<long> shape() const { return {3, 2}; }
+  void bind_grad(std::span<double> memory) const { state->grad = memory; }
+  void unbind() const { state->calls += "unbind "; }
+  bool has_grad() const { return !state->grad.empty(); }
+  void assume_grad() const { state->calls += "assume "; }
+  void zero_grad() const { state->calls += "zero "; }
+  void attach(parx::backward_observer*, std::size_t index) const {
+    state->calls += "attach" + std::to_string(index) + " ";
+  }
+  void detach_observer() const { state->calls += "detach "; }
+  parx::backward_observer* observer() const { return nullptr; }
+  // It does not declare these, so nobody calls them.
+  void end_step() const { state->calls += "end_step "; }
+  std::optional<std::span<const std::size_t>> touched_rows() const { return std::nullopt; }
+};
+struct step_parameter : plain_parameter, parx::step_aware_parameter {};
+
+struct user_module {
+  record first, second;
+  void for_each_parameter(auto&& visitor) {
+    plain_parameter a{&first};
+    step_parameter b{{&second}, {}};
+    visitor(std::string("a"), a);
+    visitor(std::string("b"), b);
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_handle_knows_name_type_and_shape_and_passes_calls_on) {
+  user_module model;
+  const auto handles = parx::parameter_handles(model);
+  BOOST_TEST_REQUIRE(handles.size() == 2U);
+  const parx::parameter_handle& a = *handles[0];
+  BOOST_TEST(a.name() == "a");
+  BOOST_TEST((a.type() == parx::dtype::float64));
+  BOOST_TEST((a.shape() == parx::shape{3, 2}));
+  BOOST_TEST(a.count() == 6U);
+  BOOST_TEST(a.bytes() == 48U);
+  BOOST_TEST(a.rows() == 3U);
+  BOOST_TEST(static_cast<double*>(a.value())[5] == 6);
+  std::vector<double> memory(6);
+  BOOST_TEST(!a.has_grad());
+  a.bind_grad(memory.data());
+  BOOST_TEST(a.has_grad());
+  BOOST_TEST((model.first.grad.data() == memory.data() && model.first.grad.size() == 6U));
+  a.attach(nullptr, 7);
+  a.assume_grad();
+  a.zero_grad();
+  a.detach_observer();
+  a.unbind();
+  BOOST_TEST(model.first.calls == "attach7 assume zero detach unbind ");
+}
+
+BOOST_AUTO_TEST_CASE(optional_parts_are_those_that_a_class_declares) {
+  user_module model;
+  const auto handles = parx::parameter_handles(model);
+  BOOST_TEST(handles[0]->step() == nullptr);  // it has an end_step() of its own
+  BOOST_TEST(handles[0]->row_gradient() == nullptr);
+  BOOST_TEST(handles[0]->bindable_value() == nullptr);
+  BOOST_TEST_REQUIRE(handles[1]->step() != nullptr);
+  handles[1]->step()->end_step();
+  BOOST_TEST(model.second.calls == "end_step ");
+}
+
+BOOST_AUTO_TEST_CASE(a_parameter_of_autograd_has_rows_and_moves_its_value) {
+  using parx::tensor;
+  const parx::parameter<float> p("p", tensor<float>::full({4, 2}, 3));
+  const auto handle = parx::make_parameter_handle("model.p", p);
+  BOOST_TEST(handle->step() == nullptr);
+  std::vector<float> memory(8);
+  BOOST_TEST_REQUIRE(handle->bindable_value() != nullptr);
+  handle->bindable_value()->bind_value(memory.data());
+  BOOST_TEST(handle->value() == memory.data());
+  BOOST_TEST((memory == std::vector<float>(8, 3)));
+  BOOST_TEST_REQUIRE(handle->row_gradient() != nullptr);
+  const parx::row_gradient_part& rows = *handle->row_gradient();
+  BOOST_TEST(!rows.expects_row_grad());
+  p.expect_row_grad();
+  BOOST_TEST(rows.expects_row_grad());
+  const std::size_t row[] = {2};
+  BOOST_TEST(rows.add_rows(row) != nullptr);
+  BOOST_TEST_REQUIRE(rows.touched_rows().has_value());
+  BOOST_TEST((*rows.touched_rows())[0] == 2U);
+  handle->unbind();
+  memory.assign(8, 0);
+  BOOST_TEST(p.value().data()[0] == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_parameter_whose_shape_is_not_that_of_its_values_is_refused) {
+  record state;
+  state.values.resize(5);
+  const auto handle = parx::make_parameter_handle("short", plain_parameter{&state});
+  BOOST_CHECK_EXCEPTION((void)handle->value(), parx::usage_error, [](const auto& refused) {
+    return std::string_view(refused.what()).find("\"short\" has 5 values") !=
+           std::string_view::npos;
+  });
+}
