@@ -1,15 +1,20 @@
 // clip_grad_norm and clip_grad_value: gradients kept within limits.
 //
-// Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2, and clip_grad_value_. Local: under data
-// parallelism every rank has the same gradients after backward and finds the same norm; sharded
-// gradients need a sum over the ranks. Rows of an embedding without a gradient are not looked at.
+// Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2, and clip_grad_value_. All is local. The
+// norm is the root of an exact sum (square_sum), rounded once, so that it does not depend on the
+// order of the parameters or on how they are divided among ranks. Rows of an embedding without a
+// gradient are not looked at.
+//
+// Under data parallelism every rank has the same gradients after backward and finds the same norm.
+// Where ranks hold different parts, their sums are merged; of ranks with the same part, one counts
+// it:
+//   auto squares = optim::grad_squares(counted_here);
+//   all_reduce(group, squares.words());
+//   optim::scale_grad(targets, squares.norm(), max_norm);
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstddef>
-#include <numeric>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -17,27 +22,24 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/optim/target.hpp>
+#include <parx/types/square_sum.hpp>
 
 namespace parx::inline PARX_ABI::optim {
 
-/// The Euclidean norm of all gradients together, 0 without any. Sums in double.
+/// The squares of all gradients together.
+template <typename T>
+[[nodiscard]] square_sum grad_squares(const std::vector<target<T>>& targets) {
+  square_sum squares;
+  for (const target<T>& one : targets) {
+    one.for_each_grad([&](std::span<const T> grad) { squares.add(grad); });
+  }
+  return squares;
+}
+
+/// The Euclidean norm of all gradients together, 0 without any.
 template <typename T>
 [[nodiscard]] double grad_norm(const std::vector<target<T>>& targets) {
-  // Several sums, because one would wait for each addition before it can begin the next.
-  std::array<double, 8> squares{};
-  for (const target<T>& one : targets) {
-    one.for_each_grad([&](std::span<const T> g) {
-      std::size_t i = 0;
-      for (; i + squares.size() <= g.size(); i += squares.size()) {
-        for (std::size_t lane = 0; lane < squares.size(); ++lane) {
-          const double value = static_cast<double>(g[i + lane]);
-          squares[lane] += value * value;
-        }
-      }
-      for (; i < g.size(); ++i) squares[0] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
-    });
-  }
-  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+  return grad_squares(targets).norm();
 }
 
 /// What to do where the norm is infinite or NaN.
