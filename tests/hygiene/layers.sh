@@ -3,11 +3,11 @@
 #
 # A header includes only its own folder and folders of a lower level, of those no detail/; the
 # communication column and the tensor column do not know each other. What a group is made of
-# (core_of) only comm asks for. All of parx is in the inline
-# namespace PARX_ABI (core/abi.hpp). Includes are written <parx/folder/file.hpp>. Boost is for
-# parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere. No file is
-# longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter. An example is a program
-# of 150 lines at most.
+# (core_of) only comm asks for. All of parx is in the inline namespace PARX_ABI, and what says so
+# includes core/abi.hpp, which defines that. Includes are written <parx/folder/file.hpp>. Boost is
+# for parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere.
+# No file is longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter. An
+# example is a program of 150 lines at most.
 set -u
 cd "$1" || exit 1
 # folder level column
@@ -57,6 +57,7 @@ wrong=$(
     /^namespace parx/ && !/^namespace parx::inline PARX_ABI/ {
       print FILENAME ":" FNR ": write namespace parx::inline PARX_ABI"
     }
+    /^namespace parx/ { tagged[FILENAME] = 1 }
     /core_of\(/ && here != "comm" {
       print FILENAME ":" FNR ": core_of() is for comm; the group offers to others what they need"
     }
@@ -69,6 +70,7 @@ wrong=$(
       if (match($0, /<parx\/[^>]+>/)) {
         file = substr($0, RSTART + 1, RLENGTH - 2); there = chapter(file)
         if (here == "parx") everything[file]
+        includes[FILENAME] = includes[FILENAME] " " file
         if (there == here) next
         if (file ~ /\/detail\//) print where file " is private to " there "; what two chapters need is public"
         if (!(there in level)) print where there " is not in the table of layers"
@@ -82,8 +84,17 @@ wrong=$(
       if (length(characters) > 100) print FILENAME ":" FNR ": " length(characters) " columns; keep to 100"
     }
     FNR == 501 { print FILENAME ": longer than 500 lines; split it by ideas" }
+    function has_tag(path,   list, i) {  # whether what it includes defines PARX_ABI
+      if (path == "parx/core/abi.hpp") return 1
+      if (path in known) return known[path]
+      known[path] = 0
+      split(includes[path], list, " ")
+      for (i in list) if (has_tag(list[i])) return known[path] = 1
+      return 0
+    }
     END {
       end_of(previous)
+      for (path in tagged) if (!has_tag(path)) print path ": does not include <parx/core/abi.hpp>"
       for (file in chapters) if (!(file in everything)) print "parx.hpp does not include <" file ">"
     }'
 )
