@@ -341,3 +341,46 @@ BOOST_AUTO_TEST_CASE(a_rank_tells_the_others_the_causes_of_the_exception_that_en
                        "by: the disk is gone. The group is closed") != std::string::npos,
              said);
 }
+
+BOOST_AUTO_TEST_CASE(a_group_tells_where_its_ranks_are_and_whether_they_share_memory) {
+  struct expected {
+    jobs::kind kind;
+    std::vector<int> hosts;
+    bool shares;
+  };
+  for (const expected& each : std::initializer_list<expected>{
+           {jobs::kind::shm, {0, 0, 0, 0}, true},
+           {jobs::kind::tcp, {0, 0, 0, 0}, false},
+           {jobs::kind::inproc, {0, 0, 0, 0}, true},
+           {jobs::kind::hybrid, {0, 1, 0, 1}, false}}) {
+    const auto failure = jobs::run(each.kind, 4, [&](parx::process_group& group) {
+      parx::require(group.hosts() == each.hosts, "hosts");
+      parx::require(group.shares_memory() == each.shares, "shared memory");
+      // Ranks 3 and 1, in this order: the first of them is on host 0 of their group.
+      if (group.rank() % 2 == 0) return;
+      const auto pair = group.subgroup(std::vector<int>{3, 1});
+      parx::require(pair.hosts() == std::vector<int>{0, 0}, "hosts of a subgroup");
+      parx::require(pair.shares_memory() == (each.kind != jobs::kind::tcp), "its memory");
+    });
+    BOOST_TEST(failure == "", jobs::name_of(each.kind) << ": " << failure);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_shared_buffer_shows_the_parts_of_the_ranks_that_are_on_this_host) {
+  for (const auto kind : {jobs::kind::shm, jobs::kind::hybrid, jobs::kind::tcp}) {
+    const auto failure = jobs::run(kind, 4, [&](parx::process_group& group) {
+      auto mine = parx::allocate_shared<int>(group, 3);
+      mine[2] = 10 + group.rank();
+      parx::barrier(group);
+      for (int rank = 0; rank < 4; ++rank) {
+        const bool seen = kind == jobs::kind::shm || rank == group.rank() ||
+                          (kind == jobs::kind::hybrid && (rank - group.rank()) % 2 == 0);
+        parx::require((mine.of(rank) != nullptr) == seen, "whose part is seen");
+        parx::require(!seen || mine.of(rank)[2] == 10 + rank, "what is in it");
+      }
+      parx::require(mine.of(group.rank()) == mine.data(), "its own part");
+      parx::barrier(group);
+    });
+    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
+  }
+}

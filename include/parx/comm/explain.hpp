@@ -16,7 +16,7 @@ namespace parx::inline PARX_ABI {
                                                       std::size_t bytes,
                                                       call_site site = call_site::current()) {
   detail::group_core& core = *detail::core_of(group);
-  detail::ready_choice(group, site);
+  ready_choice(group, site);
   const call_shape shape{.what = what,
                          .rank = group.rank(),
                          .world = group.size(),

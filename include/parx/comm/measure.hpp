@@ -14,7 +14,9 @@
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/types/reduce.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
+
+namespace detail {
 
 class cost_meter {
  public:
@@ -130,15 +132,18 @@ class cost_meter {
   std::vector<std::byte> payload_;
 };
 
-/// Readies a group for the choice of algorithms. Collective the first time; where the group's ranks
-/// are on several hosts it then takes about 100 ms, unless the group it was made from has measured.
-inline void ready_choice(const process_group& group, call_site site) {
-  group_core& core = *core_of(group);
+}  // namespace detail
+
+/// Readies a group for the choice of algorithms, as its first collective does otherwise. Collective
+/// the first time; where the group's ranks are on several hosts it then takes about 100 ms, unless
+/// the group it was made from has measured.
+inline void ready_choice(const process_group& group, call_site site = call_site::current()) {
+  detail::group_core& core = *detail::core_of(group);
   if (core.choice().ready()) return;
   core.choice().find_hosts(core.network());
   if (const int peer = core.choice().first_on_another_host(); peer > 0 && !core.choice().ready()) {
-    core.choice().set_costs(cost_meter(core, peer, site).run());
+    core.choice().set_costs(detail::cost_meter(core, peer, site).run());
   }
 }
 
-}  // namespace parx::detail
+}  // namespace parx

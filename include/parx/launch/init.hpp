@@ -69,7 +69,7 @@ class world : public process_group {
         group_options options)
       : process_group(std::move(network), "world", options), job_(std::move(job)),
         meeting_(std::move(meeting)), patience_(options.timeout) {
-    detail::ready_choice(*this, call_site::current());
+    ready_choice(*this);
   }
 
   [[nodiscard]] static std::unique_ptr<transport> alone() {

@@ -44,7 +44,8 @@ struct prefix_in_messages {
  private:
   [[noreturn]] void rethrow(const error& failure) const {
     if (shown_as == prefix) throw;
-    throw error(failure.code_value(), changed(failure.what()), failure.context());
+    throw error(failure.code_value(), changed(failure.message()), failure.context(),
+                failure.cause());
   }
   [[nodiscard]] std::string changed(std::string text) const {
     // As messages spell it: escaped, and cut where it is long.

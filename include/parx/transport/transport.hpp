@@ -1,10 +1,11 @@
 // The seam between a process group and whatever moves its bytes.
 //
 // A `link` is an ordered, reliable stream of bytes to one peer; a `transport` owns one group's
-// links and knows how to sleep until one of them can move. Links are opened when they are first
-// asked for: a ring of 10 000 ranks opens two a rank, not 9 999. Nothing here blocks except
-// transport::wait. Threads: a transport and its links belong to one thread at a time; abort() and
-// wake() may come from any thread.
+// links and knows how to sleep until one of them can move. What implements the two carries all that
+// a group does; how its links move bytes and what its sleeper waits for are its own business. Links
+// are opened when they are first asked for: a ring of 10 000 ranks opens two a rank, not 9 999.
+// Nothing here blocks except wait() and share(). Threads: a transport and its links belong to one
+// thread at a time; abort() and wake() may come from any thread.
 #pragma once
 
 #include <atomic>

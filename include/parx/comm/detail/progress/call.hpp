@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include <parx/comm/collective_data.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
+#include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/comm/schedule/operation.hpp>
 #include <parx/comm/schedule/plan.hpp>

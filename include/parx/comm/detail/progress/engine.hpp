@@ -14,9 +14,9 @@
 #include <cstring>
 #include <vector>
 
-#include <parx/comm/collective_data.hpp>
 #include <parx/comm/detail/progress/board.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
+#include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
 #include <parx/comm/schedule/plan.hpp>
 #include <parx/transport/transport.hpp>

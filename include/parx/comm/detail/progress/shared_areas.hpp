@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/collective_data.hpp>
+#include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/core/error.hpp>
 #include <parx/transport/transport.hpp>
 

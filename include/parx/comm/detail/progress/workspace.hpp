@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/collective_data.hpp>
+#include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/schedule/action.hpp>
 #include <parx/types/stream_copy.hpp>
 
