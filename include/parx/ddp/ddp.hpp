@@ -108,7 +108,7 @@ class ddp {
     detail::check_layout(group, parameters, site);
     reducer_.reset(
         new reducer(group, std::move(parameters), options.buckets, std::move(options.hook), site));
-    if (group.size() > 1) reducer_->broadcast_values();
+    if (group.size() > 1) reducer_->buckets().broadcast_values();
     broadcast_buffers(site);
     // Different samples want different dropout masks.
     if constexpr (requires { model.set_replica(std::uint64_t{}); }) {
@@ -162,16 +162,16 @@ class ddp {
   /// Local. What the hook, and this object for it, remember between two steps: what a hook_state
   /// keeps. Empty without a hook.
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
-    return reducer_->remembered_by_hook();
+    return reducer_->buckets().remembered_by_hook();
   }
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
   /// The buckets in the order in which they leave, and their sizes.
-  [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->bucket_count(); }
+  [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
-    return reducer_->bucket_bytes(index);
+    return reducer_->buckets().bytes(index);
   }
   /// What backward passes have waited for so far: `(ddp.times() - before).hidden()`.
   [[nodiscard]] ddp_times times() const noexcept { return reducer_->times(); }

@@ -18,7 +18,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/reducer.hpp>
+#include <parx/ddp/times.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/lines.hpp>

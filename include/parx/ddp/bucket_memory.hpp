@@ -1,0 +1,47 @@
+// bucket_memory: the memory of the buckets that one group sums.
+//
+// Where all its ranks see each other's memory (one host), it is a shared area, in which sums are
+// made in place.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include <parx/comm/shared_buffer.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/bucket.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class bucket_memory {
+ public:
+  /// Collective. Zeroed; every rank of `group` asks for as much.
+  bucket_memory(process_group& group, std::size_t bytes, call_site site) {
+    if (group.size() > 1 && group.shares_memory()) {
+      shared_ = allocate_shared<std::byte>(group, bytes, site);
+      return;
+    }
+    own_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{bucket_alignment})));
+    std::memset(own_.get(), 0, bytes);
+  }
+
+  [[nodiscard]] std::byte* data() noexcept { return own_ != nullptr ? own_.get() : shared_.data(); }
+  /// Null where the ranks do not see each other's.
+  [[nodiscard]] const shared_buffer<std::byte>* shared() const noexcept {
+    return own_ != nullptr ? nullptr : &shared_;
+  }
+
+ private:
+  struct aligned_delete {
+    void operator()(std::byte* memory) const noexcept {
+      ::operator delete(memory, std::align_val_t{bucket_alignment});
+    }
+  };
+
+  shared_buffer<std::byte> shared_;
+  std::unique_ptr<std::byte, aligned_delete> own_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,24 @@
+// ddp_times: where the time of backward passes has gone.
+#pragma once
+
+#include <algorithm>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Of the backward passes so far, on this rank.
+struct ddp_times {
+  double communication = 0;  ///< seconds for which gradients were on their way
+  double waited = 0;         ///< seconds of these in which nothing was left to compute
+
+  /// The share of the communication that computation hid; 1 where there was none.
+  [[nodiscard]] double hidden() const noexcept {
+    return communication > 0 ? std::clamp(1 - waited / communication, 0.0, 1.0) : 1;
+  }
+  [[nodiscard]] friend ddp_times operator-(ddp_times after, const ddp_times& before) noexcept {
+    return {after.communication - before.communication, after.waited - before.waited};
+  }
+};
+
+}  // namespace parx
