@@ -4,6 +4,8 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/ddp.hpp>                 // IWYU pragma: export
+#include <parx/ddp/training_state.hpp>  // IWYU pragma: export
 #include <parx/train/announce.hpp>     // IWYU pragma: export
 #include <parx/train/callbacks.hpp>    // IWYU pragma: export
 #include <parx/train/evaluation.hpp>   // IWYU pragma: export
@@ -19,3 +21,4 @@
 #include <parx/train/tensorboard.hpp>  // IWYU pragma: export
 #include <parx/train/trainer.hpp>      // IWYU pragma: export
 #include <parx/train/usage.hpp>        // IWYU pragma: export
+#include <parx/train/wrapped_model.hpp>  // IWYU pragma: export

@@ -97,19 +97,21 @@ struct result {
   parx::train::record last;
 };
 
-// A run of its own, as a new process would make it; `use` may add to the trainer before it starts.
-template <typename Use>
-result run(parx::process_group& group, const setup& s, Use&& use) {
+// A run of its own, as a new process would make it, of the model in the wrapper that wrap(model)
+// makes; `use` may add to the trainer before it starts.
+template <typename Wrap, typename Use>
+result run_wrapped(const setup& s, Wrap&& wrap, Use&& use) {
   const auto source = points(s.samples);
   classifier model(s.dropout);
   model.initialize(3);
-  parx::ddp ddp{model, group, {.hook = s.hook}};
-  parx::optim::adamw opt{ddp.parameters(), {.lr = 0.02}};
+  auto wrapped = wrap(model);
+  parx::process_group& group = wrapped.data_group();
+  parx::optim::adamw opt{wrapped.parameters(), {.lr = 0.02}};
   const parx::data::loader loader{
       source,
       {.batch_size = s.batch_size,
        .sampler = parx::data::distributed_sampler{s.samples, group, {.seed = 5}}}};
-  train::trainer trainer{ddp, opt, loader,
+  train::trainer trainer{wrapped, opt, loader,
                          [](auto& m, auto& batch) {
                            return parx::nn::cross_entropy(m(batch.x), batch.y,
                                                           {.row_weights = batch.weights});
@@ -133,6 +135,12 @@ result run(parx::process_group& group, const setup& s, Use&& use) {
   });
   made.state = trainer.state();
   return made;
+}
+
+template <typename Use>
+result run(parx::process_group& group, const setup& s, Use&& use) {
+  return run_wrapped(
+      s, [&](classifier& model) { return parx::ddp{model, group, {.hook = s.hook}}; }, use);
 }
 
 // The same on threads as ranks; every rank's result.

@@ -40,7 +40,7 @@ inline constexpr std::string_view checkpoint_prefix = "checkpoint-";
 }
 
 /// The step of a checkpoint's folder of this name; nullopt for any other name.
-[[nodiscard]] inline std::optional<std::uint64_t> step_of(std::string_view name) {
+[[nodiscard]] inline std::optional<std::uint64_t> step_in_name(std::string_view name) {
   if (!name.starts_with(checkpoint_prefix)) return std::nullopt;
   std::uint64_t step = 0;
   const char* const end = name.data() + name.size();
@@ -108,7 +108,7 @@ template <typename PassOver>
   std::vector<std::uint64_t> steps;
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+    if (const auto step = step_in_name(entry.path().filename().string())) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   std::reverse(steps.begin(), steps.end());
@@ -210,7 +210,7 @@ inline void remove_checkpoints(const std::string& folder) {
   std::error_code failure;
   std::vector<std::filesystem::path> present;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (step_of(entry.path().filename().string())) present.push_back(entry.path());
+    if (step_in_name(entry.path().filename().string())) present.push_back(entry.path());
   }
   for (const auto& path : present) remove_folder(path);
 }

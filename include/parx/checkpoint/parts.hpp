@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,9 @@ class checkpoint_parts {
     return *this;
   }
 
+  /// Shares `memory`, which some of the tensors lie in, for as long as they are borrowed.
+  void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
+
   [[nodiscard]] const std::vector<tensor_file>& tensor_files() const noexcept { return tensors_; }
   [[nodiscard]] const std::vector<text_file>& text_files() const noexcept { return texts_; }
   /// Bytes of all tensors and texts.
@@ -80,6 +84,7 @@ class checkpoint_parts {
   /// for the next time.
   [[nodiscard]] checkpoint_parts copied_to(std::vector<std::byte>& memory) const {
     checkpoint_parts copy = *this;
+    copy.kept_.clear();
     const std::uint64_t needed = bytes();
     if (memory.size() < needed) memory.resize(static_cast<std::size_t>(needed));
     std::size_t at = 0;
@@ -110,6 +115,7 @@ class checkpoint_parts {
 
   std::vector<tensor_file> tensors_;
   std::vector<text_file> texts_;
+  std::vector<std::shared_ptr<const void>> kept_;
 };
 
 }  // namespace parx

@@ -167,6 +167,11 @@ class ddp {
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
+  /// What the trainer asks (train/wrapped_model.hpp): the ranks with samples of their own, all of
+  /// the job, and those that hold different parts of the gradients: none.
+  [[nodiscard]] process_group& data_group() noexcept { return group_; }
+  [[nodiscard]] process_group& job_group() noexcept { return group_; }
+  [[nodiscard]] process_group* gradient_group() noexcept { return nullptr; }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
   /// The buckets in the order in which they leave, and their sizes.
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }

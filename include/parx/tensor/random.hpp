@@ -69,7 +69,8 @@ class random_stream {
     }
   }
 
-  /// Uniform in [low, high), up to rounding. Element i of `out` gets number first + i of the stream.
+  /// Uniform in [low, high), up to rounding. Element i of `out` gets number first + i of the
+  /// stream.
   template <std::floating_point T>
   void uniform(std::span<T> out, T low, T high, std::uint64_t first = 0) const {
     if constexpr (sizeof(T) > 4) {

@@ -2,16 +2,20 @@
 //
 // The model is in evaluation mode and records no graph meanwhile. A loader over a
 // distributed_sampler deals the samples out; those that only fill up a last batch have weight 0 and
-// do not count.
+// do not count. Collective: a forward pass may need all ranks, so no rank leaves off alone.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/no_grad.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/metrics.hpp>
@@ -64,25 +68,40 @@ class [[nodiscard]] evaluation_mode {
   no_grad guard_;
 };
 
-/// Asked after each batch of an evaluation: whether to leave the others out. Once yes, always yes.
+/// Asked on every rank after each batch of an evaluation: whether to leave out what is left. All
+/// ranks do where one says so. Empty: never, and nobody asks.
 using leave_off = std::function<bool()>;
 
-/// An evaluation without its types: this rank's figures, then their samples and batches as
-/// "samples" and "steps".
-using evaluate_function = std::function<metrics(const leave_off&)>;
+/// An evaluation without its types, collective: this rank's figures, then their samples and batches
+/// as "samples" and "steps"; none where the ranks left off.
+using evaluate_function = std::function<std::optional<metrics>(const leave_off&)>;
 
+/// Model and loader are borrowed. All ranks of the job pass the same number of batches through the
+/// model, which may communicate: a rank with fewer goes on with its last one, which it does not
+/// count again.
 template <typename Wrapper, typename Loader, typename Measure>
 [[nodiscard]] evaluate_function make_evaluation(Wrapper& model, const Loader& loader,
-                                                Measure measure) {
-  return [&model, &loader, measure = std::move(measure)](const leave_off& leaves_off) mutable {
+                                                Measure measure, call_site site) {
+  return [&model, &loader, site, measure = std::move(measure)](
+             const leave_off& leaves_off) mutable -> std::optional<metrics> {
+    process_group& job = model.job_group();
     const evaluation_mode quiet(model.module());
     metrics figures;
     nn::tally samples, batches;
-    for (auto& batch : loader.epoch(0)) {
-      add(figures, measure(model, batch));
-      samples.sum += samples_in(batch);
-      batches.sum += 1;
-      if (leaves_off()) break;
+    auto own = loader.epoch(0);
+    std::array<std::size_t, 1> most{own.size()};
+    parx::all_reduce(job, most, {.op = reduce_op::max}, site);
+    auto next = own.begin();
+    for (std::size_t i = 0; i < most[0]; ++i) {
+      auto& batch = *next;
+      const metrics found = measure(model, batch);
+      if (i < own.size()) {
+        add(figures, found);
+        samples.sum += samples_in(batch);
+        batches.sum += 1;
+      }
+      if (i + 1 < own.size()) ++next;
+      if (leaves_off && on_any_rank(job, leaves_off(), site)) return std::nullopt;
     }
     figures.emplace_back("samples", samples);
     figures.emplace_back("steps", batches);
@@ -91,27 +110,27 @@ template <typename Wrapper, typename Loader, typename Measure>
 }
 
 /// Collective. Runs it and adds what all ranks found to `line`, each name after `prefix`_: the
-/// figures, then runtime, samples_per_second and steps_per_second. Returns false, and the line is
-/// to be thrown away, where a rank has left off.
-[[nodiscard]] inline bool evaluate_into(record& line, process_group& group,
+/// figures, then runtime, samples_per_second and steps_per_second. Returns false where the ranks
+/// left off. `data` are the ranks with samples of their own, `job` all.
+[[nodiscard]] inline bool evaluate_into(record& line, process_group& data, process_group& job,
                                         const std::string& prefix, const evaluate_function& run,
                                         const leave_off& leaves_off,
                                         call_site site = call_site::current()) {
   const auto start = std::chrono::steady_clock::now();
-  metrics figures = run(leaves_off);
-  figures.emplace_back("left off", nn::tally{.sum = leaves_off() ? 1.0 : 0.0, .count = 1});
-  all_reduce(group, figures, site);
-  const bool whole = figures.back().value.sum == 0;
-  const double steps = figures[figures.size() - 2].value.sum / group.size();
-  const double samples = figures[figures.size() - 3].value.sum;
-  figures.resize(figures.size() - 3, metric("", nn::tally{}));
-  for (const metric& each : figures) line.set(prefix + "_" + each.name, each.value.mean());
+  std::optional<metrics> found = run(leaves_off);
+  if (!found) return false;
+  sum_over(data, job, *found, site);
+  const double steps = found->back().value.sum / data.size();
+  found->pop_back();
+  const double samples = found->back().value.sum;
+  found->pop_back();
+  for (const metric& each : *found) line.set(prefix + "_" + each.name, each.value.mean());
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   line.set(prefix + "_runtime", seconds);
   line.set(prefix + "_samples_per_second", samples / seconds);
   line.set(prefix + "_steps_per_second", steps / seconds);
-  return whole;
+  return true;
 }
 
 }  // namespace parx::train

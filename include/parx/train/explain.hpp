@@ -63,13 +63,13 @@ namespace detail {
 /// group's first operation.
 template <typename Wrapper>
 [[nodiscard]] std::string sums_text(Wrapper& model, call_site site) {
-  if (model.group().size() == 1) return "none: there is one rank";
+  if (model.data_group().size() == 1) return "none: there is one rank";
   std::vector<std::string> buckets;
   double seconds = 0;
   for (std::size_t i = 0; i < model.bucket_count(); ++i) {
     const std::size_t bytes = model.bucket_bytes(i);
     for (const explanation& each :
-         parx::explain(model.group(), operation::all_reduce, bytes, site)) {
+         parx::explain(model.data_group(), operation::all_reduce, bytes, site)) {
       if (!each.chosen) continue;
       seconds += each.seconds;
       buckets.push_back(fmt::format("{} by {}", size_text(bytes), name_of(each.name)));
@@ -103,7 +103,7 @@ template <typename Wrapper, typename Optimizer>
   const auto line = [&](std::string_view name, const std::string& what) {
     text += fmt::format("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
   };
-  line("ranks", detail::ranks_text(model.group().hosts()));
+  line("ranks", detail::ranks_text(model.job_group().hosts()));
   line("batch", fmt::format("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
                             plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
   line("steps", fmt::format("{} an epoch of {} samples, {} in all, about {} epochs",

@@ -33,6 +33,7 @@ struct rank_counts {
   double resident_bytes = 0;
   double wants_stop = 0;  ///< 1 where this rank asked to end training
   double signal = 0;      ///< that asked this rank's process to end; 0: none
+  double repeats = 0;     ///< 1 where a lower rank of the job works on the same samples
 
   [[nodiscard]] double compute() const noexcept { return std::max(0.0, seconds - data - wait); }
   /// Adds what was counted later.
@@ -50,6 +51,7 @@ struct rank_counts {
     resident_bytes = later.resident_bytes;
     wants_stop = std::max(wants_stop, later.wants_stop);
     signal = std::max(signal, later.signal);
+    repeats = later.repeats;
     return *this;
   }
 };
@@ -120,9 +122,11 @@ class meter {
   nn::tally loss;
   double samples = 0, tokens = 0, seconds = 0, wait = 0, communication = 0, steps = 0, data = 0;
   for (const rank_counts& each : ranks) {
-    loss += {.sum = each.loss_sum, .count = each.loss_count};
-    samples += each.samples;
-    tokens += each.tokens;
+    if (each.repeats == 0) {
+      loss += {.sum = each.loss_sum, .count = each.loss_count};
+      samples += each.samples;
+      tokens += each.tokens;
+    }
     seconds = std::max(seconds, each.seconds);
     steps = std::max(steps, each.steps);
     wait += each.wait;

@@ -17,6 +17,7 @@
 
 #include <parx/autograd/loss.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/loss.hpp>
 
@@ -59,16 +60,17 @@ inline void add(metrics& total, const metrics& more) {
   return any[0] != 0;
 }
 
-/// Collective. The same over all ranks, in bits that are equal on all of them: what is decided by
-/// them needs no further agreement.
-inline void all_reduce(process_group& group, metrics& figures,
-                       call_site site = call_site::current()) {
+/// Collective over `job`. Sums over `data`, the ranks with samples of their own; all ranks of the
+/// job get the bits of its rank 0, so that what is decided by them needs no further agreement.
+inline void sum_over(process_group& data, process_group& job, metrics& figures,
+                     call_site site = call_site::current()) {
   std::vector<double> numbers;
   for (const metric& each : figures) {
     numbers.push_back(each.value.sum);
     numbers.push_back(each.value.count);
   }
-  parx::all_reduce(group, numbers, {}, site);
+  parx::all_reduce(data, numbers, {}, site);
+  if (&data != &job) parx::broadcast(job, numbers, {.root = 0}, site);
   for (std::size_t i = 0; i < figures.size(); ++i) {
     figures[i].value = {.sum = numbers[2 * i], .count = numbers[2 * i + 1]};
   }

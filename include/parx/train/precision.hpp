@@ -9,6 +9,7 @@
 #include <parx/amp/grad_scaler.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/checkpoint.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/train/options.hpp>
 #include <parx/types/dtype.hpp>
@@ -17,10 +18,17 @@ namespace parx::inline PARX_ABI::train {
 
 class precision {
  public:
-  explicit precision(const trainer_options& options) {
+  /// `gradients`, where there is one, are the ranks that hold different parts of the gradients: one
+  /// of them with an overflow is enough. Borrowed.
+  precision(const trainer_options& options, process_group* gradients) {
     if (options.bf16) products_ = dtype::bfloat16;
     if (options.fp16) products_ = dtype::float16;
-    if (options.fp16) scaler_.emplace();
+    if (!options.fp16) return;
+    if (gradients != nullptr) {
+      scaler_.emplace(*gradients);
+    } else {
+      scaler_.emplace();
+    }
   }
 
   /// compute() with its matrix products in 16 bits.

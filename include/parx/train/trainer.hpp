@@ -1,4 +1,5 @@
-// trainer: the training loop of Hugging Face's Trainer, for data parallel models.
+// trainer: the training loop of Hugging Face's Trainer, for models in a wrapper that makes them
+// parallel: a parx::ddp, or what else is a wrapped_model.
 //
 //   parx::ddp ddp{model, world};
 //   parx::optim::adamw opt{ddp.parameters()};
@@ -37,9 +38,6 @@
 #include <parx/core/source.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/data/sampler.hpp>
-#include <parx/ddp.hpp>
-#include <parx/ddp/hook_state.hpp>
-#include <parx/ddp/save.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/announce.hpp>
@@ -61,13 +59,15 @@
 #include <parx/train/precision.hpp>
 #include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
+#include <parx/train/wrapped_model.hpp>
 
 namespace parx::inline PARX_ABI::train {
 
-/// Wrapper: parx::ddp. Loader: data::loader, or what has its epoch(), batches(), batch_size() and
+/// Loader: data::loader, or what has its epoch(), batches(), batch_size() and
 /// sampler(). Loss: called with (wrapper, batch), returns a weighted_loss, or, having run backward
 /// itself as a raw_module does, an nn::tally.
 template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
+  requires wrapped_model<Wrapper, Optimizer>
 class trainer {
  public:
   /// Local. Model, optimizer and loader are borrowed. Throws usage_error for options that cannot be
@@ -80,12 +80,12 @@ class trainer {
         loss_(std::move(loss)),
         options_(std::move(options)),
         site_(site),
-        precision_(options_),
+        precision_(options_, model.gradient_group()),
         rates_(optimizer, options_.learning_rate),
-        folder_(options_, model.group(), site),
-        book_(options_, model.group(), state_, site) {
+        folder_(options_, model.job_group(), site),
+        book_(options_, model.data_group(), model.job_group(), state_, site) {
     validate(options_);
-    detail::require_own_samples(loader.sampler(), group(), "training");
+    detail::require_own_samples(loader.sampler(), data(), "training");
     plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
                       loader.batches());
     state_.max_steps = plan_.steps;
@@ -97,14 +97,13 @@ class trainer {
   }
 
   /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
-  /// with (wrapper, batch) and returns metrics. It calls no collectives: after a signal, ranks
-  /// leave off after different batches. The loader is borrowed. Throws usage_error for one without
-  /// batches, or that does not deal its samples out to the ranks.
+  /// with (wrapper, batch), as often on all ranks, and returns metrics. The loader is borrowed.
+  /// Throws usage_error for one without batches or that does not deal its samples out to the ranks.
   template <typename EvalLoader, typename Measure>
   void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
-    detail::require_evaluable(loader, group(), prefix);
+    detail::require_evaluable(loader, data(), prefix);
     evaluations_.emplace_back(std::move(prefix),
-                              make_evaluation(model_, loader, std::move(measure)));
+                              make_evaluation(model_, loader, std::move(measure), site_));
   }
   /// Local. Saves `state`, an optim::ema or whatever checkpoint_parts::add takes, with every
   /// checkpoint, as <name>.safetensors, and loads it with the model. Borrowed; before train().
@@ -151,7 +150,7 @@ class trainer {
     } catch (...) {
       signals_.heed();  // the failure is told instead
       close_files();
-      if (!group().closed()) group().abort(abort_reason(group().rank()));
+      if (!job().closed()) job().abort(abort_reason(job().rank()));
       throw;
     }
     if (signal_ != 0) leave_after_signal();
@@ -167,11 +166,11 @@ class trainer {
   record evaluate() {
     require(!evaluations_.empty(),
             "trainer: evaluate() has nothing to measure: add_evaluation(loader, measure) first");
-    return *evaluate_unless([] { return false; });
+    return *evaluate_unless({});
   }
 
   /// Collective. Rank 0 writes the model's parameters to `path`, a safetensors file.
-  void save_model(const std::string& path) { save0(group(), model_.module(), path, site_); }
+  void save_model(const std::string& path) { save_gathered(model_, path, site_); }
 
   /// From any thread, on any rank: training ends on all ranks, after the step that they are in or
   /// the next one.
@@ -182,9 +181,10 @@ class trainer {
   [[nodiscard]] const trainer_options& options() const noexcept { return options_; }
 
  private:
-  [[nodiscard]] process_group& group() noexcept { return model_.group(); }
-  [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(group().size()); }
-  [[nodiscard]] bool is_rank0() noexcept { return group().rank() == 0; }
+  [[nodiscard]] process_group& job() noexcept { return model_.job_group(); }
+  [[nodiscard]] process_group& data() noexcept { return model_.data_group(); }
+  [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(data().size()); }
+  [[nodiscard]] bool is_rank0() noexcept { return job().rank() == 0; }
   [[nodiscard]] bool done() const noexcept {
     return stopping_ || state_.global_step >= plan_.steps;
   }
@@ -205,7 +205,7 @@ class trainer {
     require(!evaluations_.empty() || !compares_evaluations(options_),
             "trainer: load_best_model_at_end and early_stopping_patience need an add_evaluation()");
     detail::require_same_settings(
-        group(), detail::settings_text(options_, state_, rate(), evaluations_.size()), site_);
+        job(), detail::settings_text(options_, state_, rate(), evaluations_.size()), site_);
     stopping_ = false;
     stop_requested_ = false;
     signal_ = 0;
@@ -213,14 +213,13 @@ class trainer {
     if (options_.gradient_checkpointing) detail::enable_gradient_checkpointing(model_.module());
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!folder_.is_given()) return;
-    const hook_state hook(model_, site_);
-    if (const auto last = folder_.begin(parts(hook).bytes(), callbacks_)) go_back_to(*last);
+    if (const auto last = folder_.begin(parts().bytes(), callbacks_)) go_back_to(*last);
   }
 
-  [[nodiscard]] checkpoint_parts parts(const hook_state& hook) {
+  /// Collective. What this rank knows of a checkpoint of now.
+  [[nodiscard]] checkpoint_parts parts() {
     checkpoint_parts made;
-    made.add("model", model_.module()).add("optimizer", optimizer_);
-    hook.add_to(made);
+    add_training_state(model_, optimizer_, made, site_);
     precision_.add_to(made);
     for (const auto& [add, load] : states_) add(made);
     made.add_json("trainer_state", to_json(state_));
@@ -244,9 +243,7 @@ class trainer {
         (void)saved_checkpoint::open(state_.best_model_checkpoint, checkpoint_check::sizes);
       }
     }
-    saved.load("model", model_.module());
-    saved.load("optimizer", optimizer_);
-    load_hook_state(model_, saved);
+    load_training_state(model_, optimizer_, saved);
     precision_.load(saved);
     for (const auto& [add, load] : states_) load(saved);
   }
@@ -282,10 +279,11 @@ class trainer {
     if (taken == 0) state_.samples_seen = loader_.sampler().state({from.epoch + 1, 0});
   }
 
-  /// Dropout as a function of step and rank: what came before does not matter, so a run can resume.
+  /// Dropout as a function of step and samples: what came before does not matter, so a run can
+  /// resume.
   void reseed() {
     if constexpr (requires { model_.module().reseed(std::uint64_t{}); }) {
-      model_.module().reseed(step_seed(options_.seed, state_.global_step, group().rank()));
+      model_.module().reseed(step_seed(options_.seed, state_.global_step, data().rank()));
     }
   }
 
@@ -294,7 +292,7 @@ class trainer {
   void pass(Batch& batch) {
     std::optional<parx::detect_anomaly> watch;
     if (options_.detect_anomaly) {
-      watch.emplace(fmt::format("step {}, rank {}", state_.global_step + 1, group().rank()));
+      watch.emplace(fmt::format("step {}, rank {}", state_.global_step + 1, job().rank()));
     }
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
     const nn::tally figure = figure_of(loss);
@@ -314,7 +312,7 @@ class trainer {
   }
 
   [[nodiscard]] detail::whereabouts here() {
-    return {group().rank(), state_.global_step + 1, state_.epoch, rate()};
+    return {job().rank(), state_.global_step + 1, state_.epoch, rate()};
   }
 
   [[nodiscard]] double rate() const {
@@ -330,7 +328,7 @@ class trainer {
     // A loss scale leaves a step with infinite gradients out.
     const bool guards = options_.stop_at_nan && !precision_.loss_scale();
     const bool clips = options_.max_grad_norm > 0;
-    const double norm = logs || guards || clips ? optim::grad_norm(targets_) : 0;
+    const double norm = logs || guards || clips ? grad_norm(model_, targets_, site_) : 0;
     if (guards) detail::require_finite(norm, targets_, here());
     if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
     rates_.set(optimizer_, lr);
@@ -374,18 +372,13 @@ class trainer {
     if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
   }
 
-  /// What is evaluated is what rank 0 saves, running statistics included.
-  void agree_on_buffers() {
-    if constexpr (requires { model_.broadcast_buffers(site_); }) model_.broadcast_buffers(site_);
-  }
-
   /// The figures of all evaluations; none where a rank has left off.
   [[nodiscard]] std::optional<record> evaluate_unless(const leave_off& leaves_off) {
     book_.watch.pause();
-    agree_on_buffers();
+    model_.broadcast_buffers(site_);  // what is evaluated is what is saved, statistics included
     record line;
     for (const auto& [prefix, run] : evaluations_) {
-      if (!evaluate_into(line, group(), prefix, run, leaves_off, site_)) return std::nullopt;
+      if (!evaluate_into(line, data(), job(), prefix, run, leaves_off, site_)) return std::nullopt;
     }
     line.set("epoch", state_.epoch);
     book_.write(line, run_log::kind::eval);
@@ -396,7 +389,11 @@ class trainer {
   /// The same unless a signal came or comes.
   [[nodiscard]] std::optional<record> evaluate_in_time() {
     if (signal_ != 0) return std::nullopt;
-    auto line = evaluate_unless([&] { return signals_.signal() != 0; });
+    leave_off at_a_signal;
+    if (options_.save_on_signal && saves()) {
+      at_a_signal = [&] { return signals_.signal() != 0; };
+    }
+    auto line = evaluate_unless(at_a_signal);
     if (!line) fold();
     return line;
   }
@@ -448,19 +445,18 @@ class trainer {
     fold();
     book_.watch.pause();
     if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
-    const hook_state hook(model_, site_);
-    folder_.save(state_, parts(hook), metric);
+    folder_.save(state_, parts(), metric);
     call(&callbacks::on_save);
     book_.watch.go_on();
   }
 
   record finish() {
-    agree_on_buffers();
+    model_.broadcast_buffers(site_);
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
       book_.log.print(fmt::format("  Loading best model from {} (score: {})",
                              state_.best_model_checkpoint, state_.best_metric.value_or(0)));
-      saved_checkpoint::open(state_.best_model_checkpoint).load("model", model_.module());
+      load_model(model_, saved_checkpoint::open(state_.best_model_checkpoint));
     }
     const record line = book_.write_closing();
     call(&callbacks::on_train_end);

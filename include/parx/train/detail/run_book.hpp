@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -40,10 +41,11 @@ struct wishes {
 
 class run_book {
  public:
-  /// Borrowed, all three; `state` gets the sums of the losses and the history of the lines.
-  run_book(const trainer_options& options, process_group& group, trainer_state& state,
-           call_site site)
-      : options_(options), group_(group), state_(state), site_(site) {}
+  /// Borrowed, all four; `state` gets the sums of the losses and the history of the lines. `data`
+  /// are the ranks with samples of their own, `job` all.
+  run_book(const trainer_options& options, process_group& data, process_group& job,
+           trainer_state& state, call_site site)
+      : options_(options), data_(data), group_(job), state_(state), site_(site) {}
 
   /// Collective. A run begins that `start`ed then, from the state's step. A bar, if given, is
   /// borrowed until close().
@@ -52,6 +54,7 @@ class run_book {
     first_step_ = state_.global_step;
     samples_ = 0;
     merged_.assign(ranks(), {});
+    repeats_ = another_has_its_samples();
     parx::detail::agree_on_rank0(&group_, site_, [&] {
       log = run_log(options_, bar, state_.global_step);
     });
@@ -72,15 +75,18 @@ class run_book {
     times_before_ = times;
     mine.wants_stop = of_this_rank.stop ? 1 : 0;
     mine.signal = of_this_rank.signal;
+    mine.repeats = repeats_ ? 1 : 0;
     std::vector<rank_counts> all(ranks());
     all_gather(group_, std::span<const rank_counts>(&mine, 1), all, {}, site_);
     wishes of_all;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       merged_[rank] += all[rank];
-      const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
-      state_.loss_since_log += loss;
-      state_.loss_of_run += loss;
-      samples_ += all[rank].samples;
+      if (all[rank].repeats == 0) {
+        const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
+        state_.loss_since_log += loss;
+        state_.loss_of_run += loss;
+        samples_ += all[rank].samples;
+      }
       of_all.stop |= all[rank].wants_stop > 0;
       of_all.signal = std::max(of_all.signal, static_cast<int>(all[rank].signal));
     }
@@ -120,11 +126,21 @@ class run_book {
   [[nodiscard]] std::size_t ranks() const noexcept {
     return static_cast<std::size_t>(group_.size());
   }
+  /// Collective. Whether a lower rank of the job has the samples of this one.
+  [[nodiscard]] bool another_has_its_samples() {
+    if (&data_ == &group_) return false;
+    std::vector<int> data_ranks(ranks());
+    const std::array<int, 1> mine{data_.rank()};
+    all_gather(group_, mine, data_ranks, {}, site_);
+    const auto end = data_ranks.begin() + group_.rank();
+    return std::find(data_ranks.begin(), end, mine[0]) != end;
+  }
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
   const trainer_options& options_;
+  process_group& data_;
   process_group& group_;
   trainer_state& state_;
   const call_site site_;
@@ -133,6 +149,7 @@ class run_book {
   std::vector<rank_counts> merged_;  // since the last line, by rank
   double samples_ = 0;               // of this process's run, over all ranks
   std::uint64_t first_step_ = 0;
+  bool repeats_ = false;
 };
 
 }  // namespace parx::train::detail

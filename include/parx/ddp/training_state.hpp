@@ -1,0 +1,60 @@
+// What a trainer asks of a ddp besides forward and backward (train/wrapped_model.hpp): the norm of
+// the gradients, and what goes into checkpoints and comes out of them. Every rank has all of it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/ddp/hook_state.hpp>
+#include <parx/ddp/save.hpp>
+#include <parx/optim/clip.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Local: after backward all ranks have the same gradients.
+template <typename Module, typename T>
+[[nodiscard]] double grad_norm(ddp<Module>& /*wrapper*/,
+                               const std::vector<optim::target<T>>& targets,
+                               call_site /*site*/ = call_site::current()) {
+  return optim::grad_norm(targets);
+}
+
+/// Collective. Adds the parts "model", "optimizer" and, where a hook remembers something, its own.
+/// Model and optimizer are borrowed.
+template <typename Module, typename Optimizer>
+void add_training_state(ddp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
+                        call_site site = call_site::current()) {
+  parts.add("model", wrapper.module()).add("optimizer", optimizer);
+  const auto hook = std::make_shared<hook_state>(wrapper, site);
+  hook->add_to(parts);
+  parts.keep(hook);
+}
+
+/// Local, on every rank. Throws as load_state does where the parameters are others.
+template <typename Module>
+void load_model(ddp<Module>& wrapper, const saved_checkpoint& saved) {
+  saved.load("model", wrapper.module());
+}
+
+/// Local, on every rank. The inverse of add_training_state.
+template <typename Module, typename Optimizer>
+void load_training_state(ddp<Module>& wrapper, Optimizer& optimizer,
+                         const saved_checkpoint& saved) {
+  load_model(wrapper, saved);
+  saved.load("optimizer", optimizer);
+  load_hook_state(wrapper, saved);
+}
+
+/// Collective. Rank 0 writes the parameters to `path`, see save0.
+template <typename Module>
+void save_gathered(ddp<Module>& wrapper, const std::string& path,
+                   call_site site = call_site::current()) {
+  save0(wrapper.group(), wrapper.module(), path, site);
+}
+
+}  // namespace parx
