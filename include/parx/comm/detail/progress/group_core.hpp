@@ -241,6 +241,25 @@ class group_core {
 
   enum class idle { back_off, sleep, leave };
 
+  /// What the exception that is being handled is to the group.
+  [[nodiscard, gnu::cold, gnu::noinline]] failure failure_at_hand() {
+    try {
+      throw;
+    } catch (const header_mismatch& found) {
+      return {words_.mismatch(found), errc::mismatch, found.peer};
+    } catch (const message_mismatch& found) {
+      return {words_.mismatch(found), errc::mismatch, found.peer};
+    } catch (const link_lost& lost) {
+      return reason_of(lost, *network_);
+    } catch (const failure& known) {
+      return known;
+    } catch (const error& known) {
+      return {known.message(), known.code_value(), -1, known.cause()};
+    } catch (const std::exception& other) {
+      return {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
+    }
+  }
+
   /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and
   /// exit, and given up while bytes move.
   template <typename Enough>
@@ -271,18 +290,8 @@ class group_core {
         } else if (when_idle == idle::sleep && !waited_for()) {
           sleep(longest_sleep);
         }
-      } catch (const header_mismatch& found) {
-        failed = {words_.mismatch(found), errc::mismatch, found.peer};
-      } catch (const message_mismatch& found) {
-        failed = {words_.mismatch(found), errc::mismatch, found.peer};
-      } catch (const link_lost& lost) {
-        failed = reason_of(lost, *network_);
-      } catch (const failure& known) {
-        failed = known;
-      } catch (const error& known) {
-        failed = {known.message(), known.code_value(), -1, known.cause()};
-      } catch (const std::exception& other) {
-        failed = {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
+      } catch (...) {
+        failed = failure_at_hand();
       }
       lock.lock();
       if (failed) fail(*failed);
