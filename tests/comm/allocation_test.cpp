@@ -45,7 +45,7 @@ void repeat_all(parx::process_group& group, std::size_t n) {
       {"all_reduce", [&] { parx::all_reduce(group, x); }},
       {"all_reduce by ring", [&] { parx::all_reduce(group, x, {.use = parx::algorithm::ring}); }},
       {"all_reduce by a user's operation",
-       [&] { parx::all_reduce(group, x, parx::user_op(add, {.commutative = false})); }},
+       [&] { parx::all_reduce(group, x, parx::user_op(add)); }},
       {"reduce_scatter", [&] { parx::reduce_scatter(group, x, part); }},
       {"reduce_scatter_v", [&] { parx::reduce_scatter_v(group, x, part, even); }},
       {"all_gather", [&] { parx::all_gather(group, part, x); }},

@@ -99,8 +99,7 @@ int reduce_in_order(process_group& group) {
                                  .host_of = parx::detail::core_of(group)->choice().hosts()};
     if (!parx::reduces(entry.what) || !parx::can_do(entry, shape)) continue;
     ++tried;
-    const auto by =
-        parx::user_op(then, {.commutative = false, .root = shape.root, .use = entry.name});
+    const auto by = parx::user_op(then, {.root = shape.root, .use = entry.name});
     if (in_area) parx::barrier(group);  // others may still look at the last result
     const std::span<affine> wide = in_area ? std::span(area.data(), n * w) : std::span(ordinary);
     for (std::size_t i = 0; i < n * w; ++i) wide[i] = map_of(own, i);

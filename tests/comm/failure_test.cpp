@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(what_names_and_counts_do_not_show_is_compared_as_well) {
   struct twelve { char c[12]; };
   static const double total = 4;
   const auto sum = [](const auto& a, const auto&) { return a; };
-  const char* const arithmetic = "the calls differ in the factor, in divide_by or in the kind";
+  const char* const arithmetic = "the calls differ in the factor, in divide_by, in the order";
   const char* const sizes = "the calls differ in their uneven counts";
   const auto floats = [](std::size_t n) { return std::vector<float>(n); };
   const std::vector<disagreement> cases{
@@ -147,8 +147,10 @@ BOOST_AUTO_TEST_CASE(what_names_and_counts_do_not_show_is_compared_as_well) {
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.op = parx::reduce_op::premul_sum, .factor = 2.0000001}); }, arithmetic},
       {"divide_by", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x); },
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.divide_by = &total}); }, arithmetic},
-      {"commutative or not", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.commutative = true, .use = parx::algorithm::tree})); },
+      {"commutative or not", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.order = parx::reduction_order::any, .use = parx::algorithm::tree})); },
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.use = parx::algorithm::tree})); }, arithmetic},
+      {"the order of a sum", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.use = parx::algorithm::direct}); },
+       [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.order = parx::reduction_order::serial, .use = parx::algorithm::direct}); }, arithmetic},
       {"an operation of the user's", [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, {.use = parx::algorithm::tree}); },
        [&](auto& g) { auto x = floats(8); parx::all_reduce(g, x, parx::user_op(sum, {.use = parx::algorithm::tree})); }, "(user's operation)"},
       {"the size of structs", [&](auto& g) { std::vector<six> x(8); parx::broadcast(g, x); },

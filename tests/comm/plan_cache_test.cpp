@@ -98,8 +98,7 @@ BOOST_AUTO_TEST_CASE(issuing_a_call_allocates_nothing_once_its_plan_is_kept) {
   const counts cut{100, 7, 23}, pairs{4, 5, 6};  // rank 1 has 7, sends and receives 15
   std::vector<float> x(7), all(130), from(15), to(15);
   const auto site = parx::call_site::current();
-  const parx::user_operation then =
-      parx::user_op([](float a, float b) { return a + b; }, {.commutative = false});
+  const parx::user_operation then = parx::user_op([](float a, float b) { return a + b; });
   const auto round = [&] {
     using namespace parx::detail;
     const auto fill = [&](const collective_arguments& given) {
@@ -108,11 +107,12 @@ BOOST_AUTO_TEST_CASE(issuing_a_call_allocates_nothing_once_its_plan_is_kept) {
     };
     fill(all_reduce_arguments(group, all, all, parx::reduce_options{}, site));
     fill(all_reduce_arguments(group, all, all, then, site));
-    fill(all_gather_v_arguments(group, x, all, cut, {}, site));
+    fill(all_gather_v_arguments(group, x, all, cut, parx::collective_options{}, site));
     fill(reduce_scatter_v_arguments(group, all, x, cut, parx::reduce_options{}, site));
-    fill(gather_v_arguments(group, x, all, cut, {}, site));
-    fill(scatter_v_arguments(group, all, x, cut, {.root = 2}, site));
-    fill(all_to_all_v_arguments(group, from, pairs, to, pairs, {}, site));
+    fill(gather_v_arguments(group, x, all, cut, parx::rooted_options{}, site));
+    fill(scatter_v_arguments(group, all, x, cut, parx::rooted_options{.root = 2}, site));
+    fill(
+        all_to_all_v_arguments(group, from, pairs, to, pairs, parx::collective_options{}, site));
     fill(scan_arguments(group, parx::operation::exscan, all, all, parx::scan_options{}, site));
   };
   const std::size_t before_plans = allocations;

@@ -89,9 +89,13 @@ inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, m
   };
   simulation run(shapes, use, where, seed);
   if (const std::string problem = run.run(); !problem.empty()) return fail(problem);
-  call_shape strict = first;
-  strict.order = parx::reduction_order::ranks;
-  const bool ordered = can_do(*parx::find_algorithm(first.what, use), strict);
+  const auto claims = [&](parx::reduction_order order) {
+    call_shape strict = first;
+    strict.order = order;
+    return can_do(*parx::find_algorithm(first.what, use), strict);
+  };
+  const bool ordered = claims(parx::reduction_order::ranks);
+  const bool serial = claims(parx::reduction_order::serial);
   for (int r = 0; r < first.world; ++r) {
     rank_state& state = run.ranks()[static_cast<std::size_t>(r)];
     const auto wanted = expected_output(shapes, r);
@@ -116,6 +120,12 @@ inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, m
       }
       if (ordered && output[k].affine != wanted[k].affine) {
         return fail(fmt::format("rank {}: element {} was not reduced in rank order", r, k));
+      }
+      if (serial && output[k].exact != wanted[k].exact) {
+        return fail(fmt::format("rank {}: element {} was not reduced in serial order", r, k));
+      }
+      if (first.world <= 2 && output[k].tree != wanted[k].tree) {
+        return fail(fmt::format("rank {}: element {} of two ranks has other bits", r, k));
       }
       if (first.what == operation::all_reduce &&
           output[k].tree != run.ranks().front().output()[k].tree) {

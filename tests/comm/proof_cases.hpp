@@ -26,6 +26,14 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   const auto halving = [n](std::size_t ranks) {
     return 2 * n * (std::bit_floor(ranks) - 1) + 2 * n * (ranks - std::bit_floor(ranks));
   };
+  // Rank v is as many hops from rank 0 of a binomial tree as it has bits.
+  const auto popcounts = [](int ranks) {
+    std::size_t sum = 0;
+    for (int v = 1; v < ranks; ++v) {
+      sum += static_cast<std::size_t>(std::popcount(static_cast<unsigned>(v)));
+    }
+    return sum;
+  };
   const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
   const std::size_t meeting = shape.world <= parx::most_at_meeting ? 0 : barrier;
   if (use == algorithm::shared) return 2 * meeting;
@@ -39,12 +47,20 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
         return n * (power * static_cast<std::size_t>(std::countr_zero(power)) + 2 * extra);
       }
       if (use == algorithm::halving) return halving(p);
+      if (use == algorithm::ordered_tree) {
+        return n * (p - 1) + n * popcounts(shape.world);
+      }
       if (use == algorithm::hierarchical) {
         const auto hosts = static_cast<std::size_t>(shape.hosts());
         return 2 * n * (p - hosts) + halving(hosts);
       }
-      return 2 * n * (p - 1);  // ring: 2 n (P-1)/P a rank
+      return 2 * n * (p - 1);  // ring, direct: 2 n (P-1)/P a rank; chain: 2 n, n at its ends
     case operation::reduce_scatter: {
+      if (use == algorithm::chain) {  // up the whole vector, down the blocks below
+        std::size_t down = 0;
+        for (int r = 1; r < shape.world; ++r) down += cut.offset(r);
+        return n * (p - 1) + down;
+      }
       if (use != algorithm::halving) return n * (p - 1);
       std::size_t sum = n * (power - 1) + n * extra;
       for (std::size_t guest = 0; guest < 2 * extra; guest += 2) {
@@ -117,9 +133,11 @@ inline std::size_t most_scratch(const call_shape& shape, algorithm use) {
   if (use == algorithm::staged) return 3 * shape.slice_count() + 1;
   switch (shape.what) {
     case operation::all_reduce:
+      if (use == algorithm::direct) return shape.cut().largest();
+      if (use == algorithm::ordered_tree) return n * static_cast<std::size_t>(shape.world / 2);
       return use == algorithm::tree || use == algorithm::hierarchical ? n : 0;
     case operation::reduce_scatter:
-      if (use == algorithm::direct) return 0;
+      if (use == algorithm::direct) return shape.cut().largest();
       return use == algorithm::ring ? 2 * shape.cut().largest() : n;
     case operation::reduce:
     case operation::exscan: return n;

@@ -86,6 +86,38 @@ BOOST_AUTO_TEST_CASE(between_ranks_of_one_host_over_tcp_the_choice_is_what_was_m
   BOOST_TEST((fastest(operation::all_reduce, 8, 64 << 10) == algorithm::halving));
 }
 
+BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_inside_a_host_always) {
+  using parx::reduction_order;
+  for (const operation what : {operation::all_reduce, operation::reduce_scatter}) {
+    for (const int world : {2, 3, 8, 64}) {
+      for (const std::size_t n : {4u, 16u << 10, 1u << 20, 64u << 20}) {
+        const std::vector<int> one_host(static_cast<std::size_t>(world), 0);
+        call_shape shape{.what = what, .world = world, .count = n};
+        const auto is_serial = [&] {
+          return find_algorithm(what, parx::choose(shape, parx::loopback_costs))->order ==
+                 reduction_order::serial;
+        };
+        shape.order = reduction_order::serial;
+        BOOST_TEST(is_serial());
+        shape.order = reduction_order::any;
+        shape.host_of = one_host;
+        BOOST_TEST((is_serial() || world == 2));
+        // Not against what the user says.
+        const auto rules = parx::parse_algorithm_list("all_reduce:ring,reduce_scatter:ring");
+        BOOST_TEST((parx::choose(shape, {}, rules) == algorithm::ring));
+        shape.order = reduction_order::serial;
+        BOOST_TEST((parx::choose(shape, {}, rules) != algorithm::ring));
+      }
+    }
+  }
+  // Between hosts, as many bytes as the ring where latency counts for nothing.
+  const link_costs wide{.crowding = 1};
+  const auto cost = [&](algorithm use) {
+    return parx::price({.what = operation::all_reduce, .world = 8, .count = large}, use, wide);
+  };
+  BOOST_TEST(cost(algorithm::direct) < cost(algorithm::ring) * 1.01);
+}
+
 BOOST_AUTO_TEST_CASE(every_price_is_positive_and_grows_with_the_bytes) {
   const std::vector<int> host_of{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
   for (const auto& entry : parx::catalog()) {

@@ -5,6 +5,8 @@
 //   sum     the sum of its contributions, 64 random bits each: equal only if each is in it once
 //   tree    a hash of how they were combined, in which a op b = b op a, but nothing else is equal
 //   affine  an affine map mod 2^32 a contribution: equal only if the order of the ranks was kept
+//   exact   a hash of how they were combined, in which nothing is equal: neither commuted nor
+//           grouped in another way
 //   scaled  how often an action that `completes` has multiplied it
 #pragma once
 
@@ -36,6 +38,7 @@ struct symbol {
   std::uint64_t sum = 0;
   std::uint64_t tree = 0;
   std::uint64_t affine = 0;
+  std::uint64_t exact = 0;
   std::uint32_t scaled = 0;
   friend bool operator==(const symbol&, const symbol&) = default;
 };
@@ -50,10 +53,10 @@ inline std::uint64_t mix(std::uint64_t x) {  // splitmix64
 /// Element `index` of rank `rank`'s input.
 inline symbol leaf(int rank, std::size_t index) {
   const std::uint64_t bits = mix(static_cast<std::uint64_t>(rank) << 32 | index);
-  return {bits, mix(bits), mix(bits + 1) | 1, 0};
+  return {bits, mix(bits), mix(bits + 1) | 1, mix(bits + 2), 0};
 }
 /// What memory holds that nobody has written.
-inline constexpr symbol unwritten{1, 2, 3, 4};
+inline constexpr symbol unwritten{1, 2, 3, 4, 5};
 
 inline symbol combine(const symbol& x, const symbol& y) {
   const auto factor = [](const symbol& s) { return static_cast<std::uint32_t>(s.affine); };
@@ -61,7 +64,7 @@ inline symbol combine(const symbol& x, const symbol& y) {
   const std::uint32_t a = factor(x) * factor(y);
   const std::uint32_t b = factor(x) * offset(y) + offset(x);
   return {x.sum + y.sum, mix(mix(std::min(x.tree, y.tree)) + std::max(x.tree, y.tree)),
-          static_cast<std::uint64_t>(b) << 32 | a, 0};
+          static_cast<std::uint64_t>(b) << 32 | a, mix(mix(x.exact) + 3 * y.exact), 0};
 }
 
 enum class memory { apart, in_place };
@@ -367,6 +370,7 @@ class simulation {
         const symbol& mine = from[done];
         if (mine.scaled + value.scaled != 0) problem_ = "a sum was scaled before it was complete";
         value = step.received_first ? combine(value, mine) : combine(mine, value);
+        if (step.own.count > 0) value = combine(value, state.at(step.own)[done]);
         value.scaled += step.completes ? 1 : 0;
       }
       to[done] = value;

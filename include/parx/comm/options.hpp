@@ -10,6 +10,7 @@
 
 #include <parx/comm/schedule/algorithm.hpp>
 #include <parx/comm/schedule/price.hpp>
+#include <parx/comm/schedule/reduction_order.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -65,6 +66,10 @@ struct reduce_options {
   /// the result of one issued before on the same group: a total count, for a mean without a second
   /// pass.
   const double* divide_by = nullptr;
+  /// serial: the same bits however the ranks are connected and the vectors cut. Inside one host
+  /// every sum is, unless `use` or a rule says otherwise; between hosts an algorithm that gives it
+  /// can be slower. Equal on all ranks, which is checked.
+  reduction_order order = reduction_order::any;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
 };
@@ -73,6 +78,7 @@ struct rooted_reduce_options {
   int root = 0;
   reduce_op op = reduce_op::sum;
   double factor = 1;
+  reduction_order order = reduction_order::any;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
 };

@@ -1,13 +1,14 @@
 // user_op: a reduction of the user's own, for elements of any trivially copyable type.
 //
 //   const auto better = [](const score& a, const score& b) { return a.loss < b.loss ? a : b; };
-//   parx::all_reduce(world, best, parx::user_op(better, {.commutative = true}));
+//   parx::all_reduce(world, best, parx::user_op(better, {.order = parx::reduction_order::any}));
 //
-// It stands where the reduce_options would. It must be associative, as floating sums nearly are.
-// The result is x0 op x1 op x2 ... in rank order, grouped in any way; one that is said to be
-// commutative may be formed in any order, by more algorithms (ring): faster where vectors are
-// large. The same function must be passed on every rank: that it combines elements of the same
-// size in the same order is checked, that it is the same function cannot be.
+// It stands where the reduce_options would. The result is x0 op x1 op x2 ... in rank order, grouped
+// in any way: the operation must be associative, as floating sums nearly are. One that commutes too
+// may be applied in `any` order, by more algorithms (ring): faster where vectors are large. One
+// that is not even associative needs `serial` order: ((x0 op x1) op x2) ... The same function must
+// be passed on every rank: that it combines elements of the same size in the same order is checked,
+// that it is the same function cannot be.
 #pragma once
 
 #include <array>
@@ -24,8 +25,8 @@
 namespace parx::inline PARX_ABI {
 
 struct user_op_options {
-  bool commutative = false;  ///< a op b == b op a, whatever they are: any order will do
-  int root = 0;              ///< for reduce
+  reduction_order order = reduction_order::ranks;
+  int root = 0;  ///< for reduce
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
 };

@@ -58,7 +58,8 @@ struct action {
   /// received values belong to lower ranks. Only a reduction that does not commute can tell.
   bool received_first = false;
   /// Of a combine, where not empty: this rank's part of the sum. In its shared buffer is none then,
-  /// and the result is put there too.
+  /// and the result is put there too. Of a receive_reduce, where not empty: this rank's part, which
+  /// comes last: to = (from op what `peer` sends) op own.
   region own{};
 
   /// The number of elements this action moves.

@@ -8,14 +8,9 @@
 
 #include <parx/comm/schedule/operation.hpp>
 #include <parx/comm/schedule/partition.hpp>
+#include <parx/comm/schedule/reduction_order.hpp>
 
 namespace parx::inline PARX_ABI {
-
-/// Which order a reduction's contributions may be combined in.
-enum class reduction_order : std::uint8_t {
-  any,    ///< the operation commutes
-  ranks,  ///< x0 op x1 op x2 ...: a user's operation that does not
-};
 
 struct call_shape {
   operation what = operation::barrier;

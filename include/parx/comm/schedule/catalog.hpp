@@ -36,16 +36,15 @@ struct catalog_entry {
   /// The schedule of one rank, for worlds of two and more.
   schedule (*make)(const call_shape&);
   double (*price)(const prices::load&, const link_costs&);  ///< seconds
-  /// Why it cannot do a call, null when it can; a null function where it always can.
+  /// In which order it reduces, on worlds of any size.
+  reduction_order order = reduction_order::any;
+  /// Why else it cannot do a call, null when it can; a null function where it always can.
   const char* (*objection)(const call_shape&) = nullptr;
 };
 
 namespace detail {
 
 // What speaks against an algorithm for a call; null when nothing does.
-inline constexpr auto must_commute = [](const call_shape& s) -> const char* {
-  return s.order == reduction_order::any ? nullptr : "needs an operation that commutes";
-};
 inline constexpr auto must_start_at_first = [](const call_shape& s) -> const char* {
   return s.order == reduction_order::any || s.root == 0
              ? nullptr
@@ -60,10 +59,6 @@ inline constexpr auto must_share_hosts = [](const call_shape& s) -> const char* 
   const int hosts = s.hosts();
   return hosts > 1 && hosts < s.world ? nullptr
                                       : "needs several hosts, and ranks that share one";
-};
-inline constexpr auto must_commute_on_hosts = [](const call_shape& s) -> const char* {
-  const char* objection = must_commute(s);
-  return objection != nullptr ? objection : must_share_hosts(s);
 };
 inline constexpr auto must_have_equal_blocks = [](const call_shape& s) -> const char* {
   const partition cut = s.cut();
@@ -88,69 +83,88 @@ inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
   return s.count <= slices * s.slice_count() ? nullptr : "is for fewer bytes";
 };
 
+inline constexpr auto unordered = reduction_order::any;
+inline constexpr auto in_rank_order = reduction_order::ranks;
+inline constexpr auto serially = reduction_order::serial;
+
 inline constexpr std::array catalog_table{
     catalog_entry{operation::all_reduce, algorithm::doubling,
                   [](const call_shape& s) {
                     return schedules::doubling_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::doubling_all_reduce},
+                  prices::doubling_all_reduce, in_rank_order},
     catalog_entry{operation::all_reduce, algorithm::ring,
                   [](const call_shape& s) {
                     return schedules::ring_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::ring_all_reduce, must_commute},
+                  prices::ring_all_reduce},
     catalog_entry{operation::all_reduce, algorithm::direct,
                   [](const call_shape& s) {
                     return schedules::direct_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::direct_all_reduce},
+                  prices::direct_all_reduce, serially},
     catalog_entry{operation::all_reduce, algorithm::shared,
                   [](const call_shape& s) {
                     return schedules::shared_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::shared_all_reduce, must_share_output},
+                  prices::shared_all_reduce, serially, must_share_output},
     catalog_entry{operation::all_reduce, algorithm::staged,
                   [](const call_shape& s) {
                     return schedules::staged_all_reduce(s.rank, s.world, s.count,
                                                         s.slice_count(), s.is_staged_whole());
                   },
-                  prices::staged_all_reduce, must_stage},
+                  prices::staged_all_reduce, serially, must_stage},
     catalog_entry{operation::all_reduce, algorithm::halving,
                   [](const call_shape& s) {
                     return schedules::halving_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::halving_all_reduce},
+                  prices::halving_all_reduce, in_rank_order},
     catalog_entry{operation::all_reduce, algorithm::tree,
                   [](const call_shape& s) {
                     return schedules::tree_all_reduce(s.rank, s.world, s.count);
                   },
-                  prices::tree_all_reduce},
+                  prices::tree_all_reduce, in_rank_order},
+    catalog_entry{operation::all_reduce, algorithm::chain,
+                  [](const call_shape& s) {
+                    return schedules::chain_all_reduce(s.rank, s.world, s.count);
+                  },
+                  prices::chain_all_reduce, serially},
+    catalog_entry{operation::all_reduce, algorithm::ordered_tree,
+                  [](const call_shape& s) {
+                    return schedules::ordered_tree_all_reduce(s.rank, s.world, s.count);
+                  },
+                  prices::ordered_tree_all_reduce, serially},
     catalog_entry{operation::all_reduce, algorithm::hierarchical,
                   [](const call_shape& s) {
                     return schedules::hierarchical_all_reduce(s.rank, s.host_of, s.count);
                   },
-                  prices::hierarchical_all_reduce, must_commute_on_hosts},
+                  prices::hierarchical_all_reduce, unordered, must_share_hosts},
 
     catalog_entry{operation::reduce_scatter, algorithm::direct,
                   [](const call_shape& s) {
                     return schedules::direct_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::direct_reduce_scatter},
+                  prices::direct_reduce_scatter, serially},
+    catalog_entry{operation::reduce_scatter, algorithm::chain,
+                  [](const call_shape& s) {
+                    return schedules::chain_reduce_scatter(s.rank, s.cut());
+                  },
+                  prices::chain_reduce_scatter, serially},
     catalog_entry{operation::reduce_scatter, algorithm::ring,
                   [](const call_shape& s) {
                     return schedules::ring_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::ring_reduce_scatter, must_commute},
+                  prices::ring_reduce_scatter},
     catalog_entry{operation::reduce_scatter, algorithm::shared,
                   [](const call_shape& s) {
                     return schedules::shared_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::shared_reduce_scatter, must_share_input},
+                  prices::shared_reduce_scatter, serially, must_share_input},
     catalog_entry{operation::reduce_scatter, algorithm::halving,
                   [](const call_shape& s) {
                     return schedules::halving_reduce_scatter(s.rank, s.cut());
                   },
-                  prices::halving_reduce_scatter, must_commute},
+                  prices::halving_reduce_scatter},
 
     catalog_entry{operation::all_gather, algorithm::direct,
                   [](const call_shape& s) { return schedules::direct_all_gather(s.rank, s.cut()); },
@@ -160,12 +174,12 @@ inline constexpr std::array catalog_table{
                   prices::ring_all_gather},
     catalog_entry{operation::all_gather, algorithm::shared,
                   [](const call_shape& s) { return schedules::shared_all_gather(s.rank, s.cut()); },
-                  prices::shared_all_gather, must_share_output},
+                  prices::shared_all_gather, unordered, must_share_output},
     catalog_entry{operation::all_gather, algorithm::doubling,
                   [](const call_shape& s) {
                     return schedules::doubling_all_gather(s.rank, s.cut());
                   },
-                  prices::doubling_all_gather, must_be_power_of_two},
+                  prices::doubling_all_gather, unordered, must_be_power_of_two},
     catalog_entry{operation::all_gather, algorithm::bruck,
                   [](const call_shape& s) { return schedules::bruck_all_gather(s.rank, s.cut()); },
                   prices::bruck_all_gather},
@@ -173,7 +187,7 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::hierarchical_all_gather(s.rank, s.host_of, s.cut());
                   },
-                  prices::hierarchical_all_gather, must_share_hosts},
+                  prices::hierarchical_all_gather, unordered, must_share_hosts},
 
     catalog_entry{operation::broadcast, algorithm::tree,
                   [](const call_shape& s) {
@@ -189,7 +203,7 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::shared_broadcast(s.rank, s.world, s.count, s.root);
                   },
-                  prices::shared_broadcast, must_share_output},
+                  prices::shared_broadcast, unordered, must_share_output},
     catalog_entry{operation::broadcast, algorithm::scatter_gather,
                   [](const call_shape& s) {
                     return schedules::scatter_gather_broadcast(s.rank, s.world, s.count, s.root);
@@ -199,23 +213,29 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
                   },
-                  prices::hierarchical_broadcast, must_share_hosts},
+                  prices::hierarchical_broadcast, unordered, must_share_hosts},
 
     catalog_entry{operation::reduce, algorithm::tree,
                   [](const call_shape& s) {
                     return schedules::tree_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::tree_reduce, must_start_at_first},
+                  prices::tree_reduce, in_rank_order, must_start_at_first},
     catalog_entry{operation::reduce, algorithm::chain,
                   [](const call_shape& s) {
                     return schedules::chain_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::chain_reduce, must_start_at_first},
+                  prices::chain_reduce, in_rank_order, must_start_at_first},
     catalog_entry{operation::reduce, algorithm::ordered_tree,
                   [](const call_shape& s) {
                     return schedules::ordered_tree_reduce(s.rank, s.world, s.count, s.root);
                   },
-                  prices::ordered_tree_reduce},
+                  prices::ordered_tree_reduce, in_rank_order},
+
+    catalog_entry{operation::reduce, algorithm::direct,
+                  [](const call_shape& s) {
+                    return schedules::direct_reduce(s.rank, s.world, s.count, s.root);
+                  },
+                  prices::direct_reduce, serially},
 
     catalog_entry{operation::gather, algorithm::tree,
                   [](const call_shape& s) {
@@ -253,29 +273,29 @@ inline constexpr std::array catalog_table{
                   [](const call_shape& s) {
                     return schedules::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
                   },
-                  prices::bruck_all_to_all, must_have_equal_blocks},
+                  prices::bruck_all_to_all, unordered, must_have_equal_blocks},
 
     catalog_entry{operation::scan, algorithm::doubling,
                   [](const call_shape& s) {
                     return schedules::doubling_scan(s.rank, s.world, s.count);
                   },
-                  prices::doubling_scan},
+                  prices::doubling_scan, in_rank_order},
     catalog_entry{operation::scan, algorithm::chain,
                   [](const call_shape& s) {
                     return schedules::chain_scan(s.rank, s.world, s.count);
                   },
-                  prices::chain_scan},
+                  prices::chain_scan, serially},
 
     catalog_entry{operation::exscan, algorithm::doubling,
                   [](const call_shape& s) {
                     return schedules::doubling_exscan(s.rank, s.world, s.count);
                   },
-                  prices::doubling_exscan},
+                  prices::doubling_exscan, in_rank_order},
     catalog_entry{operation::exscan, algorithm::chain,
                   [](const call_shape& s) {
                     return schedules::chain_exscan(s.rank, s.world, s.count);
                   },
-                  prices::chain_exscan},
+                  prices::chain_exscan, serially},
 
     catalog_entry{operation::barrier, algorithm::dissemination,
                   [](const call_shape& s) {
@@ -310,6 +330,10 @@ inline constexpr std::array catalog_table{
 
 /// Why `entry`, an algorithm of shape.what, cannot do this call; null when it can.
 [[nodiscard]] inline const char* objection_to(const catalog_entry& entry, const call_shape& shape) {
+  if (entry.order < shape.order) {
+    return shape.order == reduction_order::serial ? "does not reduce in serial order"
+                                                  : "needs an operation that commutes";
+  }
   return entry.objection == nullptr ? nullptr : entry.objection(shape);
 }
 [[nodiscard]] inline bool can_do(const catalog_entry& entry, const call_shape& shape) {
@@ -364,9 +388,17 @@ inline constexpr std::array catalog_table{
   return require_algorithm(shape, use).price(detail::load_of(shape), costs);
 }
 
+/// Whether a call that may be reduced in any order is in serial order all the same: all_reduce and
+/// reduce_scatter inside one host, where nothing is faster. (Two ranks sum in one order only.)
+[[nodiscard]] inline bool is_serial_anyway(const call_shape& shape) noexcept {
+  return (shape.what == operation::all_reduce || shape.what == operation::reduce_scatter) &&
+         shape.hosts() == 1 && shape.world > 2;
+}
+
 /// The cheapest algorithm that can do this call: the same on all ranks when the costs are.
-[[nodiscard]] inline algorithm choose(const call_shape& shape, const link_costs& costs = {}) {
+[[nodiscard]] inline algorithm choose(call_shape shape, const link_costs& costs = {}) {
   const prices::load load = detail::load_of(shape);
+  if (is_serial_anyway(shape)) shape.order = reduction_order::serial;
   algorithm best = algorithm::automatic;
   double least = 0;
   for (const catalog_entry& each : catalog()) {

@@ -3,9 +3,12 @@
 // Ranks form a line starting (broadcast) or ending (reduce) at the root. The prefix rule of the
 // engine makes each rank pass bytes on as they arrive, so n bytes take about n beta + (P-2) alpha
 // with no chunk size to choose. A sum is grouped along the line: its bits are not the tree's.
+// An all_reduce runs up the line from rank 0, which sums in serial order, and the sum back down:
+// all ranks together send as much as in a ring, in the fewest messages there can be. So does a
+// reduce_scatter; on its way down each rank keeps its block and passes the lower ones on.
 #pragma once
 
-#include <parx/comm/schedule/action.hpp>
+#include <parx/comm/schedule/partition.hpp>
 
 namespace parx::inline PARX_ABI::schedules {
 
@@ -49,6 +52,51 @@ namespace parx::inline PARX_ABI::schedules {
     if (partial != no_action) plan.scratch_count = count;
     plan.add({action_kind::send, wrap(rank - 1, world), current, {}, {partial, no_action}, false});
   }
+  return plan;
+}
+
+/// Input and output hold `count` elements.
+[[nodiscard]] inline schedule chain_all_reduce(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  const region input{place::input, 0, count};
+  const region output{place::output, 0, count};
+  const bool last = rank == world - 1;
+  std::int32_t here = no_action;
+  if (rank > 0) {
+    here = plan.add({.kind = action_kind::receive_reduce, .peer = rank - 1, .from = input,
+                     .to = output, .completes = last, .received_first = true});
+  }
+  if (!last) {
+    here = plan.send(rank + 1, rank > 0 ? output : input, here);
+    here = plan.receive(rank + 1, output, here);
+  }
+  if (rank > 0) plan.send(rank - 1, output, here);
+  return plan;
+}
+
+/// Input holds all blocks; output holds block `rank`, reduced.
+[[nodiscard]] inline schedule chain_reduce_scatter(int rank, const partition& blocks) {
+  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  const region input{place::input, 0, blocks.total()};
+  const region sum{place::scratch, 0, blocks.total()};
+  const region own = blocks.alone(place::output, rank);
+  const bool last = rank == blocks.parts() - 1;
+  if (rank == 0) {
+    plan.receive(1, own, plan.fence(plan.send(1, input)));
+    return plan;
+  }
+  plan.scratch_count = sum.count;
+  std::int32_t here = plan.add({.kind = action_kind::receive_reduce, .peer = rank - 1,
+                                .from = input, .to = sum, .completes = last,
+                                .received_first = true});
+  if (!last) {
+    // The partial sum makes room for the sums of all blocks up to this rank's.
+    here = plan.fence(plan.send(rank + 1, sum, here));
+    here = plan.receive(rank + 1, blocks.blocks(place::scratch, 0, rank + 1), here);
+  }
+  here = plan.fence(here);
+  plan.send(rank - 1, blocks.blocks(place::scratch, 0, rank), here);
+  plan.copy(blocks.block(place::scratch, rank), own, here);
   return plan;
 }
 

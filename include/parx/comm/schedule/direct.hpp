@@ -1,9 +1,9 @@
 // Direct algorithms: everybody talks to everybody at once, one latency, P-1 messages a rank.
 //
 // Best for few ranks and small chunks. Peers are visited starting behind the rank itself, so that
-// not all of them send to rank 0 first. A sum is formed at one place, outwards from its rank's own
-// contribution: first the lower ranks' one by one on its left, then the higher ranks' on its right,
-// which keeps the order of the ranks. The grouping is not the ring's: bits may differ.
+// not all of them send to rank 0 first. A sum is formed at one place, one contribution after the
+// other in the order of the ranks. What comes early waits in its link's staging (of 256 KiB at
+// most) and then with its sender; the lower ranks' sum needs one block of scratch.
 #pragma once
 
 #include <parx/comm/schedule/partition.hpp>
@@ -28,6 +28,34 @@ namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 
+/// Appends the reduction of what all others send and `mine`, which may be where `sum` is. Returns
+/// its last action.
+inline std::int32_t fold_serially(schedule& plan, int rank, int world, region mine, region sum) {
+  std::int32_t partial = no_action;
+  region current = mine;
+  if (rank > 1) {
+    // Of the lower ranks. `mine` comes behind it, so `sum` must not be written yet.
+    current = {place::scratch, plan.scratch_count, mine.count};
+    plan.scratch_count += mine.count;
+    partial = plan.receive(0, current);
+  }
+  const int last = rank == world - 1 ? world - 2 : world - 1;
+  for (int peer = rank > 1 ? 1 : 0; peer < world; ++peer) {
+    if (peer == rank) continue;
+    const region to = peer + 1 < rank ? current : sum;
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = peer,
+                        .from = current,
+                        .to = to,
+                        .after = {partial, no_action},
+                        .completes = peer == last,
+                        .received_first = rank == 1 && peer == 0,
+                        .own = rank > 1 && peer + 1 == rank ? mine : region{}});
+    current = to;
+  }
+  return partial;
+}
+
 /// Appends the exchange after which `own` holds block `rank`, reduced. Returns its last action.
 inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partition& blocks,
                                         region own) {
@@ -36,18 +64,7 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
     const int peer = wrap(rank + distance, world);
     plan.send(peer, blocks.block(place::input, peer));
   }
-  std::int32_t partial = no_action;
-  for (int step = 1; step < world; ++step) {
-    const int peer = step <= rank ? rank - step : step;
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = peer,
-                        .from = partial == no_action ? blocks.block(place::input, rank) : own,
-                        .to = own,
-                        .after = {partial, no_action},
-                        .completes = step == world - 1,
-                        .received_first = peer < rank});
-  }
-  return partial;
+  return fold_serially(plan, rank, world, blocks.block(place::input, rank), own);
 }
 
 }  // namespace detail
@@ -73,6 +90,15 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
     const int peer = wrap(rank - distance, world);
     plan.receive(peer, blocks.block(place::output, peer));
   }
+  return plan;
+}
+
+/// Everybody's input is reduced into the root's output (`count` elements each).
+[[nodiscard]] inline schedule direct_reduce(int rank, int world, std::size_t count, int root) {
+  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  const region input{place::input, 0, count};
+  if (rank == root) detail::fold_serially(plan, rank, world, input, {place::output, 0, count});
+  else plan.send(root, input);
   return plan;
 }
 

@@ -49,6 +49,9 @@ struct explanation {
       row.why = fmt::format("{} says so", rule->source);
     } else if (row.name == cheapest) {
       row.why = "cheapest";
+    } else if (is_serial_anyway(shape) &&
+               find_algorithm(shape.what, row.name)->order != reduction_order::serial) {
+      row.why = "not in serial order, as all is inside one host";
     } else {
       row.why = row.seconds > least && least > 0
                     ? fmt::format("{:.3g} x the cheapest", row.seconds / least)

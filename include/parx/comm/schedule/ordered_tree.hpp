@@ -1,5 +1,7 @@
 // Trees that keep the order of the ranks whatever the root, for operations that do not commute: a
-// binomial tree over ranks 0, 1, 2, ... combines neighbours, the lower first.
+// binomial tree over ranks 0, 1, 2, ... combines neighbours, the lower first. To sum in serial
+// order the contributions travel up as they are, and rank 0 combines them one by one: for vectors
+// so short that latency is all.
 #pragma once
 
 #include <numeric>
@@ -18,6 +20,34 @@ namespace parx::inline PARX_ABI::schedules {
   const std::int32_t reduced =
       append(plan, tree_reduce(rank, world, count, 0), everybody, place::input, no_action);
   append(plan, tree_broadcast(rank, world, count, 0), everybody, place::output, reduced);
+  return plan;
+}
+
+/// All contributions go to rank 0, and their sum to everybody. Input and output hold `count`
+/// elements; scratch holds those of the ranks below this one in the tree.
+[[nodiscard]] inline schedule ordered_tree_all_reduce(int rank, int world, std::size_t count) {
+  schedule plan{.name = algorithm::ordered_tree, .actions = {}, .scratch_count = 0};
+  const region input{place::input, 0, count};
+  const region output{place::output, 0, count};
+  const int edge = detail::tree_edge(rank, world);
+  std::int32_t done = no_action;
+  if (rank > 0) done = plan.send(rank - edge, input);
+  for (int u = rank + 1; u < rank + edge && u < world; ++u) {
+    const int child = rank + detail::tree_child(u - rank);
+    if (rank == 0) {
+      done = plan.add({.kind = action_kind::receive_reduce, .peer = child,
+                       .from = u == 1 ? input : output, .to = output, .after = {done, no_action},
+                       .completes = u == world - 1});
+      continue;
+    }
+    const region piece{place::scratch, plan.scratch_count, count};
+    plan.scratch_count += count;
+    done = plan.send(rank - edge, piece, plan.receive(child, piece));
+  }
+  std::vector<int> everybody(static_cast<std::size_t>(world));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  if (rank > 0) done = plan.fence(done);
+  append(plan, tree_broadcast(rank, world, count, 0), everybody, place::output, done);
   return plan;
 }
 

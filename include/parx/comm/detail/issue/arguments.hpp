@@ -4,6 +4,7 @@
 // leaves the group usable.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -82,13 +83,14 @@ void read_arithmetic(const Options& options, arithmetic& how) {
   if constexpr (is_user_operation<Options>) {
     using function = decltype(options.function);
     how.user = {.user = &apply_user_op<function, element_of<B>>, .context = &options.function};
-    how.order = options.options.commutative ? reduction_order::any : reduction_order::ranks;
+    how.order = options.options.order;
   } else {
     how.op = options.op;
     if constexpr (type_erased<std::remove_cvref_t<B>>) how.kernels = &kernels_of_any;
     else how.kernels = &kernels_of<element_of<B>>;
     if constexpr (requires { options.factor; }) how.factor = options.factor;
     if constexpr (requires { options.divide_by; }) how.divide_by = options.divide_by;
+    if constexpr (requires { options.order; }) how.order = options.order;
   }
 }
 
@@ -226,6 +228,18 @@ class call_check {
   call_site site_;
 };
 
+/// The weakest order that gives the bits of the one that was asked for. A built-in operation gives
+/// the same for a op b and b op a, and integers, min and max do however they are grouped.
+[[nodiscard]] inline reduction_order needed_order(const arithmetic& how, std::uint8_t type,
+                                                  int world) noexcept {
+  if (how.user) {
+    return world > 2 ? how.order : std::min(how.order, reduction_order::ranks);
+  }
+  const bool exact = how.op == reduce_op::min || how.op == reduce_op::max ||
+                     !is_floating(static_cast<dtype>(type));
+  return exact || world <= 2 ? reduction_order::any : how.order;
+}
+
 /// The part of the fingerprint that shows a struct's size, uneven counts and coalesced buffers.
 [[nodiscard]] inline std::uint32_t hash_of_sizes(const collective_arguments& given,
                                                  std::uint8_t type,
@@ -244,14 +258,12 @@ class call_check {
 /// The part of the fingerprint that shows what scales the result and orders the reduction.
 [[nodiscard]] inline std::uint32_t hash_of(const arithmetic& combine,
                                            std::size_t element_size) noexcept {
-  if (combine.user) {
-    return static_cast<std::uint32_t>(element_size) << 2 |
-           (combine.order == reduction_order::ranks ? 2u : 0u) | 1u;
-  }
-  if (combine.divide_by != nullptr) return 1;
-  if (combine.op != reduce_op::premul_sum) return 0;
+  const auto order = static_cast<std::uint32_t>(combine.order) << 30;
+  if (combine.user) return order ^ static_cast<std::uint32_t>(element_size);
+  if (combine.divide_by != nullptr) return order ^ 1u;
+  if (combine.op != reduce_op::premul_sum) return order;
   const auto bits = std::bit_cast<std::uint64_t>(combine.factor) * 0x9e3779b97f4a7c15u;
-  return static_cast<std::uint32_t>(bits >> 32);
+  return order ^ static_cast<std::uint32_t>(bits >> 32);
 }
 
 }  // namespace parx::detail

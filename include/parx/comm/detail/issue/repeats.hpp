@@ -14,6 +14,7 @@
 
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/schedule/operation.hpp>
+#include <parx/comm/schedule/reduction_order.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -23,6 +24,7 @@ struct call_likeness {
   operation what = operation::barrier;
   algorithm use = algorithm::automatic;
   reduce_op combine = reduce_op::sum;
+  reduction_order order = reduction_order::any;
   std::uint8_t type = 0;
   int root = -1;
   int line = 0;

@@ -177,8 +177,8 @@ class diagnosis {
              "or in where they lie in a shared buffer";
     }
     if (mine.arithmetic != theirs.arithmetic) {
-      return "; the calls differ in the factor, in divide_by or in the kind of the user's "
-             "operation";
+      return "; the calls differ in the factor, in divide_by, in the order of the reduction or in "
+             "the kind of the user's operation";
     }
     if (static_cast<operation>(mine.operation) == operation::all_to_all && mine.sizes != 0) {
       return fmt::format("; it sends {} elements where {} are expected from it", theirs.count,

@@ -60,11 +60,18 @@ class workspace {
   }
 
   /// Reduces `count` elements that a peer has sent for a receive_reduce, from its byte `offset` on.
-  void reduce(const action& step, std::size_t offset, const std::byte* theirs, std::size_t count) {
+  /// May overwrite them.
+  void reduce(const action& step, std::size_t offset, std::byte* theirs, std::size_t count) {
     std::byte* to = write_at(step.to) + offset;
     const std::byte* mine = read_at(step.from) + offset;
-    if (step.received_first) std::swap(mine, theirs);
-    data_->reduce(to, mine, theirs, count);
+    if (step.own.count > 0) {
+      data_->reduce(theirs, mine, theirs, count);
+      data_->reduce(to, theirs, read_at(step.own) + offset, count);
+    } else if (step.received_first) {
+      data_->reduce(to, theirs, mine, count);
+    } else {
+      data_->reduce(to, mine, theirs, count);
+    }
     scale_last(step, to, count);
   }
 
