@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(structs_travel_as_bytes) {
 BOOST_AUTO_TEST_CASE(split_makes_groups_that_do_not_meet) {
   for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     const auto failure = jobs::run(kind, 5, [](parx::process_group& group) {
-      auto half = *parx::split(group, group.rank() % 2, -group.rank());
+      auto half = *parx::split(group, group.rank() % 2, {.key = -group.rank()});
       check(half.size() == (group.rank() % 2 == 0 ? 3 : 2), "size");
       check(half.rank() == (half.size() - 1) - group.rank() / 2, "key orders the ranks backwards");
       std::vector<int> x{group.rank()};

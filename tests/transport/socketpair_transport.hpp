@@ -99,11 +99,13 @@ class socketpair_network {
     const std::lock_guard lock(mutex_);
     notices_[{group, rank}] = std::string(text);
   }
-  [[nodiscard]] std::optional<std::string> notice(std::uint64_t group, int rank) {
+  [[nodiscard]] std::vector<std::string> notices_of(int rank) {
     const std::lock_guard lock(mutex_);
-    const auto found = notices_.find({group, rank});
-    if (found == notices_.end()) return std::nullopt;
-    return found->second;
+    std::vector<std::string> all;
+    for (const auto& [key, text] : notices_) {
+      if (key.second == rank) all.push_back(text);
+    }
+    return all;
   }
 
  private:
@@ -166,7 +168,7 @@ class socketpair_transport final : public parx::transport {
       : network_(std::move(network)), members_(std::move(members)), rank_(rank), group_(group) {}
   ~socketpair_transport() override {
     close();
-    if (group_ == 0) network_->end_rank(global(rank_));
+    if (group_ == 0) network_->end_rank(job_rank(rank_));
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -175,13 +177,13 @@ class socketpair_transport final : public parx::transport {
   parx::link& link_to(int peer, parx::channel traffic, std::chrono::milliseconds) override {
     const std::pair key(peer, traffic);
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
-    const int socket = network_->end_of(group_, traffic, global(rank_), global(peer));
+    const int socket = network_->end_of(group_, traffic, job_rank(rank_), job_rank(peer));
     return links_.try_emplace(key, socket, peer).first->second;
   }
 
   void wait(const std::vector<parx::link_interest>& interests,
             std::chrono::milliseconds limit) override {
-    std::vector<pollfd> polled{{network_->alarm(global(rank_)), POLLIN, 0}};
+    std::vector<pollfd> polled{{network_->alarm(job_rank(rank_)), POLLIN, 0}};
     for (const parx::link_interest& each : interests) {
       const int events = (each.readable ? POLLIN : 0) | (each.writable ? POLLOUT : 0);
       polled.push_back({links_.at({each.peer, each.traffic}).socket(),
@@ -195,17 +197,25 @@ class socketpair_transport final : public parx::transport {
       [[maybe_unused]] const auto got = ::read(polled[0].fd, &rings, sizeof rings);
     }
   }
-  void wake() override { network_->ring(global(rank_)); }
+  void wake() override { network_->ring(job_rank(rank_)); }
   [[nodiscard]] bool may_spin() const noexcept override { return false; }
 
   void abort(std::string_view reason) noexcept override { network_->abort(reason); }
-  void close() noexcept override { network_->end_group(group_, global(rank_)); }
+  void close() noexcept override { network_->end_group(group_, job_rank(rank_)); }
   std::optional<std::string> abort_reason() override { return network_->abort_reason(); }
 
-  void post_notice(std::string_view text) override { network_->post(group_, rank_, text); }
-  std::optional<std::string> notice_of(int peer) override { return network_->notice(group_, peer); }
-  [[nodiscard]] bool has_ended(int peer) override { return network_->has_ended(global(peer)); }
+  void post_notice(std::string_view text) override {
+    network_->post(group_, job_rank(rank_), text);
+  }
+  std::vector<std::string> notices_of(int job_rank) override {
+    return network_->notices_of(job_rank);
+  }
+  [[nodiscard]] bool has_ended(int peer) override { return network_->has_ended(job_rank(peer)); }
   [[nodiscard]] std::string describe(int peer) override { return "rank " + std::to_string(peer); }
+  [[nodiscard]] std::string host_of(int) override { return {}; }
+  [[nodiscard]] int job_rank(int peer) const noexcept override {
+    return members_[static_cast<std::size_t>(peer)];
+  }
 
   [[nodiscard]] bool shares_memory() override { return false; }
   [[nodiscard]] std::vector<int> hosts() override { return std::vector<int>(members_.size(), 0); }
@@ -220,14 +230,13 @@ class socketpair_transport final : public parx::transport {
   std::unique_ptr<parx::transport> subgroup(std::span<const int> members,
                                             std::uint64_t id) override {
     std::vector<int> globals;
-    for (const int each : members) globals.push_back(global(each));
+    for (const int each : members) globals.push_back(job_rank(each));
     const auto own = std::find(members.begin(), members.end(), rank_) - members.begin();
     return std::make_unique<socketpair_transport>(network_, std::move(globals),
                                                   static_cast<int>(own), id);
   }
 
  private:
-  [[nodiscard]] int global(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
 
   std::shared_ptr<socketpair_network> network_;
   std::vector<int> members_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <parx/comm/schedule/algorithm.hpp>
@@ -20,7 +21,9 @@ struct algorithm_rule;
 /// Who moves asynchronous operations on.
 enum class progress_mode : std::uint8_t {
   thread,  ///< a thread of the group, started by its first asynchronous operation
-  inline_poll,  ///< the calling thread, in poll(), test(), wait(): for hosts without a spare core
+  /// The thread that issued them, in poll(), test(), wait() and blocking operations of any of its
+  /// groups: for hosts without a spare core.
+  inline_poll,
 };
 
 /// What chooses between the algorithms of an operation; see schedule/rules.hpp and explain().
@@ -39,6 +42,17 @@ struct group_options {
   /// what they are in. That costs a few questions to the job's store.
   std::chrono::milliseconds look_after = std::chrono::milliseconds(300);
   choice_options choice{};
+};
+
+/// For a group that is made of ranks of another one. Its name is what errors, warnings and traces
+/// call it ("dp at pp=1"); without one it is called by its members.
+struct subgroup_options {
+  std::string name{};
+};
+
+struct split_options {
+  int key = 0;         ///< orders the ranks of a new group, before their old ranks
+  std::string name{};  ///< as subgroup_options::name
 };
 
 /// Zero stands for the group's own timeout.

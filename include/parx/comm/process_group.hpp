@@ -5,6 +5,8 @@
 // failure closes the group on all ranks: later calls throw errc::closed, and the job must be
 // restarted to go on.
 // Threads: use a group from one thread at a time; different groups from different threads are fine.
+// A thread that begins a call while another is in one is refused with a usage_error (as far as
+// detail/progress/sole_user.hpp can see that).
 // abort() may come from any thread. A process that is forked from a rank is no rank: to use its
 // copies of the groups is a usage_error, and to drop them, or to exit, does nothing to the rank.
 #pragma once
@@ -56,8 +58,8 @@ class process_group {
   [[nodiscard]] int size() const noexcept { return core_->size(); }
   [[nodiscard]] const std::string& name() const noexcept { return core_->name(); }
 
-  /// Bytes this rank's collectives have sent and received so far, headers (64 bytes a link,
-  /// direction and operation) included.
+  /// Bytes this rank's collectives and messages have sent and received so far, headers (64 bytes a
+  /// link, direction and operation) included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return core_->bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return core_->bytes_received(); }
 
@@ -75,7 +77,7 @@ class process_group {
 
   /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members
   /// call it, each with the same list; it costs no connection until it is used.
-  [[nodiscard]] process_group subgroup(std::span<const int> ranks,
+  [[nodiscard]] process_group subgroup(std::span<const int> ranks, subgroup_options options = {},
                                        call_site site = call_site::current()) const {
     std::string list;
     bool member = false;
@@ -93,7 +95,9 @@ class process_group {
       list += fmt::format("{}{}", i > 0 ? "," : "", *here);
     }
     check(member, fmt::format("this rank, {}, is not among the members {}", rank(), list));
-    return derive(ranks, fmt::format("{}/[{}]", name(), list));
+    const std::uint64_t base = detail::fnv1a(list, detail::core_of(*this)->id());
+    return derive(ranks, base,
+                  options.name.empty() ? fmt::format("{}/[{}]", name(), list) : options.name);
   }
 
   /// Makes the group unusable on every rank of the job, which are given `reason`. Does nothing in a
@@ -104,8 +108,8 @@ class process_group {
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const { return core_->closed(); }
 
-  /// With progress_mode::inline_poll: moves asynchronous operations on, without waiting. Call it
-  /// between pieces of computation.
+  /// With progress_mode::inline_poll: moves the asynchronous operations of all this thread's groups
+  /// on, without waiting. Call it between pieces of computation.
   void poll() { detail::core_of(*this)->poll(); }
 
  private:
@@ -113,8 +117,9 @@ class process_group {
 
   explicit process_group(std::shared_ptr<detail::group_core> core) : core_(std::move(core)) {}
 
-  [[nodiscard]] process_group derive(std::span<const int> ranks, const std::string& name) const {
-    const std::uint64_t base = detail::fnv1a(name, detail::core_of(*this)->id());
+  /// `base` follows from the members alone, so that their names for the group may differ.
+  [[nodiscard]] process_group derive(std::span<const int> ranks, std::uint64_t base,
+                                     const std::string& name) const {
     // The same members may form a group more than once.
     const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
     group_options options = core_->options();

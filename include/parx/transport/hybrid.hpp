@@ -112,17 +112,18 @@ class hybrid_transport final : public transport {
   }
 
   void post_notice(std::string_view text) override {
+    const std::string all = shared_->own_notices().post(group_, text);
     shared_->ask_for_words([&](store& job_store, const deadline& limit) {
-      job_store.set(notice_key(rank_), text, limit);
+      job_store.set(notice_key(job_rank(rank_)), all, limit);
     });
   }
-  std::optional<std::string> notice_of(int peer) override {
-    std::optional<std::string> found;
+  std::vector<std::string> notices_of(int job_rank) override {
+    std::string found;
     shared_->ask_for_words([&](store& job_store, const deadline& limit) {
-      const std::vector<std::string> keys{notice_key(peer)};
+      const std::vector<std::string> keys{notice_key(job_rank)};
       if (job_store.check(keys, limit)) found = job_store.get(keys.front(), limit);
     });
-    return found;
+    return detail::notices::split(found);
   }
   [[nodiscard]] bool has_notices() override { return !shared_->store_is_silent(); }
 
@@ -130,18 +131,26 @@ class hybrid_transport final : public transport {
     for (const auto& each : members_[static_cast<std::size_t>(peer)].links) {
       if (each != nullptr && each->open()) return false;  // a link that was open breaks by itself
     }
-    return shared_->has_ended(global(peer));
+    return shared_->has_ended(job_rank(peer));
   }
 
   [[nodiscard]] std::string describe(int peer) override {
-    const auto* record = shared_->record_for_words(global(peer));
+    const auto* record = shared_->record_for_words(job_rank(peer));
     std::string where;
     // A group's own numbers mean little to who looks for that rank's output.
-    if (global(peer) != peer) where = fmt::format("rank {} of the job", global(peer));
+    if (job_rank(peer) != peer) where = fmt::format("rank {} of the job", job_rank(peer));
     if (record != nullptr) {
       where += fmt::format("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
     }
     return where.empty() ? fmt::format("rank {}", peer) : fmt::format("rank {} ({})", peer, where);
+  }
+
+  [[nodiscard]] std::string host_of(int peer) override {
+    const auto* record = shared_->record_for_words(job_rank(peer));
+    return record != nullptr ? record->host : std::string();
+  }
+  [[nodiscard]] int job_rank(int peer) const noexcept override {
+    return members_[static_cast<std::size_t>(peer)].job_rank;
   }
 
   [[nodiscard]] bool shares_memory() override {
@@ -185,7 +194,7 @@ class hybrid_transport final : public transport {
     int rank = -1;
     for (const int each : members) {
       if (each == rank_) rank = static_cast<int>(globals.size());
-      globals.push_back(global(each));
+      globals.push_back(job_rank(each));
     }
     return std::unique_ptr<transport>(new hybrid_transport(shared_, globals, rank, id));
   }
@@ -193,7 +202,7 @@ class hybrid_transport final : public transport {
  private:
   using link_owner = std::unique_ptr<detail::process_link>;
   struct member {
-    int global = -1;
+    int job_rank = -1;
     std::array<link_owner, channel_count> links;  ///< once asked for
   };
 
@@ -231,11 +240,8 @@ class hybrid_transport final : public transport {
   [[nodiscard]] link_owner& link_slot(int peer, channel traffic) noexcept {
     return members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(traffic)];
   }
-  [[nodiscard]] int global(int rank) const noexcept {
-    return members_[static_cast<std::size_t>(rank)].global;
-  }
-  [[nodiscard]] std::string notice_key(int rank) const {
-    return fmt::format("notice/{:x}/{}", group_, rank);
+  [[nodiscard]] static std::string notice_key(int job_rank) {
+    return fmt::format("notice/{}", job_rank);
   }
 
   [[nodiscard]] link_owner make_link(int peer, channel traffic,
@@ -244,7 +250,7 @@ class hybrid_transport final : public transport {
     const auto what_for =
         traffic == channel::collective ? detail::purpose::collective : detail::purpose::message;
     const detail::link_key key{group_, peer, what_for};
-    if (share) return link_owner(new shm_link(*shared_, key, rank_, global(peer), record));
+    if (share) return link_owner(new shm_link(*shared_, key, rank_, job_rank(peer), record));
     const int count = std::min(shared_->own().streams, record.streams);
     if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
     return link_owner(new striped_link(peer, count, [&](int number) {
@@ -269,7 +275,7 @@ class hybrid_transport final : public transport {
   }
 
   [[nodiscard]] const detail::placement& place_of(int peer) {
-    return shared_->placements()[static_cast<std::size_t>(global(peer))];
+    return shared_->placements()[static_cast<std::size_t>(job_rank(peer))];
   }
   /// Known once it was asked for. Throws link_lost.
   [[nodiscard]] const detail::peer_record& record_of(int peer,
@@ -277,7 +283,7 @@ class hybrid_transport final : public transport {
     using time = std::chrono::milliseconds;
     const auto limit = deadline::after(std::min<time>(patience, longest_patience));
     try {
-      return shared_->record_of(global(peer), limit);
+      return shared_->record_of(job_rank(peer), limit);
     } catch (const error&) {
       std::throw_with_nested(link_lost(
           peer, fmt::format("the job's store, which rank 0 or the launcher keeps, has not told its "
@@ -334,7 +340,7 @@ class hybrid_transport final : public transport {
                     {});
       }
       if (std::chrono::steady_clock::now() > next_look) {
-        if (shared_->has_ended(global(key.peer))) throw link_lost(key.peer, "it has ended");
+        if (shared_->has_ended(job_rank(key.peer))) throw link_lost(key.peer, "it has ended");
         next_look += std::chrono::seconds(1);
       }
       const auto [tcp, memory] = shared_->incoming().listeners();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/transport/detail/notices.hpp>
 #include <parx/transport/transport.hpp>
 #include <fmt/format.h>
 
@@ -148,6 +149,8 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   struct rank_state {
     bool alive = true;
     detail::inproc_bell bell;
+    detail::notices notices;
+    std::string posted;  ///< them, as others read them
   };
   struct pipe_key {
     std::uint64_t group;
@@ -203,7 +206,6 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   std::map<pipe_key, detail::inproc_pipe> pipes_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<shared_area, std::size_t>> areas_;
   std::optional<std::string> abort_reason_;
-  std::map<std::pair<std::uint64_t, int>, std::string> notices_;
 };
 
 class inproc_link final : public link {
@@ -266,7 +268,7 @@ class inproc_transport final : public transport {
   ~inproc_transport() override {
     close();
     // The job's own transport goes last: the rank has ended.
-    if (group_ == 0) network_->kill(global(rank_));
+    if (group_ == 0) network_->kill(job_rank(rank_));
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -275,8 +277,8 @@ class inproc_transport final : public transport {
   link& link_to(int peer, channel traffic, std::chrono::milliseconds) override {
     const std::pair key(peer, traffic);
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
-    const int here = global(rank_);
-    const int there = global(peer);
+    const int here = job_rank(rank_);
+    const int there = job_rank(peer);
     return links_.try_emplace(key, *network_, peer, there,
                               network_->pipe({group_, traffic, here, there}),
                               network_->pipe({group_, traffic, there, here})).first->second;
@@ -288,11 +290,11 @@ class inproc_transport final : public transport {
       if (!each.readable) continue;
       until = std::min(until, links_.at({each.peer, each.traffic}).next_arrival());
     }
-    detail::inproc_bell& bell = network_->bell(global(rank_));
+    detail::inproc_bell& bell = network_->bell(job_rank(rank_));
     bell.wait_beyond(heard_, until);
     heard_ = bell.rings();
   }
-  void wake() override { network_->bell(global(rank_)).ring(); }
+  void wake() override { network_->bell(job_rank(rank_)).ring(); }
   [[nodiscard]] bool may_spin() const noexcept override { return false; }
 
   void abort(std::string_view reason) noexcept override {
@@ -313,23 +315,30 @@ class inproc_transport final : public transport {
 
   void post_notice(std::string_view text) override {
     const std::lock_guard lock(network_->mutex_);
-    network_->notices_[{group_, rank_}] = std::string(text);
+    auto& own = network_->at(job_rank(rank_));
+    own.posted = own.notices.post(group_, text);
   }
-  std::optional<std::string> notice_of(int peer) override {
+  std::vector<std::string> notices_of(int job_rank) override {
     const std::lock_guard lock(network_->mutex_);
-    const auto found = network_->notices_.find({group_, peer});
-    if (found == network_->notices_.end()) return std::nullopt;
-    return found->second;
+    return detail::notices::split(network_->at(job_rank).posted);
   }
 
   [[nodiscard]] bool has_ended(int peer) override {
-    if (network_->alive(global(peer))) return false;
+    if (network_->alive(job_rank(peer))) return false;
     // What it sent before may still be on its way.
     return std::none_of(links_.begin(), links_.end(), [peer](auto& each) {
       return each.first.first == peer && !each.second.drained();
     });
   }
-  [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
+  /// A group's own numbers mean little to who looks for that rank's output.
+  [[nodiscard]] std::string describe(int peer) override {
+    if (job_rank(peer) == peer) return fmt::format("rank {}", peer);
+    return fmt::format("rank {} (rank {} of the job)", peer, job_rank(peer));
+  }
+  [[nodiscard]] std::string host_of(int) override { return {}; }
+  [[nodiscard]] int job_rank(int peer) const noexcept override {
+    return members_[static_cast<std::size_t>(peer)];
+  }
 
   [[nodiscard]] bool shares_memory() override { return true; }
   [[nodiscard]] std::vector<int> hosts() override { return std::vector<int>(members_.size(), 0); }
@@ -342,16 +351,12 @@ class inproc_transport final : public transport {
     int rank = -1;
     for (const int member : members) {
       if (member == rank_) rank = static_cast<int>(globals.size());
-      globals.push_back(global(member));
+      globals.push_back(job_rank(member));
     }
     return std::make_unique<inproc_transport>(network_, std::move(globals), rank, id);
   }
 
  private:
-  [[nodiscard]] int global(int rank) const noexcept {
-    return members_[static_cast<std::size_t>(rank)];
-  }
-
   std::shared_ptr<inproc_network> network_;
   std::vector<int> members_;
   int rank_;

@@ -67,9 +67,11 @@ class solo_transport final : public transport {
   }
 
   void post_notice(std::string_view) override {}
-  std::optional<std::string> notice_of(int) override { return std::nullopt; }
+  std::vector<std::string> notices_of(int) override { return {}; }
   [[nodiscard]] bool has_ended(int) override { return false; }
   [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
+  [[nodiscard]] std::string host_of(int) override { return {}; }
+  [[nodiscard]] int job_rank(int peer) const noexcept override { return peer; }
 
   [[nodiscard]] bool shares_memory() override { return true; }
   [[nodiscard]] std::vector<int> hosts() override { return {0}; }

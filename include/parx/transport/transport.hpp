@@ -130,9 +130,11 @@ class transport {
   /// The reason of the first rank that aborted, once one did. Does not block.
   virtual std::optional<std::string> abort_reason() = 0;
 
-  /// A small notice that the other ranks can read: what this rank waits in. Only for diagnosis.
+  /// A small notice that all ranks of the job can read: what this rank waits in. It replaces the
+  /// last one of this group. Only for diagnosis.
   virtual void post_notice(std::string_view text) = 0;
-  virtual std::optional<std::string> notice_of(int peer) = 0;
+  /// What the groups of a rank have posted. Ranks are numbered as in the job, not as in this group.
+  virtual std::vector<std::string> notices_of(int job_rank) = 0;
   /// False while no rank's notice can be read: what they are in is then unknown.
   [[nodiscard]] virtual bool has_notices() { return true; }
 
@@ -142,6 +144,10 @@ class transport {
 
   /// "rank 3 (node2, pid 4711)"; never throws, says less when less is known.
   [[nodiscard]] virtual std::string describe(int peer) = 0;
+  /// The name of the peer's host; empty where it is not known. Never throws.
+  [[nodiscard]] virtual std::string host_of(int peer) = 0;
+  /// The number in the job of a rank of this group.
+  [[nodiscard]] virtual int job_rank(int peer) const noexcept = 0;
 
   /// Whether all ranks see each other's shared areas. Equal on all ranks.
   [[nodiscard]] virtual bool shares_memory() = 0;

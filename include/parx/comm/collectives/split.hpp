@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
@@ -14,13 +15,13 @@ namespace parx::inline PARX_ABI {
 /// The color of a rank that wants to be in none of the new groups (any negative one does).
 inline constexpr int no_group = -1;
 
-/// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `key`,
+/// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `.key`,
 /// then by old rank; none where `color` is negative. A new group opens no connection until it
 /// is used.
 [[nodiscard]] inline std::optional<process_group> split(process_group& group, int color,
-                                                        int key = 0,
+                                                        split_options options = {},
                                                         call_site site = call_site::current()) {
-  const std::array<std::int32_t, 2> mine{color, key};
+  const std::array<std::int32_t, 2> mine{color, options.key};
   std::vector<std::int32_t> all(2 * static_cast<std::size_t>(group.size()));
   all_gather(group, mine, all, {}, site);
   if (color < 0) return std::nullopt;
@@ -32,7 +33,7 @@ inline constexpr int no_group = -1;
   std::sort(members.begin(), members.end(), [&](int a, int b) {
     return key_of(a) != key_of(b) ? key_of(a) < key_of(b) : a < b;
   });
-  return group.subgroup(members, site);
+  return group.subgroup(members, {.name = std::move(options.name)}, site);
 }
 
 }  // namespace parx

@@ -33,6 +33,7 @@
 #include <parx/transport/detail/doorbell.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
+#include <parx/transport/detail/notices.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sleepers.hpp>
@@ -95,6 +96,7 @@ class endpoint {
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
   [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
+  [[nodiscard]] notices& own_notices() noexcept { return notices_; }
   [[nodiscard]] int abort_descriptor() const noexcept { return abort_watch_->descriptor(); }
 
   /// The record of a rank of the job, for good. Throws parx::error where the store does not tell it
@@ -357,6 +359,7 @@ class endpoint {
   bool single_copy_ = env_flag(options_.env, "PARX_SINGLE_COPY").value_or(true);
   peer_record own_;
   detail::arrivals arrivals_;
+  notices notices_;
   token_text token_{};
   std::unique_ptr<store_watch> abort_watch_;
 

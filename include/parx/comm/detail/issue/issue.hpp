@@ -171,6 +171,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
 
 inline void run(const process_group& group, const collective_arguments& given) {
   group_core& core = *core_of(group);
+  const auto inside = core.enter(given.what, given.site);
   if (!is_plain(given)) {
     call request;
     fill_call(group, given, request);
@@ -199,6 +200,7 @@ inline void run(const process_group& group, const collective_arguments& given) {
 }
 
 [[nodiscard]] inline work start(const process_group& group, const collective_arguments& given) {
+  const auto inside = core_of(group)->enter(given.what, given.site);
   auto request = std::make_unique<call>();
   request->kept_steps = fill_call(group, given, *request);
   request->timed = true;

@@ -31,6 +31,8 @@ class diagnosis {
   diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id)
       : network_(network), name_(group_name), id_(group_id) {}
 
+  [[nodiscard]] const std::string& group_name() const noexcept { return name_; }
+
   /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
   [[nodiscard]] std::string title(const call& request) const {
     const std::string number =
@@ -46,7 +48,7 @@ class diagnosis {
             .sequence = request.header.sequence,
             .rank = network_.rank(),
             .peer = peer,
-            .host = {},
+            .host = peer >= 0 ? network_.host_of(peer) : std::string(),
             .elapsed_seconds = request.until.elapsed_seconds(),
             .advice = "The group is closed; restart the job to go on"};
   }
@@ -68,14 +70,19 @@ class diagnosis {
             context_of(request, -1)};
   }
 
-  /// What a rank that was stuck has posted about the call it is, or was, in.
+  /// What a rank that was stuck has posted about the call of this group it is, or was, in.
   [[nodiscard]] std::optional<notice> notice_of(int peer) const {
-    const auto text = network_.notice_of(peer);
-    auto found = text ? notice::from_text(*text) : std::nullopt;
-    if (found && found->call.group != id_) return std::nullopt;
-    return found;
+    for (notice& each : notices_of(network_.job_rank(peer))) {
+      if (each.call.group == id_) return std::move(each);
+    }
+    return std::nullopt;
   }
-  void post(const notice& mine) const { network_.post_notice(mine.to_text()); }
+  /// `mine` waits for ranks of this group.
+  void post(notice mine) const {
+    for (int& each : mine.awaited) each = network_.job_rank(each);
+    mine.group = name_;
+    network_.post_notice(mine.to_text());
+  }
 
   /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
   /// who keeps those waiting. Without a sequence number for a message, which has none.
@@ -86,7 +93,8 @@ class diagnosis {
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
       text += fmt::format("{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
-                          sequence ? whereabouts(peers[i], *sequence) : whereabouts(peers[i]));
+                          sequence ? whereabouts(peers[i], *sequence)
+                                   : whereabouts(network_.job_rank(peers[i])));
     }
     if (peers.size() > named) text += fmt::format("; and {} more", peers.size() - named);
     text += behind(peers);
@@ -189,52 +197,95 @@ class diagnosis {
 
   static constexpr std::string_view elsewhere = "(computing, stopped, or gone without closing";
 
+  [[nodiscard]] std::vector<notice> notices_of(int job_rank) const {
+    std::vector<notice> found;
+    for (const std::string& text : network_.notices_of(job_rank)) {
+      if (auto each = notice::from_text(text)) found.push_back(std::move(*each));
+    }
+    return found;
+  }
+  /// What a rank waits in: a call of this group, else one of another group that a thread of its
+  /// program waits for. Where it does not wait: what it was last seen in here.
+  [[nodiscard]] std::optional<notice> wait_of(int job_rank) const {
+    std::optional<notice> found;
+    for (notice& each : notices_of(job_rank)) {
+      const bool here = each.call.group == id_;
+      if (here ? each.waits() || !found : each.waits() && each.blocks) found = std::move(each);
+      if (here && found->waits()) break;
+    }
+    return found;
+  }
+
   /// Of a rank that a collective waits for.
   [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
-    const auto theirs = notice_of(peer);
+    const auto here = notice_of(peer);
     if (!network_.has_notices()) return {};
-    if (theirs && theirs->call.sequence >= sequence) return ", which is in " + place_of(*theirs);
+    if (here && here->call.sequence >= sequence) return ", which is in " + place_of(*here);
+    const auto theirs = wait_of(network_.job_rank(peer));
     if (theirs && theirs->waits()) {
       return fmt::format(", which has not entered the operation: it waits in {}",
                          place_of(*theirs));
     }
     // It may have gone on since: a notice says where a rank was stuck.
     return fmt::format(", which has not entered the operation {}{})", elsewhere,
-                       theirs ? "; it was last seen waiting in " + place_of(*theirs) : "");
+                       here ? "; it was last seen waiting in " + place_of(*here) : "");
   }
   /// Of a rank whose message is waited for.
-  [[nodiscard]] std::string whereabouts(int peer) const {
-    const auto theirs = notice_of(peer);
+  [[nodiscard]] std::string whereabouts(int job_rank) const {
+    const auto theirs = wait_of(job_rank);
     if (!network_.has_notices()) return {};
     if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
-    return fmt::format(", which waits in no call of this group {})", elsewhere);
+    return fmt::format(", which waits in no call {})", elsewhere);
   }
-  /// "#15, barrier at train.cpp:90, for rank 2, for rank 3"
+  /// "#15, barrier at train.cpp:90 on group "tp", for rank 2, for rank 3"; of this group without
+  /// its name.
   [[nodiscard]] std::string place_of(const notice& theirs) const {
     static constexpr std::size_t most_listed = 4;
     std::string text = theirs.call.sequence > 0 ? fmt::format("#{}, ", theirs.call.sequence) : "";
     text += describe(theirs.call);
+    if (theirs.call.group != id_) text += fmt::format(" on group \"{}\"", theirs.group);
     if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;
-    for (const int rank : theirs.awaited) text += fmt::format(", for rank {}", rank);
+    for (const int rank : theirs.awaited) text += ", for " + name_of_rank(rank);
     return text;
+  }
+  /// The rank of this group with that number in the job; -1 where none has it.
+  [[nodiscard]] int member(int job_rank) const noexcept {
+    for (int rank = 0; rank < network_.size(); ++rank) {
+      if (network_.job_rank(rank) == job_rank) return rank;
+    }
+    return -1;
+  }
+  [[nodiscard]] std::string name_of_rank(int job_rank) const {
+    return fmt::format("rank {}{}", job_rank, member(job_rank) == job_rank ? "" : " of the job");
+  }
+  [[nodiscard]] std::string describe_job_rank(int job_rank) const {
+    const int rank = member(job_rank);
+    return rank >= 0 ? network_.describe(rank) : name_of_rank(job_rank);
   }
 
   /// Who keeps `peers` waiting, as far as they have said; nothing where it is one of themselves.
-  [[nodiscard]] std::string behind(const std::vector<int>& peers) const {
+  [[nodiscard]] std::string behind(std::vector<int> peers) const {
+    for (int& each : peers) each = network_.job_rank(each);
     const auto awaited_by = [this](int rank) {
-      const auto theirs = notice_of(rank);
+      const auto theirs = wait_of(rank);
       return theirs ? theirs->awaited : std::vector<int>{};
     };
-    const wait_chain chain = find_culprit(network_.rank(), peers, awaited_by);
+    const int own = network_.job_rank(network_.rank());
+    const wait_chain chain = find_culprit(own, peers, awaited_by);
     if (!network_.has_notices()) return {};
     std::string text;
     if (chain.circle) {
       text = ". These wait for each other in a circle:";
-      for (const int rank : chain.ranks) text += fmt::format(" rank {},", rank);
-      return text + fmt::format(" rank {}", chain.ranks.front());
+      for (const int rank : chain.ranks) {
+        const auto theirs = wait_of(rank);
+        text += fmt::format(" {}{};", name_of_rank(rank),
+                            theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
+      }
+      text.pop_back();
+      return text;
     }
     for (std::size_t i = 1; i < chain.ranks.size(); ++i) {
-      text += fmt::format("; behind that is {}", network_.describe(chain.ranks[i]));
+      text += fmt::format("; behind that is {}", describe_job_rank(chain.ranks[i]));
       text += whereabouts(chain.ranks[i]);
     }
     return text;

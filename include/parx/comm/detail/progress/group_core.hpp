@@ -25,24 +25,26 @@
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/ending.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
-#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/inline_groups.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/detail/progress/shared_areas.hpp>
+#include <parx/comm/detail/progress/sole_user.hpp>
 #include <parx/comm/detail/progress/turn.hpp>
+#include <parx/comm/detail/progress/watch.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class group_core {
+class group_core final : private inline_groups::group {
  public:
   group_core(std::unique_ptr<transport> network, std::string name, std::uint64_t id,
              group_options options)
       : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options) {}
 
   ~group_core() {
+    if (moved_by_ != nullptr) moved_by_->remove(*this);
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -72,9 +74,21 @@ class group_core {
   [[nodiscard]] int rank() const noexcept { return network_->rank(); }
   [[nodiscard]] int size() const noexcept { return network_->size(); }
 
+  /// Says where a call begins; the calling thread is in it as long as the returned value lives.
+  /// Throws usage_error while another thread is in one.
+  [[nodiscard]] sole_user::stay enter(operation what, call_site site) {
+    return sole_user::stay(user_, [&] {
+      throw_usage("{} on group \"{}\" at {}:{}: another thread is in a call of this group. A group "
+                  "is used by one thread at a time: give each thread one of its own, by split() or "
+                  "subgroup(), or let them take turns",
+                  name_of(what), name_, site.file_name(), site.line);
+    });
+  }
+
   /// Runs a call (and those chained to it) to its end; rethrows its failure. The thread makes the
   /// progress itself unless another already does.
   void run(call& request) {
+    const auto inside = enter(request.what, request.site);
     {
       turn lock(mutex_, company_now());
       enqueue(request);
@@ -92,9 +106,12 @@ class group_core {
 
   /// Issues a call that is moved on behind the caller's back. It must live until it is done.
   void submit(call& request) {
+    const auto inside = enter(request.what, request.site);
+    if (inline_mode()) let_this_thread_move_it();
     {
       const std::lock_guard lock(mutex_);
       if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
+      if (!accompanied_) accompanied_ = true;  // another thread may be reading it
       enqueue(request);
       for (call* each = &request; each != nullptr; each = each->next.get()) each->start_clock();
       if (inline_mode()) return;
@@ -116,15 +133,18 @@ class group_core {
       poll_owned(lock);
       if (request.all_done()) return true;
     }
+    if (inline_mode()) move_others_on();
     // Who asks again and again would keep the core from the thread that moves the call on, and from
     // the other ranks.
     std::this_thread::yield();
     return false;
   }
-  /// With inline progress: moves pending calls on as far as they can without waiting.
+  /// With inline progress: moves pending calls on as far as they can without waiting, also those of
+  /// this thread's other groups.
   void poll() {
-    turn lock(mutex_, company_now());
-    poll_owned(lock);
+    if (!inline_mode()) return;
+    move_on();
+    move_others_on();
   }
 
   /// Ends the group because of something outside of it, such as an exception in the user's code.
@@ -135,7 +155,7 @@ class group_core {
 
   [[nodiscard]] bool closed() const noexcept { return ending_.has_come(); }
 
-  /// Bytes that collectives have put on and taken off links, headers included.
+  /// Bytes that collectives and messages have put on and taken off links, headers included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return pending_.bytes_received(); }
 
@@ -172,8 +192,10 @@ class group_core {
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds longest_sleep{100};
+  /// Where other groups of the thread wait for it too: its sleep sees the links of one.
+  static constexpr std::chrono::milliseconds nap{1};
 
-  [[nodiscard]] company company_now() const noexcept { return company{thread_.joinable()}; }
+  [[nodiscard]] company company_now() const noexcept { return company{accompanied_}; }
   [[nodiscard]] bool inline_mode() const noexcept {
     return options_.progress == progress_mode::inline_poll;
   }
@@ -223,7 +245,7 @@ class group_core {
 
   void progress_loop() {
     trace::name_thread("comm");
-    turn lock(mutex_, company::progress_thread);
+    turn lock(mutex_, company::others);
     for (;;) {
       lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
       if (stopping_) return;
@@ -233,10 +255,30 @@ class group_core {
     }
   }
 
-  void poll_owned(turn& lock) {
-    if (owned_ || !inline_mode() || !anything_pending()) return;
+  /// True when anything has moved.
+  bool poll_owned(turn& lock) {
+    if (owned_ || !inline_mode() || !anything_pending()) return false;
     bool stepped = false;
-    drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
+    return drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
+  }
+
+  // inline_groups::group
+  inline_groups::state move_on() override {
+    turn lock(mutex_, company_now());
+    if (poll_owned(lock)) return inline_groups::state::moved;
+    return owned_ || anything_pending() ? inline_groups::state::pending
+                                        : inline_groups::state::idle;
+  }
+  /// With inline progress: the thread that issues an operation moves it on wherever it waits.
+  void let_this_thread_move_it() {
+    const auto& own = inline_groups::of_this_thread();
+    if (moved_by_ == own) return;
+    if (moved_by_ != nullptr) moved_by_->remove(*this);
+    moved_by_ = own;
+    own->add(*this);
+  }
+  inline_groups::state move_others_on() {
+    return inline_groups::of_this_thread()->move_on_all_but(*this);
   }
 
   enum class idle { back_off, sleep, leave };
@@ -261,10 +303,11 @@ class group_core {
   }
 
   /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and
-  /// exit, and given up while bytes move.
+  /// exit, and given up while bytes move. True when anything has moved in the end.
   template <typename Enough>
-  void drive(turn& lock, idle when_idle, Enough enough) {
+  bool drive(turn& lock, idle when_idle, Enough enough) {
     owned_ = true;
+    bool moved = false;
     backoff_.progressed();
     while (!enough()) {
       if (has_incoming_.load(std::memory_order_relaxed)) take_incoming();
@@ -279,16 +322,20 @@ class group_core {
         progressed = pending_.step();
         // Nothing that others do under the lock ends this wait, except a new call.
         while (!progressed && waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
-          if (!backoff_.idle(network_->may_spin())) sleep(longest_sleep);
+          const auto others = inline_mode() ? move_others_on() : inline_groups::state::idle;
+          if (others == inline_groups::state::moved) backoff_.progressed();
+          else if (!backoff_.idle(network_->may_spin())) {
+            sleep(others == inline_groups::state::idle ? longest_sleep : nap, true);
+          }
           progressed = pending_.step();
         }
         if (progressed) {
           backoff_.progressed();
-          if (posted_) withdraw_notice();
+          watch_.progressed();
         } else if (when_idle == idle::leave) {
           glance();
         } else if (when_idle == idle::sleep && !waited_for()) {
-          sleep(longest_sleep);
+          sleep(longest_sleep, false);
         }
       } catch (...) {
         failed = failure_at_hand();
@@ -296,9 +343,11 @@ class group_core {
       lock.lock();
       if (failed) fail(*failed);
       retire(progressed);
+      moved = progressed;
     }
     owned_ = false;
     tell_others();
+    return moved;
   }
 
   /// Something that another thread may be waiting for has changed.
@@ -316,39 +365,17 @@ class group_core {
   /// Locked: hands finished calls back to their threads.
   void retire(bool progressed) {
     if (!progressed) return;
-    idle_since_.reset();
-    warned_ = suspicious_ = false;
-    if (pending_.retire()) next_look_ = {};
+    if (pending_.retire()) watch_.call_ended();
     tell_others();
   }
 
   /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
-  void sleep(std::chrono::milliseconds limit) {
-    if (!idle_since_) idle_since_ = clock::now();
+  void sleep(std::chrono::milliseconds limit, bool blocks) {
     interests_.clear();
     pending_.interests(interests_);
     pending_.for_each([&](call& request) { limit = std::min(limit, request.time_left()); });
-    limit = suspicious_ ? limit.zero() : std::min(limit, options_.look_after);
-    network_->wait(interests_, limit);
-
-    if (auto reason = network_->abort_reason()) {
-      throw failure{std::move(*reason), errc::aborted, -1};
-    }
-    pending_.for_each([&](const call& request) {
-      if (!request.until.passed()) return;
-      const auto missing = pending_.missing_peers(request);
-      throw failure{fmt::format("timed out {}", pending_.waiting_text(request)), errc::timeout,
-                    missing.empty() ? -1 : missing.front()};
-    });
-    const auto idle_time = clock::now() - *idle_since_;
-    if (idle_time > options_.look_after) look_around();
-    if (idle_time > options_.warn_after && !warned_) {
-      warned_ = true;
-      if (const call* request = pending_.oldest()) {
-        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request),
-            pending_.waiting_text(*request), request->until.elapsed_seconds());
-      }
-    }
+    network_->wait(interests_, watch_.longest_sleep(limit));
+    watch_.look(blocks);
   }
 
   /// The same without sleeping, now and then: a loop around test() has deadlines too.
@@ -357,60 +384,7 @@ class group_core {
     const auto now = clock::now();
     if (now < next_glance_) return;
     next_glance_ = now + interval;
-    sleep(std::chrono::milliseconds(0));
-  }
-
-  /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and
-  /// two different calls with the same number may have no link in common.
-  void look_around() {
-    if (clock::now() < next_look_) return;
-    next_look_ = clock::now() + std::chrono::seconds(1);
-    std::vector<int> peers;
-    const auto ended = [&](int peer) {
-      return peer != rank() && (pending_.has_lost(peer) || network_->has_ended(peer));
-    };
-    pending_.for_each([&](const call& request) {
-      const auto missing = pending_.missing_peers(request);
-      // One of many senders may well have ended.
-      if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) return;
-      for (const int peer : missing) {
-        if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
-      }
-    });
-    for (const int peer : peers) {
-      if (!ended(peer)) continue;
-      // It may have done its part and ended since the last step, which did not see it yet.
-      if (!std::exchange(suspicious_, true)) {
-        next_look_ = {};
-        return;
-      }
-      throw link_lost(
-          peer, "it has ended without taking part: its program took another way, or it was killed");
-    }
-    post_notice();
-    const call_header* mine = pending_.running();
-    if (mine == nullptr) return;
-    for (const int peer : peers) {
-      const auto theirs = words_.notice_of(peer);
-      if (theirs && theirs->call.sequence == mine->sequence && !theirs->call.matches(*mine)) {
-        throw header_mismatch{peer, *mine, theirs->call};
-      }
-    }
-  }
-
-  /// Tells the others which call this rank is stuck in, and behind whom.
-  void post_notice() {
-    const call* stuck = pending_.oldest();
-    if (stuck == nullptr) return;
-    posted_ = {stuck->header, pending_.missing_peers(*stuck)};
-    posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
-    words_.post(*posted_);
-  }
-  /// And that it is not any more.
-  void withdraw_notice() {
-    posted_->awaited.clear();
-    words_.post(*posted_);
-    posted_.reset();
+    sleep(std::chrono::milliseconds(0), false);
   }
 
   /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
@@ -438,6 +412,9 @@ class group_core {
   const std::uint64_t id_;
   const group_options options_;
   const diagnosis words_{*network_, name_, id_};
+  sole_user user_;
+  std::shared_ptr<inline_groups> moved_by_;  ///< with inline progress: whose thread moves it on
+  bool accompanied_ = false;  ///< from the first asynchronous call on: others make progress, too
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -453,13 +430,9 @@ class group_core {
   // The driver's own.
   pending_calls pending_{*network_, words_};
   backoff backoff_;
-  bool warned_ = false;
-  bool suspicious_ = false;  ///< an awaited rank was seen to have ended; nothing has moved since
-  std::optional<clock::time_point> idle_since_;
-  clock::time_point next_look_{};
+  watch watch_{*network_, words_, pending_, options_};
   clock::time_point next_glance_{};
   std::vector<link_interest> interests_;
-  std::optional<notice> posted_;  ///< while this rank is stuck
 
   plan_cache plans_;
   repeats repeats_;

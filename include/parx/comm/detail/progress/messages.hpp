@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <list>
@@ -64,6 +65,12 @@ class messages {
     });
   }
 
+  /// From any thread.
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_.load(relaxed); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept {
+    return bytes_received_.load(relaxed);
+  }
+
   /// Calls give(request) for those that have ended well since the last call.
   template <typename Give>
   void hand_back_finished(Give give) {
@@ -107,6 +114,8 @@ class messages {
   }
 
  private:
+  static constexpr auto relaxed = std::memory_order_relaxed;
+
   struct kept_message {
     call_header header;
     std::vector<std::byte> bytes;
@@ -141,6 +150,10 @@ class messages {
     return state;
   }
 
+  /// Only the driver adds, so that no locked instruction is needed.
+  static void count(std::atomic<std::size_t>& counter, std::size_t bytes) noexcept {
+    counter.store(counter.load(relaxed) + bytes, relaxed);
+  }
   [[nodiscard]] static std::size_t body_bytes(const call_header& header) noexcept {
     return static_cast<std::size_t>(header.count) * size_of(static_cast<dtype>(header.type));
   }
@@ -252,6 +265,7 @@ class messages {
                              .others_wait = state.sends.size() > 1};
       const std::size_t sent = state.stream->try_send(head, body);
       if (sent == 0) return progressed;
+      count(bytes_sent_, sent);
       progressed = true;
       const std::size_t of_header = std::min(sent, head.size);
       state.header_sent += of_header;
@@ -283,6 +297,7 @@ class messages {
       const std::size_t got =
           state.stream->try_receive({state.header.data() + state.header_received,
                                      header_size - state.header_received}, {});
+      count(bytes_received_, got);
       state.header_received += got;
       if (state.header_received < header_size) return got > 0;
       begin_body(state);
@@ -293,6 +308,7 @@ class messages {
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
         left > 0 ? state.stream->try_receive({}, {to + state.body_received, left}) : 0;
+    count(bytes_received_, got);
     state.body_received += got;
     if (state.target == nullptr) state.kept.back().filled = state.body_received;
     if (state.body_received < state.body_size) return got > 0;
@@ -341,6 +357,8 @@ class messages {
   std::map<int, lane> lanes_;
   std::vector<call*> finished_;
   std::size_t kept_bytes_ = 0;
+  std::atomic<std::size_t> bytes_sent_{0};
+  std::atomic<std::size_t> bytes_received_{0};
 };
 
 }  // namespace parx::detail

@@ -1,7 +1,9 @@
 // notice: what a rank that is stuck tells the others, and who in the end keeps everybody waiting.
 //
-// A notice is the fingerprint of the call that the rank is in and the ranks that this waits for;
-// none once the rank has gone on. Pure: where notices are kept is the transport's business.
+// A notice is the fingerprint of the call that the rank is in, the name of that call's group and
+// the ranks that it waits for; none once the rank has gone on. Ranks are numbered as in the job, so
+// that a wait can be followed from group to group. Pure: where notices are kept is the transport's
+// business.
 #pragma once
 
 #include <algorithm>
@@ -22,31 +24,42 @@ namespace parx::inline PARX_ABI::detail {
 
 struct notice {
   call_header call{};
-  std::vector<int> awaited{};  ///< empty: it has gone on since
+  std::vector<int> awaited{};  ///< ranks of the job; empty: it has gone on since
+  std::string group{};
+  bool blocks = false;  ///< a thread of the program waits for the call
 
   [[nodiscard]] bool waits() const noexcept { return !awaited.empty(); }
 
   [[nodiscard]] std::string to_text() const {
-    std::string text(header_size, '\0');
-    std::memcpy(text.data(), &call, header_size);
-    for (const int rank : awaited) {
-      const auto bytes = std::bit_cast<std::array<char, sizeof rank>>(rank);
-      text.append(bytes.data(), bytes.size());
+    const layout front{call, static_cast<std::uint32_t>(awaited.size()), blocks ? 1u : 0u};
+    std::string text(sizeof front + awaited.size() * sizeof(int), '\0');
+    std::memcpy(text.data(), &front, sizeof front);
+    if (waits()) {
+      std::memcpy(text.data() + sizeof front, awaited.data(), awaited.size() * sizeof(int));
     }
-    return text;
+    return text + group;
   }
   /// Nothing for what to_text() has not written.
   [[nodiscard]] static std::optional<notice> from_text(std::string_view text) {
-    if (text.size() < header_size || (text.size() - header_size) % sizeof(int) != 0) return {};
-    header_bytes bytes;
-    std::memcpy(bytes.data(), text.data(), header_size);
-    const auto call = parse_call_header(bytes);
-    if (!call) return {};
-    notice found{*call, std::vector<int>((text.size() - header_size) / sizeof(int))};
-    text.remove_prefix(header_size);
-    if (!text.empty()) std::memcpy(found.awaited.data(), text.data(), text.size());
+    layout front;
+    if (text.size() < sizeof front) return {};
+    std::memcpy(&front, text.data(), sizeof front);
+    text.remove_prefix(sizeof front);
+    if (front.call.magic != call_header::expected_magic) return {};
+    if (front.awaited > text.size() / sizeof(int)) return {};
+    notice found{front.call, std::vector<int>(front.awaited), {}, front.blocks != 0};
+    const std::size_t bytes = found.awaited.size() * sizeof(int);
+    if (bytes > 0) std::memcpy(found.awaited.data(), text.data(), bytes);
+    found.group = text.substr(bytes);
     return found;
   }
+
+ private:
+  struct layout {
+    call_header call;
+    std::uint32_t awaited;
+    std::uint32_t blocks;
+  };
 };
 
 /// Ranks of which each waits for the next.

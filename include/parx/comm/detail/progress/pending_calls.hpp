@@ -134,18 +134,29 @@ class pending_calls {
   [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
 
   // From any thread.
-  [[nodiscard]] std::size_t bytes_sent() const noexcept { return engine_.bytes_sent(); }
-  [[nodiscard]] std::size_t bytes_received() const noexcept { return engine_.bytes_received(); }
+  [[nodiscard]] std::size_t bytes_sent() const noexcept {
+    return engine_.bytes_sent() + messages_.bytes_sent();
+  }
+  [[nodiscard]] std::size_t bytes_received() const noexcept {
+    return engine_.bytes_received() + messages_.bytes_received();
+  }
   [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
 
   /// For those that issue calls.
   [[nodiscard]] host_memory& memory() noexcept { return memory_; }
 
  private:
+  /// "all_reduce", or "all_reduce on dp" where the program has more than one group.
+  void open_span(const call& front) {
+    const std::string_view name = front.introduces ? "introduction" : name_of(front.what);
+    const std::string& group = words_.group_name();
+    if (!trace::enabled() || group == "world") running_.emplace(name, trace::literal("comm"));
+    else running_.emplace(fmt::format("{} on {}", name, group), trace::literal("comm"));
+  }
+
   void start(call& front) {
     memory_.prepare(front, network_);
-    running_.emplace(front.introduces ? "introduction" : name_of(front.what),
-                     trace::literal("comm"));
+    open_span(front);
     if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.sequence);
     engine_.start(*front.steps, front.data, front.header, network_, memory_.board(),

@@ -1,4 +1,4 @@
-// turn: the lock of a group's calls, taken only where a second thread makes progress.
+// turn: the lock of a group's calls, taken only where another thread may make progress.
 //
 // Until the first asynchronous call the thread that uses the group is alone with it. Its small
 // calls then need no locked instruction, which would wait for what they have just written to reach
@@ -12,7 +12,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-enum class company : bool { alone, progress_thread };
+enum class company : bool { alone, others };
 
 class turn {
  public:

@@ -1,0 +1,60 @@
+// notices: what the groups of one rank have posted for the others, as one text.
+//
+// One key of a store holds them all, so that whoever asks about a rank need not know its groups.
+// Each group has one notice; the oldest go when there are too many, as groups end without a word.
+// Threads: safe from any.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class notices {
+ public:
+  static constexpr std::size_t most = 16;
+
+  /// Replaces the notice of a group, and returns all as one text.
+  std::string post(std::uint64_t group, std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [group](const auto& each) { return each.first == group; });
+    if (all_.size() == most) all_.erase(all_.begin());
+    all_.emplace_back(group, text);
+    std::string joined;
+    for (const auto& [of, each] : all_) {
+      const auto size = static_cast<std::uint32_t>(each.size());
+      joined.append(reinterpret_cast<const char*>(&size), sizeof size);
+      joined += each;
+    }
+    return joined;
+  }
+
+  /// The notices in such a text; those that are cut off are left out.
+  [[nodiscard]] static std::vector<std::string> split(std::string_view joined) {
+    std::vector<std::string> found;
+    std::uint32_t size = 0;
+    while (joined.size() >= sizeof size) {
+      std::memcpy(&size, joined.data(), sizeof size);
+      joined.remove_prefix(sizeof size);
+      if (size > joined.size()) break;
+      found.emplace_back(joined.substr(0, size));
+      joined.remove_prefix(size);
+    }
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<std::uint64_t, std::string>> all_;  ///< by group, the oldest first
+};
+
+}  // namespace parx::detail
