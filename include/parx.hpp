@@ -14,6 +14,7 @@
 #include <parx/comm/explain.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/launch.hpp>
+#include <parx/mesh.hpp>
 #include <parx/tensor.hpp>
 #include <parx/autograd.hpp>
 #include <parx/data.hpp>

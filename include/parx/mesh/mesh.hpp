@@ -1,0 +1,163 @@
+// mesh: the ranks of a job as a grid with named axes, and this rank's group along each of them.
+//
+//   parx::mesh<"pp", "dp", "tp"> mesh{world, {2, parx::remaining_ranks, 2}};
+//   parx::all_reduce(mesh["dp"], gradients);    // mesh["dq"] does not compile
+//   parx::print0(world, "{}", mesh.table());
+//
+//   parx::mesh mesh{world, {{"dp", 4}, {"tp", 2}}};   // axes that a flag chooses
+//
+// The last axis is the innermost: see layout.hpp. Groups are made when they are first asked for,
+// without a call to the other ranks, and open no connection until they are used. An axis of size 1
+// is a group of this rank alone, whose operations cost nothing. Threads: as a process_group.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <map>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/process_group.hpp>
+#include <parx/mesh/layout.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// A name of an axis as a template argument.
+template <std::size_t Size>
+struct axis_label {
+  std::array<char, Size> text{};
+
+  consteval axis_label(const char (&name)[Size]) {  // NOLINT(google-explicit-constructor)
+    for (std::size_t i = 0; i < Size; ++i) text[i] = name[i];
+  }
+  [[nodiscard]] constexpr std::string_view view() const noexcept {
+    return {text.data(), Size - 1};
+  }
+};
+
+/// The mesh whose axes are known at run time.
+template <axis_label... Names>
+class mesh;
+
+template <>
+class mesh<> {
+ public:
+  /// Local, and to be called by all ranks of `group` with the same axes. The group is borrowed and
+  /// must outlive this object. Throws usage_error for sizes that the group's ranks do not fill.
+  mesh(process_group& group, std::vector<mesh_axis> axes, call_site site = call_site::current())
+      : layout_(std::move(axes), group.hosts()), rank_(group.rank()),
+        all_(group.subgroup(layout_.line(rank_, every_axis()), {.name = layout_.text()}, site)) {}
+
+  /// The group of this rank's line along an axis: of the ranks that differ from it in that alone.
+  /// Throws usage_error, which lists the axes, for a name that is none of them.
+  [[nodiscard]] process_group& operator[](std::string_view name) {
+    const std::size_t axis = layout_.axis(name);
+    return along(std::span(&axis, 1));
+  }
+  /// One group over several axes, such as data parallel times tensor parallel: flatten({"dp",
+  /// "tp"}). In whatever order they are named, its ranks are ordered as in the mesh.
+  [[nodiscard]] process_group& flatten(std::initializer_list<std::string_view> names) {
+    return flatten(std::span<const std::string_view>(names.begin(), names.size()));
+  }
+  [[nodiscard]] process_group& flatten(std::span<const std::string_view> names) {
+    std::vector<std::size_t> axes;
+    for (const std::string_view name : names) axes.push_back(layout_.axis(name));
+    return along(axes);
+  }
+  /// All ranks, numbered as in the mesh.
+  [[nodiscard]] process_group& all() noexcept { return all_; }
+
+  [[nodiscard]] int size(std::string_view name) const {
+    return layout_.axes()[layout_.axis(name)].size;
+  }
+  /// Where this rank stands along an axis.
+  [[nodiscard]] int rank(std::string_view name) const {
+    return layout_.coordinate(rank_, layout_.axis(name));
+  }
+  [[nodiscard]] const mesh_layout& layout() const noexcept { return layout_; }
+  /// A line a rank: its host and where it stands.
+  [[nodiscard]] std::string table() const { return layout_.table(); }
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> every_axis() const {
+    std::vector<std::size_t> axes(layout_.axes().size());
+    std::iota(axes.begin(), axes.end(), std::size_t{0});
+    return axes;
+  }
+  [[nodiscard]] process_group& along(std::span<const std::size_t> axes) {
+    // Without axes of size 1, the same ranks are always the same group.
+    std::vector<std::size_t> key;
+    for (std::size_t axis = 0; axis < layout_.axes().size(); ++axis) {
+      const bool varies = std::find(axes.begin(), axes.end(), axis) != axes.end();
+      if (varies && layout_.axes()[axis].size > 1) key.push_back(axis);
+    }
+    auto found = groups_.find(key);
+    if (found == groups_.end()) {
+      // Of all_, whose ranks are places: its number is part of the new group's, so two meshes over
+      // the same ranks do not take each other's groups in whatever order they are first used.
+      std::vector<int> places;
+      for (const int rank : layout_.line(rank_, key)) places.push_back(layout_.place(rank));
+      process_group made = all_.subgroup(places, {.name = layout_.line_name(rank_, axes)});
+      found = groups_.emplace(std::move(key), std::move(made)).first;
+    }
+    return found->second;
+  }
+
+  mesh_layout layout_;
+  int rank_;
+  process_group all_;
+  std::map<std::vector<std::size_t>, process_group> groups_;
+};
+
+mesh(process_group&, std::vector<mesh_axis>) -> mesh<>;
+
+/// The mesh whose axes the program names: a wrong name is a compile-time error.
+template <axis_label... Names>
+class mesh : public mesh<> {
+ public:
+  static constexpr std::size_t axis_count = sizeof...(Names);
+
+  /// One of the axes.
+  class axis_name {
+   public:
+    consteval axis_name(const char* name) : text_(name) {  // NOLINT(google-explicit-constructor)
+      if (!((Names.view() == text_) || ...)) throw "the mesh has no axis of this name";
+    }
+    [[nodiscard]] constexpr std::string_view text() const noexcept { return text_; }
+
+   private:
+    std::string_view text_;
+  };
+
+  /// As the run-time form, with the sizes in the order of the names.
+  mesh(process_group& group, const std::array<int, axis_count>& sizes,
+       call_site site = call_site::current())
+      : mesh<>(group, named(sizes), site) {}
+
+  [[nodiscard]] process_group& operator[](axis_name name) {
+    return mesh<>::operator[](name.text());
+  }
+  [[nodiscard]] process_group& flatten(std::initializer_list<axis_name> names) {
+    std::vector<std::string_view> texts;
+    for (const axis_name& each : names) texts.push_back(each.text());
+    return mesh<>::flatten(std::span<const std::string_view>(texts));
+  }
+  [[nodiscard]] int size(axis_name name) const { return mesh<>::size(name.text()); }
+  [[nodiscard]] int rank(axis_name name) const { return mesh<>::rank(name.text()); }
+
+ private:
+  [[nodiscard]] static std::vector<mesh_axis> named(const std::array<int, axis_count>& sizes) {
+    constexpr std::array<std::string_view, axis_count> names{Names.view()...};
+    std::vector<mesh_axis> axes;
+    for (std::size_t i = 0; i < axis_count; ++i) axes.push_back({std::string(names[i]), sizes[i]});
+    return axes;
+  }
+};
+
+}  // namespace parx
