@@ -24,6 +24,7 @@
 #include <parx/comm/collectives/scan.hpp>            // IWYU pragma: export
 #include <parx/comm/collectives/scatter.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
+#include <parx/comm/host_pages.hpp>                  // IWYU pragma: export
 #include <parx/comm/metrics.hpp>                     // IWYU pragma: export
 #include <parx/comm/options.hpp>                     // IWYU pragma: export
 #include <parx/comm/print.hpp>                       // IWYU pragma: export

@@ -5,6 +5,7 @@
 
 #include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/matmul.hpp>
+#include <parx/tensor/page_pool.hpp>
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/pointwise.hpp>
 #include <parx/tensor/pool.hpp>

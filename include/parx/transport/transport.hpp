@@ -91,7 +91,8 @@ struct link_interest {
   std::uint64_t awaited = 0;
 };
 
-/// Memory that all ranks of a host see: one equal part a rank. Lives until its last owner goes.
+/// Memory that all ranks of a host see: one equal part a rank, in the order of ranks and without a
+/// gap where `bytes` is a multiple of 4096. Lives until its last owner goes.
 struct shared_area {
   std::vector<std::byte*> of_rank;  ///< each rank's part; null for the ranks of other hosts
   std::size_t bytes = 0;            ///< of each part

@@ -1,0 +1,67 @@
+// host_pages: one array in memory that all ranks of a host read, of which each rank writes a part.
+//
+// Parameters that lie here exist once on a host, not once a rank. Each rank's optimizer updates the
+// rank's own part, and two barriers take the place of the all_gather: before the first write, for
+// ranks that still read old values, and after the last, for those that want the new ones.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include <parx/comm/collectives/barrier.hpp>
+#include <parx/comm/shared_buffer.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Movable; it must outlive all that reads the array. The group is borrowed. Across hosts there is
+/// one array for each host, made by a group of its ranks.
+template <typename T>
+class host_pages {
+  static constexpr std::size_t page_bytes = 4096;
+  static_assert(std::is_trivially_copyable_v<T> && page_bytes % sizeof(T) == 0);
+
+ public:
+  /// Collective: `size` elements, zeroed, in equal parts of whole pages, the last ones shorter.
+  /// Throws usage_error where the ranks do not share memory, parx::error where memory cannot be had
+  /// or a rank does not come in time.
+  host_pages(process_group& group, std::size_t size, call_site site = call_site::current())
+      : group_(&group), size_(size) {
+    require(group.shares_memory(),
+            "host_pages at {}:{}: the ranks of group \"{}\" do not all share memory; give it the "
+            "subgroup of one host's ranks",
+            site.file_name(), site.line, group.name());
+    constexpr std::size_t page = page_bytes / sizeof(T);
+    const auto ranks = static_cast<std::size_t>(group.size());
+    part_ = std::max<std::size_t>((size + ranks * page - 1) / (ranks * page), 1) * page;
+    memory_ = allocate_shared<T>(group, part_, site);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// All elements, to read, at one address for good. Other addresses on other ranks.
+  [[nodiscard]] std::span<T> all() const noexcept { return {memory_.of(0), size_}; }
+  /// The elements that a rank writes.
+  [[nodiscard]] std::span<T> part(int rank) const noexcept {
+    const std::size_t begin = std::min(static_cast<std::size_t>(rank) * part_, size_);
+    return all().subspan(begin, std::min(part_, size_ - begin));
+  }
+  [[nodiscard]] std::span<T> part() const noexcept { return part(group_->rank()); }
+
+  /// Collective: write(part()), once no rank reads the old values any more. When it returns, all
+  /// ranks have written. No rank may read in between but its own part.
+  template <typename Write>
+  void update(Write&& write, call_site site = call_site::current()) {
+    barrier(*group_, {}, site);
+    write(part());
+    barrier(*group_, {}, site);
+  }
+
+ private:
+  process_group* group_;
+  std::size_t size_;
+  std::size_t part_ = 0;
+  shared_buffer<T> memory_;
+};
+
+}  // namespace parx

@@ -1,0 +1,80 @@
+// address_range: reserved addresses, to which memory can be moved.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <parx/core/error.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// Both ends are on borders of 2 MiB, over which whole tables of pages move. Nothing may be read or
+/// written where no memory is.
+class address_range {
+ public:
+  static constexpr std::size_t huge_page = std::size_t{2} << 20U;
+
+  explicit address_range(std::size_t bytes) : bytes_(bytes) {
+    void* const found = ::mmap(nullptr, bytes + huge_page, PROT_NONE, reserving, -1, 0);
+    if (found == MAP_FAILED) refuse("reserve addresses for", bytes);
+    auto* const begin = static_cast<std::byte*>(found);
+    const std::size_t before = (0 - reinterpret_cast<std::uintptr_t>(begin)) % huge_page;
+    data_ = begin + before;
+    if (before > 0) ::munmap(begin, before);
+    ::munmap(data_ + bytes, huge_page - before);
+  }
+  address_range(address_range&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  ~address_range() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+
+  /// New memory at `offset`, which it returns the address of.
+  std::byte* fill(std::size_t offset, std::size_t bytes) {
+    std::byte* const at = data_ + offset;
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (::mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
+      refuse("allocate", bytes);
+    }
+    ::madvise(at, bytes, MADV_HUGEPAGE);
+    return at;
+  }
+
+  /// Moves the memory at `from` to `to`, and reserves the addresses at `from` again.
+  static void move(std::byte* from, std::byte* to, std::size_t bytes) {
+    // MREMAP_DONTUNMAP: no other thread's mmap() gets the old addresses before they are reserved.
+    constexpr int flags = MREMAP_MAYMOVE | MREMAP_FIXED | dont_unmap;
+    if (::mremap(from, bytes, bytes, flags, to) == MAP_FAILED) refuse("move", bytes);
+    if (::mmap(from, bytes, PROT_NONE, reserving | MAP_FIXED, -1, 0) == MAP_FAILED) {
+      refuse("reserve the old addresses of", bytes);
+    }
+  }
+
+ private:
+  static constexpr int reserving = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  static constexpr int dont_unmap = 4;  // MREMAP_DONTUNMAP, which glibc has since 2.32
+
+  [[noreturn]] static void refuse(const char* what, std::size_t bytes) {
+    const int why = errno;
+    const char* hint = "";
+    if (why == ENOMEM) {
+      hint = ". Is the address space limited (ulimit -v), or the number of mappings "
+             "(/proc/sys/vm/max_map_count)?";
+    } else if (why == EINVAL) {
+      hint = ". It takes Linux 5.7 or newer";
+    }
+    throw_error(errc::io, "page_pool: cannot {} {} bytes: {}{}", what, bytes, errno_text(why),
+                hint);
+  }
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace parx::detail
