@@ -163,23 +163,49 @@ inline void probe_folder(const std::string& folder, std::uint64_t bytes) {
   }
 }
 
-inline void write_checkpoint(const std::string& folder, std::uint64_t step,
-                             const checkpoint_parts& parts, std::optional<double> metric) {
-  staged_folder staged(checkpoint_path(folder, step));
-  checkpoint_manifest manifest{.step = step, .metric = metric};
+/// Writes the files of `parts` into a hidden folder. Returns what the manifest says about them.
+[[nodiscard]] inline std::vector<checkpoint_manifest::file> write_parts(
+    const std::filesystem::path& hidden, const checkpoint_parts& parts) {
+  std::vector<checkpoint_manifest::file> files;
   for (const auto& file : parts.tensor_files()) {
-    manifest.files.push_back(staged.add(
-        file.name, [&](auto&& write) { put_safetensors(file.tensors, file.metadata, write); }));
+    files.push_back(write_staged(hidden, file.name, [&](auto&& write) {
+      put_safetensors(file.tensors, file.metadata, write);
+    }));
   }
   for (const auto& file : parts.text_files()) {
-    manifest.files.push_back(staged.add(
-        file.name, [&](auto&& write) { write(std::as_bytes(std::span(file.text))); }));
+    files.push_back(write_staged(hidden, file.name, [&](auto&& write) {
+      write(std::as_bytes(std::span(file.text)));
+    }));
   }
-  const std::string text = encode_manifest(manifest);
-  (void)staged.add(std::string(manifest_name),
-                   [&](auto&& write) { write(std::as_bytes(std::span(text))); });
-  staged.commit();
+  return files;
 }
+
+/// A checkpoint that is being made, alone in its folder: nothing is there until commit().
+class unfinished_checkpoint {
+ public:
+  /// Removes what killed processes left behind. Throws errc::io, as everything here.
+  unfinished_checkpoint(const std::string& folder, std::uint64_t step)
+      : lock_(folder), staged_(cleaned(folder, step)) {}
+
+  /// Where its files go.
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return staged_.path(); }
+  void commit(const checkpoint_manifest& manifest) {
+    const std::string text = encode_manifest(manifest);
+    (void)staged_.add(std::string(manifest_name),
+                      [&](auto&& write) { write(std::as_bytes(std::span(text))); });
+    staged_.commit();
+  }
+
+ private:
+  [[nodiscard]] static std::filesystem::path cleaned(const std::string& folder,
+                                                     std::uint64_t step) {
+    remove_stale(folder);
+    return checkpoint_path(folder, step);
+  }
+
+  folder_lock lock_;
+  staged_folder staged_;
+};
 
 /// Removes the oldest checkpoints until `limit` are left (0: no limit), but neither `just_saved`,
 /// which is known to be good, nor the best one: that of step `best_step` where there is one, else

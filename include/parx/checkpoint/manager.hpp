@@ -7,15 +7,18 @@
 // Invariant: whatever is killed whenever, every folder with such a name is whole, and the newest
 // good one is never removed but by clear(). Files carry checksums; latest() passes over what does
 // not fit them.
-// Names and limits are those of Hugging Face's Trainer. Made for a group, rank 0 writes and all
-// functions are collective: what fails there throws on every rank. One thread calls.
+// Names and limits are those of Hugging Face's Trainer. Made for a group, all functions are
+// collective, and what fails on one rank throws on every rank. Rank 0 writes, and every rank the
+// shards that it alone holds: see write_together. One thread calls.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,6 +29,8 @@
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/write_together.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
@@ -58,8 +63,9 @@ class checkpoint_manager {
   /// Waits for the writer; its failure is logged, since nobody can be told any more.
   ~checkpoint_manager() {
     if (writer_.joinable()) writer_.join();
+    if (failure_ == nullptr) return;
     try {
-      rethrow_failure();
+      std::rethrow_exception(failure_);
     } catch (const std::exception& reason) {
       log(log_level::error, "the last checkpoint was not saved: {}", reason.what());
     }
@@ -69,6 +75,12 @@ class checkpoint_manager {
   /// checkpoint of `bytes` could be saved into it now.
   void probe(std::uint64_t bytes = 0, call_site site = call_site::current()) {
     detail::agree_on_rank0(group_, site, [&] { detail::probe_folder(folder_, bytes); });
+  }
+  /// The same for a checkpoint of these parts, and of those of the other ranks.
+  void probe(const checkpoint_parts& parts, call_site site = call_site::current()) {
+    std::array<std::uint64_t, 1> bytes{parts.written_by(rank()).bytes()};
+    if (group_ != nullptr) all_reduce(*group_, bytes, {}, site);
+    probe(bytes[0], site);
   }
 
   /// Removes all checkpoints, whole or damaged; the folder and what else is in it stay. Throws
@@ -86,28 +98,50 @@ class checkpoint_manager {
   void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
             std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current()) {
     wait(site);
+    const detail::save_plan plan{folder_, step,  metric, best_step, options_.save_total_limit,
+                                 options_.goal, site};
+    together_ = any_shards(parts, site);
     if (options_.mode == save_mode::blocking) {
-      detail::agree_on_rank0(group_, site, [&] { write(step, parts, metric, best_step); });
+      if (together_) {
+        detail::write_together(*group_, plan, parts.written_by(rank()));
+      } else {
+        detail::agree_on_rank0(group_, site, [&] { detail::write_alone(plan, parts); });
+      }
       return;
     }
-    detail::agree_on_rank0(group_, site, [&] {
-      writer_ = std::thread([this, step, copy = parts.copied_to(memory_), metric, best_step] {
+    if (together_ && !writers_) writers_ = all_of(*group_, site);
+    const auto begin = [&] {
+      writer_ = std::thread([this, plan, copy = parts.written_by(rank()).copied_to(memory_)] {
         try {
-          write(step, copy, metric, best_step);
+          if (together_) {
+            detail::write_together(*writers_, plan, copy);
+          } else {
+            detail::write_alone(plan, copy);
+          }
         } catch (...) {
           failure_ = std::current_exception();
         }
       });
-    });
+    };
+    if (together_) {
+      detail::agree(group_, site, begin);
+    } else {
+      detail::agree_on_rank0(group_, site, begin);
+    }
   }
 
   /// Returns when the last save is on the disk; throws where it failed.
   void wait(call_site site = call_site::current()) {
     if (options_.mode == save_mode::blocking) return;
-    detail::agree_on_rank0(group_, site, [&] {
+    const auto end = [&] {
       if (writer_.joinable()) writer_.join();
-      rethrow_failure();
-    });
+      if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+    };
+    if (together_) {
+      end();  // the writers have agreed
+    } else {
+      detail::agree_on_rank0(group_, site, end);
+    }
   }
 
   /// The checkpoint with the highest step that is whole; damaged ones are passed over with a
@@ -133,16 +167,21 @@ class checkpoint_manager {
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
 
  private:
-  void write(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric,
-             std::optional<std::uint64_t> best_step) {
-    const detail::folder_lock lock(folder_);
-    detail::remove_stale(folder_);
-    detail::write_checkpoint(folder_, step, parts, metric);
-    detail::rotate(folder_, step, options_.save_total_limit, options_.goal, best_step);
-  }
+  [[nodiscard]] int rank() const noexcept { return group_ == nullptr ? 0 : group_->rank(); }
 
-  void rethrow_failure() {
-    if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+  /// Collective. Whether a rank other than 0 may have something to write.
+  [[nodiscard]] bool any_shards(const checkpoint_parts& parts, call_site site) const {
+    if (group_ == nullptr || group_->size() == 1) return false;
+    std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(parts.has_shards())};
+    all_reduce(*group_, any, {.op = reduce_op::max}, site);
+    return any[0] != 0;
+  }
+  /// The same ranks as a group of their own: the writers' collectives do not come between those of
+  /// training.
+  [[nodiscard]] static process_group all_of(const process_group& group, call_site site) {
+    std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return group.subgroup(ranks, {.name = "checkpoint"}, site);
   }
 
   /// The first good one of order(all checkpoints, newest first), found by rank 0 and opened by all.
@@ -191,6 +230,8 @@ class checkpoint_manager {
   checkpoint_options options_;
   std::vector<std::byte> memory_;  // what the writer writes
   std::exception_ptr failure_;     // the writer's; read after it was joined
+  std::optional<process_group> writers_;
+  bool together_ = false;  // all ranks have written the last one; equal on all
   std::thread writer_;
 };
 

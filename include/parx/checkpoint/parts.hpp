@@ -4,19 +4,24 @@
 //   parts.add("model", model).add("optimizer", optimizer);
 //   parts.add_json("trainer_state", state).add_text("vocab.txt", vocabulary);
 //
-// Tensors become <name>.safetensors, JSON <name>.json. The parts borrow the memory of models and
+// Tensors become <name>.safetensors, JSON <name>.json. Where all ranks of a job save, their parts
+// are equal, and rank 0 writes them; what only one rank has is a shard, which that rank writes. The
+// parts borrow the memory of models and
 // optimizers: build them anew for each save, which costs a list of names. One thread.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/state.hpp>
@@ -25,12 +30,28 @@
 
 namespace parx::inline PARX_ABI {
 
+/// One piece of something that several ranks hold in pieces: number `index`, from 0, of `count`.
+struct shard_place {
+  std::size_t index = 0;
+  std::size_t count = 1;
+};
+
+/// "model-00002-of-00004", the name of the part with piece 1 of 4 of "model": what saved_checkpoint
+/// takes. Hugging Face's libraries number the files of large models so.
+[[nodiscard]] inline std::string shard_name(std::string_view name, shard_place place) {
+  require(place.index < place.count, "shard_name: \"{}\" has {} pieces, so none with number {}",
+          name, place.count, place.index);
+  return fmt::format("{}-{:05}-of-{:05}", name, place.index + 1, place.count);
+}
+
 class checkpoint_parts {
  public:
+  enum class held_by { all_ranks, this_rank };
   struct tensor_file {
     std::string name;
     std::vector<tensor_to_store> tensors = {};
     checkpoint_metadata metadata = {};
+    held_by holder = held_by::all_ranks;
   };
   struct text_file {
     std::string name;
@@ -41,19 +62,25 @@ class checkpoint_parts {
   /// usage_error for a name that is taken or that is not a file's.
   template <typename Source>
   checkpoint_parts& add(std::string_view name, Source& source) {
-    tensor_file made{.name = checked(std::string(name) + ".safetensors"),
-                     .metadata = {{"format", "pt"}}};
-    for (detail::state_entry& entry : detail::state_entries(source))
-      made.tensors.push_back(
-          {std::move(entry.name), entry.type, std::move(entry.shape), entry.memory});
-    tensors_.push_back(std::move(made));
-    return *this;
+    return put(name, source, held_by::all_ranks);
+  }
+  /// The same for what only this rank holds: piece `place` of `name`, which no other rank may add.
+  template <typename Source>
+  checkpoint_parts& add_shard(std::string_view name, shard_place place, Source& source) {
+    return put(shard_name(name, place), source, held_by::this_rank);
   }
   /// Tensors of one's own, borrowed.
   checkpoint_parts& add_tensors(std::string_view name, std::vector<tensor_to_store> tensors,
                                 checkpoint_metadata metadata = {}) {
     tensors_.push_back({checked(std::string(name) + ".safetensors"), std::move(tensors),
                         std::move(metadata)});
+    return *this;
+  }
+  checkpoint_parts& add_tensor_shard(std::string_view name, shard_place place,
+                                     std::vector<tensor_to_store> tensors,
+                                     checkpoint_metadata metadata = {}) {
+    add_tensors(shard_name(name, place), std::move(tensors), std::move(metadata));
+    tensors_.back().holder = held_by::this_rank;
     return *this;
   }
   checkpoint_parts& add_json(std::string_view name, const json::value& value) {
@@ -80,6 +107,21 @@ class checkpoint_parts {
     return sum;
   }
 
+  [[nodiscard]] bool has_shards() const noexcept {
+    return std::any_of(tensors_.begin(), tensors_.end(), is_shard);
+  }
+  /// What rank `rank` writes: rank 0 all that are here, another one its shards.
+  [[nodiscard]] checkpoint_parts written_by(int rank) const {
+    checkpoint_parts mine;
+    if (rank == 0) {
+      mine = *this;
+    } else {
+      std::copy_if(tensors_.begin(), tensors_.end(), std::back_inserter(mine.tensors_), is_shard);
+      mine.kept_ = kept_;
+    }
+    return mine;
+  }
+
   /// The same parts with the tensors in memory of their own, which grows to hold them and is kept
   /// for the next time.
   [[nodiscard]] checkpoint_parts copied_to(std::vector<std::byte>& memory) const {
@@ -100,6 +142,22 @@ class checkpoint_parts {
   }
 
  private:
+  [[nodiscard]] static bool is_shard(const tensor_file& file) noexcept {
+    return file.holder == held_by::this_rank;
+  }
+
+  template <typename Source>
+  checkpoint_parts& put(std::string_view name, Source& source, held_by holder) {
+    tensor_file made{.name = checked(std::string(name) + ".safetensors"),
+                     .metadata = {{"format", "pt"}},
+                     .holder = holder};
+    for (detail::state_entry& entry : detail::state_entries(source))
+      made.tensors.push_back(
+          {std::move(entry.name), entry.type, std::move(entry.shape), entry.memory});
+    tensors_.push_back(std::move(made));
+    return *this;
+  }
+
   [[nodiscard]] std::string checked(std::string name) const {
     require(!name.empty() && name.find('/') == std::string::npos && name.front() != '.' &&
                 name != "manifest.json",

@@ -44,6 +44,29 @@ inline void remove_folder(const std::filesystem::path& path) noexcept {
   }
 }
 
+inline constexpr const char* earlier_ones_untouched = "The earlier checkpoints are as they were.";
+
+/// Writes the file `name` into a hidden folder, from any process: produce(write) calls write(bytes)
+/// for its pieces. Returns what the manifest says about it. Throws errc::io.
+template <typename Produce>
+[[nodiscard]] checkpoint_manifest::file write_staged(const std::filesystem::path& hidden,
+                                                     const std::string& name, Produce&& produce) {
+  output_file file((hidden / name).string(), earlier_ones_untouched);
+  xxh64 checksum;
+  std::forward<Produce>(produce)([&](std::span<const std::byte> bytes) {
+    // In pieces that are still in the cache when the kernel copies them.
+    constexpr std::size_t piece = 1024 * 1024;
+    while (!bytes.empty()) {
+      const auto next = bytes.first(std::min(piece, bytes.size()));
+      checksum.update(next);
+      file.write(next);
+      bytes = bytes.subspan(next.size());
+    }
+  });
+  file.finish();
+  return {.name = name, .bytes = file.written(), .checksum = checksum.value()};
+}
+
 class staged_folder {
  public:
   /// Creates the hidden folder; the one above must exist. Throws errc::io, as everything here.
@@ -58,25 +81,13 @@ class staged_folder {
   staged_folder(const staged_folder&) = delete;
   staged_folder& operator=(const staged_folder&) = delete;
 
-  /// Writes the file `name`: produce(write) calls write(bytes) for its pieces. Returns what the
-  /// manifest says about it.
+  /// As write_staged.
   template <typename Produce>
   [[nodiscard]] checkpoint_manifest::file add(const std::string& name, Produce&& produce) {
-    output_file file((hidden_ / name).string(), untouched);
-    xxh64 checksum;
-    std::forward<Produce>(produce)([&](std::span<const std::byte> bytes) {
-      // In pieces that are still in the cache when the kernel copies them.
-      constexpr std::size_t piece = 1024 * 1024;
-      while (!bytes.empty()) {
-        const auto next = bytes.first(std::min(piece, bytes.size()));
-        checksum.update(next);
-        file.write(next);
-        bytes = bytes.subspan(next.size());
-      }
-    });
-    file.finish();
-    return {.name = name, .bytes = file.written(), .checksum = checksum.value()};
+    return write_staged(hidden_, name, std::forward<Produce>(produce));
   }
+  /// The hidden folder.
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return hidden_; }
 
   /// Gives the folder its name; one that has it is replaced.
   void commit() {
@@ -87,8 +98,6 @@ class staged_folder {
   }
 
  private:
-  static constexpr const char* untouched = "The earlier checkpoints are as they were.";
-
   void replace(int saved_errno) {
     if (saved_errno != ENOTEMPTY && saved_errno != EEXIST) fail("cannot rename", saved_errno);
     if (::renameat2(AT_FDCWD, hidden_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
@@ -102,7 +111,7 @@ class staged_folder {
 
   [[noreturn]] void fail(const char* what, int saved_errno) const {
     throw_error(errc::io, "{} \"{}\": {}. {} {}", what, hidden_.string(), errno_text(saved_errno),
-                advice_for(saved_errno), untouched);
+                advice_for(saved_errno), earlier_ones_untouched);
   }
 
   std::filesystem::path target_;

@@ -213,7 +213,7 @@ class trainer {
     if (options_.gradient_checkpointing) detail::enable_gradient_checkpointing(model_.module());
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     if (!folder_.is_given()) return;
-    if (const auto last = folder_.begin(parts().bytes(), callbacks_)) go_back_to(*last);
+    if (const auto last = folder_.begin(parts(), callbacks_)) go_back_to(*last);
   }
 
   /// Collective. What this rank knows of a checkpoint of now.

@@ -42,15 +42,15 @@ class run_folder {
 
   [[nodiscard]] bool is_given() const noexcept { return !options_.output_dir.empty(); }
 
-  /// Before the first step of a run whose checkpoints take `bytes`: what to go on from. Throws
+  /// Before the first step of a run with checkpoints of such `parts`: what to go on from. Throws
   /// errc::io where they could not be written or another run is at it, usage_error where an earlier
   /// one has not been spoken of. The folder is this run's until leave().
-  [[nodiscard]] std::optional<saved_checkpoint> begin(std::uint64_t bytes,
+  [[nodiscard]] std::optional<saved_checkpoint> begin(const checkpoint_parts& parts,
                                                       const std::vector<callbacks>& listeners) {
     const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
     announces_saves_ =
         on_any_rank(group_, std::any_of(listeners.begin(), listeners.end(), hears), site_);
-    checkpoints_->probe(bytes, site_);
+    checkpoints_->probe(parts, site_);
     run_lock mine;
     parx::detail::agree_on_rank0(&group_, site_, [&] { mine = run_lock(options_.output_dir); });
     if (options_.resume_from_checkpoint == resume::overwrite) {
