@@ -123,7 +123,8 @@ void stop_in(const parx::catalog_entry& entry, int world, int victim, std::strin
     BOOST_TEST(contains(each.text, "timed out waiting for rank "), what);
     BOOST_TEST(each.seconds < 3.4, what << " after " << each.seconds << " s");
     const std::string name = "rank " + std::to_string(victim);
-    named |= contains(each.text, "waiting for " + name) ||
+    // The only one waited for, one of several, or the one behind these.
+    named |= contains(each.text, "for " + name + " (") ||
              contains(each.text, "behind that is " + name);
     all_texts += each.text;
   }
