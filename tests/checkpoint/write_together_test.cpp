@@ -6,10 +6,12 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <boost/test/unit_test.hpp>
@@ -213,5 +215,40 @@ BOOST_AUTO_TEST_CASE(where_a_rank_dies_while_it_writes_the_last_checkpoint_stays
     checkpoints.save(3, piece(0, 1, 3).parts());  // and takes what the dead left away
     checkpoints.wait();
     BOOST_TEST((names_in(folder) == std::set<std::string>{"checkpoint-1", "checkpoint-3"}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(whenever_a_rank_is_killed_behind_a_save_what_is_there_is_whole) {
+  using namespace std::chrono_literals;
+  for (const int victim : {0, 2}) {
+    for (const auto delay : {0us, 2500us}) {
+      const scratch_folder scratch;
+      const std::string folder = scratch.file("out");
+      processes::job all;
+      for (int rank = 0; rank < 3; ++rank) {
+        all.start(rank, 3, [&](parx::world& group) {
+          parx::checkpoint_manager checkpoints(group, folder);
+          checkpoints.probe();
+          checkpoints.save(1, piece(group.rank(), 3, 1).parts());
+          checkpoints.wait();
+          checkpoints.save(2, piece(group.rank(), 3, 2).parts());
+          if (group.rank() == victim) {
+            std::this_thread::sleep_for(delay);
+            ::raise(SIGKILL);
+          }
+          for (std::vector<int> sums(100, 0);;) parx::all_reduce(group, sums);
+        });
+      }
+      const auto ends = all.wait();
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto& end = ends[static_cast<std::size_t>(rank)];
+        BOOST_TEST(end.exit_code == (rank == victim ? 128 + SIGKILL : 1), end.text);
+      }
+      const auto last = parx::checkpoint_manager(folder).latest();
+      BOOST_TEST(names_in(folder).contains("checkpoint-2") == (last->step() == 2));
+      for (int rank = 0; rank < 3; ++rank) {
+        BOOST_TEST(piece(rank, 3, last->step()).is_in(*last));
+      }
+    }
   }
 }

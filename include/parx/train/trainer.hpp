@@ -67,8 +67,10 @@ namespace parx::inline PARX_ABI::train {
 /// sampler(). Loss: called with (wrapper, batch), returns a weighted_loss, or, having run backward
 /// itself as a raw_module does, an nn::tally.
 template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
-  requires wrapped_model<Wrapper, Optimizer>
 class trainer {
+  static_assert(wrapped_model<Wrapper, Optimizer>,
+                "a trainer takes the model in its wrapper: parx::ddp ddp{model, world}");
+
  public:
   /// Local. Model, optimizer and loader are borrowed. Throws usage_error for options that cannot be
   /// meant, and for a loader that does not deal its samples out to the ranks.
