@@ -56,10 +56,12 @@ namespace detail {
   const std::unique_ptr<char, void (*)(void*)> memory(
       abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), std::free);
   static constexpr std::string_view ours = "parx::", inner = "detail::";
-  static constexpr std::string_view unnamed = "(anonymous namespace)::";
+  static constexpr std::string_view hidden[] = {"(anonymous namespace)::", PARX_ABI_TEXT "::"};
   std::string demangled = memory ? memory.get() : mangled;
-  for (std::size_t at = 0; (at = demangled.find(unnamed)) != std::string::npos;) {
-    demangled.erase(at, unnamed.size());
+  for (const std::string_view part : hidden) {
+    for (std::size_t at = 0; (at = demangled.find(part)) != std::string::npos;) {
+      demangled.erase(at, part.size());
+    }
   }
   const std::string_view text = demangled;
   // Activations share one operation and are told apart by its argument: gelu_function<float>.

@@ -34,3 +34,8 @@
 #define PARX_ABI_NAME(major, minor, vectors, gemm) PARX_ABI_JOIN(major, minor, vectors, gemm)
 #define PARX_ABI \
   PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_GEMM)
+
+// The same as text, for what reads demangled names.
+#define PARX_ABI_QUOTED(name) #name
+#define PARX_ABI_TEXT_OF(name) PARX_ABI_QUOTED(name)
+#define PARX_ABI_TEXT PARX_ABI_TEXT_OF(PARX_ABI)
