@@ -5,12 +5,14 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
+#include <parx/autograd/backward_options.hpp>
 #include <parx/autograd/border.hpp>
 #include <parx/autograd/checkpoint.hpp>
 #include <parx/autograd/deferred.hpp>
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
+#include <parx/autograd/halves.hpp>
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/no_grad.hpp>

@@ -1,4 +1,5 @@
-// A model that is cut in two stages by hand trains to the same bits as the whole one.
+// A model that is cut in two stages by hand trains to the same bits as the whole one, also where
+// its backward runs in two halves.
 #include <parx/autograd/border.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -121,6 +122,8 @@ void divide_gradients(Model& model, double count) {
 
 enum class wrapper { none, ddp };
 enum class rule { sgd, adamw };
+/// In halves the gradients of the weights come one micro-batch behind those of the inputs.
+enum class how { whole, halves };
 
 template <typename Model, typename Body>
 void with_optimizer(rule which, Model& model, Body body) {
@@ -133,22 +136,47 @@ void with_optimizer(rule which, Model& model, Body body) {
   }
 }
 
+/// The first half of a backward, or a whole one and nothing left.
+struct started {
+  std::optional<parx::backward_rest> rest;
+  double count = 0;
+};
+started start(how way, const variable<float>& output, const tensor<float>& upstream,
+              const parx::backward_options& options) {
+  if (way == how::halves) return {output.backward_inputs_from(upstream, options), options.count};
+  output.backward_from(upstream, options);
+  return {std::nullopt, options.count};
+}
+started start(how way, const parx::weighted_loss<float>& loss, parx::backward_options options) {
+  options.count = loss.count;
+  return start(way, loss.sum, tensor<float>::scalar(1), options);
+}
+
 /// Runs the micro-batches' backwards in their order, all but the last under no_sync(), and one
-/// step. backward(index, options) returns the count.
+/// step. backward(index, options) is what start() returns.
 template <typename Model, typename Optimizer, typename Backward>
-void accumulate_and_step(Model& model, Optimizer& optimizer, parx::ddp<Model>* ddp,
+void accumulate_and_step(how way, Model& model, Optimizer& optimizer, parx::ddp<Model>* ddp,
                          Backward backward) {
   double count = 0;
+  std::optional<parx::backward_rest> behind;
   for (const std::size_t index : backward_order) {
-    if (ddp == nullptr) {
-      count += backward(index, parx::backward_options{.of = parx::gradient_of::sum});
-    } else if (index == backward_order.back()) {
-      backward(index, parx::backward_options{});
-    } else {
+    const auto run = [&] {
+      started made = backward(index, parx::backward_options{.of = ddp == nullptr
+                                                                      ? parx::gradient_of::sum
+                                                                      : parx::gradient_of::mean});
+      count += made.count;
+      if (behind) behind->weights();
+      behind = std::move(made.rest);
+    };
+    // In halves the last weights come after the loop.
+    if (ddp != nullptr && (way == how::halves || index != backward_order.back())) {
       const auto guard = ddp->no_sync();
-      backward(index, parx::backward_options{});
+      run();
+    } else {
+      run();
     }
   }
+  if (behind) behind->weights();
   if (ddp == nullptr) divide_gradients(model, count);
   optimizer.step();
 }
@@ -175,10 +203,9 @@ std::vector<float> train_whole(wrapper kind, rule which, parx::process_group& dp
         const microbatch batch = sample(step, m, dp.rank());
         losses.push_back(loss_of(model(batch.x), batch));
       }
-      accumulate_and_step(model, optimizer, pointer(ddp),
+      accumulate_and_step(how::whole, model, optimizer, pointer(ddp),
                           [&](std::size_t m, const parx::backward_options& options) {
-                            losses[m].backward(options);
-                            return losses[m].count;
+                            return start(how::whole, losses[m], options);
                           });
     }
   });
@@ -187,7 +214,7 @@ std::vector<float> train_whole(wrapper kind, rule which, parx::process_group& dp
 
 /// The first half of the ranks are the first stage's. Values and gradients are handed over as plain
 /// memory, all micro-batches forward before any of them backward.
-std::vector<float> train_stage(wrapper kind, rule which, parx::process_group& world) {
+std::vector<float> train_stage(wrapper kind, rule which, how way, parx::process_group& world) {
   const int replicas = world.size() / 2, stage = world.rank() / replicas;
   const int peer = (world.rank() + replicas) % world.size();
   parx::process_group dp = *parx::split(world, stage);
@@ -205,13 +232,12 @@ std::vector<float> train_stage(wrapper kind, rule which, parx::process_group& wo
           outputs.push_back(model(sample(step, m, dp.rank()).x));
           parx::send(world, outputs[m].value().span(), peer);
         }
-        accumulate_and_step(model, optimizer, pointer(ddp),
+        accumulate_and_step(way, model, optimizer, pointer(ddp),
                             [&](std::size_t m, parx::backward_options options) {
                               const auto sum = tensor<float>::empty(outputs[m].shape());
                               parx::recv(world, sum.span(), peer);
                               parx::recv(world, std::span(&options.count, 1), peer);
-                              outputs[m].backward_from(sum, options);
-                              return options.count;
+                              return start(way, outputs[m], sum, options);
                             });
       }
     });
@@ -230,13 +256,13 @@ std::vector<float> train_stage(wrapper kind, rule which, parx::process_group& wo
           borders.emplace_back(received);
           losses.push_back(loss_of(model(borders[m]), sample(step, m, dp.rank())));
         }
-        accumulate_and_step(model, optimizer, pointer(ddp),
+        accumulate_and_step(way, model, optimizer, pointer(ddp),
                             [&](std::size_t m, const parx::backward_options& options) {
-                              losses[m].backward(options);
+                              started made = start(way, losses[m], options);
                               const auto handed = borders[m].gradient();
                               parx::send(world, handed.sum.span(), peer);
                               parx::send(world, std::span(&handed.count, 1), peer);
-                              return handed.count;
+                              return made;
                             });
       }
     });
@@ -246,27 +272,23 @@ std::vector<float> train_stage(wrapper kind, rule which, parx::process_group& wo
 }
 
 void cut_equals_whole(wrapper kind, int replicas) {
+  whole untrained;
+  untrained.initialize(11);
+  const std::vector<float> start = values_of(untrained);
   for (const rule which : {rule::sgd, rule::adamw}) {
     const auto expected = on_ranks(
         replicas, [&](parx::process_group& dp) { return train_whole(kind, which, dp); });
-    const auto found = on_ranks(2 * replicas, [&](parx::process_group& world) {
-      return train_stage(kind, which, world);
-    });
-    std::vector<float> start;
-    {
-      whole untrained;
-      untrained.initialize(11);
-      start = values_of(untrained);
-    }
-    const auto of_stages = [&](std::size_t replica) {
-      std::vector<float> all = found[replica];
-      const auto& rest = found[replica + static_cast<std::size_t>(replicas)];
-      all.insert(all.end(), rest.begin(), rest.end());
-      return all;
-    };
-    for (std::size_t replica = 0; replica < expected.size(); ++replica) {
-      BOOST_TEST((of_stages(replica) == expected[replica]));
-      BOOST_TEST((expected[replica] != start));
+    for (const how way : {how::whole, how::halves}) {
+      const auto found = on_ranks(2 * replicas, [&](parx::process_group& world) {
+        return train_stage(kind, which, way, world);
+      });
+      for (std::size_t replica = 0; replica < expected.size(); ++replica) {
+        std::vector<float> stages = found[replica];
+        const auto& rest = found[replica + static_cast<std::size_t>(replicas)];
+        stages.insert(stages.end(), rest.begin(), rest.end());
+        BOOST_TEST((stages == expected[replica]));
+        BOOST_TEST((stages != start));
+      }
     }
   }
 }

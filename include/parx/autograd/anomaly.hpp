@@ -129,8 +129,9 @@ class anomaly_watch {
              known ? operation_name(origin->second.backward->name()) : "an operation",
              known ? origin->second.module : std::string());
     }
-    origins_.erase(node.sequence);
   }
+  /// A node that has run for the last time.
+  void forget(const node_base& node) { origins_.erase(node.sequence); }
 
   /// The path of the module that is running.
   [[nodiscard]] std::string module() const { return running_.empty() ? "" : running_.back(); }

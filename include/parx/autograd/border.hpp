@@ -26,7 +26,7 @@ struct border_gradient {
   double count = 0;  ///< the weight of the loss
 };
 
-/// A leaf; not copied, but variables made from it share its value and gradient.
+/// A leaf, and a handle as variable is one.
 template <typename T>
 class border : public variable<T> {
  public:
@@ -35,8 +35,8 @@ class border : public variable<T> {
         keeper_(new keeper(&this->leaf("border"))) {}
 
   /// What all backward passes that reached it have added up to; more than one where the stage has
-  /// several losses. The memory is the border's own and stays when the border goes. Throws
-  /// usage_error when no pass has reached it.
+  /// several losses. The tensor may outlive the border. Throws usage_error when no pass has reached
+  /// it.
   [[nodiscard]] border_gradient<T> gradient() const {
     require(keeper_->of->has_gradient(),
             "a border of shape {} has no gradient: no backward has reached it",
@@ -46,7 +46,10 @@ class border : public variable<T> {
 
  private:
   struct keeper final : backward_observer {
-    explicit keeper(detail::leaf<T>* watched) : of(watched) { of->observer = this; }
+    explicit keeper(detail::leaf<T>* watched) : of(watched) {
+      of->observer = this;
+      of->leads_to_border = true;
+    }
     ~keeper() override { of->observer = nullptr; }
 
     [[nodiscard]] gradient_of wanted() const override { return gradient_of::sum; }
@@ -61,7 +64,7 @@ class border : public variable<T> {
     double count = 0;
   };
 
-  std::unique_ptr<keeper> keeper_;
+  std::shared_ptr<keeper> keeper_;
 };
 
 }  // namespace parx

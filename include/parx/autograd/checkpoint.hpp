@@ -9,6 +9,10 @@
 // is restored, random layers of parx::nn draw the same numbers and collectives of parx layers are
 // not repeated (detail/recompute.hpp). Parameters and variables that the part uses without being
 // handed them get their gradients too, and DDP hears of each parameter once, when it is final.
+//
+// Where backward runs in two halves, the part runs again in the first one, and what the gradients
+// of its weights are made of is kept until the second: between the halves a checkpointed part takes
+// the memory of one that is not. It is not run a third time, and no weight's gradient is stored.
 // Chen, Xu, Zhang, Guestrin: Training Deep Nets with Sublinear Memory Cost (arXiv 1604.06174).
 // Source: PyTorch's torch.utils.checkpoint.
 #pragma once
@@ -45,7 +49,12 @@ class checkpoint_node final : public node<T> {
 
   [[nodiscard]] std::size_t inputs() const noexcept override { return used_.size(); }
   [[nodiscard]] node_base* input(std::size_t i) const noexcept override { return used_[i].get(); }
-  void run() override {
+  void run(backward_half half) override {
+    if (half == backward_half::weights && this->leads_to_border) {
+      if (rest_.is_left()) return rest_.run_weights();
+      if (given_) given_->accept(this->gradient);
+      return;
+    }
     if (!this->gradient.defined()) return;
     const std::uint64_t oldest = node_base::next_sequence();
     const variable<T> again = recompute();
@@ -54,15 +63,29 @@ class checkpoint_node final : public node<T> {
             "take the same way both times",
             to_string(again.shape()), to_string(this->shape()));
     if (!again.requires_grad()) return;
+    if (again.node()->sequence < oldest) {
+      // A part that returns what it was given has no graph of its own.
+      if (again.node()->is_of(half)) again.node()->accept(this->gradient);
+      else given_ = again.node();
+      return;
+    }
     again.node()->accept(this->gradient);
-    // A part that returns what it was given has no graph of its own.
-    if (again.node()->sequence >= oldest) run_inner_backward(*again.node(), oldest);
+    if (half == backward_half::inputs) {
+      rest_ = half_run_pass::inner(*again.node(), oldest);
+      part_.reset();
+      results_.clear();
+      this->drop_gradient();
+    } else {
+      run_inner_backward(*again.node(), oldest);
+    }
   }
   void release() noexcept override {
     this->released = true;
     part_.reset();
     used_.clear();
     results_.clear();
+    rest_ = {};
+    given_ = {};
   }
 
  private:
@@ -78,6 +101,8 @@ class checkpoint_node final : public node<T> {
   std::optional<Part> part_;
   std::vector<counted<node_base>> used_;
   once_results results_;
+  half_run_pass rest_;         // of the second run's graph, between the halves of backward
+  counted<node<T>> given_;     // what the part returned as it was, where it gets its gradient later
   dtype precision_;
   std::string module_;  // that the part is in, under detect_anomaly
 };

@@ -13,6 +13,12 @@
 // The backward function gets the gradient of the result (contiguous) and one grad_sink per input,
 // in order. It captures what it needs (tensors are handles: no copy); inputs that want no gradient
 // have sinks that are not needed(). It is destroyed once backward has used it.
+//
+// A backward in two halves (autograd/halves.hpp) calls it twice where some inputs lead to a border
+// and others do not: first with those sinks needed(), the others being later(), then the other way
+// round. So what it contributes to one input must not depend on which others are needed. It may be
+// mutable and drop what the second call will not use, and return a tensor that the second call gets
+// in the place of the gradient. undivided() is for functions that must run once.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +26,8 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <tuple>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -39,9 +47,16 @@ class grad_sink {
  public:
   explicit grad_sink(detail::node_base* input) noexcept
       : input_(static_cast<detail::node<T>*>(input)) {}
+  grad_sink(detail::node_base* input, detail::backward_half half) noexcept
+      : grad_sink(input == nullptr || input->is_of(half) ? input : nullptr) {
+    is_later_ = input != nullptr && input_ == nullptr && half == detail::backward_half::inputs;
+  }
 
-  /// Nothing has to be computed for this input when false; no other member may be called then.
+  /// Nothing has to be computed for this input when false; no other member but later() may be
+  /// called then.
   [[nodiscard]] bool needed() const noexcept { return input_ != nullptr; }
+  /// The function will be called again for this input, in the second half of backward.
+  [[nodiscard]] bool later() const noexcept { return is_later_; }
   [[nodiscard]] const parx::shape& shape() const noexcept { return input_->shape(); }
 
   /// The memory itself, for kernels that can both overwrite (add is false) and add: gemm with beta.
@@ -96,6 +111,17 @@ class grad_sink {
 
  private:
   detail::node<T>* input_;
+  bool is_later_ = false;
+};
+
+/// Wraps a backward function that makes all its gradients in one call also where backward runs in
+/// two halves: because it talks to other ranks, or because the gradients of its weights are small
+/// and what they are made of is not. That call is in the first half if any input leads to a border;
+/// contributions to the others are kept and made in the second.
+template <typename Function>
+struct undivided : Function {
+  explicit undivided(Function function) : Function(std::move(function)) {}
+  using Function::operator();
 };
 
 /// Whether an operation on these inputs has to be recorded: recording is on and one wants a
@@ -116,6 +142,18 @@ template <typename Input>
   return counted<node_base>(input.requires_grad() ? input.node().get() : nullptr);
 }
 
+template <typename Backward>
+inline constexpr bool is_undivided = false;
+template <typename Function>
+inline constexpr bool is_undivided<undivided<Function>> = true;
+
+/// Stands for an input until the second half.
+template <typename T>
+class held_gradient final : public node<T> {
+ public:
+  explicit held_gradient(const parx::shape& s) : node<T>(false, s) {}
+};
+
 template <typename T, typename Backward, typename... Inputs>
 class function_node final : public node<T> {
  public:
@@ -126,23 +164,63 @@ class function_node final : public node<T> {
     return this->released ? 0 : sizeof...(Inputs);
   }
   [[nodiscard]] node_base* input(std::size_t i) const noexcept override { return edges_[i].get(); }
-  void run() override {
-    if (this->gradient.defined()) run(std::index_sequence_for<Inputs...>{});
+  void run(backward_half half) override {
+    constexpr auto all = std::index_sequence_for<Inputs...>{};
+    if constexpr (is_undivided<Backward>) {
+      if (half == backward_half::weights && this->leads_to_border) return deliver(all);
+      if (half == backward_half::inputs) return run_and_hold(all);
+    }
+    if (this->gradient.defined()) run(half, all);
   }
   void release() noexcept override {
     this->released = true;
     backward_.reset();
     edges_ = {};
+    held_ = {};
   }
 
  private:
   template <std::size_t... I>
-  void run(std::index_sequence<I...> /*inputs*/) {
-    (*backward_)(std::as_const(this->gradient), grad_sink<Inputs>(edges_[I].get())...);
+  void run(backward_half half, std::index_sequence<I...> /*inputs*/) {
+    const auto call = [&] {
+      return (*backward_)(std::as_const(this->gradient),
+                          grad_sink<Inputs>(edges_[I].get(), half)...);
+    };
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+    } else {
+      tensor<T> kept = call();
+      if (half == backward_half::inputs) this->gradient = std::move(kept);
+    }
+  }
+  template <std::size_t... I>
+  void run_and_hold(std::index_sequence<I...> /*inputs*/) {
+    if (!this->gradient.defined()) return;
+    const auto sink = [&]<typename Input>(node_base* input, counted<node<Input>>& held) {
+      if (input == nullptr || input->leads_to_border) return grad_sink<Input>(input);
+      held = counted<node<Input>>(
+          new held_gradient<Input>(static_cast<node<Input>*>(input)->shape()));
+      return grad_sink<Input>(held.get());
+    };
+    (*backward_)(std::as_const(this->gradient), sink(edges_[I].get(), std::get<I>(held_))...);
+    backward_.reset();
+    this->drop_gradient();
+  }
+  template <std::size_t... I>
+  void deliver(std::index_sequence<I...> /*inputs*/) {
+    const auto hand_over = []<typename Input>(node_base* input, counted<node<Input>>& held) {
+      if (!held || !held->gradient.defined()) return;
+      static_cast<node<Input>*>(input)->accept(std::move(held->gradient));
+    };
+    (hand_over(edges_[I].get(), std::get<I>(held_)), ...);
   }
 
+  struct nothing {};
   std::array<counted<node_base>, sizeof...(Inputs)> edges_;
   std::optional<Backward> backward_;
+  [[no_unique_address]] std::conditional_t<is_undivided<Backward>,
+                                           std::tuple<counted<node<Inputs>>...>, nothing>
+      held_;
 };
 
 /// A function of any number of inputs of one type.
@@ -157,10 +235,11 @@ class list_function_node final : public node<T> {
 
   [[nodiscard]] std::size_t inputs() const noexcept override { return edges_.size(); }
   [[nodiscard]] node_base* input(std::size_t i) const noexcept override { return edges_[i].get(); }
-  void run() override {
+  void run(backward_half half) override {
     if (!this->gradient.defined()) return;
     for (std::size_t i = 0; i < edges_.size(); ++i) {
-      if (edges_[i]) (*backward_)(std::as_const(this->gradient), i, grad_sink<T>(edges_[i].get()));
+      const grad_sink<T> sink(edges_[i].get(), half);
+      if (sink.needed()) (*backward_)(std::as_const(this->gradient), i, sink);
     }
   }
   void release() noexcept override {

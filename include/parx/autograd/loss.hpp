@@ -25,6 +25,11 @@ struct weighted_loss {
     options.count = count;
     sum.backward(options);
   }
+  /// See variable::backward_inputs.
+  backward_rest backward_inputs(backward_options options = {}) const {
+    options.count = count;
+    return sum.backward_inputs(options);
+  }
 };
 
 }  // namespace parx

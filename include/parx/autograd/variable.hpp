@@ -17,6 +17,7 @@
 #include <parx/autograd/deferred.hpp>
 #include <parx/autograd/detail/engine.hpp>
 #include <parx/autograd/detail/leaf.hpp>
+#include <parx/autograd/halves.hpp>
 #include <parx/autograd/no_grad.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -83,31 +84,29 @@ class variable {
   /// its graph was freed by an earlier backward; whatever an operation or an observer throws passes
   /// through, and leaves gradients that are incomplete.
   void backward(const backward_options& options = {}) const {
-    require(size() == 1, "backward() starts at a scalar, not at shape {}: sum or average first",
-            defined() ? to_string(shape()) : "()");
-    backward_from(tensor<T>::full(shape(), T(1)), options);
+    backward_from(upstream_of_scalar("backward"), options);
   }
   /// The same from any shape: `upstream` is the gradient of some scalar with respect to this
   /// variable. A pipeline stage gets it from the next stage, with the count of the loss: see
   /// border.hpp.
   void backward_from(tensor<T> upstream, const backward_options& options = {}) const {
-    require(requires_grad(),
-            "backward() has nothing to do: no leaf that wants a gradient is behind this variable "
-            "(computed under no_grad, or detached?)");
-    require(upstream.shape() == shape(), "a gradient of shape {} for a variable of shape {}",
-            to_string(upstream.shape()), to_string(shape()));
+    check_backward(upstream, options);
     const detail::counted<detail::node<T>> root = cell_->node;
-    detail::run_backward(*root, options, [&](double factor) {
-      if (factor != 1) {
-        tensor<T> scaled = tensor<T>::empty(shape());
-        const tensor<T> source = upstream.contiguous();
-        for (std::size_t i = 0; i < scaled.size(); ++i) {
-          scaled.data()[i] = static_cast<T>(source.data()[i] * static_cast<T>(factor));
-        }
-        upstream = std::move(scaled);
-      }
-      root->accept(std::move(upstream).contiguous());
-    });
+    detail::run_backward(*root, options,
+                         [&](double factor) { start_from(std::move(upstream), factor); });
+  }
+  /// The first of two halves, which makes the gradients of borders alone; the result makes the
+  /// others: see halves.hpp. Frees the graph as backward does.
+  backward_rest backward_inputs(const backward_options& options = {}) const {
+    return backward_inputs_from(upstream_of_scalar("backward_inputs"), options);
+  }
+  backward_rest backward_inputs_from(tensor<T> upstream,
+                                     const backward_options& options = {}) const {
+    check_backward(upstream, options);
+    return backward_rest(
+        detail::half_run_pass(*cell_->node, options, [&](double factor) {
+          start_from(std::move(upstream), factor);
+        }));
   }
 
   /// For function.hpp: the node behind the value, null for a constant.
@@ -145,6 +144,32 @@ class variable {
   [[nodiscard]] cell& shared() const noexcept { return *cell_; }
 
  private:
+  [[nodiscard]] tensor<T> upstream_of_scalar(const char* call) const {
+    require(size() == 1, "{}() starts at a scalar, not at shape {}: sum or average first", call,
+            defined() ? to_string(shape()) : "()");
+    return tensor<T>::full(shape(), T(1));
+  }
+  void check_backward(const tensor<T>& upstream, const backward_options& options) const {
+    require(requires_grad(),
+            "backward() has nothing to do: no leaf that wants a gradient is behind this variable "
+            "(computed under no_grad, or detached?)");
+    require(upstream.shape() == shape(), "a gradient of shape {} for a variable of shape {}",
+            to_string(upstream.shape()), to_string(shape()));
+    require(options.count >= 0, "the weight of a loss is not negative: {}", options.count);
+  }
+  /// Gives the root of a backward its gradient.
+  void start_from(tensor<T> upstream, double factor) const {
+    if (factor != 1) {
+      tensor<T> scaled = tensor<T>::empty(shape());
+      const tensor<T> source = upstream.contiguous();
+      for (std::size_t i = 0; i < scaled.size(); ++i) {
+        scaled.data()[i] = static_cast<T>(source.data()[i] * static_cast<T>(factor));
+      }
+      upstream = std::move(scaled);
+    }
+    cell_->node->accept(std::move(upstream).contiguous());
+  }
+
   detail::counted<cell> cell_;
 };
 

@@ -1,5 +1,6 @@
 // The backward pass: collect the graph, count what each leaf will get, walk it in descending
-// sequence.
+// sequence. In one go or in two halves, each of which walks the nodes that have something to
+// contribute in it: every gradient gets the same contributions in the same order either way.
 //
 // One observer that wants the gradient of the sum makes it that for the whole pass; a leaf that has
 // no observer gets what the caller asked for, scaled when it is complete. Knows nodes, not values,
@@ -9,33 +10,21 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/anomaly.hpp>
+#include <parx/autograd/backward_options.hpp>
 #include <parx/autograd/detail/node.hpp>
 #include <parx/core/check.hpp>
 #include <parx/tensor/flush_denormals.hpp>
 
-namespace parx::inline PARX_ABI {
-
-enum class graph_after {
-  freed,     ///< what the operations saved is dropped as backward passes
-  retained,  ///< backward can run again
-};
-
-struct backward_options {
-  double seed = 1;   ///< factor on the gradient
-  double count = 1;  ///< the weight of the loss: see weighted_loss
-  /// What leaves without an observer get. The mean of each backward adds up to a mean of means: to
-  /// add up batches of different weights, take sums and divide by the sum of the counts.
-  gradient_of of = gradient_of::mean;
-  graph_after graph = graph_after::freed;
-};
-
-namespace detail {
+namespace parx::inline PARX_ABI::detail {
 
 class backward_pass {
  public:
@@ -62,65 +51,102 @@ class backward_pass {
         node_base* const input = here->input(i);
         if (input == nullptr || input->sequence < oldest_) continue;
         visit(*input, pass);
-        if (input->is_leaf) ++input->pending;
       }
     }
-    if (root.is_leaf) ++root.pending;
     std::sort(scratch_.order.begin(), scratch_.order.end(),
               [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
   }
 
-  /// Announces the pass to the observers and returns the factor to start from.
-  [[nodiscard]] double begin(const backward_options& options) {
-    group_by_observer();
-    gradient_of of = options.of;
-    for (const observed& each : scratch_.observers) {
-      if (each.observer->wanted() == gradient_of::sum) of = gradient_of::sum;
+  /// Marks the nodes that have a border behind them, for a backward in two halves.
+  void find_borders() {
+    in_halves_ = true;
+    for (std::size_t n = scratch_.order.size(); n-- > 0;) {
+      node_base& here = *scratch_.order[n];
+      here.leads_to_border = false;
+      for (std::size_t i = 0; i < here.inputs() && !here.leads_to_border; ++i) {
+        here.leads_to_border = here.input(i) != nullptr && here.input(i)->leads_to_border;
+      }
     }
+  }
+
+  /// Asks the observers what to differentiate, and returns the factor to start from.
+  [[nodiscard]] double start(const backward_options& options) {
+    group_by_observer();
+    count_ = options.count;
+    of_ = options.of;
     for (const observed& each : scratch_.observers) {
+      // What an observer would take may change until its half begins; all take the sum.
+      if (in_halves_ || each.observer->wanted() == gradient_of::sum) of_ = gradient_of::sum;
+    }
+    const double mean = count_ == 0 ? 1 : 1 / count_;
+    unobserved_scale_ = options.of == of_ ? 1 : mean;
+    return of_ == gradient_of::sum ? 1 : mean;
+  }
+
+  /// Counts what the leaves of `half` wait for, and announces it to their observers.
+  void begin(node_base& root, backward_half half) {
+    if (root.is_leaf && root.is_of(half)) ++root.pending;
+    for (const counted<node_base>& here : scratch_.order) {
+      for (std::size_t i = 0; i < here->inputs(); ++i) {
+        node_base* const input = here->input(i);
+        if (counts(input) && input->is_of(half)) ++input->pending;
+      }
+    }
+    if (half == backward_half::weights) group_by_observer();  // some may have come or gone
+    for (const observed& each : scratch_.observers) {
+      if (!scratch_.leaves[each.begin]->is_of(half)) continue;
+      require(of_ == gradient_of::sum || each.observer->wanted() == gradient_of::mean,
+              "a wrapper was made between the two halves of a backward: make it before");
       scratch_.reached.clear();
       for (std::size_t i = each.begin; i < each.end; ++i) {
         scratch_.reached.push_back(scratch_.leaves[i]->observer_index);
       }
-      each.observer->begin_backward({options.count, scratch_.reached, of});
+      each.observer->begin_backward({count_, scratch_.reached, of_});
       scratch_.begun.push_back(each.observer);  // one that refused is not told of the pass's end
     }
-    const double mean = options.count == 0 ? 1 : 1 / options.count;
-    const double factor = of == gradient_of::sum ? 1 : mean;
-    unobserved_scale_ = options.of == of ? 1 : mean;
     for (const counted<node_base>& leaf : scratch_.leaves) {
-      if (leaf->observer != nullptr) continue;
+      if (leaf->observer != nullptr || !leaf->is_of(half)) continue;
       for (backward_observer* const each : scratch_.begun) leaf->introduce_to(*each);
       // What earlier passes left there is scaled with the rest when the leaf is complete.
       if (unobserved_scale_ != 1) leaf->scale_gradient(1 / unobserved_scale_);
     }
-    return factor;
   }
 
-  /// Runs all nodes; the root must have its gradient.
-  void run(node_base& root) {
+  /// Runs all nodes of `half`; the root must have its gradient. After the inputs' half those nodes
+  /// are left that have contributions to make in the weights' half.
+  void run(node_base& root, backward_half half) {
     const running_scope scope(*this);
-    if (root.is_leaf) contribution_arrived(root);
+    if (root.is_leaf && root.is_of(half)) contribution_arrived(root);
     for (counted<node_base>& here : scratch_.order) {
-      if (here->is_leaf) continue;
-      here->run();
-      if (anomaly_watch* const watch = anomaly_watch::current()) watch->ran(*here);
-      here->drop_gradient();
+      if (half == backward_half::inputs && !here->leads_to_border) continue;
+      const bool runs_again = half == backward_half::inputs && leads_elsewhere(*here);
+      here->half_run = runs_again;
+      here->run(half);
+      if (anomaly_watch* const watch = anomaly_watch::current()) {
+        watch->ran(*here);
+        if (!runs_again) watch->forget(*here);
+      }
+      if (!runs_again) here->drop_gradient();
       for (std::size_t i = here->inputs(); i-- > 0;) {
         node_base* const input = here->input(i);
-        if (input != nullptr && input->is_leaf && input->sequence >= oldest_) {
-          contribution_arrived(*input);
-        }
+        if (counts(input) && input->is_of(half)) contribution_arrived(*input);
       }
-      if (after_ == graph_after::freed) {
-        here->release();
-        here.reset();
-      }
+      if (runs_again || after_ == graph_after::retained) continue;
+      here->release();
+      here.reset();
+    }
+    if (half == backward_half::inputs) {
+      std::erase_if(scratch_.order, [](const counted<node_base>& each) { return !each; });
     }
     while (!scratch_.begun.empty()) {
       scratch_.begun.back()->end_backward();
       scratch_.begun.pop_back();
     }
+  }
+
+  /// Throws usage_error where another backward has meanwhile freed a node that is left to run.
+  void require_unfreed() const {
+    for (const counted<node_base>& here : scratch_.order) require_unfreed(here->released);
   }
 
   /// The operation that this thread runs has made its last contribution to `input`, ahead of those
@@ -135,10 +161,15 @@ class backward_pass {
   /// After an exception: leaves no trace of the pass in the nodes.
   void abandon() noexcept {
     for (const counted<node_base>& leaf : scratch_.leaves) leaf->pending = 0;
+    drop_gradients();
+    for (backward_observer* const observer : scratch_.begun) observer->abandon_backward();
+  }
+
+  /// Of the nodes; what leaves have got stays.
+  void drop_gradients() noexcept {
     for (const counted<node_base>& here : scratch_.order) {
       if (here) here->drop_gradient();
     }
-    for (backward_observer* const observer : scratch_.begun) observer->abandon_backward();
   }
 
  private:
@@ -167,7 +198,19 @@ class backward_pass {
     }
   };
 
+  /// Whether a node waits for `input`'s contributions in this pass.
+  [[nodiscard]] bool counts(const node_base* input) const noexcept {
+    return input != nullptr && input->is_leaf && input->sequence >= oldest_;
+  }
+  [[nodiscard]] static bool leads_elsewhere(const node_base& here) noexcept {
+    for (std::size_t i = 0; i < here.inputs(); ++i) {
+      if (here.input(i) != nullptr && !here.input(i)->leads_to_border) return true;
+    }
+    return false;
+  }
+
   void group_by_observer() {
+    scratch_.observers.clear();
     std::sort(scratch_.leaves.begin(), scratch_.leaves.end(), [](const auto& a, const auto& b) {
       return a->observer != b->observer ? std::less<>()(a->observer, b->observer)
                                         : a->observer_index < b->observer_index;
@@ -187,13 +230,16 @@ class backward_pass {
               [](const observed& a, const observed& b) { return a.oldest < b.oldest; });
   }
 
-  void visit(node_base& found, std::uint64_t pass) {
-    if (found.visited_by == pass) return;
+  static void require_unfreed(bool freed) {
     require(
-        !found.released,
+        !freed,
         "backward goes through a part of the graph that an earlier backward has freed: call the "
         "earlier one as backward({{.graph = parx::graph_after::retained}}), or detach() the shared "
         "part");
+  }
+  void visit(node_base& found, std::uint64_t pass) {
+    if (found.visited_by == pass) return;
+    require_unfreed(found.released || found.half_run);
     found.visited_by = pass;
     if (found.is_leaf) {
       scratch_.leaves.emplace_back(&found);
@@ -240,6 +286,9 @@ class backward_pass {
 
   graph_after after_;
   std::uint64_t oldest_;
+  bool in_halves_ = false;
+  double count_ = 1;
+  gradient_of of_ = gradient_of::mean;
   double unobserved_scale_ = 1;  // on leaves without an observer, when they are complete
   scratch scratch_;
 };
@@ -247,14 +296,15 @@ class backward_pass {
 /// One whole pass. `start(factor)` gives the root its gradient.
 template <typename Start>
 void run_backward(node_base& root, const backward_options& options, Start&& start) {
-  require(options.count >= 0, "the weight of a loss is not negative: {}", options.count);
   // Products of denormal gradients take ten times as long.
   const flush_denormals flushing;
   backward_pass pass(options.graph);
   try {
     pass.collect(root);
-    start(options.seed * pass.begin(options));
-    pass.run(root);
+    const double factor = pass.start(options);
+    pass.begin(root, backward_half::whole);
+    start(options.seed * factor);
+    pass.run(root, backward_half::whole);
   } catch (...) {
     pass.abandon();
     throw;
@@ -268,12 +318,81 @@ inline void run_inner_backward(node_base& root, std::uint64_t oldest) {
   backward_pass pass(graph_after::freed, oldest);
   try {
     pass.collect(root);
-    pass.run(root);
+    pass.begin(root, backward_half::whole);
+    pass.run(root, backward_half::whole);
   } catch (...) {
     pass.abandon();
     throw;
   }
 }
 
-}  // namespace detail
-}  // namespace parx
+/// A pass of which the first half has run.
+class half_run_pass {
+ public:
+  half_run_pass() noexcept = default;
+  /// Runs the first half of a whole pass, as run_backward().
+  template <typename Start>
+  half_run_pass(node_base& root, const backward_options& options, Start&& start)
+      : half_run_pass(root, 0) {
+    require(options.graph == graph_after::freed,
+            "a backward in two halves frees the graph: graph_after::retained is for whole ones");
+    run_inputs([&] {
+      const double factor = pass_->start(options);
+      pass_->begin(root, backward_half::inputs);
+      start(options.seed * factor);
+    });
+  }
+  /// The same of a graph that a node of the running first half has made: see run_inner_backward().
+  static half_run_pass inner(node_base& root, std::uint64_t oldest) {
+    half_run_pass made(root, oldest);
+    made.run_inputs([&] { made.pass_->begin(root, backward_half::inputs); });
+    return made;
+  }
+  half_run_pass(half_run_pass&&) noexcept = default;
+  half_run_pass& operator=(half_run_pass&& other) noexcept {
+    std::swap(pass_, other.pass_);
+    std::swap(root_, other.root_);
+    return *this;
+  }
+  ~half_run_pass() {
+    if (pass_ != nullptr) pass_->drop_gradients();
+  }
+
+  [[nodiscard]] bool is_left() const noexcept { return pass_ != nullptr; }
+  /// Runs the second half, once.
+  void run_weights() {
+    const flush_denormals flushing;
+    const std::unique_ptr<backward_pass> pass = std::move(pass_);
+    try {
+      pass->require_unfreed();
+      pass->begin(*root_, backward_half::weights);
+      pass->run(*root_, backward_half::weights);
+    } catch (...) {
+      pass->abandon();
+      throw;
+    }
+  }
+
+ private:
+  half_run_pass(node_base& root, std::uint64_t oldest)
+      : root_(&root), pass_(new backward_pass(graph_after::freed, oldest)) {}
+
+  template <typename Begin>
+  void run_inputs(Begin&& begin) {
+    const flush_denormals flushing;
+    try {
+      pass_->collect(*root_);
+      pass_->find_borders();
+      begin();
+      pass_->run(*root_, backward_half::inputs);
+    } catch (...) {
+      pass_->abandon();
+      throw;
+    }
+  }
+
+  counted<node_base> root_;
+  std::unique_ptr<backward_pass> pass_;
+};
+
+}  // namespace parx::detail

@@ -20,6 +20,10 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+/// A backward in two halves makes the gradients that lead to a border first (the inputs of a
+/// pipeline stage), then all others (the weights).
+enum class backward_half { whole, inputs, weights };
+
 class node_base;
 void destroy_node(node_base* dead) noexcept;
 
@@ -44,8 +48,9 @@ class node_base {
   /// The number of inputs; input(i) is null where no gradient is wanted.
   [[nodiscard]] virtual std::size_t inputs() const noexcept { return 0; }
   [[nodiscard]] virtual node_base* input(std::size_t /*i*/) const noexcept { return nullptr; }
-  /// Adds this node's share to the gradients of its inputs, if it has a gradient itself.
-  virtual void run() {}
+  /// Adds this node's share to the gradients of those inputs that are `half`'s, if it has a
+  /// gradient itself. In the first half a node that has inputs of both keeps what the second needs.
+  virtual void run(backward_half /*half*/) {}
   virtual void drop_gradient() noexcept = 0;
   /// Whether there is no Inf or NaN in what was contributed so far; looks at every value.
   [[nodiscard]] virtual bool gradient_is_finite() const = 0;
@@ -58,6 +63,11 @@ class node_base {
   /// A leaf: multiplies the gradient that it has, if any.
   virtual void scale_gradient(double /*factor*/) {}
 
+  /// Whether this input of a node gets its contributions in `half`.
+  [[nodiscard]] bool is_of(backward_half half) const noexcept {
+    return half == backward_half::whole || leads_to_border == (half == backward_half::inputs);
+  }
+
   /// Larger than the numbers of all nodes before, on any thread.
   [[nodiscard]] static std::uint64_t next_sequence() noexcept {
     static std::atomic<std::uint64_t> counter{1};
@@ -68,6 +78,8 @@ class node_base {
   const bool is_leaf;
   bool requires_grad = true;
   bool released = false;
+  bool half_run = false;         // the first half of a backward has used it up
+  bool leads_to_border = false;  // a border, or a node that a backward in halves found above one
 
   // Scratch of the backward pass that is running.
   std::uint64_t visited_by = 0;

@@ -114,6 +114,29 @@ struct attention_operand {
   }
 };
 
+/// Memory for a contribution that is made in several steps: that of the gradient itself where it is
+/// the first, so that it adds up to the same bits whatever came before.
+template <typename T>
+class whole_contribution {
+ public:
+  whole_contribution(const grad_sink<T>& sink, bool may_be_in_place, const shape& s) {
+    if (may_be_in_place && sink.needed()) {
+      const auto target = sink.memory();
+      if (!target.add) memory_ = target.values;
+    }
+    is_in_place_ = memory_.defined();
+    if (!is_in_place_) memory_ = tensor<T>::empty(s);
+  }
+  [[nodiscard]] const tensor<T>& memory() const noexcept { return memory_; }
+  void add_to(const grad_sink<T>& sink) const {
+    if (sink.needed() && !is_in_place_) sink.add(memory_);
+  }
+
+ private:
+  tensor<T> memory_;
+  bool is_in_place_ = false;
+};
+
 }  // namespace detail
 
 /// For each query the values of the keys it sees, weighted by softmax(scale q k^T + bias).
@@ -154,27 +177,26 @@ template <typename T>
       q.node().get() != key_node && key_node != v.node().get() && v.node().get() != q.node().get();
   return differentiable(
       result,
-      [problem, heads, served, apart, log_sum, kept_q = of_q.kept, kept_k = of_k.kept,
-       kept_v = of_v.kept, kept = detail::saved<T>(result)](
-          const tensor<T>& upstream, grad_sink<T> dq, grad_sink<T> dk, grad_sink<T> dv) {
+      undivided([problem, heads, served, apart, log_sum, kept_q = of_q.kept, kept_k = of_k.kept,
+                 kept_v = of_v.kept, kept = detail::saved<T>(result)](
+                    const tensor<T>& upstream, grad_sink<T> dq, grad_sink<T> dk,
+                    grad_sink<T> dv) {
         const tensor<T> queries = kept_q.values(), keys = kept_k.values();
         const tensor<T> values = kept_v.values(), outcome = kept.values();
-        const bool in_place = apart && dq.needed() && dk.needed() && dv.needed();
-        const auto to_q =
-            in_place ? dq.memory()
-                     : detail::gradient_memory<T>{tensor<T>::empty(queries.shape()), false};
-        const tensor<T> to_k = in_place ? dk.zeroed() : tensor<T>::zeros(keys.shape());
-        const tensor<T> to_v = in_place ? dv.zeroed() : tensor<T>::zeros(values.shape());
-        detail::attention_backward<T>(problem, input::of(queries, heads), input::of(keys, served),
-                                      input::of(values, served), input::of(outcome, heads),
-                                      input::of(upstream, heads), log_sum.data(),
-                                      target::of(to_q.values, heads), to_q.beta(),
-                                      target::of(to_k, served), target::of(to_v, served));
-        if (in_place) return;
-        if (dq.needed()) dq.add(to_q.values);
-        if (dk.needed()) dk.add(to_k);
-        if (dv.needed()) dv.add(to_v);
-      },
+        const detail::whole_contribution<T> to_q(dq, apart, queries.shape());
+        const detail::whole_contribution<T> to_k(dk, apart, keys.shape());
+        const detail::whole_contribution<T> to_v(dv, apart, values.shape());
+        to_k.memory().fill(T(0));
+        to_v.memory().fill(T(0));
+        detail::attention_backward<T>(
+            problem, input::of(queries, heads), input::of(keys, served), input::of(values, served),
+            input::of(outcome, heads), input::of(upstream, heads), log_sum.data(),
+            target::of(to_q.memory(), heads), T(0), target::of(to_k.memory(), served),
+            target::of(to_v.memory(), served));
+        to_q.add_to(dq);
+        to_k.add_to(dk);
+        to_v.add_to(dv);
+      }),
       q, k, v);
 }
 

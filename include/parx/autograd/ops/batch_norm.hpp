@@ -71,7 +71,9 @@ template <typename T, typename Combine>
   const double count = statistics.count;
   return differentiable(
       std::move(y),
-      [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight, grad_sink<T> dbias) {
+      // Other ranks wait for the sums that combine() adds: once.
+      undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight,
+                    grad_sink<T> dbias) {
         // sums of dy, then of dy xhat
         const tensor<double> sums = tensor<double>::zeros({2 * channels});
         double* const dy = sums.data();
@@ -113,7 +115,7 @@ template <typename T, typename Combine>
             to[i] = keep * to[i] + a * (u[i] - level - (v[i] - m) * slope);
           }
         });
-      },
+      }),
       x, weight, bias);
 }
 

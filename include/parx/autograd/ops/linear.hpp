@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
 #include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
@@ -44,29 +47,71 @@ struct saved_slope {
   static T slope(T saved) { return saved; }
 };
 
-/// dz = upstream f'(saved), and the sum of its rows into bias_sum (may be null), by blocks so that
-/// the rounding errors of many rows do not add up.
+/// Adds rows to a sum (may be null), by blocks so that the rounding errors of many rows do not add
+/// up.
+template <typename T>
+class row_sum_by_blocks {
+ public:
+  row_sum_by_blocks(std::size_t width, T* sum)
+      : width_(width), sum_(sum), partial_(tensor<T>::zeros({sum != nullptr ? width : 0})) {}
+
+  void add(const T* row) {
+    if (sum_ == nullptr) return;
+    T* __restrict const partial = partial_.data();
+    for (std::size_t i = 0; i < width_; ++i) partial[i] += row[i];
+    if (++rows_ == 64) end_block();
+  }
+  /// After the last row.
+  void end_block() {
+    T* const partial = partial_.data();
+    for (std::size_t i = 0; sum_ != nullptr && i < width_; ++i) {
+      sum_[i] += std::exchange(partial[i], T(0));
+    }
+    rows_ = 0;
+  }
+
+ private:
+  std::size_t width_;
+  T* sum_;
+  tensor<T> partial_;
+  std::size_t rows_ = 0;
+};
+
+/// dz = upstream f'(saved), and the sum of its rows into bias_sum (may be null).
 template <typename Function, typename T>
 [[gnu::flatten]] void activation_backward(std::size_t rows, std::size_t width, const T* upstream,
                                           const T* saved, T* dz, T* bias_sum) {
-  constexpr std::size_t block = 64;
-  const tensor<T> partial = bias_sum != nullptr ? tensor<T>::empty({width}) : tensor<T>();
-  T* const sum = partial.data();
-  for (std::size_t first = 0; first < rows; first += block) {
-    if (sum != nullptr) std::fill_n(sum, width, T(0));
-    for (std::size_t row = first; row < std::min(rows, first + block); ++row) {
-      const T* const u = upstream + row * width;
-      const T* const v = saved + row * width;
-      T* __restrict const to = dz + row * width;
-      for (std::size_t i = 0; i < width; ++i) to[i] = u[i] * Function::slope(v[i]);
-      if (sum == nullptr) continue;
-      for (std::size_t i = 0; i < width; ++i) sum[i] += to[i];
-    }
-    for (std::size_t i = 0; sum != nullptr && i < width; ++i) bias_sum[i] += sum[i];
+  row_sum_by_blocks<T> sum(width, bias_sum);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const T* const u = upstream + row * width;
+    const T* const v = saved + row * width;
+    T* __restrict const to = dz + row * width;
+    for (std::size_t i = 0; i < width; ++i) to[i] = u[i] * Function::slope(v[i]);
+    sum.add(to);
   }
+  sum.end_block();
 }
 
 }  // namespace detail
+
+/// What is done to the gradient of linear()'s input on its way: for tensor parallelism, where a
+/// rank holds some columns of the result and the gradient is the sum over all ranks. It is computed
+/// first, and the weight's while the sum is made.
+template <typename T>
+class input_gradient_reduction {
+ public:
+  virtual ~input_gradient_reduction() = default;
+  /// `gradient` is this rank's and contiguous. May return before it is summed; then it keeps the
+  /// tensor until finish(), or its own end where the rest of backward fails.
+  virtual void start(const tensor<T>& gradient) = 0;
+  /// Blocks until `gradient` is the sum.
+  virtual void finish() = 0;
+
+ protected:
+  input_gradient_reduction() = default;
+  input_gradient_reduction(const input_gradient_reduction&) = default;
+  input_gradient_reduction& operator=(const input_gradient_reduction&) = default;
+};
 
 /// How the weight of a product is stored.
 enum class weight_layout {
@@ -76,11 +121,14 @@ enum class weight_layout {
 
 /// y = f(x W^T + b): x is (..., in), the weight (out, in) unless `layout` says otherwise, the bias
 /// (out) or not defined(), f element by element. Throws usage_error naming the shapes that do not
-/// fit.
+/// fit. Backward computes the weight's gradient before the input's, so that it leaves early for
+/// other ranks; with a `reduction` after it.
 template <typename T>
 [[nodiscard]] variable<T> linear(const variable<T>& x, const variable<T>& weight,
                                  const variable<T>& bias = {}, activation f = activation::none,
-                                 weight_layout layout = weight_layout::out_in) {
+                                 weight_layout layout = weight_layout::out_in,
+                                 std::shared_ptr<std::type_identity_t<input_gradient_reduction<T>>>
+                                     reduction = {}) {
   const bool transposed = layout == weight_layout::out_in;
   require(weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(transposed ? 1 : 0),
           "linear: input of shape {} and weight of shape {} do not fit: the last axis of the input "
@@ -130,10 +178,12 @@ template <typename T>
   const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
   return differentiable(
       std::move(y),
-      [=, left = left.kept(), right = right.kept(), type = detail::autocast_type()](
-          const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw, grad_sink<T> db) {
-        tensor<T> dz = upstream;
-        if (f != activation::none) {
+      [=, left = left.kept(), right = right.kept(), before = before,
+       is_derived = f == activation::none, type = detail::autocast_type(),
+       reduction = std::move(reduction)](const tensor<T>& upstream, grad_sink<T> dx,
+                                         grad_sink<T> dw, grad_sink<T> db) mutable {
+        tensor<T> dz = upstream;  // in a second half that of the product already
+        if (!is_derived) {
           const tensor<T> kept = before.values();
           dz = tensor<T>::empty(upstream.shape());
           T* const bias_sum = db.needed() ? db.zeroed().data() : nullptr;
@@ -146,14 +196,33 @@ template <typename T>
           } else {
             detail::with_activation<T>(f, derive);
           }
+        } else if (db.needed() && f != activation::none) {
+          detail::row_sum_by_blocks<T> sum(out, db.zeroed().data());
+          for (std::size_t row = 0; row < rows; ++row) sum.add(dz.data() + row * out);
+          sum.end_block();
         } else if (db.needed()) {
           const auto target = db.memory();
           sum_into(upstream.reshape({rows, out}), target.values,
                    target.add ? accumulate::add : accumulate::overwrite);
         }
         if (db.needed()) db.done();
-        dz = detail::rounded(dz, type);
-        const T* const u = dz.data();
+        const tensor<T> operand = detail::rounded(dz, type);
+        const T* const u = operand.data();
+        const auto to_input = [&](const detail::gradient_memory<T>& target) {
+          const tensor<T> kept = right.values().contiguous();
+          const std::size_t step = detail::rows_of_a_block(in);
+          for (std::size_t first = 0; first < rows; first += step) {
+            gemm(op::plain, transposed ? op::plain : op::transposed, std::min(step, rows - first),
+                 in, out, T(1), u + first * out, out, kept.data(), ld, target.beta(),
+                 target.values.data() + first * in, in);
+          }
+        };
+        const bool is_reduced = reduction != nullptr && dx.needed();
+        const tensor<T> partial = is_reduced ? tensor<T>::empty(dx.shape()) : tensor<T>();
+        if (is_reduced) {
+          to_input({partial, false});
+          reduction->start(partial);
+        }
         if (dw.needed()) {
           const auto target = dw.memory();
           const tensor<T> kept = left.values().contiguous();
@@ -166,16 +235,19 @@ template <typename T>
           }
           dw.done();
         }
-        if (dx.needed()) {
-          const auto target = dx.memory();
-          const tensor<T> kept = right.values().contiguous();
-          const std::size_t step = detail::rows_of_a_block(in);
-          for (std::size_t first = 0; first < rows; first += step) {
-            gemm(op::plain, transposed ? op::plain : op::transposed, std::min(step, rows - first),
-                 in, out, T(1), u + first * out, out, kept.data(), ld, target.beta(),
-                 target.values.data() + first * in, in);
-          }
+        if (is_reduced) {
+          reduction->finish();
+          dx.add(partial);
+        } else if (dx.needed()) {
+          to_input(dx.memory());
         }
+        if (dx.later() || dw.later() || db.later()) {
+          is_derived = true;
+          before = {};
+          if (!dw.later()) left = {};
+          if (!dx.later()) right = {};
+        }
+        return dz;
       },
       x, weight, bias);
 }

@@ -40,13 +40,13 @@ template <typename T>
   return differentiable(
       std::move(product),
       [left = left.kept(), right = right.kept(), type = detail::autocast_type()](
-          const tensor<T>& gradient, grad_sink<T> da, grad_sink<T> db) {
+          const tensor<T>& gradient, grad_sink<T> da, grad_sink<T> db) mutable {
         const tensor<T> upstream = detail::rounded(gradient, type);
         const tensor<T> x = db.needed() ? left.values() : tensor<T>();
-        const tensor<T> y = right.values();
+        const tensor<T> y = da.needed() ? right.values() : tensor<T>();
         const shape batch = detail::batch_shape(upstream.shape());
         // First that of b, which is more often a parameter.
-        if (db.needed() && y.rank() == 2 && x.rank() > 2) {
+        if (db.needed() && db.shape().rank() == 2 && x.rank() > 2) {
           // One matrix for the whole batch: its gradient is one tall product, not a sum of small
           // ones.
           detail::contribute_product(
@@ -59,6 +59,8 @@ template <typename T>
         if (da.needed()) {
           detail::contribute_product(da, batch, op::plain, upstream, op::transposed, y);
         }
+        if (da.later()) left = {};
+        if (db.later()) right = {};
       },
       a, b);
 }

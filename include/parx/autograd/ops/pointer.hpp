@@ -128,8 +128,8 @@ template <typename T, std::integral Id, std::integral Mask>
   }
   return differentiable(
       y,
-      [=](const tensor<T>& upstream, grad_sink<T> dlogits, grad_sink<T> dscores,
-          grad_sink<T> dgate) {
+      undivided([=](const tensor<T>& upstream, grad_sink<T> dlogits, grad_sink<T> dscores,
+                    grad_sink<T> dgate) {
         const tensor<T> to_logits = tensor<T>::empty(y.shape());
         const tensor<T> to_scores = tensor<T>::zeros(attention.shape());
         const tensor<T> to_gate = tensor<T>::empty(z.shape());
@@ -166,7 +166,7 @@ template <typename T, std::integral Id, std::integral Mask>
         if (dlogits.needed()) dlogits.add(to_logits);
         if (dscores.needed()) dscores.add(to_scores);
         if (dgate.needed()) dgate.add(to_gate);
-      },
+      }),
       logits, scores, gate);
 }
 

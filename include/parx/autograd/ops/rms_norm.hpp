@@ -39,8 +39,9 @@ template <typename T>
   }
   return differentiable(
       std::move(y),
-      [=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
-        T* __restrict const dg = dscale.needed() ? dscale.zeroed().data() : nullptr;
+      undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
+        const tensor<T> of_scale = dscale.needed() ? tensor<T>::zeros({width}) : tensor<T>();
+        T* __restrict const dg = of_scale.data();
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
         for (std::size_t row = 0; row < rows; ++row) {
@@ -61,7 +62,8 @@ template <typename T>
             for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
           }
         }
-      },
+        if (dscale.needed()) dscale.add(of_scale);
+      }),
       x, scale);
 }
 
