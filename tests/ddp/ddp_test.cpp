@@ -66,6 +66,7 @@ struct forgetful : parx::nn::module<forgetful> {
 
 void make_integer_valued(model& m) {
   int salt = 0;
+  m.materialize();
   m.for_each_parameter([&](const std::string&, auto& p) {
     auto value = p.value();
     for (std::size_t i = 0; i < value.size(); ++i) {
@@ -466,6 +467,26 @@ BOOST_AUTO_TEST_CASE(different_models_are_refused_on_every_rank_with_the_differe
     BOOST_TEST(text.find("model of rank 2 differs") != std::string::npos, text);
     BOOST_TEST(text.find("0.weight [8, 4] float32") != std::string::npos, text);
     BOOST_TEST(text.find("0.weight [7, 4] float32") != std::string::npos, text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_hold_different_parts_of_one_parameter_are_no_replicas) {
+  // A wrong mesh: of equal shape, these parts must not be summed.
+  const auto texts = on_ranks(2, [](parx::process_group& group) {
+    parx::nn::linear layer{4, 6};
+    layer.for_each_parameter([&](const std::string&, auto& p) {
+      p.keep_part(p.spec().chunk(0, group.rank(), 2));
+    });
+    try {
+      parx::ddp ddp{layer, group};
+    } catch (const parx::error& reason) {
+      return std::string(reason.what());
+    }
+    return std::string("accepted");
+  });
+  for (const std::string& text : texts) {
+    BOOST_TEST(text.find("- rank 0: weight rows 0-2 of [6, 4] float32") != std::string::npos, text);
+    BOOST_TEST(text.find("+ rank 1: weight rows 3-5 of [6, 4] float32") != std::string::npos, text);
   }
 }
 

@@ -42,6 +42,7 @@ struct model : parx::nn::module<model> {
 
 // Integer values keep all sums exact, whatever their order.
 void make_integer_valued(model& m) {
+  m.materialize();
   m.for_each_parameter([](const std::string&, auto& p) {
     int i = 0;
     for (float& value : p.value()) value = static_cast<float>(i++ % 3 - 1);

@@ -72,7 +72,7 @@ models::llama<float> read_llama2c(reader file) {
                               .embeddings = models::word_embeddings::tied,
                               .layout = rotary_layout::interleaved});
   std::map<std::string, tensor<float>> values;
-  model.for_each_parameter([&](const std::string& path, auto& p) { values[path] = p.value(); });
+  model.for_each_parameter([&](const std::string& path, auto& p) { values[path] = p.allocate(); });
   file.fill(values.at("model.embed_tokens.weight"));
   for (const char* part : {"input_layernorm", "self_attn.q_proj", "self_attn.k_proj",
                            "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",

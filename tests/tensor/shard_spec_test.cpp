@@ -3,48 +3,22 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
+
+#include <tensor/shard_oracle.hpp>
 
 #include <parx/core/error.hpp>
 
 using parx::shape;
 using parx::shard_run;
 using parx::shard_spec;
+using shard_oracle::listing;
+using shard_oracle::random_cuts;
 
 namespace {
-
-/// The oracle: the indices into the whole, one by one, and the extents that they are arranged in.
-struct listing {
-  std::vector<std::size_t> extents;
-  std::vector<std::size_t> indices;
-
-  static listing whole(const shape& s) {
-    listing all{{s.begin(), s.end()}, std::vector<std::size_t>(s.size())};
-    std::iota(all.indices.begin(), all.indices.end(), std::size_t{0});
-    return all;
-  }
-  /// Keeps what has a coordinate on `axis` that `keeps`.
-  template <typename Keeps>
-  [[nodiscard]] listing filter(std::size_t axis, Keeps keeps) const {
-    listing part{extents, {}};
-    part.extents[axis] = 0;
-    for (std::size_t i = 0; i < extents[axis]; ++i) part.extents[axis] += keeps(i) ? 1U : 0U;
-    std::size_t below = 1;
-    for (std::size_t a = axis + 1; a < extents.size(); ++a) below *= extents[a];
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (keeps(i / below % extents[axis])) part.indices.push_back(indices[i]);
-    }
-    return part;
-  }
-  [[nodiscard]] listing flat(std::size_t begin, std::size_t end) const {
-    const auto first = indices.begin();
-    return {{end - begin},
-            {first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end)}};
-  }
-};
 
 std::vector<std::size_t> indices_of(const shard_spec& spec) {
   std::vector<std::size_t> indices;
@@ -71,57 +45,6 @@ void require_equal(const shard_spec& spec, const listing& expected) {
     BOOST_REQUIRE(expected.indices[at + run.length - 1] == run.global + run.length - 1);
   }
 }
-
-/// Where chunk `index` of `count` of `extent` things is, dealt one by one to the first chunks.
-std::pair<std::size_t, std::size_t> chunk_by_dealing(std::size_t extent, int index, int count) {
-  std::vector<std::size_t> sizes(static_cast<std::size_t>(count), 0);
-  for (std::size_t i = 0; i < extent; ++i) ++sizes[i % sizes.size()];
-  const auto before = sizes.begin() + index;
-  const std::size_t begin = std::accumulate(sizes.begin(), before, std::size_t{0});
-  return {begin, begin + *before};
-}
-
-struct random_cuts {
-  std::mt19937 engine{5};
-  std::size_t below(std::size_t bound) { return engine() % bound; }
-
-  shape any_shape() {
-    shape s;
-    for (std::size_t axis = below(5); axis > 0; --axis) s.push_back(1 + below(6));
-    return s;
-  }
-  /// Cuts both in the same way.
-  void cut(shard_spec& spec, listing& list) {
-    if (spec.is_flat() || list.extents.empty() || below(5) == 0) {
-      std::size_t begin = below(spec.size() + 1), end = below(spec.size() + 1);
-      if (begin > end) std::swap(begin, end);
-      spec = spec.flat(begin, end);
-      list = list.flat(begin, end);
-      return;
-    }
-    const std::size_t axis = below(list.extents.size()), extent = list.extents[axis];
-    const int sign = below(2) == 0 ? 0 : static_cast<int>(list.extents.size());
-    const int named = static_cast<int>(axis) - sign;  // counted from the end, or not
-    if (below(3) == 0) {
-      std::size_t begin = below(extent + 1), end = below(extent + 1);
-      if (begin > end) std::swap(begin, end);
-      spec = spec.slice(named, begin, end);
-      list = list.filter(axis, [&](std::size_t i) { return i >= begin && i < end; });
-      return;
-    }
-    const int count = 1 + static_cast<int>(below(4)), index = static_cast<int>(below(4)) % count;
-    std::vector<std::size_t> blocks;
-    std::vector<bool> kept;
-    for (std::size_t left = extent; left > 0; left -= blocks.back()) {
-      blocks.push_back(1 + below(left));
-      const auto [begin, end] = chunk_by_dealing(blocks.back(), index, count);
-      for (std::size_t i = 0; i < blocks.back(); ++i) kept.push_back(i >= begin && i < end);
-    }
-    if (blocks.size() == 1 && below(2) == 0) spec = spec.chunk(named, index, count);
-    else spec = spec.chunk_of_blocks(named, blocks, index, count);
-    list = list.filter(axis, [&](std::size_t i) { return static_cast<bool>(kept[i]); });
-  }
-};
 
 }  // namespace
 
@@ -221,6 +144,7 @@ BOOST_AUTO_TEST_CASE(equal_parts_are_equal_however_their_cuts_were_spelled) {
   BOOST_TEST((whole.slice(0, 1, 6).slice(0, 2, 4) == whole.slice(0, 3, 5)));
   BOOST_TEST((whole.slice(0, 1, 3).slice(1, 0, 2) == whole.slice(1, 0, 2).slice(0, 1, 3)));
   BOOST_TEST((whole.flat(5, 20).flat(2, 4) == whole.flat(7, 9)));
+  BOOST_TEST((whole.flat(0, 24).chunk(0, 1, 3) == whole.flat(8, 16)));
   BOOST_TEST((shard_spec::whole({9}).flat(2, 5) == shard_spec::whole({9}).slice(0, 2, 5)));
   BOOST_TEST((whole.slice(0, 2, 2) == whole.slice(0, 5, 5)));
   BOOST_TEST((whole.slice(0, 0, 3) != whole.slice(0, 0, 2)));
@@ -256,7 +180,9 @@ BOOST_AUTO_TEST_CASE(cuts_outside_a_part_are_refused) {
   BOOST_CHECK_THROW((void)part.chunk(0, -1, 2), parx::usage_error);
   BOOST_CHECK_THROW((void)part.chunk_of_blocks(0, {1, 2}, 0, 2), parx::usage_error);
   BOOST_CHECK_THROW((void)part.flat(0, 9), parx::usage_error);
-  BOOST_CHECK_THROW((void)part.flat(0, 4).slice(0, 0, 1), parx::usage_error);
+  BOOST_CHECK_THROW((void)part.flat(0, 4).slice(1, 0, 1), parx::usage_error);
+  BOOST_CHECK_THROW((void)part.flat(0, 4).slice(0, 0, 5), parx::usage_error);
+  BOOST_CHECK_THROW((void)part.flat(0, 4).chunk_of_blocks(0, {2, 2}, 0, 2), parx::usage_error);
   BOOST_CHECK_THROW(parx::for_each_common_run(part, shard_spec::whole({4, 6}),
                                               [](std::size_t, std::size_t, std::size_t) {}),
                     parx::usage_error);

@@ -16,7 +16,7 @@
 #include <parx/autograd/observer.hpp>
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/core/check.hpp>
-#include <parx/tensor/shape.hpp>
+#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -53,12 +53,18 @@ template <typename P>
 concept has_bind_value =
     requires(const P& p, std::span<typename P::value_type> memory) { p.bind_value(memory); };
 template <typename P>
+concept has_spec = requires(const P& p) {
+  { p.spec() } -> std::convertible_to<shard_spec>;
+};
+template <typename P>
 concept has_end_step = requires(const P& p) { p.end_step(); };
 
 template <typename P>
 concept keeps_row_gradient = !std::derived_from<P, row_sparse_parameter> || has_row_gradient<P>;
 template <typename P>
 concept keeps_bind_value = !std::derived_from<P, bindable_parameter> || has_bind_value<P>;
+template <typename P>
+concept keeps_spec = !std::derived_from<P, placed_parameter> || has_spec<P>;
 template <typename P>
 concept keeps_end_step = !std::derived_from<P, step_aware_parameter> || has_end_step<P>;
 
@@ -73,9 +79,10 @@ template <typename P>
                 "a row_sparse_parameter has const members expects_row_grad(), touched_rows(), "
                 "add_rows(rows) and clear_rows(): see autograd/parameter_handle.hpp");
   static_assert(keeps_bind_value<P>, "a bindable_parameter has bind_value(memory) const");
+  static_assert(keeps_spec<P>, "a placed_parameter has spec() const, a shard_spec");
   static_assert(keeps_end_step<P>, "a step_aware_parameter has end_step() const");
   return distributed_parameter<P> && keeps_row_gradient<P> && keeps_bind_value<P> &&
-         keeps_end_step<P>;
+         keeps_spec<P> && keeps_end_step<P>;
 }
 
 template <typename P>
@@ -109,9 +116,9 @@ class bindable_value_of final : public bindable_value_part {
 };
 
 template <typename P>
-class step_of final : public step_part {
+class step_end_of final : public step_part {
  public:
-  explicit step_of(const P& p) : p_(p) {}
+  explicit step_end_of(const P& p) : p_(p) {}
   void end_step() const override { p_.end_step(); }
 
  private:
@@ -124,7 +131,7 @@ class typed_parameter_handle final : public parameter_handle {
 
  public:
   typed_parameter_handle(const std::string& name, const P& p)
-      : parameter_handle(name, dtype_of<T>, extents_of(p)), p_(p) {
+      : parameter_handle(name, dtype_of<T>, spec_of(p)), p_(p) {
     if constexpr (std::derived_from<P, row_sparse_parameter>) {
       row_gradient_ = std::make_unique<row_gradient_of<P>>(p);
     }
@@ -132,7 +139,7 @@ class typed_parameter_handle final : public parameter_handle {
       bindable_value_ = std::make_unique<bindable_value_of<P>>(p, count());
     }
     if constexpr (std::derived_from<P, step_aware_parameter>) {
-      step_ = std::make_unique<step_of<P>>(p);
+      step_ = std::make_unique<step_end_of<P>>(p);
     }
   }
 
@@ -157,10 +164,14 @@ class typed_parameter_handle final : public parameter_handle {
   void detach_observer() const override { p_.detach_observer(); }
 
  private:
-  [[nodiscard]] static parx::shape extents_of(const P& p) {
-    std::vector<std::size_t> extents;
-    for (const auto extent : p.shape()) extents.push_back(static_cast<std::size_t>(extent));
-    return parx::shape(extents);
+  [[nodiscard]] static shard_spec spec_of(const P& p) {
+    if constexpr (std::derived_from<P, placed_parameter>) {
+      return p.spec();
+    } else {
+      parx::shape extents;
+      for (const auto extent : p.shape()) extents.push_back(static_cast<std::size_t>(extent));
+      return shard_spec::whole(extents);
+    }
   }
 
   P p_;

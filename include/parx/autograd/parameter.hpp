@@ -1,5 +1,9 @@
 // parameter<T>: a named leaf, what modules are made of and what wrappers and optimizers work on.
 //
+// It knows its shape before it has memory. Values come later, from initialize() or the first call
+// of its module, a checkpoint, or a wrapper; reading them before is a usage_error. A wrapper that
+// keeps one part of it here says which (keep_part) before there are values.
+//
 // Value and gradient may live in memory of a wrapper's: bind_value and bind_grad (a flat FSDP unit,
 // a DDP bucket). All handles of a parameter see the change. A handle, like variable.
 #pragma once
@@ -24,11 +28,18 @@ struct row_gradient {
 };
 
 template <typename T>
-class parameter : public variable<T>, public row_sparse_parameter, public bindable_parameter {
+class parameter : public variable<T>,
+                  public row_sparse_parameter,
+                  public bindable_parameter,
+                  public placed_parameter {
  public:
   parameter() noexcept = default;
+  /// Of this shape, without values.
+  parameter(std::string name, const parx::shape& whole)
+      : parameter(std::move(name), tensor<T>::without_memory(whole)) {}
   parameter(std::string name, tensor<T> value) : variable<T>(value.contiguous(), gradient::wanted) {
     rename(std::move(name));
+    leaf("parameter").spec = shard_spec::whole(this->shape());
   }
 
   [[nodiscard]] const std::string& name() const { return leaf("name").name; }
@@ -38,13 +49,45 @@ class parameter : public variable<T>, public row_sparse_parameter, public bindab
   void freeze() const { leaf("freeze").requires_grad = false; }
   void unfreeze() const { leaf("unfreeze").requires_grad = true; }
 
+  // Which part of it lies here. shape(), values and gradient are those of the part.
+
+  /// All of it, unless keep_part() said otherwise.
+  [[nodiscard]] const shard_spec& spec() const { return leaf("spec").spec; }
+  [[nodiscard]] const parx::shape& global_shape() const { return spec().global_shape(); }
+  /// Of this parameter only `part` lies here from now on. Throws usage_error when there are values
+  /// already, or `part` is one of another shape.
+  void keep_part(const shard_spec& part) const {
+    const detail::leaf<T>& before = leaf("keep_part");
+    require(!has_values(), "parameter \"{}\" has values already: it cannot be cut to {} any more",
+            name(), part.text());
+    require(part.global_shape() == global_shape(), "parameter \"{}\" of {} cannot be cut to {}",
+            name(), before.spec.text(), part.text());
+    auto after = detail::counted<detail::node<T>>(new detail::leaf<T>(part.shape()));
+    auto& now = static_cast<detail::leaf<T>&>(*after);
+    now.name = before.name;
+    now.requires_grad = before.requires_grad;
+    now.expects_rows = before.expects_rows && !part.is_flat();
+    now.spec = part;
+    this->shared().node = std::move(after);
+    this->shared().value = tensor<T>::without_memory(part.shape());
+  }
+
   // Memory.
 
-  /// Moves the value into `memory` (copied there), which the caller keeps alive until the next
-  /// bind_value, unbind or the parameter's end. Throws usage_error when the sizes differ.
+  [[nodiscard]] bool has_values() const noexcept { return this->shared().value.defined(); }
+  /// Memory for the values where there is none yet, for a caller that writes all of it; value()
+  /// where there is.
+  [[nodiscard]] const tensor<T>& allocate() const {
+    if (!has_values()) this->shared().value = tensor<T>::empty(this->shape());
+    return this->value();
+  }
+
+  /// The value is in `memory` from now on, which the caller keeps alive until the next bind_value,
+  /// unbind or the parameter's end. Values that exist are copied there; where there are none, what
+  /// `memory` holds is the value. Throws usage_error when the sizes differ.
   void bind_value(std::span<T> memory) const {
     const tensor<T> bound = tensor<T>::wrap(memory, this->shape());
-    bound.copy_from(this->value());
+    if (has_values()) bound.copy_from(this->value());
     this->shared().value = bound;
   }
   /// Gradients go to `memory` from now on; a gradient that exists is copied there. The same
@@ -53,7 +96,7 @@ class parameter : public variable<T>, public row_sparse_parameter, public bindab
   /// Value and gradient return to memory of their own.
   void unbind() const {
     leaf("unbind").unbind();
-    if (!this->value().is_unique()) this->shared().value = this->value().clone();
+    if (has_values() && !this->value().is_unique()) this->shared().value = this->value().clone();
   }
 
   // Gradient.

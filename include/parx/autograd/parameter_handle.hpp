@@ -18,6 +18,7 @@
 
 #include <parx/autograd/observer.hpp>
 #include <parx/tensor/shape.hpp>
+#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -28,6 +29,8 @@ namespace parx::inline PARX_ABI {
 struct row_sparse_parameter {};
 /// Its value can live in a wrapper's memory: see bindable_value_part.
 struct bindable_parameter {};
+/// It may be a part of a whole, and says which: spec().
+struct placed_parameter {};
 /// It is told when a step's gradient is final: see step_part.
 struct step_aware_parameter {};
 
@@ -69,6 +72,9 @@ class parameter_handle {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] dtype type() const noexcept { return type_; }
+  /// Which part of it lies here.
+  [[nodiscard]] const shard_spec& spec() const noexcept { return spec_; }
+  /// Of that part.
   [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
   [[nodiscard]] std::size_t count() const noexcept { return shape_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return count() * size_of(type_); }
@@ -99,8 +105,8 @@ class parameter_handle {
   [[nodiscard]] const step_part* step() const noexcept { return step_.get(); }
 
  protected:
-  parameter_handle(std::string name, dtype type, const parx::shape& extents)
-      : name_(std::move(name)), type_(type), shape_(extents) {}
+  parameter_handle(std::string name, dtype type, shard_spec spec)
+      : name_(std::move(name)), type_(type), spec_(std::move(spec)), shape_(spec_.shape()) {}
 
   std::unique_ptr<const row_gradient_part> row_gradient_;
   std::unique_ptr<const bindable_value_part> bindable_value_;
@@ -109,6 +115,7 @@ class parameter_handle {
  private:
   std::string name_;
   dtype type_;
+  shard_spec spec_;
   parx::shape shape_;
 };
 

@@ -47,20 +47,23 @@ class variable {
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(cell_); }
   /// Up to date until the next step of an optimizer: ask again after it, or keep a copy of the
-  /// tensor (not of a reference, pointer or span), which holds the optimizer to its memory.
-  [[nodiscard]] const tensor<T>& value() const noexcept {
+  /// tensor (not of a reference, pointer or span), which holds the optimizer to its memory. Throws
+  /// usage_error for a parameter that has no values yet.
+  [[nodiscard]] const tensor<T>& value() const {
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value);
+    if (!cell_->value.defined()) require_value();
     return cell_->value;
   }
   /// The value for a reader of these rows (axis 0) alone: others may be behind, see deferred.hpp.
-  /// Throws nothing; the rows must exist.
-  [[nodiscard]] const tensor<T>& value_at_rows(std::span<const std::size_t> rows) const noexcept {
+  /// The rows must exist. Throws as value() does.
+  [[nodiscard]] const tensor<T>& value_at_rows(std::span<const std::size_t> rows) const {
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value, rows);
+    if (!cell_->value.defined()) require_value();
     return cell_->value;
   }
   [[nodiscard]] const parx::shape& shape() const noexcept { return cell_->value.shape(); }
   [[nodiscard]] std::size_t rank() const noexcept { return shape().rank(); }
-  [[nodiscard]] std::size_t size() const noexcept { return cell_->value.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return shape().size(); }
   [[nodiscard]] std::size_t extent(int axis) const { return cell_->value.extent(axis); }
   [[nodiscard]] T item() const { return value().item(); }
 
@@ -168,6 +171,14 @@ class variable {
       upstream = std::move(scaled);
     }
     cell_->node->accept(std::move(upstream).contiguous());
+  }
+  /// A leaf may have a shape and no memory yet. A constant of no tensor passes.
+  [[gnu::noinline]] void require_value() const {
+    if (!is_leaf() || size() == 0) return;
+    throw_usage(
+        "parameter \"{}\" of shape {} has no values yet: they come from initialize(seed) or "
+        "materialize() of the model, from a checkpoint, or with the model's first call",
+        leaf("value").name, to_string(shape()));
   }
 
   detail::counted<cell> cell_;

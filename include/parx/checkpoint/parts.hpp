@@ -151,9 +151,9 @@ class checkpoint_parts {
     tensor_file made{.name = checked(std::string(name) + ".safetensors"),
                      .metadata = {{"format", "pt"}},
                      .holder = holder};
-    for (detail::state_entry& entry : detail::state_entries(source))
+    for (auto& entry : detail::state_entries<detail::state_access::read>(source))
       made.tensors.push_back(
-          {std::move(entry.name), entry.type, std::move(entry.shape), entry.memory});
+          {std::move(entry.name), entry.type, std::move(entry.shape), entry.memory()});
     tensors_.push_back(std::move(made));
     return *this;
   }

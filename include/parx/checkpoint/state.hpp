@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/error.hpp>
 #include <parx/types/dtype.hpp>
@@ -71,38 +73,66 @@ struct state_entry {
   std::string name;
   dtype type = dtype::float32;
   std::vector<std::uint64_t> shape = {};
-  std::span<std::byte> memory = {};
+  /// Asked for when it is read or overwritten: a parameter may have no memory before it is loaded.
+  std::function<std::span<std::byte>()> memory = {};
 };
 
-template <typename Source>
+/// The memory of a parameter whose values will all be overwritten.
+template <typename T>
+[[nodiscard]] const tensor<T>& memory_to_fill(const parameter<T>& p) {
+  return p.allocate();
+}
+template <typename Parameter>
+[[nodiscard]] decltype(auto) memory_to_fill(const Parameter& p) {
+  return p.value();
+}
+
+enum class state_access { read, overwrite };
+
+template <state_access Access, typename Source>
 [[nodiscard]] std::vector<state_entry> state_entries(Source& source) {
   std::vector<state_entry> entries;
-  const auto add = [&]<typename T>(const std::string& name, const T* data, std::size_t count,
-                                   auto extents) {
-    // Accessors give the memory for reading; load_state is the one that may write it.
-    auto* const memory = reinterpret_cast<std::byte*>(const_cast<T*>(data));
-    entries.push_back({name, dtype_of<T>, std::move(extents), {memory, count * sizeof(T)}});
+  // Accessors give the memory for reading; load_state is the one that may write it.
+  const auto bytes_of = []<typename T>(const T* data, std::size_t count) {
+    return std::span(reinterpret_cast<std::byte*>(const_cast<T*>(data)), count * sizeof(T));
   };
-  const auto add_tensor = [&](const std::string& name, const auto& values, const auto& shape) {
-    add(name, values.data(), static_cast<std::size_t>(values.size()),
-        std::vector<std::uint64_t>(shape.begin(), shape.end()));
+  const auto add = [&]<typename T>(const std::string& name, std::type_identity<T>,
+                                   const auto& shape, auto memory) {
+    entries.push_back({name, dtype_of<T>, {shape.begin(), shape.end()}, std::move(memory)});
+  };
+  const auto add_tensor = [&](const std::string& name, const auto& values) {
+    using T = std::remove_cvref_t<decltype(*values.data())>;
+    add(name, std::type_identity<T>(), values.shape(),
+        [bytes = bytes_of(values.data(), static_cast<std::size_t>(values.size()))] {
+          return bytes;
+        });
   };
   if constexpr (requires { source.for_each_state([](const std::string&, auto&) {}); }) {
     source.for_each_state([&](const std::string& name, auto& value) {
-      if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) {
-        add(name, &value, 1, std::vector<std::uint64_t>{});
+      using T = std::remove_cvref_t<decltype(value)>;
+      if constexpr (std::is_arithmetic_v<T>) {
+        add(name, std::type_identity<T>(), std::span<const std::uint64_t>(),
+            [bytes = bytes_of(&value, 1)] { return bytes; });
       } else {
-        add_tensor(name, value, value.shape());
+        add_tensor(name, value);
       }
     });
   } else {
-    source.for_each_parameter([&](const std::string& name, auto& parameter) {
-      add_tensor(name, parameter.value(), parameter.shape());
+    if constexpr (Access == state_access::read && requires { source.materialize(); })
+      source.materialize();
+    source.for_each_parameter([&]<typename P>(const std::string& name, P& parameter) {
+      add(name, std::type_identity<typename P::value_type>(), parameter.shape(),
+          [parameter, bytes_of] {
+            const auto& values = [&]() -> decltype(auto) {
+              if constexpr (Access == state_access::overwrite) return memory_to_fill(parameter);
+              else return parameter.value();
+            }();
+            return bytes_of(values.data(), static_cast<std::size_t>(values.size()));
+          });
     });
     if constexpr (requires { source.for_each_buffer([](const std::string&, auto&) {}); }) {
-      source.for_each_buffer([&](const std::string& name, auto& buffer) {
-        add_tensor(name, buffer.value(), buffer.shape());
-      });
+      source.for_each_buffer(
+          [&](const std::string& name, auto& buffer) { add_tensor(name, buffer.value()); });
     }
   }
   return entries;
@@ -162,8 +192,8 @@ void read_converted(const File& file, const stored_tensor& from, dtype type,
 template <typename Source>
 void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {}) {
   std::vector<tensor_to_store> tensors;
-  for (const detail::state_entry& entry : detail::state_entries(source)) {
-    tensors.push_back({entry.name, entry.type, entry.shape, entry.memory});
+  for (const auto& entry : detail::state_entries<detail::state_access::read>(source)) {
+    tensors.push_back({entry.name, entry.type, entry.shape, entry.memory()});
   }
   write_safetensors(path, tensors, metadata);
 }
@@ -215,7 +245,7 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
   }
   try {
     for (const auto& [entry, stored] : fitting)
-      read_converted(file, *stored, entry.type, entry.memory);
+      read_converted(file, *stored, entry.type, entry.memory());
   } catch (const error& reason) {
     throw_error(reason.code_value(), "{} The model is partly overwritten: load it again.",
                 reason.what());
@@ -228,18 +258,21 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
 /// How `target` and an open file differ; changes nothing.
 template <typename Target, typename File>
 [[nodiscard]] state_report compare_state(Target& target, const File& file) {
-  return detail::fit_state(detail::state_entries(target), file).report;
+  constexpr auto access = detail::state_access::overwrite;
+  return detail::fit_state(detail::state_entries<access>(target), file).report;
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
-/// floating-point types are converted. Throws errc::bad_data with the differences when there are
-/// any and `match` is strict: nothing is changed then. Throws errc::io when the disk fails while it
-/// is read; what was read before has been loaded.
+/// floating-point types are converted. A model that has no values yet gets memory for those that
+/// the file has, and no other values before. Throws errc::bad_data with the differences when there
+/// are any and `match` is strict: nothing is changed then. Throws errc::io when the disk fails
+/// while it is read; what was read before has been loaded.
 template <typename Target, typename File>
   requires requires(const File& file) { file.tensors(); }
 state_report load_state(Target& target, const File& file,
                         state_match match = state_match::strict) {
-  return detail::load_entries(detail::state_entries(target), file, match);
+  constexpr auto access = detail::state_access::overwrite;
+  return detail::load_entries(detail::state_entries<access>(target), file, match);
 }
 template <typename Target>
 state_report load_state(Target& target, const std::string& path,

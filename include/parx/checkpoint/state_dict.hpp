@@ -32,8 +32,8 @@ class state_dict {
   template <typename Source>
     requires(!std::same_as<std::remove_const_t<Source>, state_dict>)
   explicit state_dict(Source& source) {
-    for (const detail::state_entry& entry : detail::state_entries(source)) {
-      put(entry.name, entry.type, entry.shape, entry.memory);
+    for (const auto& entry : detail::state_entries<detail::state_access::read>(source)) {
+      put(entry.name, entry.type, entry.shape, entry.memory());
     }
   }
 

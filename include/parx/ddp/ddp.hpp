@@ -95,6 +95,7 @@ class ddp {
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
+    if constexpr (requires { model.materialize(); }) model.materialize();
     std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model);
     require(!parameters.empty(),
             "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",

@@ -82,13 +82,13 @@ struct difference_of_ranks {
   return difference_of_ranks{different, layout_difference(first, other, different)};
 }
 
-/// "fc1.weight [128, 784] float32": what must be equal on all ranks.
+/// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": what must be
+/// equal on all ranks.
 [[nodiscard]] inline std::string layout_of(const parameter_handle& parameter) {
-  const shape& extents = parameter.shape();
   const row_gradient_part* const rows = parameter.row_gradient();
   // Ranks that treat a gradient by rows and ranks that do not would wait for each other.
-  return fmt::format("{} [{}] {}{}", parameter.name(),
-                     fmt::join(extents.begin(), extents.end(), ", "), name_of(parameter.type()),
+  return fmt::format("{} {} {}{}", parameter.name(), parameter.spec().text(),
+                     name_of(parameter.type()),
                      rows != nullptr && rows->expects_row_grad() ? " by rows" : "");
 }
 

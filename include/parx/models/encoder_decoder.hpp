@@ -67,8 +67,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return decode(target, encode(source, source_mask), source, source_mask);
   }
 
-  /// The two halves of forward: memory is (batch, keys, d_model). They throw
-  /// usage_error before the parameters have values.
+  /// The two halves of forward: memory is (batch, keys, d_model).
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> encode(const tensor<Id>& source, const tensor<Mask>& source_mask) {
     return encoder_(embed(source), masks(source_mask));
@@ -130,7 +129,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   }
   template <std::integral Id>
   [[nodiscard]] variable<T> embed(const tensor<Id>& ids, std::size_t first = 0) {
-    this->require_ready();
+    this->materialize();
     const std::size_t most = config_.max_position_embeddings;
     require(ids.rank() == 2 && ids.extent(1) > 0 && first + ids.extent(1) <= most,
             "encoder_decoder: token ids of shape {} are not (batch, positions) with 1 to {} "

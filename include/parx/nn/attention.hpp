@@ -138,14 +138,14 @@ class multi_head_attention : public module<multi_head_attention<T>> {
   multi_head_attention(std::size_t width, std::size_t heads,
                        multi_head_attention_options options = {})
       : width_(width),
-        in_weight_("in_proj_weight", tensor<T>::zeros({3 * width, width})),
+        in_weight_("in_proj_weight", {3 * width, width}),
         out_(width, width, {.bias = options.bias}),
         core_(heads, {.dropout = options.dropout}) {
     require(heads > 0 && width % heads == 0,
             "multi_head_attention: {} features cannot be cut into {} heads of one size", width,
             heads);
     if (options.bias == bias::learned)
-      in_bias_ = parameter<T>("in_proj_bias", tensor<T>::zeros({3 * width}));
+      in_bias_ = parameter<T>("in_proj_bias", {3 * width});
   }
 
   /// x (batch, positions, width) attends to itself.

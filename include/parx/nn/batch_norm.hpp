@@ -58,8 +58,8 @@ class batch_norm_layer : public module<Derived> {
  protected:
   batch_norm_layer(std::size_t channels, batch_norm_options options)
       : options_(options),
-        weight_("weight", tensor<T>::ones({channels})),
-        bias_("bias", tensor<T>::zeros({channels})),
+        weight_("weight", {channels}),
+        bias_("bias", {channels}),
         mean_(tensor<T>::zeros({channels})),
         variance_(tensor<T>::ones({channels})),
         batches_(tensor<std::int64_t>::scalar(0)) {}

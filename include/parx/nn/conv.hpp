@@ -36,8 +36,8 @@ class conv2d : public module<conv2d<T>> {
                  .dilation = options.dilation,
                  .groups = options.groups,
                  .activation = options.activation},
-        weight_("weight", tensor<T>::zeros({out, in / options.groups, kernel, kernel})) {
-    if (options.bias == bias::learned) bias_ = parameter<T>("bias", tensor<T>::zeros({out}));
+        weight_("weight", {out, in / options.groups, kernel, kernel}) {
+    if (options.bias == bias::learned) bias_ = parameter<T>("bias", {out});
   }
 
   /// See parx::conv2d. Throws usage_error when x does not fit.
@@ -52,15 +52,9 @@ class conv2d : public module<conv2d<T>> {
     visit("bias", bias_, init::fan_in_uniform(fan_in_));
   }
 
-  [[nodiscard]] const parameter<T>& weight() const {
-    this->require_ready();
-    return weight_;
-  }
+  [[nodiscard]] const parameter<T>& weight() const noexcept { return weight_; }
   /// Not defined() without one.
-  [[nodiscard]] const parameter<T>& bias_values() const {
-    this->require_ready();
-    return bias_;
-  }
+  [[nodiscard]] const parameter<T>& bias_values() const noexcept { return bias_; }
 
  private:
   [[nodiscard]] static std::size_t channels_of_group(std::size_t in, std::size_t out,

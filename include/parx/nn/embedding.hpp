@@ -22,7 +22,7 @@ class embedding : public module<embedding<T>> {
 
   /// `rows` vectors of `width`. weight is (rows, width).
   embedding(std::size_t rows, std::size_t width, embedding_options options = {})
-      : start_(options.start), weight_("weight", tensor<T>::zeros({rows, width})) {
+      : start_(options.start), weight_("weight", {rows, width}) {
     weight_.expect_row_grad();
   }
 
@@ -37,10 +37,7 @@ class embedding : public module<embedding<T>> {
     visit("weight", weight_, start_);
   }
 
-  [[nodiscard]] const parameter<T>& weight() const {
-    this->require_ready();
-    return weight_;
-  }
+  [[nodiscard]] const parameter<T>& weight() const noexcept { return weight_; }
 
  private:
   initializer start_;

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include <parx/tensor/random.hpp>
+#include <parx/tensor/shard_spec.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/half.hpp>
 
@@ -19,39 +22,49 @@ namespace parx::inline PARX_ABI::nn {
 
 struct initializer {
   enum class distribution { keep, constant, uniform, normal };
-  distribution kind = distribution::keep;  ///< keep: what the constructor put there
+  distribution kind = distribution::keep;  ///< keep: the values that it was made of
   double a = 0;                            ///< the constant, the lower end, the mean
   double b = 0;                            ///< the upper end, the standard deviation
 
-  /// Fills `values` (contiguous), the whole parameter called `path`.
+  /// Fills `values` (contiguous), the `part` that lies here of the parameter called `path`, with
+  /// what the whole would have there.
   template <typename T>
-  void fill(const tensor<T>& values, std::uint64_t seed, std::string_view path) const {
-    if constexpr (is_half<T>) {
-      if (kind == distribution::keep) return;
-      const tensor<float> exact = tensor<float>::empty(values.shape());
-      fill(exact, seed, path);
-      convert(exact.data(), values.data(), values.size());
-    } else {
-      fill_exactly(values, seed, path);
-    }
+  void fill(const tensor<T>& values, std::uint64_t seed, std::string_view path,
+            const shard_spec& part) const {
+    if (kind == distribution::keep) return;
+    const random_stream stream(seed, path);
+    const std::span<T> here = values.span();
+    part.for_each_run([&](const shard_run& run) {
+      fill_run(stream, here.subspan(run.local, run.length), run.global);
+    });
   }
 
  private:
+  /// `out` begins with element `first` of the whole.
   template <typename T>
-  void fill_exactly(const tensor<T>& values, std::uint64_t seed, std::string_view path) const {
-    const random_stream stream(seed, path);
-    switch (kind) {
-      case distribution::keep:
-        break;
-      case distribution::constant:
-        values.fill(static_cast<T>(a));
-        break;
-      case distribution::uniform:
-        stream.uniform(values, static_cast<T>(a), static_cast<T>(b));
-        break;
-      case distribution::normal:
-        stream.normal(values, static_cast<T>(a), static_cast<T>(b));
-        break;
+  void fill_run(const random_stream& stream, std::span<T> out, std::uint64_t first) const {
+    if constexpr (is_half<T>) {
+      std::array<float, 1024> exact;
+      for (std::size_t at = 0; at < out.size(); at += exact.size()) {
+        const std::size_t count = std::min(exact.size(), out.size() - at);
+        fill_run(stream, std::span(exact).first(count), first + at);
+        convert(exact.data(), out.data() + at, count);
+      }
+      return;
+    } else {
+      switch (kind) {
+        case distribution::keep:
+          break;
+        case distribution::constant:
+          std::fill(out.begin(), out.end(), static_cast<T>(a));
+          break;
+        case distribution::uniform:
+          stream.uniform(out, static_cast<T>(a), static_cast<T>(b), first);
+          break;
+        case distribution::normal:
+          stream.normal(out, static_cast<T>(a), static_cast<T>(b), first);
+          break;
+      }
     }
   }
 };

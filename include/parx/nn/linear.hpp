@@ -33,8 +33,8 @@ class linear : public module<linear<T>> {
                                                                      : options.start),
         bias_start_(options.start.kind == initializer::distribution::keep ? start_
                                                                           : init::constant(0)),
-        weight_("weight", tensor<T>::zeros({out, in})) {
-    if (options.bias == bias::learned) bias_ = parameter<T>("bias", tensor<T>::zeros({out}));
+        weight_("weight", {out, in}) {
+    if (options.bias == bias::learned) bias_ = parameter<T>("bias", {out});
   }
 
   /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.
@@ -49,15 +49,9 @@ class linear : public module<linear<T>> {
     visit("bias", bias_, bias_start_);
   }
 
-  [[nodiscard]] const parameter<T>& weight() const {
-    this->require_ready();
-    return weight_;
-  }
+  [[nodiscard]] const parameter<T>& weight() const noexcept { return weight_; }
   /// Not defined() without one.
-  [[nodiscard]] const parameter<T>& bias_values() const {
-    this->require_ready();
-    return bias_;
-  }
+  [[nodiscard]] const parameter<T>& bias_values() const noexcept { return bias_; }
 
  private:
   parx::activation activation_;

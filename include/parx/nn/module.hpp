@@ -17,9 +17,12 @@
 // Everything else (paths, initialisation, optimizers, checkpoints, wrappers) follows from it. A
 // module is called like a function; that calls forward().
 //
-// Parameters get their first values when their path is known: by initialize(seed), else with seed 0
-// when the outermost module is first called or asked for its parameters. Modules move but do not
-// copy, because a copy would share its parameters. A model belongs to one thread at a time.
+// A model that was just made has shapes and no values: it may be larger than the memory. What needs
+// no values is for_each_parameter() with the parameters' names and shapes, parameter_count(),
+// freeze(), train(). Values come from initialize(seed), a checkpoint, or a wrapper's memory; what
+// is still without then, gets them with seed 0 at the first call, in parameters(), or under a ddp.
+// Modules move but do not copy, because a copy would share its parameters. A model belongs to one
+// thread at a time.
 #pragma once
 
 #include <concepts>
@@ -79,7 +82,7 @@ class module : public detail::module_state {
   /// Calls forward(inputs...).
   template <typename... Inputs>
   auto operator()(const Inputs&... inputs) {
-    make_ready();
+    materialize();
     std::optional<parx::detail::watched_module> named;
     if (auto* const watch = parx::detail::anomaly_watch::current()) {
       if (!watch->in_module()) name_modules(*watch);
@@ -90,15 +93,17 @@ class module : public detail::module_state {
 
   /// Gives all parameters their first values, from (seed, path, index of the element), and seeds
   /// the random layers. Overwrites what was there: load a checkpoint afterwards.
-  void initialize(std::uint64_t seed) {
-    walk_parts(detail::unreadiness());
-    prepare(seed);
+  void initialize(std::uint64_t seed) { prepare(seed, detail::made_for::everything); }
+
+  /// Gives the parameters that have no values yet those of initialize(0).
+  void materialize() {
+    if (!ready_) prepare(0, detail::made_for::what_has_none);
   }
 
   /// Starts the random layers (dropout) anew. A run that is resumed takes a seed that it has not
   /// used.
   void reseed(std::uint64_t seed) {
-    make_ready();
+    materialize();
     walk_parts(detail::noise_seeding(seed));
   }
 
@@ -108,12 +113,14 @@ class module : public detail::module_state {
   void set_replica(std::uint64_t replica) { walk_parts(detail::replica_setting(replica)); }
 
   /// Calls visitor(path, parameter<T>&) for each parameter, once, in the order of members(). The
-  /// path, a std::string, is the one from here.
+  /// path, a std::string, is the one from here. Makes no values.
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
-    make_ready();
-    walk([](const std::string&, auto&) {}, [&](auto&, const std::string& path, auto& parameter,
-                                               const initializer&) { visitor(path, parameter); });
+    walk([](const std::string&, auto&) {},
+         [&](auto&, const std::string& path, auto& parameter, const initializer&) {
+           if (!ready_) parameter.rename(path);
+           visitor(path, parameter);
+         });
   }
 
   /// Calls visitor(path, model_buffer<T>&) for each buffer, in the order of members().
@@ -135,12 +142,13 @@ class module : public detail::module_state {
          [](auto&, const std::string&, auto&, const initializer&) {});
   }
 
-  /// Handles of all parameters, for an optimizer. Their element type is that of the module unless
-  /// another is given; a model with several needs for_each_parameter.
+  /// Handles of all parameters, which have values, for an optimizer. Their element type is that of
+  /// the module unless another is given; a model with several needs for_each_parameter.
   template <typename T = void>
   [[nodiscard]] auto parameters() {
     using value = std::conditional_t<std::is_void_v<T>,
                                      typename detail::value_type_or_float<Derived>::type, T>;
+    materialize();
     std::vector<parameter<value>> all;
     for_each_parameter([&](const std::string&, auto& p) { all.push_back(p); });
     return all;
@@ -148,7 +156,6 @@ class module : public detail::module_state {
 
   /// The number of values in all parameters.
   [[nodiscard]] std::size_t parameter_count() {
-    make_ready();
     detail::parameter_counting counting;
     walk_parts(counting);
     return counting.count;
@@ -179,14 +186,6 @@ class module : public detail::module_state {
   template <typename Visit>
   void members(Visit& /*visit*/) {}
 
- protected:
-  /// For accessors of parameters: throws usage_error when they have no values yet.
-  void require_ready() const {
-    require(ready_,
-            "the parameters of this module have no values yet: call initialize(seed) on the "
-            "whole model first");
-  }
-
  private:
   Derived& self() noexcept { return static_cast<Derived&>(*this); }
 
@@ -212,7 +211,6 @@ class module : public detail::module_state {
     walk_parts(static_cast<detail::part_visitor&>(visitor));
   }
   void for_each(void (detail::any_parameter::*function)() const) {
-    make_ready();
     walk_parts(detail::parameter_calls(function));
   }
 
@@ -230,15 +228,10 @@ class module : public detail::module_state {
     walk_parts(detail::module_naming(watch));
   }
 
-  /// Names all parameters by their path from here; modules that are not ready get their first
-  /// values.
-  void prepare(std::uint64_t seed) {
-    walk_parts(detail::first_values(seed));
-    walk_parts(detail::readiness(seed));
-  }
-
-  void make_ready() {
-    if (!ready_) prepare(0);
+  /// Names all parameters by their path from here, and makes first values.
+  void prepare(std::uint64_t seed, detail::made_for whom) {
+    walk_parts(detail::first_values(seed, whom));
+    walk_parts(detail::readiness(seed, whom));
   }
 };
 

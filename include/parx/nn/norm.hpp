@@ -20,8 +20,8 @@ class layer_norm : public module<layer_norm<T>> {
   /// Over a last axis of extent `width`. weight (the scale) starts from 1, bias (the shift) from 0.
   explicit layer_norm(std::size_t width, layer_norm_options options = {})
       : options_(options),
-        weight_("weight", tensor<T>::ones({width})),
-        bias_("bias", tensor<T>::zeros({width})) {}
+        weight_("weight", {width}),
+        bias_("bias", {width}) {}
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
@@ -47,7 +47,7 @@ class rms_norm : public module<rms_norm<T>> {
 
   /// Over a last axis of extent `width`. weight starts from 1.
   explicit rms_norm(std::size_t width, rms_norm_options options = {})
-      : options_(options), weight_("weight", tensor<T>::ones({width})) {}
+      : options_(options), weight_("weight", {width}) {}
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;

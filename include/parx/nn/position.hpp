@@ -35,15 +35,17 @@ class sinusoidal_position : public module<sinusoidal_position<T>> {
   using value_type = T;
 
   sinusoidal_position(std::size_t positions, std::size_t width)
-      : table_(sinusoids<T>(positions, width)) {}
+      : positions_(positions), width_(width) {}
 
   /// Throws usage_error when x has positions behind the table's.
-  [[nodiscard]] variable<T> forward(const variable<T>& x, std::size_t first = 0) const {
+  [[nodiscard]] variable<T> forward(const variable<T>& x, std::size_t first = 0) {
+    if (!table_.defined()) table_ = sinusoids<T>(positions_, width_);
     return x + variable<T>(table_.slice(0, first, first + x.extent(-2)));
   }
 
  private:
-  tensor<T> table_;
+  std::size_t positions_, width_;
+  tensor<T> table_;  // from the first call on
 };
 
 }  // namespace parx::nn

@@ -43,21 +43,25 @@ class shard_spec {
 
   /// Indices [begin, end) of an axis.
   [[nodiscard]] shard_spec slice(int axis, std::size_t begin, std::size_t end) const {
-    const std::size_t at = axis_of(axis);
-    require(begin <= end && end <= box_[at], "slice [{}, {}) of axis {} is outside {}", begin, end,
+    const parx::shape here = shape();
+    const std::size_t at = resolve_axis(axis, here);
+    require(begin <= end && end <= here[at], "slice [{}, {}) of axis {} is outside {}", begin, end,
             axis, text());
-    return with(at, {{at, begin, end}});
+    return is_flat_ ? flat(begin, end) : with(at, {{at, begin, end}});
   }
   /// Chunk `index` of `count` of an axis, by the rule of chunk_begin.
   [[nodiscard]] shard_spec chunk(int axis, int index, int count) const {
-    const std::size_t extent = box_[axis_of(axis)];
-    return chunk_of_blocks(axis, {&extent, 1}, index, count);
+    require(index >= 0 && index < count, "chunk {} of {} does not exist", index, count);
+    const parx::shape here = shape();
+    const std::size_t extent = here[resolve_axis(axis, here)];
+    return slice(axis, chunk_begin(extent, count, index), chunk_begin(extent, count, index + 1));
   }
   /// That chunk of each of the blocks, which have these extents and lie one behind the other on the
   /// axis: {width, width, width} for queries, keys and values that one matrix makes.
   [[nodiscard]] shard_spec chunk_of_blocks(int axis, std::span<const std::size_t> blocks, int index,
                                            int count) const {
-    const std::size_t at = axis_of(axis);
+    require(!is_flat_, "{} has no blocks: cut the axes first", text());
+    const std::size_t at = resolve_axis(axis, box_);
     require(index >= 0 && index < count, "chunk {} of {} does not exist", index, count);
     std::vector<interval> taken;
     std::size_t first = 0;
@@ -73,7 +77,8 @@ class shard_spec {
                                            int index, int count) const {
     return chunk_of_blocks(axis, std::span(blocks.begin(), blocks.size()), index, count);
   }
-  /// Elements [begin, end) in row-major order. What remains has one axis.
+  /// Elements [begin, end) in row-major order. What remains has one axis, which slice() and chunk()
+  /// can cut further.
   [[nodiscard]] shard_spec flat(std::size_t begin, std::size_t end) const {
     require(begin <= end && end <= size(), "elements [{}, {}) are outside {}", begin, end, text());
     if (box_.rank() == 1) return slice(0, begin, end);
@@ -144,11 +149,6 @@ class shard_spec {
       return a.axis == b.axis && a.begin == b.begin && a.end == b.end;
     }
   };
-
-  [[nodiscard]] std::size_t axis_of(int axis) const {
-    require(!is_flat_, "{} has no axes to cut: cut the axes first", text());
-    return resolve_axis(axis, box_);
-  }
 
   /// Of axis `at` of this part only the indices in `taken`.
   [[nodiscard]] shard_spec with(std::size_t at, std::span<const interval> taken) const {

@@ -33,6 +33,13 @@ class tensor {
 
   /// Not a tensor yet: defined() is false, size() is 0.
   tensor() noexcept = default;
+  /// The same with a shape: what a tensor will have that gets its memory later.
+  [[nodiscard]] static tensor without_memory(const parx::shape& s) {
+    tensor result;
+    result.shape_ = s;
+    result.strides_ = contiguous_strides(s);
+    return result;
+  }
 
   // Factories. All return contiguous tensors.
 

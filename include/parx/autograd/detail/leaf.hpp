@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <parx/autograd/detail/node.hpp>
+#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -113,6 +114,7 @@ class leaf final : public node<T> {
   }
 
   std::string name;
+  shard_spec spec;            // of a parameter: which part of it lies here
   bool expects_rows = false;  // embeddings are its users
 
  private:

@@ -17,8 +17,8 @@ class conv1d : public nn::module<conv1d<T>> {
          parx::activation activation = parx::activation::none)
       : activation_(activation),
         start_(start),
-        weight_("weight", tensor<T>::zeros({in, out})),
-        bias_("bias", tensor<T>::zeros({out})) {}
+        weight_("weight", {in, out}),
+        bias_("bias", {out}) {}
 
   /// x is (..., in), the result (..., out).
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {

@@ -23,6 +23,7 @@ namespace parx::inline PARX_ABI::nn::detail {
 class any_parameter {
  public:
   virtual void rename(const std::string& path) const = 0;
+  [[nodiscard]] virtual bool has_values() const = 0;
   virtual void fill(const initializer& start, std::uint64_t seed, std::string_view path) const = 0;
   virtual void freeze() const = 0;
   virtual void unfreeze() const = 0;
@@ -39,8 +40,13 @@ class parameter_of final : public any_parameter {
   explicit parameter_of(const parameter<T>& held) noexcept : held_(held) {}
 
   void rename(const std::string& path) const override { held_.rename(path); }
+  [[nodiscard]] bool has_values() const override { return held_.has_values(); }
   void fill(const initializer& start, std::uint64_t seed, std::string_view path) const override {
-    start.fill(held_.value(), seed, path);
+    require(start.kind != initializer::distribution::keep || held_.has_values(),
+            "parameter \"{}\" has neither values nor an initializer: name one in members(), as in "
+            "visit(\"{}\", member, parx::nn::init::normal(0, 0.02))",
+            path, path.substr(path.rfind('.') + 1));
+    start.fill(held_.allocate(), seed, path, held_.spec());
   }
   void freeze() const override { held_.freeze(); }
   void unfreeze() const override { held_.unfreeze(); }
@@ -66,31 +72,32 @@ class part_visitor {
   [[nodiscard]] static bool& training(module_state& module) noexcept { return module.training_; }
 };
 
-/// The next prepare() gives all parameters first values.
-struct unreadiness final : part_visitor {
-  void on_module(const std::string&, module_state& module, random_layer*) override {
-    ready(module) = false;
-  }
-};
+/// Whose first values are made: also of what has been filled or seeded before, or not.
+enum class made_for { everything, what_has_none };
 
-/// Names parameters by their paths; those of modules that are not ready get their first values.
+/// Names parameters by their paths and fills them.
 struct first_values final : part_visitor {
-  explicit first_values(std::uint64_t from) : seed(from) {}
-  void on_parameter(module_state& owner, const std::string& path, const any_parameter& parameter,
+  first_values(std::uint64_t from, made_for parts) : seed(from), whom(parts) {}
+  void on_parameter(module_state&, const std::string& path, const any_parameter& parameter,
                     const initializer& start) override {
     parameter.rename(path);
-    if (!ready(owner)) parameter.fill(start, seed, path);
+    if (whom == made_for::everything || !parameter.has_values()) parameter.fill(start, seed, path);
   }
   std::uint64_t seed;
+  made_for whom;
 };
 
-/// After first_values: modules that were not ready are, and their random numbers begin.
+/// After first_values: the modules are ready, and their random numbers begin.
 struct readiness final : part_visitor {
-  explicit readiness(std::uint64_t from) : seed(from) {}
+  readiness(std::uint64_t from, made_for parts) : seed(from), whom(parts) {}
   void on_module(const std::string& path, module_state& module, random_layer* noise) override {
-    if (!std::exchange(ready(module), true) && noise != nullptr) noise->seed_noise(seed, path);
+    const bool was_ready = std::exchange(ready(module), true);
+    if (noise != nullptr && (whom == made_for::everything || !was_ready)) {
+      noise->seed_noise(seed, path);
+    }
   }
   std::uint64_t seed;
+  made_for whom;
 };
 
 struct noise_seeding final : part_visitor {
