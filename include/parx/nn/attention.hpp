@@ -79,7 +79,18 @@ struct dot_product_attention_options {
 class dot_product_attention : public module<dot_product_attention> {
  public:
   explicit dot_product_attention(std::size_t heads, dot_product_attention_options options = {})
-      : heads_(heads), dropout_(options.dropout) {}
+      : whole_heads_(heads), heads_(heads), dropout_(options.dropout) {}
+
+  /// Of its heads only [first, first + count) are here, in all calls from now on: inputs and
+  /// results have `count` heads, and it drops what it would drop of these if all were here. For
+  /// ranks that share a layer, which have the seed and the replica in common. Throws usage_error
+  /// for heads that it has not.
+  void take_heads(std::size_t first, std::size_t count) {
+    require(count > 0 && first + count <= whole_heads_, "attention: no {} heads from {} of {}",
+            count, first, whole_heads_);
+    first_head_ = first;
+    heads_ = count;
+  }
 
   /// (batch, positions, heads * width) each; masks as in attention_options, whose heads, dropout
   /// and stream are set here.
@@ -111,6 +122,8 @@ class dot_product_attention : public module<dot_product_attention> {
   template <typename T>
   [[nodiscard]] attention_options<T> complete(attention_options<T> options) {
     options.heads = heads_;
+    options.first_head = first_head_;
+    options.whole_heads = whole_heads_;
     if (is_training() && dropout_.probability() > 0) {
       options.dropout = dropout_.probability();
       options.stream = dropout_.draw();
@@ -118,7 +131,7 @@ class dot_product_attention : public module<dot_product_attention> {
     return options;
   }
 
-  std::size_t heads_;
+  std::size_t whole_heads_, first_head_ = 0, heads_;
   nn::dropout dropout_;
 };
 

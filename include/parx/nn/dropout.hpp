@@ -22,13 +22,19 @@ class dropout : public module<dropout>, public random_layer {
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
     if (!is_training()) return x;
-    return parx::dropout(x, probability_, draw());
+    return parx::dropout(x, probability_, draw(), here_.of(x.shape()));
   }
 
   [[nodiscard]] double probability() const noexcept { return probability_; }
 
+  /// Of its inputs only this chunk comes here, of all calls from now on: it drops what one layer
+  /// would drop of the whole. For ranks that share a layer (tensor and sequence parallel), which
+  /// have the seed and the replica in common.
+  void take_chunk(const axis_chunk& here) noexcept { here_ = here; }
+
  private:
   double probability_;
+  axis_chunk here_;
 };
 
 }  // namespace parx::nn

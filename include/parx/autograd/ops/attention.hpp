@@ -30,6 +30,8 @@ struct attention_options {
   double scale = 0;             ///< 0: 1 / sqrt(width of a head)
   double dropout = 0;           ///< probability with which a query does not use a key that it sees
   random_stream stream{0, ""};  ///< decides what is dropped; take a substream for each call
+  std::size_t first_head = 0;   ///< these heads are those from here on of `whole_heads`: dropout
+  std::size_t whole_heads = 0;  ///< drops what it would for all of them; 0: as many as are here
 };
 
 /// The key_mask of batches whose first lengths[b] keys of `keys` are real.
@@ -74,6 +76,10 @@ template <typename T>
   p.query_offset = options.query_offset;
   p.dropout = options.dropout;
   p.stream = options.stream;
+  p.first_head = options.first_head;
+  p.whole_heads = options.whole_heads > 0 ? options.whole_heads : heads;
+  require(p.first_head + heads <= p.whole_heads, "attention: heads {} to {} are not among {}",
+          p.first_head, p.first_head + heads - 1, p.whole_heads);
   p.key_end.assign(p.batches, p.keys);
   if (options.key_mask.defined()) {
     require(options.key_mask.shape() == shape{p.batches, p.keys},

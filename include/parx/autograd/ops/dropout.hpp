@@ -6,18 +6,21 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/tensor/random.hpp>
+#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Keeps each element with probability 1 - `probability` and multiplies it by 1 / (1 -
-/// probability). Element i is decided by number first + i of `stream` (take a substream per step):
-/// a shard that starts at global element `first` drops what the whole tensor would. With
-/// probability 0 this is x itself.
+/// probability). x is `part` of a whole whose element i is decided by number i of `stream` (take a
+/// substream per step): a part drops what the whole would drop of it. With probability 0 this is x
+/// itself. Throws usage_error when x has another shape than the part.
 template <typename T>
 [[nodiscard]] variable<T> dropout(const variable<T>& x, double probability,
-                                  const random_stream& stream, std::uint64_t first = 0) {
+                                  const random_stream& stream, const shard_spec& part) {
   require(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)",
           probability);
+  require(part.shape() == x.shape(), "dropout: an input of shape {} is not {}",
+          to_string(x.shape()), part.text());
   if (probability == 0) return x;
   const T scale = static_cast<T>(1 / (1 - probability));
   const auto threshold = static_cast<std::uint32_t>(probability * 0x1p32);
@@ -26,16 +29,18 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(x.shape());
   const T* const in = input.data();
   T* const out = y.data();
-  stream.words(first, x.size(),
-               [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-                 const auto offset = static_cast<std::size_t>(at - first);
-                 std::uint8_t* const keep = kept.data() + offset;
-                 for (std::size_t i = 0; i < count; ++i) {
-                   const bool keeps = word[i] >= threshold;
-                   keep[i] = keeps ? 1 : 0;
-                   out[offset + i] = keeps ? in[offset + i] * scale : T(0);
-                 }
-               });
+  part.for_each_run([&](const shard_run& run) {
+    stream.words(run.global, run.length,
+                 [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+                   const std::size_t offset = run.local + static_cast<std::size_t>(at - run.global);
+                   std::uint8_t* const keep = kept.data() + offset;
+                   for (std::size_t i = 0; i < count; ++i) {
+                     const bool keeps = word[i] >= threshold;
+                     keep[i] = keeps ? 1 : 0;
+                     out[offset + i] = keeps ? in[offset + i] * scale : T(0);
+                   }
+                 });
+  });
   return differentiable(
       std::move(y),
       [kept, scale](const tensor<T>& upstream, grad_sink<T> dx) {
@@ -43,6 +48,12 @@ template <typename T>
                kept);
       },
       x);
+}
+/// The same where x is the whole.
+template <typename T>
+[[nodiscard]] variable<T> dropout(const variable<T>& x, double probability,
+                                  const random_stream& stream) {
+  return dropout(x, probability, stream, shard_spec::whole(x.shape()));
 }
 
 }  // namespace parx

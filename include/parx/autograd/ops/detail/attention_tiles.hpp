@@ -69,6 +69,7 @@ struct attention_problem {
       {};  // behind the last key, per batch
   double dropout = 0;
   random_stream stream{0, ""};
+  std::size_t first_head = 0, whole_heads = 0;  // these heads among all, in the stream
 
   static constexpr std::size_t columns = 256;
   /// Queries of a tile. With a causal mask few, because half of the scores on the diagonal are for
@@ -105,7 +106,7 @@ struct attention_problem {
             const T* x, T* y) const {
     const auto threshold = static_cast<std::uint32_t>(dropout * 0x1p16 + 0.5);
     const T keep = static_cast<T>(0x1p16 / (0x1p16 - static_cast<double>(threshold)));
-    const std::uint64_t row = (std::uint64_t{b} * heads + h) * queries + t;
+    const std::uint64_t row = (std::uint64_t{b} * whole_heads + first_head + h) * queries + t;
     const std::uint64_t words_of_row = (std::uint64_t{keys} + 127) / 128 * 64;
     const std::uint64_t first = row * words_of_row + s0 / 2;
     stream.words(first, (std::uint64_t{count} + 127) / 128 * 64,
