@@ -4,10 +4,10 @@
 //   parxrun -n 4 parx-bench-pages [MiB]       one array for all ranks of a host (host_pages)
 //
 // Alone it compares ways to give a unit of 1 to 64 MiB memory at its address and to take it away
-// again, with and without a second thread that uses memory meanwhile, and products of matrices whose
-// weights lie in each kind of memory. With several ranks it compares host_pages with an all_gather
-// of as many bytes. Times are medians, dealt in rounds over what is compared. Shared memory consists
-// of huge pages only where /sys/kernel/mm/transparent_hugepage/shmem_enabled says advise or more.
+// again, with and without a second thread that uses memory meanwhile, and products of matrices
+// whose weights lie in each kind of memory. With several ranks it compares host_pages with an
+// all_gather of as many bytes. Times are medians, in turns over what is compared. Shared memory
+// has huge pages only where /sys/kernel/mm/transparent_hugepage/shmem_enabled says advise or more.
 #include <sys/mman.h>
 #include <unistd.h>
 
