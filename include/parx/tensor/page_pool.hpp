@@ -4,8 +4,8 @@
 // A unit of a sharded model is such a thing: tensors, views and saved operands keep their pointers
 // while its parameters come and go. mremap(2) moves the entries of the page table, one for each 2
 // MiB, and copies nothing: 7 to 15 us for 1 to 64 MiB, where to map a file at the address and take
-// it away costs 100 us for each MiB (benchmarks/README.md). To touch memory that has moved away is a
-// segmentation fault rather than a wrong number. The pages are private to the process and take no
+// it away costs 100 us for each MiB (benchmarks/README.md). To touch memory that has moved away is
+// a segmentation fault rather than a wrong number. The pages are private to the process and take no
 // descriptor; a forked child gets copies. A pool and its ranges belong to one thread at a time, and
 // nobody uses a range's memory while it moves. Linux 5.7 or newer.
 #pragma once
