@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include <ddp/ranks.hpp>
 
+#include <parx/comm/schedule/rules.hpp>
 #include <parx/ddp.hpp>
 #include <parx/optim.hpp>
 
@@ -54,6 +56,31 @@ BOOST_AUTO_TEST_CASE(a_raw_module_sums_hand_written_gradients) {
     expected.insert(expected.end(), 10, 24);
     expected.insert(expected.end(), 3, 12);
     for (const auto& each : results) BOOST_TEST(each == expected, "world " << world);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_summed_in_the_order_that_the_options_ask_for) {
+  // A rule for the ring, which begins each chunk at another rank; serial order is against it.
+  parx::threads_options by_ring;
+  by_ring.group.choice.rules = std::make_shared<const std::vector<parx::algorithm_rule>>(
+      parx::parse_algorithm_list("all_reduce:ring"));
+  const auto gradients = [&](parx::reduction_order order) {
+    return on_ranks(3, [&](parx::process_group& group) {
+      std::vector<float> w(3000, 1);
+      parx::raw_module<float> raw;
+      raw.add("w", w);
+      parx::ddp ddp{raw, group, {.order = order}};
+      constexpr float large = 1 << 24;  // and 1 more is rounded away
+      constexpr float parts[] = {1, large, -large};
+      raw_step(raw, group.rank() == 0 ? 2 : 1, parts[group.rank()], raw_write::over);
+      return std::vector<float>(raw.grad(0).begin(), raw.grad(0).end());
+    }, by_ring);
+  };
+  for (const auto& each : gradients(parx::reduction_order::serial)) {
+    BOOST_TEST(each == std::vector<float>(3000, 0));
+  }
+  for (const auto& each : gradients(parx::reduction_order::any)) {
+    BOOST_TEST(each != std::vector<float>(3000, 0));
   }
 }
 

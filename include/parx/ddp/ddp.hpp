@@ -42,6 +42,9 @@ namespace parx::inline PARX_ABI {
 struct ddp_options {
   bucket_limits buckets{};
   comm_hook hook{};  ///< what is sent instead of the gradients as they are; equal on all ranks
+  /// serial: the same bits however the buckets are cut and the ranks connected. Inside one host
+  /// they are anyway; between hosts see reduce_options::order. Equal on all ranks.
+  reduction_order order = reduction_order::any;
 };
 
 /// While it lives, backward adds gradients up on this rank only; the first backward after it sums
@@ -108,7 +111,8 @@ class ddp {
     }
     detail::check_layout(group, parameters, site);
     reducer_.reset(
-        new reducer(group, std::move(parameters), options.buckets, std::move(options.hook), site));
+        new reducer(group, std::move(parameters), options.buckets, std::move(options.hook),
+                    options.order, site));
     if (group.size() > 1) reducer_->buckets().broadcast_values();
     broadcast_buffers(site);
     // Different samples want different dropout masks.

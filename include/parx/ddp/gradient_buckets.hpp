@@ -41,8 +41,8 @@ class gradient_buckets {
   /// Collective. Binds the gradients of `parameters`, which are borrowed. `site` is the ddp's place
   /// in the user's program: the sums are named by it.
   gradient_buckets(process_group& group, const handles& parameters, const bucket_limits& limits,
-                   comm_hook hook, call_site site)
-      : gradient_buckets(group, parameters, std::move(hook), site) {
+                   comm_hook hook, reduction_order order, call_site site)
+      : gradient_buckets(group, parameters, std::move(hook), order, site) {
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
       sizes.push_back({each->type(), each->bytes(), row_exchange::suits(*each)});
@@ -169,9 +169,9 @@ class gradient_buckets {
  private:
   /// Without buckets yet: what is bound to their memory is unbound also where the rest fails.
   gradient_buckets(process_group& group, const handles& parameters, comm_hook&& hook,
-                   call_site site)
-      : group_(group), site_(site), parameters_(parameters), places_(parameters.size()),
-        control_(parameters.size()), hook_(std::move(hook)) {}
+                   reduction_order order, call_site site)
+      : group_(group), site_(site), parameters_(parameters), order_(order),
+        places_(parameters.size()), control_(parameters.size()), hook_(std::move(hook)) {}
 
   struct bucket {
     bucket_layout layout;
@@ -236,7 +236,7 @@ class gradient_buckets {
     } else {
       // The control sum was issued before, so its count is there when this sum starts to run.
       leaving.sum = async_all_reduce(
-          group_, leaving.view(), {.op = reduce_op::sum, .divide_by = &control_.count()}, site_);
+          group_, leaving.view(), {.divide_by = &control_.count(), .order = order_}, site_);
     }
   }
 
@@ -244,12 +244,13 @@ class gradient_buckets {
     const bucket& each = buckets_[index];
     // A power of two scales without rounding.
     const double scale = last_count_ > 0 ? std::ldexp(1.0, -std::ilogb(last_count_)) : 1;
-    return {group_, site_, index, each.view(), each.tensors, scale, 0};
+    return {group_, site_, index, each.view(), each.tensors, scale, 0, order_};
   }
 
   process_group& group_;
   const call_site site_;
   const handles& parameters_;
+  const reduction_order order_;
   std::vector<place> places_;
   control_block control_;
   std::unique_ptr<bucket_memory> memory_;

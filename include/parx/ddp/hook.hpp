@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <parx/comm/process_group.hpp>
+#include <parx/comm/schedule/reduction_order.hpp>
 #include <parx/core/source.hpp>
 #include <parx/types/buffer.hpp>
 
@@ -48,6 +49,7 @@ struct hook_bucket {
   double scale = 1;
   /// Samples of this step on all ranks; for proceed() alone.
   double count = 0;
+  reduction_order order = reduction_order::any;  ///< for the hook's own sums: ddp_options::order
 
   /// What makes a mean of a sum of gradients times `scale`.
   [[nodiscard]] double unscale() const noexcept { return count == 0 ? 0 : 1 / (scale * count); }

@@ -45,7 +45,7 @@ class compress_hook {
         out.elements[i] = Wire(static_cast<float>(gradients[i]) * scale);
       }
     });
-    out.sum = async_all_reduce(bucket.group, out.elements, {}, bucket.site);
+    out.sum = async_all_reduce(bucket.group, out.elements, {.order = bucket.order}, bucket.site);
   }
   void proceed(hook_bucket& bucket, int /*round*/) {
     traffic& in = sent_[bucket.index];

@@ -73,7 +73,8 @@ class powersgd_hook {
     state& s = states_[bucket.index];
     s.is_plain = s.steps < options_.start_step || !compresses(bucket);
     if (s.is_plain) {
-      s.sum = async_all_reduce(bucket.group, bucket.gradients, {}, bucket.site);
+      s.sum = async_all_reduce(bucket.group, bucket.gradients, {.order = bucket.order},
+                               bucket.site);
       return;
     }
     lay_out(s, bucket);
@@ -100,7 +101,7 @@ class powersgd_hook {
     for (const plain_part& each : s.plain) {
       std::copy_n(gradients + each.offset, each.count, s.p.data() + each.p_begin);
     }
-    s.sum = async_all_reduce(bucket.group, s.p, {}, bucket.site);
+    s.sum = async_all_reduce(bucket.group, s.p, {.order = bucket.order}, bucket.site);
   }
 
   void proceed(hook_bucket& bucket, int round) {
@@ -216,7 +217,8 @@ class powersgd_hook {
       for (std::size_t i = 0; i < each.count; ++i) gradients[each.offset + i] = sum[i] * factor;
     }
     // A bucket of vectors alone has nothing to send, on any rank.
-    if (!s.q.empty()) s.sum = async_all_reduce(bucket.group, s.q, {}, bucket.site);
+    if (s.q.empty()) return;
+    s.sum = async_all_reduce(bucket.group, s.q, {.order = bucket.order}, bucket.site);
   }
 
   void decompress(state& s, const hook_bucket& bucket) {

@@ -40,10 +40,10 @@ class reducer final : public backward_observer {
 
   /// Collective. `site` is the ddp's place in the user's program.
   reducer(process_group& group, handles parameters, const bucket_limits& limits, comm_hook hook,
-          call_site site)
+          reduction_order order, call_site site)
       : group_(group), who_(fmt::format("ddp at {}:{}", site.file_name(), site.line)),
         parameters_(std::move(parameters)),
-        buckets_(group, parameters_, limits, std::move(hook), site),
+        buckets_(group, parameters_, limits, std::move(hook), order, site),
         state_(who_, members(), buckets_.size()) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->attach(this, i);
   }
