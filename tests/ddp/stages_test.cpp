@@ -152,6 +152,14 @@ started start(how way, const parx::weighted_loss<float>& loss, parx::backward_op
   return start(way, loss.sum, tensor<float>::scalar(1), options);
 }
 
+/// body(), under no_sync() unless it `synchronises`.
+template <typename Model, typename Body>
+auto under(parx::ddp<Model>* ddp, bool synchronises, Body body) {
+  if (ddp == nullptr || synchronises) return body();
+  const auto guard = ddp->no_sync();
+  return body();
+}
+
 /// Runs the micro-batches' backwards in their order, all but the last under no_sync(), and one
 /// step. backward(index, options) is what start() returns.
 template <typename Model, typename Optimizer, typename Backward>
@@ -160,21 +168,14 @@ void accumulate_and_step(how way, Model& model, Optimizer& optimizer, parx::ddp<
   double count = 0;
   std::optional<parx::backward_rest> behind;
   for (const std::size_t index : backward_order) {
-    const auto run = [&] {
-      started made = backward(index, parx::backward_options{.of = ddp == nullptr
-                                                                      ? parx::gradient_of::sum
-                                                                      : parx::gradient_of::mean});
-      count += made.count;
-      if (behind) behind->weights();
-      behind = std::move(made.rest);
-    };
-    // In halves the last weights come after the loop.
-    if (ddp != nullptr && (way == how::halves || index != backward_order.back())) {
-      const auto guard = ddp->no_sync();
-      run();
-    } else {
-      run();
-    }
+    const parx::backward_options options{
+        .of = ddp == nullptr ? parx::gradient_of::sum : parx::gradient_of::mean};
+    // First halves are nothing to ddp: it synchronises with the last of the second.
+    const bool synchronises = way == how::halves || index == backward_order.back();
+    started made = under(ddp, synchronises, [&] { return backward(index, options); });
+    count += made.count;
+    if (behind) under(ddp, false, [&] { behind->weights(); });
+    behind = std::move(made.rest);
   }
   if (behind) behind->weights();
   if (ddp == nullptr) divide_gradients(model, count);

@@ -51,11 +51,9 @@ template <typename T>
       std::move(y),
       undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale,
                     grad_sink<T> dshift) {
-        const bool sums = dscale.needed() || dshift.needed();
-        const tensor<T> of_scale = sums ? tensor<T>::zeros({width}) : tensor<T>();
-        const tensor<T> of_shift = sums ? tensor<T>::zeros({width}) : tensor<T>();
-        T* __restrict const dg = of_scale.data();
-        T* __restrict const db = of_shift.data();
+        const tensor<T> sums = tensor<T>::zeros({2, width});
+        T* __restrict const db = dshift.needed() ? sums.data() : nullptr;
+        T* __restrict const dg = dscale.needed() ? sums.data() + width : nullptr;
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
         const tensor<T> scratch = tensor<T>::empty({2, width});
@@ -66,8 +64,8 @@ template <typename T>
           const T* const u = upstream.data() + row * width;
           const T m = mean.data()[row], r = inverse.data()[row];
           for (std::size_t i = 0; i < width; ++i) normal[i] = (in[i] - m) * r;
-          for (std::size_t i = 0; sums && i < width; ++i) db[i] += u[i];
-          for (std::size_t i = 0; sums && i < width; ++i) dg[i] += u[i] * normal[i];
+          for (std::size_t i = 0; db != nullptr && i < width; ++i) db[i] += u[i];
+          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * normal[i];
           if (!dx.needed()) continue;
           for (std::size_t i = 0; i < width; ++i) gained[i] = u[i] * weight[i];
           const T first = share * detail::row_sum<T>(gained, width);
@@ -78,8 +76,8 @@ template <typename T>
             d[i] += r * (gained[i] - first - normal[i] * second);
           }
         }
-        if (dscale.needed()) dscale.add(of_scale);
-        if (dshift.needed()) dshift.add(of_shift);
+        if (dshift.needed()) dshift.add(sums.select(0, 0));
+        if (dscale.needed()) dscale.add(sums.select(0, 1));
       }),
       x, scale, shift);
 }
