@@ -93,8 +93,9 @@ class checkpoint_manager {
   /// Saves <folder>/checkpoint-<step>; one that is there is replaced. In the background, an earlier
   /// save is waited for first, and its failure thrown here; `parts` may change again as soon as
   /// this returns. Throws errc::io, naming path and reason: earlier checkpoints are untouched.
-  /// `metric` is what best() compares, at rank 0; where the caller knows of a best one, `best_step`
-  /// is the one that save_total_limit spares.
+  /// All ranks pass equal parts, but for shards; ranks other than 0 may leave them out. `metric` is
+  /// what best() compares, at rank 0; where the caller knows of a best one, `best_step` is
+  /// the one that save_total_limit spares.
   void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
             std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current()) {
     wait(site);
@@ -109,25 +110,21 @@ class checkpoint_manager {
       }
       return;
     }
-    if (together_ && !writers_) writers_ = all_of(*group_, site);
-    const auto begin = [&] {
-      writer_ = std::thread([this, plan, copy = parts.written_by(rank()).copied_to(memory_)] {
-        try {
-          if (together_) {
-            detail::write_together(*writers_, plan, copy);
-          } else {
-            detail::write_alone(plan, copy);
-          }
-        } catch (...) {
-          failure_ = std::current_exception();
-        }
+    checkpoint_parts copy;
+    const auto take_copy = [&] { copy = parts.written_by(rank()).copied_to(memory_); };
+    if (!together_) {
+      detail::agree_on_rank0(group_, site, [&] {
+        take_copy();
+        write_behind([plan, copy = std::move(copy)] { detail::write_alone(plan, copy); });
       });
-    };
-    if (together_) {
-      detail::agree(group_, site, begin);
-    } else {
-      detail::agree_on_rank0(group_, site, begin);
+      return;
     }
+    // All have their copy before any begins to write: a writer would wait for those that have none.
+    detail::agree(group_, site, take_copy);
+    if (!writers_) writers_ = all_of(*group_, site);
+    write_behind([this, plan, copy = std::move(copy)] {
+      detail::write_together(*writers_, plan, copy);
+    });
   }
 
   /// Returns when the last save is on the disk; throws where it failed.
@@ -168,6 +165,17 @@ class checkpoint_manager {
 
  private:
   [[nodiscard]] int rank() const noexcept { return group_ == nullptr ? 0 : group_->rank(); }
+
+  template <typename Write>
+  void write_behind(Write write) {
+    writer_ = std::thread([this, write = std::move(write)] {
+      try {
+        write();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    });
+  }
 
   /// Collective. Whether a rank other than 0 may have something to write.
   [[nodiscard]] bool any_shards(const checkpoint_parts& parts, call_site site) const {
