@@ -8,10 +8,12 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/comm/axis_extents.hpp>                // IWYU pragma: export
 #include <parx/comm/block_counts.hpp>                // IWYU pragma: export
 #include <parx/comm/collectives/all_gather.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_reduce.hpp>      // IWYU pragma: export
 #include <parx/comm/collectives/all_to_all.hpp>      // IWYU pragma: export
+#include <parx/comm/collectives/any_shape.hpp>       // IWYU pragma: export
 #include <parx/comm/collectives/barrier.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/batch.hpp>           // IWYU pragma: export
 #include <parx/comm/collectives/broadcast.hpp>       // IWYU pragma: export
@@ -24,6 +26,7 @@
 #include <parx/comm/collectives/scan.hpp>            // IWYU pragma: export
 #include <parx/comm/collectives/scatter.hpp>         // IWYU pragma: export
 #include <parx/comm/collectives/split.hpp>           // IWYU pragma: export
+#include <parx/comm/collectives/warm_up.hpp>         // IWYU pragma: export
 #include <parx/comm/host_pages.hpp>                  // IWYU pragma: export
 #include <parx/comm/metrics.hpp>                     // IWYU pragma: export
 #include <parx/comm/options.hpp>                     // IWYU pragma: export

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include <parx/comm/axis_extents.hpp>
 #include <parx/comm/schedule/algorithm.hpp>
 #include <parx/comm/schedule/price.hpp>
 #include <parx/comm/schedule/reduction_order.hpp>
+#include <parx/types/dtype.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -109,7 +111,20 @@ struct barrier_options {
 };
 
 struct message_options {
+  int tag = 0;  ///< not negative
+  /// Of a send: the shape of what it carries, for recv_any_shape. Their product is its count.
+  axis_extents extents{};
+  std::chrono::milliseconds timeout = group_timeout;
+};
+
+struct any_shape_options {
   int tag = 0;
+  std::optional<dtype> type{};  ///< refuses elements of another type
+  std::size_t max_bytes = std::size_t{1} << 30;  ///< of one message; refuses a larger one
+  std::chrono::milliseconds timeout = group_timeout;
+};
+
+struct warm_up_options {
   std::chrono::milliseconds timeout = group_timeout;
 };
 

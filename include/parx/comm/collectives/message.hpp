@@ -1,9 +1,9 @@
 // send and recv: messages between two ranks of a group.
 //
 // A receive is matched by sender and tag, in the order of sending, and must name the count and
-// dtype that were sent. As in MPI, a blocking send may have to wait for its receive; ranks that
-// send to each other in a ring use async_send or a batch. Two ranks may both send up to 64 MiB
-// before they receive, and a rank may send to itself.
+// dtype that were sent; recv_any_shape takes what comes. As in MPI, a blocking send may have to
+// wait for its receive; ranks that send to each other in a ring use async_send or a batch. Two
+// ranks may both send up to 64 MiB before they receive, and a rank may send to itself.
 #pragma once
 
 #include <memory>
@@ -29,6 +29,9 @@ inline void fill_message(operation what, int peer, const elements& memory,
   request.header.type = structs ? static_cast<std::uint8_t>(dtype::uint8) : memory.type;
   request.header.count = structs ? memory.bytes() : memory.count;
   request.header.root = options.tag;
+  if (!options.extents.given()) return;
+  request.extents = options.extents;
+  request.header.sizes = static_cast<std::uint32_t>(options.extents.axes()) + 1;
 }
 
 /// A compile-time error says what to do where `Data` or `Options` are not what a message takes.
@@ -38,7 +41,13 @@ void fill_unchecked_message(const process_group& group, int peer, Data&& data,
   using written = std::conditional_t<What == operation::send, nothing_written, Data>;
   if constexpr (takes<message_options, Data, written, Options>()) {
     elements seen;
-    call_check(group, What, site).view(data, seen);
+    const call_check check(group, What, site);
+    check.view(data, seen);
+    check.require(!options.extents.given() || What == operation::send,
+                  "only a send says what its extents are; recv_any_shape gets them");
+    check.require(!options.extents.given() || options.extents.are_of(seen.count),
+                  "the extents {} are not those of {} elements", to_string(options.extents),
+                  seen.count);
     fill_message(What, peer, seen, options, site, request);
   }
 }

@@ -5,12 +5,16 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include <parx/comm/axis_extents.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/options.hpp>
@@ -21,6 +25,13 @@
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// What a receive that does not know the message's type and shape does with it.
+struct message_taker {
+  std::optional<dtype> type;  ///< the only one that it takes
+  std::size_t max_bytes;
+  std::function<std::span<std::byte>(dtype, const axis_extents&)> allocate;
+};
 
 struct call {
   operation what = operation::barrier;
@@ -42,6 +53,8 @@ struct call {
   int peer = -1;
   std::byte* memory = nullptr;
   std::size_t bytes = 0;
+  axis_extents extents{};                ///< of a send
+  const message_taker* taker = nullptr;  ///< of a receive whose memory is not known yet
 
   // Set by the group.
   deadline until = deadline::unset();  ///< set once a blocking call waits: a clock costs 20 ns
@@ -94,6 +107,8 @@ inline constexpr int any_source = -1;
   std::string text{name_of(op)};
   if (op == operation::all_to_all && header.count == 0 && header.sizes != 0) {
     text += "_v";  // each link has a count of its own
+  } else if (op == operation::recv && header.sizes == call_header::any_shape) {
+    text += " of any shape";
   } else if (op != operation::barrier) {
     text += fmt::format(" of {} {}", header.count,
                         header.type == call_header::user_type

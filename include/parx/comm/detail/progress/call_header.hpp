@@ -22,6 +22,7 @@ struct call_header {
   static constexpr std::uint32_t expected_magic = 0x31435850;  // "PXC1"
   static constexpr std::uint8_t no_reduction = 255;
   static constexpr std::uint8_t user_reduction = 254;
+  static constexpr std::uint32_t any_shape = ~0u;  ///< `sizes` of a receive that takes any
   static constexpr std::uint8_t user_type = 255;  ///< no dtype: the caller's own struct
   std::uint32_t magic = expected_magic;
   std::uint8_t operation = 0;
@@ -33,7 +34,9 @@ struct call_header {
   std::uint64_t count = 0;
   std::int32_t root = -1;  ///< the root, or a message's tag
   std::uint32_t line = 0;
-  std::uint32_t sizes = 0;       ///< hash of uneven counts, coalesced buffers and a struct's size
+  /// Hash of uneven counts, coalesced buffers and a struct's size. Of a message: how many extents
+  /// follow this header, plus one; 0 where none are given.
+  std::uint32_t sizes = 0;
   std::uint32_t arithmetic = 0;  ///< hash of what scales the result or orders the reduction
   std::array<char, 16> file{};
 

@@ -161,6 +161,7 @@ class diagnosis {
   }
 
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
+    if (found.receive->taker != nullptr) return any_shape_mismatch(found);
     return fmt::format(
         "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). "
         "Both sides must name the same count and dtype",
@@ -172,6 +173,19 @@ class diagnosis {
   }
 
  private:
+  [[nodiscard]] std::string any_shape_mismatch(const message_mismatch& found) const {
+    const message_taker& taker = *found.receive->taker;
+    const auto type = static_cast<dtype>(found.theirs.type);
+    return fmt::format(
+        "rank {} waits in recv_any_shape for at most {} bytes{} with tag {} (at {}:{}), but {} "
+        "sent {} {} (at {}:{}). What it takes is set by .type and .max_bytes",
+        network_.rank(), taker.max_bytes,
+        taker.type ? fmt::format(" of {}", name_of(*taker.type)) : std::string(),
+        found.receive->header.root, found.receive->site.file_name(), found.receive->site.line,
+        network_.describe(found.peer), found.theirs.count, name_of(type),
+        found.theirs.file_name(), found.theirs.line);
+  }
+
   /// What describe() does not show.
   [[nodiscard]] static std::string hidden_difference(const call_header& mine,
                                                      const call_header& theirs) {

@@ -1,6 +1,7 @@
 // messages: point-to-point traffic of one group.
 //
-// Each message is a header (with its tag and length) and its bytes, on links of their own. A
+// Each message is a header (with its tag and length), its extents where the sender gave some, and
+// its bytes, on links of their own. A
 // receive is matched by sender and tag, in the order of sending. A message that nobody has asked
 // for yet is kept in memory up to a limit, so that two ranks may both send before they receive. A
 // receive from any rank stands in line for all of them until the first message with its tag begins
@@ -9,11 +10,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
 #include <list>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -118,6 +121,7 @@ class messages {
 
   struct kept_message {
     call_header header;
+    axis_extents extents;
     std::vector<std::byte> bytes;
     std::size_t filled = 0;
   };
@@ -126,13 +130,14 @@ class messages {
     bool lost = false;
     int peer = -1;
     std::vector<call*> sends;
-    std::size_t header_sent = 0;  ///< of the first of them
+    std::size_t front_sent = 0;  ///< of the first of them: of header and extents
     std::size_t body_sent = 0;
     std::vector<call*> receives;
     std::list<kept_message> kept;  ///< unasked-for; the last one may be still arriving
     // The message that is arriving.
     header_bytes header{};
-    std::size_t header_received = 0;
+    std::array<std::size_t, axis_extents::most> extents{};
+    std::size_t front_received = 0;  ///< of header and extents
     call* target = nullptr;
     bool arriving_kept = false;
     std::size_t body_received = 0;
@@ -157,13 +162,46 @@ class messages {
   [[nodiscard]] static std::size_t body_bytes(const call_header& header) noexcept {
     return static_cast<std::size_t>(header.count) * size_of(static_cast<dtype>(header.type));
   }
-  static void check(call& receive, int peer, const call_header& theirs) {
+  /// Of what arrives before the body, as far as its header has told.
+  [[nodiscard]] static std::size_t front_size(const lane& state) noexcept {
+    if (state.front_received < header_size) return header_size;
+    const auto theirs = std::bit_cast<call_header>(state.header);
+    return header_size + (theirs.sizes > 0 ? theirs.sizes - 1 : 0) * sizeof(std::size_t);
+  }
+  [[nodiscard]] static axis_extents extents_in(const lane& state) {
+    const auto theirs = std::bit_cast<call_header>(state.header);
+    if (theirs.sizes == 0) return {};
+    return std::span<const std::size_t>(state.extents.data(), theirs.sizes - 1);
+  }
+
+  /// Whether the receive takes this message. Gets memory for it where there is none yet.
+  static void accept(call& receive, int peer, const call_header& theirs,
+                     const axis_extents& extents) {
+    if (receive.taker != nullptr) return make_room(receive, peer, theirs, extents);
     if (theirs.count != receive.header.count || theirs.type != receive.header.type) {
       throw message_mismatch{&receive, peer, theirs};
     }
   }
+  static void make_room(call& receive, int peer, const call_header& theirs,
+                        const axis_extents& extents) {
+    const message_taker& taker = *receive.taker;
+    const auto type = static_cast<dtype>(theirs.type);
+    const std::size_t bytes = body_bytes(theirs);
+    if ((taker.type && *taker.type != type) || bytes > taker.max_bytes) {
+      throw message_mismatch{&receive, peer, theirs};
+    }
+    const std::size_t count = static_cast<std::size_t>(theirs.count);
+    const auto room = taker.allocate(type, extents.given() ? extents : axis_extents{count});
+    if (room.size() < bytes) {
+      throw_error(errc::mismatch, "the allocator of a recv_any_shape gave {} bytes for {}",
+                  room.size(), bytes);
+    }
+    receive.memory = room.data();
+    receive.bytes = bytes;
+  }
   [[nodiscard]] bool may_keep(const lane& state) const noexcept {
-    return state.target != nullptr || state.header_received < header_size || state.arriving_kept;
+    return state.target != nullptr || state.arriving_kept ||
+           state.front_received < front_size(state);
   }
 
   /// Puts a receive in line for every rank. True when a message is already here: request.peer is
@@ -211,8 +249,8 @@ class messages {
       match_kept(state, request);
       return;
     }
-    kept_message message{
-        request.header, {request.memory, request.memory + request.bytes}, request.bytes};
+    kept_message message{request.header, request.extents,
+                         {request.memory, request.memory + request.bytes}, request.bytes};
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
     if (call* receive = asked_for(state, request.header)) {
@@ -240,7 +278,7 @@ class messages {
   bool match_kept(lane& state, call& receive) {
     const auto found = find_kept(state, receive);
     if (found == state.kept.end()) return false;
-    check(receive, state.peer, found->header);
+    accept(receive, state.peer, found->header, found->extents);
     if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
     if (found->filled == found->bytes.size()) {
       std::erase(state.receives, &receive);
@@ -259,21 +297,39 @@ class messages {
     while (!state.sends.empty()) {
       call& front = *state.sends.front();
       const auto header = std::bit_cast<header_bytes>(front.header);
-      const const_bytes head{header.data() + state.header_sent, header_size - state.header_sent};
+      const std::size_t of_header = std::min(state.front_sent, header_size);
+      const const_bytes head{header.data() + of_header, header_size - of_header};
+      const std::size_t front_size = header_size + front.extents.axes() * sizeof(std::size_t);
+      if (front_size > header_size && state.front_sent < front_size) {
+        const std::size_t done = state.front_sent - of_header;  // of the extents
+        const auto* const extents = reinterpret_cast<const std::byte*>(front.extents.begin());
+        const std::size_t sent =
+            state.stream->try_send(head, {.data = extents + done,
+                                          .size = front_size - header_size - done,
+                                          .others_wait = true});
+        if (sent == 0) return progressed;
+        count(bytes_sent_, sent);
+        progressed = true;
+        state.front_sent += sent;
+        if (state.front_sent < front_size) continue;
+      }
       const const_bytes body{.data = front.memory + state.body_sent,
                              .size = front.bytes - state.body_sent,
                              .others_wait = state.sends.size() > 1};
-      const std::size_t sent = state.stream->try_send(head, body);
-      if (sent == 0) return progressed;
-      count(bytes_sent_, sent);
-      progressed = true;
-      const std::size_t of_header = std::min(sent, head.size);
-      state.header_sent += of_header;
-      state.body_sent += sent - of_header;
-      if (state.header_sent == header_size && state.body_sent == front.bytes) {
+      const const_bytes rest = state.front_sent < header_size ? head : const_bytes{};
+      if (rest.size + body.size > 0) {
+        const std::size_t sent = state.stream->try_send(rest, body);
+        if (sent == 0) return progressed;
+        count(bytes_sent_, sent);
+        progressed = true;
+        const std::size_t of_rest = std::min(sent, rest.size);
+        state.front_sent += of_rest;
+        state.body_sent += sent - of_rest;
+      }
+      if (state.front_sent == front_size && state.body_sent == front.bytes) {
         finished_.push_back(&front);
         state.sends.erase(state.sends.begin());
-        state.header_sent = state.body_sent = 0;
+        state.front_sent = state.body_sent = 0;
       }
     }
     return progressed;
@@ -293,13 +349,18 @@ class messages {
   }
 
   bool receive_piece(lane& state) {
-    if (state.header_received < header_size) {
+    if (const std::size_t front = front_size(state); state.front_received < front) {
+      const std::size_t done = state.front_received;
       const std::size_t got =
-          state.stream->try_receive({state.header.data() + state.header_received,
-                                     header_size - state.header_received}, {});
+          front == header_size
+              ? state.stream->try_receive({state.header.data() + done, front - done}, {})
+              : state.stream->try_receive(
+                    {}, {reinterpret_cast<std::byte*>(state.extents.data()) + done - header_size,
+                         front - done});
       count(bytes_received_, got);
-      state.header_received += got;
-      if (state.header_received < header_size) return got > 0;
+      state.front_received += got;
+      if (state.front_received == header_size) check_header(state);
+      if (state.front_received < front_size(state)) return got > 0;
       begin_body(state);
       return true;
     }
@@ -318,17 +379,21 @@ class messages {
     }
     state.target = nullptr;
     state.arriving_kept = false;
-    state.header_received = 0;
+    state.front_received = 0;
     return true;
   }
 
-  void begin_body(lane& state) {
+  static void check_header(const lane& state) {
     const auto theirs = std::bit_cast<call_header>(state.header);
-    if (theirs.magic != call_header::expected_magic || theirs.type >= dtype_count) {
+    if (theirs.magic != call_header::expected_magic || theirs.type >= dtype_count ||
+        theirs.sizes > axis_extents::most + 1) {
       throw link_lost(state.peer, "it sent bytes that are no parx message");
     }
+  }
+
+  void begin_body(lane& state) {
     state.body_received = 0;
-    state.body_size = body_bytes(theirs);
+    state.body_size = body_bytes(std::bit_cast<call_header>(state.header));
     find_room(state);
   }
 
@@ -338,14 +403,14 @@ class messages {
     const auto theirs = std::bit_cast<call_header>(state.header);
     if (call* receive = asked_for(state, theirs)) {
       claim(*receive, state.peer);
-      check(*receive, state.peer, theirs);
+      accept(*receive, state.peer, theirs, extents_in(state));
       state.target = receive;
       return true;
     }
     // A receive that waits can only be for a message behind this one.
     const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
     if (too_much && state.receives.empty()) return false;
-    kept_message message{theirs, {}, 0};
+    kept_message message{theirs, extents_in(state), {}, 0};
     message.bytes.resize(state.body_size);
     kept_bytes_ += state.body_size;
     state.kept.push_back(std::move(message));

@@ -1,0 +1,47 @@
+// warm_up: opens the links of messages before the first step needs them.
+//
+// A link is opened by its first message, which then takes milliseconds instead of microseconds, and
+// a pipeline's first step pays that at every stage in turn.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include <parx/comm/detail/issue/arguments.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Blocks until messages can go both ways between this rank and each of `peers`, which must call it
+/// too and list this rank: an empty message goes each way. All links are opened at once, so the
+/// order of `peers` does not matter. Links of collectives are opened by the first collective.
+/// Throws usage_error for what is no other rank of the group, parx::error when communication fails
+/// (the group is then closed).
+inline void warm_up(process_group& group, std::span<const int> peers, warm_up_options options = {},
+                    call_site site = call_site::current()) {
+  static constexpr int tag = -2;  // no user's message has it
+  std::unique_ptr<detail::call> first;
+  auto* last = &first;
+  const detail::call_check check(group, operation::send, site);
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    check.is_rank(peers[i], "warm_up's peer");
+    check.require(peers[i] != group.rank(), "warm_up lists this rank, {}, itself", peers[i]);
+    check.require(std::find(peers.begin(), peers.begin() + static_cast<std::ptrdiff_t>(i),
+                            peers[i]) == peers.begin() + static_cast<std::ptrdiff_t>(i),
+                  "warm_up lists rank {} twice", peers[i]);
+    for (const operation what : {operation::send, operation::recv}) {
+      *last = std::make_unique<detail::call>();
+      detail::call& request = **last;
+      request.what = what;
+      request.site = site;
+      request.timeout = options.timeout;
+      request.peer = peers[i];
+      request.header.type = static_cast<std::uint8_t>(dtype::uint8);
+      request.header.root = tag;
+      last = &request.next;
+    }
+  }
+  if (first != nullptr) detail::core_of(group)->run(*first);
+}
+
+}  // namespace parx
