@@ -27,11 +27,13 @@ program() {
 #define TOUCHED_ROWS touched_row
 #define BIND_VALUE bind_values
 #define END_STEP end_of_step
+#define GROUP int
 #else
 #define LAYER visit("layer", layer)
 #define TOUCHED_ROWS touched_rows
 #define BIND_VALUE bind_value
 #define END_STEP end_step
+#define GROUP std::string
 #endif
 struct score { float loss; int rank; };
 struct samples {  // one at a time, as PyTorch's
@@ -58,6 +60,9 @@ struct by_rows : given, parx::row_sparse_parameter {
 struct moving : given, parx::bindable_parameter {
   void BIND_VALUE(std::span<float>) const {}
 };
+struct grouped : given {
+  GROUP reduction_group() const { return {}; }
+};
 struct stepping : parx::parameter<float>, parx::step_aware_parameter {
   void END_STEP() const {}
 };
@@ -83,6 +88,8 @@ void calls(parx::process_group& world) {
   handles(*of_rows);
   std::optional<user_module<moving>> of_moving;
   handles(*of_moving);
+  std::optional<user_module<grouped>> of_grouped;
+  handles(*of_grouped);
   user_module<stepping> of_steps;
   handles(of_steps);
 #ifdef WRONG
@@ -298,8 +305,9 @@ told 1 'the order is save0(world, model,'
 told 1 'a parameter has value_type and const members'
 told 1 'a row_sparse_parameter has const members'
 told 1 'a bindable_parameter has bind_value'
+told 1 'a grouped_parameter has reduction_group'
 told 1 'a step_aware_parameter has end_step'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 97 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 98 ] || { echo "$others"; exit 1; }

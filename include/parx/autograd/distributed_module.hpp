@@ -57,6 +57,10 @@ concept has_spec = requires(const P& p) {
   { p.spec() } -> std::convertible_to<shard_spec>;
 };
 template <typename P>
+concept has_reduction_group = requires(const P& p) {
+  { p.reduction_group() } -> std::convertible_to<std::string>;
+};
+template <typename P>
 concept has_end_step = requires(const P& p) { p.end_step(); };
 
 template <typename P>
@@ -65,6 +69,8 @@ template <typename P>
 concept keeps_bind_value = !std::derived_from<P, bindable_parameter> || has_bind_value<P>;
 template <typename P>
 concept keeps_spec = !std::derived_from<P, placed_parameter> || has_spec<P>;
+template <typename P>
+concept keeps_reduction_group = !std::derived_from<P, grouped_parameter> || has_reduction_group<P>;
 template <typename P>
 concept keeps_end_step = !std::derived_from<P, step_aware_parameter> || has_end_step<P>;
 
@@ -80,9 +86,10 @@ template <typename P>
                 "add_rows(rows) and clear_rows(): see autograd/parameter_handle.hpp");
   static_assert(keeps_bind_value<P>, "a bindable_parameter has bind_value(memory) const");
   static_assert(keeps_spec<P>, "a placed_parameter has spec() const, a shard_spec");
+  static_assert(keeps_reduction_group<P>, "a grouped_parameter has reduction_group() const");
   static_assert(keeps_end_step<P>, "a step_aware_parameter has end_step() const");
   return distributed_parameter<P> && keeps_row_gradient<P> && keeps_bind_value<P> &&
-         keeps_spec<P> && keeps_end_step<P>;
+         keeps_spec<P> && keeps_reduction_group<P> && keeps_end_step<P>;
 }
 
 template <typename P>
@@ -131,7 +138,7 @@ class typed_parameter_handle final : public parameter_handle {
 
  public:
   typed_parameter_handle(const std::string& name, const P& p)
-      : parameter_handle(name, dtype_of<T>, spec_of(p)), p_(p) {
+      : parameter_handle(name, dtype_of<T>, spec_of(p), group_of(p)), p_(p) {
     if constexpr (std::derived_from<P, row_sparse_parameter>) {
       row_gradient_ = std::make_unique<row_gradient_of<P>>(p);
     }
@@ -172,6 +179,10 @@ class typed_parameter_handle final : public parameter_handle {
       for (const auto extent : p.shape()) extents.push_back(static_cast<std::size_t>(extent));
       return shard_spec::whole(extents);
     }
+  }
+  [[nodiscard]] static std::string group_of(const P& p) {
+    if constexpr (std::derived_from<P, grouped_parameter>) return p.reduction_group();
+    return {};
   }
 
   P p_;

@@ -31,7 +31,8 @@ template <typename T>
 class parameter : public variable<T>,
                   public row_sparse_parameter,
                   public bindable_parameter,
-                  public placed_parameter {
+                  public placed_parameter,
+                  public grouped_parameter {
  public:
   parameter() noexcept = default;
   /// Of this shape, without values.
@@ -48,6 +49,18 @@ class parameter : public variable<T>,
   /// Whether backward computes a gradient for it; a frozen parameter is a constant to operations.
   void freeze() const { leaf("freeze").requires_grad = false; }
   void unfreeze() const { leaf("unfreeze").requires_grad = true; }
+
+  /// Names the ranks over which a wrapper sums its gradient: see ddp/reduction_group.hpp. Empty for
+  /// the wrapper's own. To be called before wrapping; throws usage_error after it.
+  void reduce_over(std::string group) const {
+    require(observer() == nullptr,
+            "parameter \"{}\" has been wrapped already: call reduce_over(\"{}\") before", name(),
+            group);
+    leaf("reduce_over").reduction_group = std::move(group);
+  }
+  [[nodiscard]] const std::string& reduction_group() const {
+    return leaf("reduction_group").reduction_group;
+  }
 
   // Which part of it lies here. shape(), values and gradient are those of the part.
 
@@ -68,6 +81,7 @@ class parameter : public variable<T>,
     now.requires_grad = before.requires_grad;
     now.expects_rows = before.expects_rows && !part.is_flat();
     now.spec = part;
+    now.reduction_group = before.reduction_group;
     this->shared().node = std::move(after);
     this->shared().value = tensor<T>::without_memory(part.shape());
   }

@@ -31,6 +31,9 @@ struct row_sparse_parameter {};
 struct bindable_parameter {};
 /// It may be a part of a whole, and says which: spec().
 struct placed_parameter {};
+/// It carries the name of the ranks over which its gradient is summed, reduction_group() const:
+/// see ddp/reduction_group.hpp.
+struct grouped_parameter {};
 /// It is told when a step's gradient is final: see step_part.
 struct step_aware_parameter {};
 
@@ -76,6 +79,8 @@ class parameter_handle {
   [[nodiscard]] const shard_spec& spec() const noexcept { return spec_; }
   /// Of that part.
   [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
+  /// Empty for that of the wrapper.
+  [[nodiscard]] const std::string& reduction_group() const noexcept { return reduction_group_; }
   [[nodiscard]] std::size_t count() const noexcept { return shape_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return count() * size_of(type_); }
   /// The extent of axis 0 where there are several axes; 1 otherwise.
@@ -105,8 +110,9 @@ class parameter_handle {
   [[nodiscard]] const step_part* step() const noexcept { return step_.get(); }
 
  protected:
-  parameter_handle(std::string name, dtype type, shard_spec spec)
-      : name_(std::move(name)), type_(type), spec_(std::move(spec)), shape_(spec_.shape()) {}
+  parameter_handle(std::string name, dtype type, shard_spec spec, std::string reduction_group)
+      : name_(std::move(name)), type_(type), spec_(std::move(spec)), shape_(spec_.shape()),
+        reduction_group_(std::move(reduction_group)) {}
 
   std::unique_ptr<const row_gradient_part> row_gradient_;
   std::unique_ptr<const bindable_value_part> bindable_value_;
@@ -117,6 +123,7 @@ class parameter_handle {
   dtype type_;
   shard_spec spec_;
   parx::shape shape_;
+  std::string reduction_group_;
 };
 
 }  // namespace parx

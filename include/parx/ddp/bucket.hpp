@@ -17,7 +17,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A bucket closes when it has reached its limit, or a sixteenth of all gradients
+/// A bucket closes when it has reached its limit, or a sixteenth of its group's gradients
 /// (least_bucket_bytes if that is more).
 struct bucket_limits {
   std::size_t first_bytes = std::size_t{1} << 20;
@@ -31,6 +31,7 @@ struct bucket_item {
 
 struct bucket_layout {
   dtype type = dtype::float32;
+  std::size_t group = 0;
   std::size_t bytes = 0;
   std::vector<bucket_item> items;
 };
@@ -39,6 +40,7 @@ struct bucket_parameter {
   dtype type;
   std::size_t bytes;
   bool travels_alone = false;  ///< has a bucket of its own
+  std::size_t group = 0;       ///< the number of its reduction group
 };
 
 /// Gradients start at cache lines, so that kernels on them run at full speed.
@@ -51,25 +53,33 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
 /// Every parameter is in exactly one bucket.
 [[nodiscard]] inline std::vector<bucket_layout> assign_buckets(
     const std::vector<bucket_parameter>& parameters, const bucket_limits& limits) {
-  std::size_t total = 0;
-  for (const bucket_parameter& each : parameters) total += each.travels_alone ? 0 : each.bytes;
-  const std::size_t share = std::max(least_bucket_bytes, total / 16);
-  std::vector<bucket_layout> buckets;
   constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
-  std::array<std::size_t, dtype_count> open;  // the unfinished bucket of each dtype
-  open.fill(none);
+  struct group_state {
+    std::size_t total = 0;                      // bytes that share buckets
+    std::size_t first = none;                   // its first bucket
+    std::array<std::size_t, dtype_count> open;  // the unfinished bucket of each dtype
+  };
+  std::vector<group_state> groups;
+  for (const bucket_parameter& each : parameters) {
+    while (groups.size() <= each.group) groups.emplace_back().open.fill(none);
+    groups[each.group].total += each.travels_alone ? 0 : each.bytes;
+  }
+  std::vector<bucket_layout> buckets;
   for (std::size_t i = parameters.size(); i-- > 0;) {
     const bucket_parameter& next = parameters[i];
+    group_state& group = groups[next.group];
     const std::size_t room =
         (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
-    std::size_t& current = open[static_cast<std::size_t>(next.type)];
+    std::size_t& current = group.open[static_cast<std::size_t>(next.type)];
     const std::size_t number = next.travels_alone || current == none ? buckets.size() : current;
-    if (number == buckets.size()) buckets.emplace_back().type = next.type;
+    if (number == buckets.size()) buckets.push_back({next.type, next.group, 0, {}});
+    if (group.first == none) group.first = number;
     bucket_layout& bucket = buckets[number];
     bucket.items.push_back({i, bucket.bytes});
     bucket.bytes += room;
     if (next.travels_alone) continue;
-    const std::size_t limit = number == 0 ? limits.first_bytes : limits.bytes;
+    const std::size_t limit = number == group.first ? limits.first_bytes : limits.bytes;
+    const std::size_t share = std::max(least_bucket_bytes, group.total / 16);
     current = bucket.bytes >= std::min(limit, share) ? none : number;
   }
   return buckets;

@@ -19,7 +19,7 @@ class bucket_memory {
  public:
   /// Collective. Zeroed; every rank of `group` asks for as much.
   bucket_memory(process_group& group, std::size_t bytes, call_site site) {
-    if (group.size() > 1 && group.shares_memory()) {
+    if (bytes > 0 && group.size() > 1 && group.shares_memory()) {
       shared_ = allocate_shared<std::byte>(group, bytes, site);
       return;
     }

@@ -1,5 +1,5 @@
 // control_block: what travels ahead of a step's gradients, as numbers that are added up over the
-// ranks.
+// ranks of a reduction group.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,10 @@ class control_block {
   /// Ranks that have raised their flag.
   [[nodiscard]] double& flags() noexcept { return values_[1]; }
   [[nodiscard]] const double& flags() const noexcept { return values_[1]; }
-  /// Ranks that have used parameter `i`.
+  /// Samples of the step before, on all ranks that share the data: by these each has divided.
+  [[nodiscard]] double& last_count() noexcept { return values_[2]; }
+  [[nodiscard]] const double& last_count() const noexcept { return values_[2]; }
+  /// Ranks that have used parameter `i` of this group.
   [[nodiscard]] double& users(std::size_t i) noexcept { return values_[first_parameter + i]; }
   [[nodiscard]] const double& users(std::size_t i) const noexcept {
     return values_[first_parameter + i];
@@ -33,7 +36,7 @@ class control_block {
   [[nodiscard]] std::span<double> values() noexcept { return values_; }
 
  private:
-  static constexpr std::size_t first_parameter = 2;
+  static constexpr std::size_t first_parameter = 3;
 
   std::vector<double> values_;
 };

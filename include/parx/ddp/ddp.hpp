@@ -22,8 +22,6 @@
 //   }
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -31,11 +29,14 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/layout.hpp>
 #include <parx/ddp/reducer.hpp>
+#include <parx/ddp/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -45,6 +46,8 @@ struct ddp_options {
   /// serial: the same bits however the buckets are cut and the ranks connected. Inside one host
   /// they are anyway; between hosts see reduce_options::order. Equal on all ranks.
   reduction_order order = reduction_order::any;
+  /// For parameters whose gradients are summed over other ranks than the ddp's.
+  std::vector<reduction_group> reduction_groups{};
 };
 
 /// While it lives, backward adds gradients up on this rank only; the first backward after it sums
@@ -109,11 +112,14 @@ class ddp {
               "that one first (reset() or a scope of its own), or use it instead of a second one",
               site.file_name(), site.line, each->name());
     }
-    detail::check_layout(group, parameters, site);
-    reducer_.reset(
-        new reducer(group, std::move(parameters), options.buckets, std::move(options.hook),
-                    options.order, site));
-    if (group.size() > 1) reducer_->buckets().broadcast_values();
+    detail::reduction_groups groups(
+        group, std::move(options.reduction_groups),
+        fmt::format("ddp at {}:{}", site.file_name(), site.line));
+    detail::check_layout(groups, parameters, site);
+    const bool is_alone = groups.is_alone();
+    reducer_.reset(new reducer(std::move(groups), std::move(parameters), options.buckets,
+                               std::move(options.hook), options.order, site));
+    if (!is_alone) reducer_->buckets().broadcast_values();
     broadcast_buffers(site);
     // Different samples want different dropout masks.
     if constexpr (requires { model.set_replica(std::uint64_t{}); }) {
@@ -156,12 +162,10 @@ class ddp {
   [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
 
   /// Collective. Whether all ranks hold the same parameter values, bit by bit: true unless
-  /// something other than the optimizer changed them on some rank.
+  /// something other than the optimizer changed them on some rank. A parameter with a reduction
+  /// group is compared over its ranks.
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
-    const std::array<std::uint64_t, 1> mine{values_hash()};
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(group_.size()));
-    all_gather(group_, mine, all, {}, site);
-    return std::all_of(all.begin(), all.end(), [&](std::uint64_t each) { return each == mine[0]; });
+    return reducer_->replicas_equal(site);
   }
 
   /// Local. What the hook, and this object for it, remember between two steps: what a hook_state

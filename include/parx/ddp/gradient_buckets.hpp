@@ -4,12 +4,19 @@
 // Gradients are sums over samples and the count of samples travels ahead of them: the engine
 // divides each element once, when its last contribution arrives. Embeddings' gradients are added up
 // apart, by rows (row_exchange); what else a bucket's gradients are sent as, a hook can tell.
-// Either ends after backward, in the order of the buckets.
+// Either ends after backward, in the order of the buckets. Both are for the ddp's own group: what
+// another reduction group sums travels whole and as it is, and is divided after backward, because
+// the count of samples is the own group's.
+// Ranks cannot wait for each other in a circle. The sums of a group start in the order of its
+// buckets, which all its ranks share, and no sum waits for one of another group. Those of other
+// groups all start in backward, which waits for none of them; what finish() starts, and what it
+// waits for after that, is of the own group, in the same order on all its ranks.
 // A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
 // everywhere, those who did not use it counting as zero.
 // What is called when is reduction_state's to say. Threads: on the thread that runs backward.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -21,13 +28,16 @@
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/error.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/bucket_memory.hpp>
 #include <parx/ddp/control_block.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
+#include <parx/ddp/reduction_group.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/ddp/shared_rows.hpp>
+#include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -38,28 +48,39 @@ class gradient_buckets {
  public:
   using handles = std::vector<std::unique_ptr<Handle>>;
 
-  /// Collective. Binds the gradients of `parameters`, which are borrowed. `site` is the ddp's place
-  /// in the user's program: the sums are named by it.
-  gradient_buckets(process_group& group, const handles& parameters, const bucket_limits& limits,
-                   comm_hook hook, reduction_order order, call_site site)
-      : gradient_buckets(group, parameters, std::move(hook), order, site) {
+  /// Collective over all `groups`. Binds the gradients of `parameters`; both are borrowed. `site`
+  /// is the ddp's place in the user's program: the sums are named by it.
+  gradient_buckets(const reduction_groups& groups, const handles& parameters,
+                   const bucket_limits& limits, comm_hook hook, reduction_order order,
+                   call_site site)
+      : gradient_buckets(groups, parameters, std::move(hook), order, site) {
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
-      sizes.push_back({each->type(), each->bytes(), row_exchange::suits(*each)});
+      const std::size_t group = groups_.number_of(*each);
+      const bool travels_alone = group == own && row_exchange::suits(*each);
+      sizes.push_back({each->type(), each->bytes(), travels_alone, group});
     }
     std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
-    std::size_t bytes = 0;
-    for (const bucket_layout& each : layouts) bytes += each.bytes + mark_bytes(each);
-    memory_.reset(new bucket_memory(group_, bytes, site_));
-    std::byte* begin = memory_->data();
+    std::vector<std::size_t> bytes(groups_.size());
+    for (const bucket_layout& each : layouts) bytes[each.group] += each.bytes + mark_bytes(each);
+    std::vector<std::byte*> begin;
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      controls_.emplace_back(parameters_of(sizes, group));
+      memory_.emplace_back(groups_[group], bytes[group], site_);
+      begin.push_back(memory_.back().data());
+    }
     for (bucket_layout& each : layouts) {
       const std::size_t room = each.bytes + mark_bytes(each);
-      add_bucket(std::move(each), std::exchange(begin, begin + room));
+      std::byte*& next = begin[each.group];
+      add_bucket(std::move(each), std::exchange(next, next + room));
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      places_[i].number = parameters_of(std::span(sizes).first(i), sizes[i].group);
     }
   }
   ~gradient_buckets() {
     // Sums may still be written to the memory that the parameters are about to leave.
-    control_work_ = {};
+    control_works_.clear();
     hook_ = {};
     for (bucket& each : buckets_) {
       each.sum = {};
@@ -80,32 +101,24 @@ class gradient_buckets {
     return places_[parameter].bucket;
   }
   /// What was told ahead of the last step's sums; added up, after finish().
-  [[nodiscard]] control_block& control() noexcept { return control_; }
-  [[nodiscard]] const control_block& control() const noexcept { return control_; }
+  [[nodiscard]] control_block& control() noexcept { return controls_[own]; }
+  [[nodiscard]] const control_block& control() const noexcept { return controls_[own]; }
 
-  /// Collective. Gives every rank the values of rank 0, a bucket's memory full at a time.
+  /// Collective. Gives every rank of a group the values of its rank 0, a bucket's memory full at a
+  /// time.
   void broadcast_values() {
-    for (bucket& each : buckets_) {
-      for (const bucket_item& item : each.layout.items) {
-        const Handle& from = *parameters_[item.parameter];
-        std::memcpy(each.memory + item.offset, from.value(), from.bytes());
-      }
-      broadcast(group_, each.view(), {.root = 0}, site_);
-      for (const bucket_item& item : each.layout.items) {
-        const Handle& to = *parameters_[item.parameter];
-        std::memcpy(to.value(), each.memory + item.offset, to.bytes());
-      }
-      std::memset(each.memory, 0, each.layout.bytes);
-    }
+    for (std::size_t group = 0; group < groups_.size(); ++group) broadcast_values(group);
   }
 
   /// Collective, asynchronous. Tells what this rank has counted and used.
   void start(const reduction_state& state) {
-    control_.count() = state.count();
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      control_.users(i) = state.is_used(i) ? 1 : 0;
+    control().count() = state.count();
+    for (control_block& each : controls_) each.last_count() = last_count_;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) users(i) = state.is_used(i) ? 1 : 0;
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      control_works_[group] =
+          async_all_reduce(groups_[group], controls_[group].values(), {}, site_);
     }
-    control_work_ = async_all_reduce(group_, control_.values(), {}, site_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (!state.is_awaited(i) && buckets_[bucket_of(i)].rows == nullptr) clear_absent(i);
     }
@@ -120,12 +133,13 @@ class gradient_buckets {
         start_sum(first);
       }
     }
-    group_.poll();
+    groups_.poll();
   }
 
   /// Collective. All buckets have been launched: blocks until their gradients are means.
   void finish() {
-    control_work_.wait();
+    for (work& each : control_works_) each.wait();
+    require_equal_counts();
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       bucket& each = buckets_[i];
       if (each.rows == nullptr) continue;
@@ -134,32 +148,38 @@ class gradient_buckets {
         clear_absent(each.layout.items.front().parameter);
         start_sum(i);
       } else if (is_used(each)) {
-        each.rows->start(control_.factor());
+        each.rows->start(control().factor());
       }
     }
     for (int round = 0; round < hook_.rounds(); ++round) {
       for (std::size_t i = 0; i < buckets_.size(); ++i) {
-        if (buckets_[i].by_rows) continue;
+        if (buckets_[i].by_rows || buckets_[i].layout.group != own) continue;
         hook_bucket hooked = as_hooked(i);
-        hooked.count = control_.count();
+        hooked.count = control().count();
         hook_.proceed(hooked, round);
       }
     }
     for (bucket& each : buckets_) {
       each.sum.wait();
       if (each.by_rows && is_used(each)) each.rows->finish();
+      if (each.layout.group != own) {
+        const buffer_view sum = each.view();
+        scale_kernel(sum.type)(sum.data, sum.count, control().factor());
+      }
     }
-    last_count_ = control_.count();
+    last_count_ = control().count();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       // Also tells a row-sparse gradient that other rows than its own may be set now.
-      if (control_.users(i) > 0 && !buckets_[bucket_of(i)].by_rows) parameters_[i]->assume_grad();
+      if (users(i) > 0 && !buckets_[bucket_of(i)].by_rows) parameters_[i]->assume_grad();
     }
   }
 
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
     if (!hook_) return {};
     std::vector<hook_bucket> buckets;
-    for (std::size_t i = 0; i < buckets_.size(); ++i) buckets.push_back(as_hooked(i));
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      if (buckets_[i].layout.group == own) buckets.push_back(as_hooked(i));
+    }
     std::vector<hook_memory> all = hook_.memory(buckets);
     // The next step's scale is made of it.
     all.push_back({"samples_of_last_step", {&last_count_, 1, dtype::float64}, hook_share::equal});
@@ -168,10 +188,12 @@ class gradient_buckets {
 
  private:
   /// Without buckets yet: what is bound to their memory is unbound also where the rest fails.
-  gradient_buckets(process_group& group, const handles& parameters, comm_hook&& hook,
+  gradient_buckets(const reduction_groups& groups, const handles& parameters, comm_hook&& hook,
                    reduction_order order, call_site site)
-      : group_(group), site_(site), parameters_(parameters), order_(order),
-        places_(parameters.size()), control_(parameters.size()), hook_(std::move(hook)) {}
+      : groups_(groups), site_(site), parameters_(parameters), order_(order),
+        places_(parameters.size()), hook_(std::move(hook)), control_works_(groups.size()) {}
+
+  static constexpr std::size_t own = 0;  ///< the number of the ddp's own group
 
   struct bucket {
     bucket_layout layout;
@@ -189,11 +211,12 @@ class gradient_buckets {
   struct place {
     std::size_t bucket = 0;
     std::byte* memory = nullptr;
+    std::size_t number = 0;  ///< among the parameters of its group
   };
 
   [[nodiscard]] std::size_t mark_bytes(const bucket_layout& of) const {
     const Handle& first = *parameters_[of.items.front().parameter];
-    return row_exchange::suits(first) ? shared_rows::mark_bytes(first) : 0;
+    return of.group == own && row_exchange::suits(first) ? shared_rows::mark_bytes(first) : 0;
   }
 
   void add_bucket(bucket_layout&& layout, std::byte* memory) {
@@ -206,12 +229,29 @@ class gradient_buckets {
           {item.offset / size_of(each.type()), each.rows(), each.count() / each.rows()});
     }
     const Handle& first = *parameters_[made.layout.items.front().parameter];
-    if (!row_exchange::suits(first)) return;
-    if (const shared_buffer<std::byte>* const shared = memory_->shared()) {
+    if (made.layout.group != own || !row_exchange::suits(first)) return;
+    process_group& group = groups_[own];
+    if (const shared_buffer<std::byte>* const shared = memory_[own].shared()) {
       const auto offset = static_cast<std::size_t>(memory - shared->data());
-      made.rows.reset(new shared_rows(group_, first, site_, *shared, offset, made.layout.bytes));
+      made.rows.reset(new shared_rows(group, first, site_, *shared, offset, made.layout.bytes));
     } else {
-      made.rows.reset(new gathered_rows(group_, first, site_));
+      made.rows.reset(new gathered_rows(group, first, site_));
+    }
+  }
+
+  void broadcast_values(std::size_t group) {
+    for (bucket& each : buckets_) {
+      if (each.layout.group != group) continue;
+      for (const bucket_item& item : each.layout.items) {
+        const Handle& from = *parameters_[item.parameter];
+        std::memcpy(each.memory + item.offset, from.value(), from.bytes());
+      }
+      broadcast(groups_[group], each.view(), {.root = 0}, site_);
+      for (const bucket_item& item : each.layout.items) {
+        const Handle& to = *parameters_[item.parameter];
+        std::memcpy(to.value(), each.memory + item.offset, to.bytes());
+      }
+      std::memset(each.memory, 0, each.layout.bytes);
     }
   }
 
@@ -220,23 +260,50 @@ class gradient_buckets {
     const Handle& absent = *parameters_[i];
     if (!absent.has_grad()) std::memset(places_[i].memory, 0, absent.bytes());
   }
-  [[nodiscard]] bool is_used(const bucket& alone) const noexcept {
-    return control_.users(alone.layout.items.front().parameter) > 0;
+  [[nodiscard]] double& users(std::size_t i) noexcept {
+    return controls_[buckets_[bucket_of(i)].layout.group].users(places_[i].number);
+  }
+  [[nodiscard]] bool is_used(const bucket& alone) noexcept {
+    return users(alone.layout.items.front().parameter) > 0;
+  }
+  [[nodiscard]] static std::size_t parameters_of(std::span<const bucket_parameter> parameters,
+                                                 std::size_t group) {
+    return static_cast<std::size_t>(
+        std::count_if(parameters.begin(), parameters.end(),
+                      [&](const bucket_parameter& each) { return each.group == group; }));
+  }
+
+  /// Ranks that divide the same sum by different counts would part without a word. What they have
+  /// divided by is known a step later, at no cost.
+  void require_equal_counts() {
+    const double count = control().last_count() / groups_[own].size();
+    for (std::size_t group = 1; group < groups_.size(); ++group) {
+      const double mean = controls_[group].last_count() / groups_[group].size();
+      if (std::abs(mean - count) <= 1e-9 * count) continue;
+      throw_error(errc::mismatch,
+                  "ddp on reduction group \"{}\": this rank has divided the last step's gradients "
+                  "by {} samples, but the ranks of the group by {} on average. All must count the "
+                  "same samples; a stage takes the count of its backward from the next one",
+                  groups_.name(group), count, mean);
+    }
   }
 
   void start_sum(std::size_t index) {
     bucket& leaving = buckets_[index];
-    if (hook_) {
+    if (leaving.layout.group != own) {
+      leaving.sum = async_all_reduce(groups_[leaving.layout.group], leaving.view(),
+                                     {.order = order_}, site_);
+    } else if (hook_) {
       if (last_count_ == 0) {
-        control_work_.wait();
-        last_count_ = control_.count();
+        control_works_[own].wait();
+        last_count_ = control().count();
       }
       hook_bucket hooked = as_hooked(index);
       hook_.start(hooked);
     } else {
       // The control sum was issued before, so its count is there when this sum starts to run.
       leaving.sum = async_all_reduce(
-          group_, leaving.view(), {.divide_by = &control_.count(), .order = order_}, site_);
+          groups_[own], leaving.view(), {.divide_by = &control().count(), .order = order_}, site_);
     }
   }
 
@@ -244,19 +311,19 @@ class gradient_buckets {
     const bucket& each = buckets_[index];
     // A power of two scales without rounding.
     const double scale = last_count_ > 0 ? std::ldexp(1.0, -std::ilogb(last_count_)) : 1;
-    return {group_, site_, index, each.view(), each.tensors, scale, 0, order_};
+    return {groups_[own], site_, index, each.view(), each.tensors, scale, 0, order_};
   }
 
-  process_group& group_;
+  const reduction_groups& groups_;
   const call_site site_;
   const handles& parameters_;
   const reduction_order order_;
   std::vector<place> places_;
-  control_block control_;
-  std::unique_ptr<bucket_memory> memory_;
+  std::vector<control_block> controls_;  ///< by group
+  std::vector<bucket_memory> memory_;    ///< by group
   std::vector<bucket> buckets_;
   comm_hook hook_;
-  work control_work_;  // destroyed, and so waited for, before the memory it writes
+  std::vector<work> control_works_;  // destroyed, and so waited for, before the memory they write
   double last_count_ = 0;  ///< samples of the last synchronised step on all ranks
 };
 

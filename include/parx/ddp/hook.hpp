@@ -8,7 +8,8 @@
 // runs during backward and may only begin asynchronous operations; after backward, in each round,
 // proceed() is called for all buckets in order, and the last one leaves the mean in the gradients.
 // Every rank calls the same functions in the same order, so a hook must begin the same operations
-// on all, whatever the gradients hold. What a hook remembers from step to step it lists in
+// on all, whatever the gradients hold. It sees the buckets of the ddp's own group; those of other
+// reduction groups travel as they are. What a hook remembers from step to step it lists in
 // `memory(buckets)`: checkpoints keep it (hook_state.hpp).
 // Threads: on the thread that runs backward.
 #pragma once

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,6 +20,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/ddp/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -57,53 +60,96 @@ struct difference_of_ranks {
   std::string text;  ///< the lines that differ
 };
 
-/// Collective. How the lines of `mine` differ between ranks; nullopt, on every rank, where all have
-/// the same.
-[[nodiscard]] inline std::optional<difference_of_ranks> compare_ranks(process_group& group,
-                                                                      const std::string& mine,
-                                                                      call_site site) {
-  const std::array<std::uint64_t, 2> digest{fnv1a(mine), mine.size()};
-  std::vector<std::uint64_t> digests(2 * static_cast<std::size_t>(group.size()));
-  all_gather(group, digest, digests, {}, site);
-  int different = -1;
-  for (int rank = 1; rank < group.size() && different < 0; ++rank) {
-    const auto i = 2 * static_cast<std::size_t>(rank);
-    if (digests[i] != digests[0] || digests[i + 1] != digests[1]) different = rank;
+/// Whether a text is equal on the ranks of a group, and if not, how the lines of what is told of it
+/// differ. Made and asked in the same order on all of them; several may be under way at once.
+class rank_comparison {
+ public:
+  /// Collective, asynchronous.
+  rank_comparison(process_group& group, std::string_view mine, std::string told, call_site site)
+      : group_(group), site_(site), told_(std::move(told)),
+        digest_{fnv1a(mine), mine.size(), told_.size()},
+        digests_(digest_.size() * static_cast<std::size_t>(group.size())),
+        exchange_(async_all_gather(group_, std::span(digest_), digests_, {}, site_)) {}
+  rank_comparison(const rank_comparison&) = delete;
+  rank_comparison& operator=(const rank_comparison&) = delete;
+
+  /// Collective. Equal on all ranks; nullopt where all have the same text.
+  [[nodiscard]] std::optional<difference_of_ranks> difference() {
+    exchange_.wait();
+    int different = -1;
+    for (int rank = 1; rank < group_.size() && different < 0; ++rank) {
+      const auto i = digest_.size() * static_cast<std::size_t>(rank);
+      if (digests_[i] != digests_[0] || digests_[i + 1] != digests_[1]) different = rank;
+    }
+    if (different < 0) return std::nullopt;
+    const std::string first = text_of(0);
+    const std::string other = text_of(different);
+    return difference_of_ranks{different, layout_difference(first, other, different)};
   }
-  if (different < 0) return std::nullopt;
-  const auto text_of = [&](int rank) {
-    std::string text = mine;
-    text.resize(digests[2 * static_cast<std::size_t>(rank) + 1]);
-    broadcast(group, text, {.root = rank}, site);
+
+ private:
+  [[nodiscard]] std::string text_of(int rank) {
+    std::string text = told_;
+    text.resize(digests_[digest_.size() * static_cast<std::size_t>(rank) + 2]);
+    broadcast(group_, text, {.root = rank}, site_);
     return text;
-  };
-  const std::string first = text_of(0);
-  const std::string other = text_of(different);
-  return difference_of_ranks{different, layout_difference(first, other, different)};
-}
+  }
+
+  process_group& group_;
+  const call_site site_;
+  const std::string told_;
+  const std::array<std::uint64_t, 3> digest_;
+  std::vector<std::uint64_t> digests_;
+  work exchange_;  // destroyed, and so waited for, before the memory it uses
+};
 
 /// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": what must be
-/// equal on all ranks.
+/// equal on all ranks of the parameter's group.
 [[nodiscard]] inline std::string layout_of(const parameter_handle& parameter) {
   const row_gradient_part* const rows = parameter.row_gradient();
+  const std::string& group = parameter.reduction_group();
+  std::string text = fmt::format("{} {} {}", parameter.name(), parameter.spec().text(),
+                                 name_of(parameter.type()));
+  if (!group.empty()) return text + fmt::format(", summed over \"{}\"", group);
   // Ranks that treat a gradient by rows and ranks that do not would wait for each other.
-  return fmt::format("{} {} {}{}", parameter.name(), parameter.spec().text(),
-                     name_of(parameter.type()),
-                     rows != nullptr && rows->expects_row_grad() ? " by rows" : "");
+  return rows != nullptr && rows->expects_row_grad() ? text + " by rows" : text;
 }
 
-/// Collective. Throws errc::mismatch on every rank unless all have the same layout.
-inline void check_layout(process_group& group,
+/// Collective over all `groups`. Throws errc::mismatch on every rank of a group unless all have the
+/// same layout of its parameters.
+inline void check_layout(const reduction_groups& groups,
                          const std::vector<std::unique_ptr<parameter_handle>>& parameters,
                          call_site site) {
-  std::string mine;
-  for (const auto& each : parameters) mine += layout_of(*each) + '\n';
-  const auto different = compare_ranks(group, mine, site);
-  if (!different) return;
-  throw_error(errc::mismatch,
-              "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks "
-              "must build the same model, in the same order:{}",
-              group.name(), different->rank, different->text);
+  std::vector<std::string> layouts(groups.size());
+  std::string all;
+  for (const auto& each : parameters) {
+    const std::string line = layout_of(*each) + '\n';
+    layouts[groups.number_of(*each)] += line;
+    all += line;
+  }
+  // All at once: where the names of groups are mixed up, no order would be that of all ranks.
+  std::vector<std::unique_ptr<rank_comparison>> comparisons;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    // What is missing in the own group may be found under the name of another.
+    const std::string& told = i == 0 ? all : layouts[i];
+    comparisons.emplace_back(new rank_comparison(groups[i], layouts[i], told, site));
+  }
+  std::optional<difference_of_ranks> found;
+  std::size_t where = 0;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    auto different = comparisons[i]->difference();
+    if (!different || found) continue;
+    found = std::move(different);
+    where = i;
+  }
+  if (!found) return;
+  const std::string text = fmt::format(
+      "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
+      "the same model, in the same order:{}",
+      groups[where].name(), found->rank, found->text);
+  // Ranks that share other groups with this one, in which nothing differs, would wait for it.
+  if (groups.size() > 1) groups.abort(text);
+  throw_error(errc::mismatch, "{}", text);
 }
 
 }  // namespace parx::detail

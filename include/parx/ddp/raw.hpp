@@ -54,6 +54,7 @@ template <element T>
 class raw_module {
   struct entry {
     std::string name;
+    std::string reduction_group;
     std::span<T> values;
     std::vector<std::size_t> shape;
     std::vector<T> own_grad;  // until a wrapper binds a bucket
@@ -70,13 +71,16 @@ class raw_module {
   using index = std::size_t;
 
   /// The handle that wrappers see.
-  class parameter : public step_aware_parameter {
+  class parameter : public grouped_parameter, public step_aware_parameter {
    public:
     using value_type = T;
     explicit parameter(entry& state) noexcept : state_(&state) {}
 
     [[nodiscard]] std::span<T> value() const noexcept { return state_->values; }
     [[nodiscard]] const std::vector<std::size_t>& shape() const noexcept { return state_->shape; }
+    [[nodiscard]] const std::string& reduction_group() const noexcept {
+      return state_->reduction_group;
+    }
     void bind_grad(std::span<T> memory) const {
       require(!state_->has_target,
               "an optimizer has the gradient of \"{}\", which moves into the wrapper's memory: "
@@ -171,6 +175,16 @@ class raw_module {
       return add(std::move(name), memory, extents, site);
     }
     return 0;
+  }
+
+  /// Names the ranks over which a wrapper sums the gradient of parameter `which`, before it wraps:
+  /// see ddp/reduction_group.hpp.
+  void reduce_over(index which, std::string group, call_site site = call_site::current()) {
+    entry& each = at(which, site);
+    require(each.observer == nullptr,
+            "raw_module at {}:{}: \"{}\" has been wrapped already: call reduce_over() before",
+            site.file_name(), site.line, each.name);
+    each.reduction_group = std::move(group);
   }
 
   /// Where the gradient of parameter `which` is written (overwrite it, it is not cleared), and read

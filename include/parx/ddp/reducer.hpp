@@ -1,11 +1,12 @@
 // reducer: the observer of a ddp. It asks reduction_state what an event of a backward pass means
 // and has gradient_buckets do it.
 //
-// A backward pass that fails closes the group only when its sums are under way: until then the
+// A backward pass that fails closes its groups only when its sums are under way: until then the
 // others wait for nothing.
 // Threads: called on the thread that runs backward; raise_flag() on any.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -13,7 +14,6 @@
 #include <exception>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,9 +23,11 @@
 #include <parx/autograd/observer.hpp>
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/abort_reason.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/log.hpp>
 #include <parx/ddp/gradient_buckets.hpp>
+#include <parx/ddp/reduction_group.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/ddp/times.hpp>
 #include <parx/trace/event.hpp>
@@ -39,12 +41,11 @@ class reducer final : public backward_observer {
   using handles = std::vector<std::unique_ptr<Handle>>;
 
   /// Collective. `site` is the ddp's place in the user's program.
-  reducer(process_group& group, handles parameters, const bucket_limits& limits, comm_hook hook,
+  reducer(reduction_groups groups, handles parameters, const bucket_limits& limits, comm_hook hook,
           reduction_order order, call_site site)
-      : group_(group), who_(fmt::format("ddp at {}:{}", site.file_name(), site.line)),
-        parameters_(std::move(parameters)),
-        buckets_(group, parameters_, limits, std::move(hook), order, site),
-        state_(who_, members(), buckets_.size()) {
+      : groups_(std::move(groups)), parameters_(std::move(parameters)),
+        buckets_(groups_, parameters_, limits, std::move(hook), order, site),
+        state_(groups_.who(), members(), buckets_.size()) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->attach(this, i);
   }
   ~reducer() override {
@@ -60,11 +61,24 @@ class reducer final : public backward_observer {
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
 
   [[nodiscard]] std::uint64_t values_hash() const {
-    std::uint64_t hash = fnv1a({});
-    for (const auto& each : parameters_) {
-      hash = fnv1a({static_cast<const char*>(each->value()), each->bytes()}, hash);
+    return values_hash([](const Handle&) { return true; });
+  }
+  /// Collective. Whether all ranks of each group hold the same values of its parameters; the same
+  /// answer on all ranks of the ddp's own group.
+  [[nodiscard]] bool replicas_equal(call_site site) const {
+    bool equal = true;
+    for (std::size_t group = groups_.size(); group-- > 0;) {
+      // The own group comes last and hears what its ranks have found in the others.
+      const std::array<std::uint64_t, 2> mine{
+          values_hash([&](const Handle& each) { return groups_.number_of(each) == group; }),
+          equal ? 1U : 0U};
+      std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(groups_[group].size()));
+      all_gather(groups_[group], mine, all, {}, site);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        equal = equal && all[i] == (i % 2 == 0 ? mine[0] : 1);
+      }
     }
-    return hash;
+    return equal;
   }
   void zero_grad() const {
     for (const auto& each : parameters_) each->zero_grad();
@@ -74,7 +88,7 @@ class reducer final : public backward_observer {
 
   /// Alone and in one piece there is nothing to add up: backward may make the mean itself.
   [[nodiscard]] gradient_of wanted() const override {
-    const bool makes_mean = group_.size() == 1 && synchronising_ && state_.is_whole(held());
+    const bool makes_mean = synchronising_ && groups_.is_alone() && state_.is_whole(held());
     return makes_mean ? gradient_of::mean : gradient_of::sum;
   }
   void begin_backward(const backward_start& start) override {
@@ -84,7 +98,7 @@ class reducer final : public backward_observer {
     const reduction_actions next = state_.begin(kind, start.count, start.reached, held());
     if (kind != pass_kind::local) buckets_.control().flags() = flag_.exchange(false) ? 1 : 0;
     if (!next.start_sums) return;
-    async_before_ = group_.async_seconds();
+    async_before_ = groups_.async_seconds();
     try {
       buckets_.start(state_);
       buckets_.launch(next.first, next.last);
@@ -96,12 +110,12 @@ class reducer final : public backward_observer {
 
   /// Allowed, but more often a layer that was forgotten: says so once, on the first rank.
   void unobserved(std::string_view name, std::span<const std::size_t> shape) override {
-    if (std::exchange(knows_stranger_, true) || group_.rank() != 0) return;
+    if (std::exchange(knows_stranger_, true) || groups_[0].rank() != 0) return;
     log(log_level::warn,
         "{}: backward reaches parameter \"{}\" [{}], which the model does not name: its gradient "
         "stays this rank's own, and what is made from the model (an optimizer, a checkpoint) "
         "leaves it out. If it belongs to a layer of the model, that is missing in members()",
-        who_, name, fmt::join(shape.begin(), shape.end(), ", "));
+        groups_.who(), name, fmt::join(shape.begin(), shape.end(), ", "));
   }
 
   void leaf_ready(std::size_t index) override {
@@ -117,7 +131,7 @@ class reducer final : public backward_observer {
       buckets_.finish();
       times_.waited +=
           std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-      times_.communication += group_.async_seconds() - async_before_;
+      times_.communication += groups_.async_seconds() - async_before_;
     }
     if (next.end_step) {
       for (const auto& each : parameters_) {
@@ -130,11 +144,12 @@ class reducer final : public backward_observer {
   void before_step() const override { state_.before_step(); }
 
   void abandon_backward() noexcept override {
-    if (!state_.abandon().abort || group_.size() == 1 || group_.closed()) return;
-    group_.abort(std::current_exception()
-                     ? abort_reason(group_.rank())
-                     : fmt::format("rank {}: an exception ended its backward pass; see its output",
-                                   group_.rank()));
+    if (!state_.abandon().abort) return;
+    const int rank = groups_[0].rank();
+    groups_.abort(std::current_exception()
+                      ? abort_reason(rank)
+                      : fmt::format("rank {}: an exception ended its backward pass; see its output",
+                                    rank));
   }
 
  private:
@@ -146,6 +161,15 @@ class reducer final : public backward_observer {
     return all;
   }
 
+  [[nodiscard]] std::uint64_t values_hash(auto&& counts) const {
+    std::uint64_t hash = fnv1a({});
+    for (const auto& each : parameters_) {
+      if (!counts(*each)) continue;
+      hash = fnv1a({static_cast<const char*>(each->value()), each->bytes()}, hash);
+    }
+    return hash;
+  }
+
   /// A parameter that has a gradient.
   [[nodiscard]] std::size_t held() const {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -154,14 +178,13 @@ class reducer final : public backward_observer {
     return reduction_state::nothing;
   }
 
-  process_group& group_;
-  const std::string who_;
+  const reduction_groups groups_;
   const handles parameters_;
   gradient_buckets<Handle> buckets_;
   reduction_state state_;
   std::atomic<bool> flag_{false};  ///< raised, and not sent yet
   ddp_times times_;
-  double async_before_ = 0;      ///< the group's seconds when this pass started its sums
+  double async_before_ = 0;      ///< the groups' seconds when this pass started its sums
   bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
   bool synchronising_ = true;
 };

@@ -114,8 +114,9 @@ class leaf final : public node<T> {
   }
 
   std::string name;
-  shard_spec spec;            // of a parameter: which part of it lies here
-  bool expects_rows = false;  // embeddings are its users
+  shard_spec spec;              // of a parameter: which part of it lies here
+  std::string reduction_group;  // of ranks, for a wrapper
+  bool expects_rows = false;    // embeddings are its users
 
  private:
   void ensure_memory() {

@@ -1,0 +1,113 @@
+// reduction_group: over which ranks the gradient of a parameter is summed.
+//
+//   norm.weight().reduce_over("dp+tp");
+//   parx::ddp ddp{model, dp, {.reduction_groups = {{"dp+tp", all}}}};
+//
+// A parameter carries the name of a group, and a ddp knows the groups by these names; without a
+// name it is summed over the ddp's own group. Whatever the group, the sum is divided by the samples
+// of the ddp's own group, whose ranks share the data, so that each sample counts once:
+//   sequence-parallel norms: own group dp, theirs dp x tp, each of whose ranks has a part of the
+//     gradient;
+//   a table that the first and the last pipeline stage share: own group the stage's dp, its group
+//     the dp of both stages. The last one sends the gradient of its border before it waits for
+//     these sums: backward_inputs(), send, weights();
+//   hybrid sharding, experts: own group all data ranks, theirs the ranks that hold the same part.
+// All ranks of a group have the parameters that carry its name, equally named, shaped and ordered;
+// other ranks need not have them. Those ranks must agree on the number of samples.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/autograd/parameter_handle.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct reduction_group {
+  std::string name;
+  process_group& group;  ///< borrowed; this rank is one of its ranks
+};
+
+namespace detail {
+
+/// The groups of a ddp by number: 0 is its own, the others follow in the order of their names.
+///
+/// Blocking operations on several of them are issued in this order. It is the same on all ranks
+/// but for the groups that a rank does not have, so no circle of waiting ranks can close.
+class reduction_groups {
+ public:
+  /// `who` begins the errors: "ddp at train.cpp:12".
+  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who)
+      : who_(std::move(who)), groups_{{std::string(), &own}} {
+    for (reduction_group& each : others) groups_.push_back({std::move(each.name), &each.group});
+    std::sort(groups_.begin() + 1, groups_.end(),
+              [](const named& a, const named& b) { return a.name < b.name; });
+    for (std::size_t i = 1; i < groups_.size(); ++i) {
+      require(groups_[i].name != groups_[i - 1].name,
+              "{}: there are two reduction groups named \"{}\"; the ddp's own has no name", who_,
+              groups_[i].name);
+    }
+  }
+
+  [[nodiscard]] const std::string& who() const noexcept { return who_; }
+  [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
+  [[nodiscard]] process_group& operator[](std::size_t number) const noexcept {
+    return *groups_[number].group;
+  }
+  [[nodiscard]] const std::string& name(std::size_t number) const noexcept {
+    return groups_[number].name;
+  }
+
+  /// Throws usage_error where the parameter carries a name that is none of these groups'.
+  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const {
+    std::string known;
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (name(i) == parameter.reduction_group()) return i;
+      if (i > 0) known += fmt::format("{}\"{}\"", i > 1 ? ", " : "", name(i));
+    }
+    throw_usage("{}: the gradient of \"{}\" is to be summed over \"{}\", but the reduction groups "
+                "of this ddp are {}. Name that group in ddp_options::reduction_groups",
+                who_, parameter.name(), parameter.reduction_group(),
+                known.empty() ? "none" : known);
+  }
+
+  /// Whether there is nobody to sum with.
+  [[nodiscard]] bool is_alone() const noexcept {
+    return std::all_of(groups_.begin(), groups_.end(),
+                       [](const named& each) { return each.group->size() == 1; });
+  }
+  void poll() const {
+    for (const named& each : groups_) each.group->poll();
+  }
+  [[nodiscard]] double async_seconds() const noexcept {
+    double sum = 0;
+    for (const named& each : groups_) sum += each.group->async_seconds();
+    return sum;
+  }
+  /// Closes the groups in which others wait for this rank.
+  void abort(std::string_view reason) const {
+    for (const named& each : groups_) {
+      if (each.group->size() > 1 && !each.group->closed()) each.group->abort(reason);
+    }
+  }
+
+ private:
+  struct named {
+    std::string name;
+    process_group* group;
+  };
+
+  std::string who_;
+  std::vector<named> groups_;
+};
+
+}  // namespace detail
+}  // namespace parx
