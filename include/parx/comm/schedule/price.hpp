@@ -98,7 +98,10 @@ struct load {
 /// all of them do together that counts: as many bytes as in a ring, in far fewer messages. (Fitted
 /// to 3, 4 and 8 ranks on two cores.)
 [[nodiscard]] constexpr double chain_all_reduce(const load& w, const link_costs& c) noexcept {
-  if (w.hosts == 1) return (w.p - 1) * c.alpha + others(w) * (2 * c.beta + c.gamma);
+  // Two ranks have a core each, and wait for the whole way there and back.
+  if (w.hosts == 1) {
+    return std::max(w.p - 1, 2.0) * c.alpha + others(w) * (2 * c.beta + c.gamma);
+  }
   return 2 * (w.p - 1) * c.alpha + w.n * (2 * c.beta + c.gamma);
 }
 /// Every vector but its own comes to rank 0.
