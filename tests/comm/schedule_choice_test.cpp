@@ -118,6 +118,16 @@ BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_inside_a_h
   BOOST_TEST(cost(algorithm::direct) < cost(algorithm::ring) * 1.01);
 }
 
+BOOST_AUTO_TEST_CASE(a_small_broadcast_in_shared_buffers_waits_for_no_meeting) {
+  for (const int world : {2, 4, 8}) {
+    call_shape shape{.what = operation::broadcast, .world = world, .shared_output = true};
+    shape.count = 64;
+    BOOST_TEST((parx::choose(shape, parx::memory_costs) == algorithm::tree));
+    shape.count = 1 << 20;
+    BOOST_TEST((parx::choose(shape, parx::memory_costs) == algorithm::shared));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_price_is_positive_and_grows_with_the_bytes) {
   const std::vector<int> host_of{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
   for (const auto& entry : parx::catalog()) {
