@@ -5,8 +5,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +18,7 @@
 
 #include <parx/autograd.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/training_state.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
@@ -391,6 +394,48 @@ BOOST_AUTO_TEST_CASE(a_difference_that_one_rank_does_not_see_reaches_it) {
   for (const std::string& each : texts) {
     BOOST_TEST(contains(each, "part [7] float32, summed over \"x\""), each);
   }
+}
+
+BOOST_AUTO_TEST_CASE(two_groups_whose_names_are_swapped_on_a_rank_are_a_mismatch_and_no_circle) {
+  parx::group_options options;
+  options.timeout = std::chrono::seconds(20);
+  const auto texts = jobs::run_collecting(
+      jobs::kind::inproc, 2,
+      [](process_group& world) {
+        process_group first = world.subgroup(std::array{0, 1});
+        process_group second = world.subgroup(std::array{0, 1});
+        const bool swapped = world.rank() == 1;
+        std::vector<float> a(4), b(5);
+        parx::raw_module<float> raw;
+        raw.reduce_over(raw.add("a", a), "a");
+        raw.reduce_over(raw.add("b", b), "b");
+        parx::ddp ddp{raw,
+                      world,
+                      {.reduction_groups = {{"a", swapped ? second : first},
+                                            {"b", swapped ? first : second}}}};
+      },
+      options);
+  for (const std::string& each : texts) {
+    BOOST_TEST(contains(each, "differs from that of rank 0"), each);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_trainer_does_not_take_one_ranks_part_for_the_whole_model) {
+  on_ranks(jobs::kind::inproc, 2, [](process_group& world) {
+    process_group alone = world.subgroup(std::array{world.rank()});
+    parx::nn::linear<> layer(2, 2);
+    layer.initialize(1);
+    for (auto& p : layer.parameters()) p.reduce_over("part");
+    parx::ddp ddp{layer, world, {.reduction_groups = {{"part", alone}}}};
+    parx::optim::sgd opt{layer.parameters(), {.lr = 0.1f}};
+    std::string refusal;
+    try {
+      (void)parx::grad_norm(ddp, opt.targets());
+    } catch (const parx::usage_error& refused) {
+      refusal = refused.what();
+    }
+    if (!contains(refusal, "reduction_groups of their own")) throw std::runtime_error(refusal);
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_name_that_the_ddp_does_not_know_is_refused_with_those_that_it_knows) {

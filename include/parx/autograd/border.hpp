@@ -35,8 +35,8 @@ class border : public variable<T> {
         keeper_(new keeper(&this->leaf("border"))) {}
 
   /// What all backward passes that reached it have added up to; more than one where the stage has
-  /// several losses. The tensor may outlive the border. Throws usage_error when no pass has reached
-  /// it.
+  /// several losses. The tensor may outlive the border; the next pass that reaches the border adds
+  /// to it, so what sends it is to be done by then. Throws usage_error when no pass has reached it.
   [[nodiscard]] border_gradient<T> gradient() const {
     require(keeper_->of->has_gradient(),
             "a border of shape {} has no gradient: no backward has reached it",

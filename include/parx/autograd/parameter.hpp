@@ -75,6 +75,8 @@ class parameter : public variable<T>,
             name(), part.text());
     require(part.global_shape() == global_shape(), "parameter \"{}\" of {} cannot be cut to {}",
             name(), before.spec.text(), part.text());
+    require(before.observer == nullptr,
+            "parameter \"{}\" belongs to a wrapper already: cut it before it is wrapped", name());
     auto after = detail::counted<detail::node<T>>(new detail::leaf<T>(part.shape()));
     auto& now = static_cast<detail::leaf<T>&>(*after);
     now.name = before.name;

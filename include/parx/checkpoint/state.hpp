@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +23,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -121,6 +123,11 @@ template <state_access Access, typename Source>
     if constexpr (Access == state_access::read && requires { source.materialize(); })
       source.materialize();
     source.for_each_parameter([&]<typename P>(const std::string& name, P& parameter) {
+      if constexpr (std::derived_from<P, placed_parameter>) {
+        require(parameter.spec().is_whole(),
+                "\"{}\": only {} lies here, and under this name a file holds the whole parameter",
+                name, parameter.spec().text());
+      }
       add(name, std::type_identity<typename P::value_type>(), parameter.shape(),
           [parameter, bytes_of] {
             const auto& values = [&]() -> decltype(auto) {

@@ -10,8 +10,10 @@
 #include <span>
 #include <type_traits>
 
+#include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/shared_buffer.hpp>
+#include <parx/core/check.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -36,6 +38,12 @@ class host_pages {
     const auto ranks = static_cast<std::size_t>(group.size());
     part_ = std::max<std::size_t>((size + ranks * page - 1) / (ranks * page), 1) * page;
     memory_ = allocate_shared<T>(group, part_, site);
+    for (int rank = 0; rank < group.size(); ++rank) {
+      require(memory_.of(rank) == memory_.of(0) + static_cast<std::size_t>(rank) * part_,
+              "host_pages at {}:{}: the transport of group \"{}\" leaves gaps between the ranks' "
+              "parts of shared memory",
+              site.file_name(), site.line, group.name());
+    }
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -49,11 +57,17 @@ class host_pages {
   [[nodiscard]] std::span<T> part() const noexcept { return part(group_->rank()); }
 
   /// Collective: write(part()), once no rank reads the old values any more. When it returns, all
-  /// ranks have written. No rank may read in between but its own part.
+  /// ranks have written. No rank may read in between but its own part. What `write` throws closes
+  /// the group, whose other ranks wait for this one.
   template <typename Write>
   void update(Write&& write, call_site site = call_site::current()) {
     barrier(*group_, {}, site);
-    write(part());
+    try {
+      write(part());
+    } catch (...) {
+      group_->abort(abort_reason(group_->rank()));
+      throw;
+    }
     barrier(*group_, {}, site);
   }
 

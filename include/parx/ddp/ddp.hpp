@@ -176,11 +176,15 @@ class ddp {
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
-  /// What the trainer asks (train/wrapped_model.hpp): the ranks with samples of their own, all of
-  /// the job, and those that hold different parts of the gradients: none.
+  // What the trainer asks (train/wrapped_model.hpp).
+  /// The ranks that have different samples.
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
+  /// The ranks that run, log and save together.
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
+  /// The ranks whose gradients together are the whole gradient; null where each rank has all of it.
   [[nodiscard]] process_group* gradient_group() noexcept { return nullptr; }
+  /// Whether all gradients are summed over group(): without that, ranks may hold different parts.
+  [[nodiscard]] bool has_one_group() const noexcept { return reducer_->has_one_group(); }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
   /// The buckets in the order in which they leave, and their sizes.
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }

@@ -8,9 +8,9 @@
 // another reduction group sums travels whole and as it is, and is divided after backward, because
 // the count of samples is the own group's.
 // Ranks cannot wait for each other in a circle. The sums of a group start in the order of its
-// buckets, which all its ranks share, and no sum waits for one of another group. Those of other
-// groups all start in backward, which waits for none of them; what finish() starts, and what it
-// waits for after that, is of the own group, in the same order on all its ranks.
+// buckets, which all its ranks share. Every sum of another group has been started when backward
+// ends, and starting waits for no sum of another group. finish() waits for those sums, and starts
+// further operations of the own group only, in the same order on all its ranks.
 // A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
 // everywhere, those who did not use it counting as zero.
 // What is called when is reduction_state's to say. Threads: on the thread that runs backward.
@@ -117,7 +117,7 @@ class gradient_buckets {
     for (std::size_t i = 0; i < parameters_.size(); ++i) users(i) = state.is_used(i) ? 1 : 0;
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       control_works_[group] =
-          async_all_reduce(groups_[group], controls_[group].values(), {}, site_);
+          async_all_reduce(groups_[group], controls_[group].values(), {.order = order_}, site_);
     }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (!state.is_awaited(i) && buckets_[bucket_of(i)].rows == nullptr) clear_absent(i);

@@ -73,27 +73,36 @@ class rank_comparison {
   rank_comparison(const rank_comparison&) = delete;
   rank_comparison& operator=(const rank_comparison&) = delete;
 
-  /// Collective. Equal on all ranks; nullopt where all have the same text.
-  [[nodiscard]] std::optional<difference_of_ranks> difference() {
+  /// Collective, asynchronous: where texts differ, sends those of the first two ranks that do.
+  /// Where several comparisons are under way, this is called for all of them before difference()
+  /// is for any, because ranks may know the groups in different orders.
+  void exchange_texts() {
     exchange_.wait();
-    int different = -1;
-    for (int rank = 1; rank < group_.size() && different < 0; ++rank) {
+    for (int rank = 1; rank < group_.size() && different_ == 0; ++rank) {
       const auto i = digest_.size() * static_cast<std::size_t>(rank);
-      if (digests_[i] != digests_[0] || digests_[i + 1] != digests_[1]) different = rank;
+      if (digests_[i] != digests_[0] || digests_[i + 1] != digests_[1]) different_ = rank;
     }
-    if (different < 0) return std::nullopt;
-    const std::string first = text_of(0);
-    const std::string other = text_of(different);
-    return difference_of_ranks{different, layout_difference(first, other, different)};
+    if (different_ == 0) return;
+    for (sent_text& each : sent_) {
+      const int root = &each == &sent_.front() ? 0 : different_;
+      each.text = told_;
+      each.text.resize(digests_[digest_.size() * static_cast<std::size_t>(root) + 2]);
+      each.broadcast = async_broadcast(group_, each.text, {.root = root}, site_);
+    }
+  }
+  /// Equal on all ranks; nullopt where all have the same text. Waits for exchange_texts().
+  [[nodiscard]] std::optional<difference_of_ranks> difference() {
+    if (different_ == 0) return std::nullopt;
+    for (sent_text& each : sent_) each.broadcast.wait();
+    return difference_of_ranks{different_,
+                               layout_difference(sent_[0].text, sent_[1].text, different_)};
   }
 
  private:
-  [[nodiscard]] std::string text_of(int rank) {
-    std::string text = told_;
-    text.resize(digests_[digest_.size() * static_cast<std::size_t>(rank) + 2]);
-    broadcast(group_, text, {.root = rank}, site_);
-    return text;
-  }
+  struct sent_text {
+    std::string text;
+    work broadcast;  // destroyed, and so waited for, before the memory it uses
+  };
 
   process_group& group_;
   const call_site site_;
@@ -101,6 +110,8 @@ class rank_comparison {
   const std::array<std::uint64_t, 3> digest_;
   std::vector<std::uint64_t> digests_;
   work exchange_;  // destroyed, and so waited for, before the memory it uses
+  int different_ = 0;  ///< the first rank whose text is not rank 0's; 0 for none
+  std::array<sent_text, 2> sent_;
 };
 
 /// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": what must be
@@ -134,6 +145,7 @@ inline void check_layout(const reduction_groups& groups,
     const std::string& told = i == 0 ? all : layouts[i];
     comparisons.emplace_back(new rank_comparison(groups[i], layouts[i], told, site));
   }
+  for (const auto& each : comparisons) each->exchange_texts();
   std::optional<difference_of_ranks> found;
   std::size_t where = 0;
   for (std::size_t i = 0; i < groups.size(); ++i) {

@@ -57,6 +57,7 @@ class reducer final : public backward_observer {
   [[nodiscard]] const gradient_buckets<Handle>& buckets() const noexcept { return buckets_; }
   [[nodiscard]] gradient_buckets<Handle>& buckets() noexcept { return buckets_; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
+  [[nodiscard]] bool has_one_group() const noexcept { return groups_.size() == 1; }
   /// While false, gradients are only added up on this rank.
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
 

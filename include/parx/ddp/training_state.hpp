@@ -8,6 +8,7 @@
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/hook_state.hpp>
@@ -16,11 +17,27 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Local: after backward all ranks have the same gradients.
+namespace detail {
+
+/// Throws usage_error for a ddp whose ranks may hold different parts of the model.
+template <typename Module>
+void require_one_group(const ddp<Module>& wrapper, call_site site) {
+  require(wrapper.has_one_group(),
+          "trainer at {}:{}: this ddp sums some gradients over reduction_groups of their own, so "
+          "its ranks may hold different parts of the model, and the norm and the checkpoint of one "
+          "of them would be those of a part. Train it in a loop of your own: merge the norm with "
+          "optim::grad_squares over the ranks that hold the parts, and save each part",
+          site.file_name(), site.line);
+}
+
+}  // namespace detail
+
+/// Local: after backward all ranks have the same gradients. Throws usage_error for a ddp with
+/// reduction groups, as all that follows.
 template <typename Module, typename T>
-[[nodiscard]] double grad_norm(ddp<Module>& /*wrapper*/,
-                               const std::vector<optim::target<T>>& targets,
-                               call_site /*site*/ = call_site::current()) {
+[[nodiscard]] double grad_norm(ddp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
+                               call_site site = call_site::current()) {
+  detail::require_one_group(wrapper, site);
   return optim::grad_norm(targets);
 }
 
@@ -29,6 +46,7 @@ template <typename Module, typename T>
 template <typename Module, typename Optimizer>
 void add_training_state(ddp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
                         call_site site = call_site::current()) {
+  detail::require_one_group(wrapper, site);
   parts.add("model", wrapper.module()).add("optimizer", optimizer);
   const auto hook = std::make_shared<hook_state>(wrapper, site);
   hook->add_to(parts);
@@ -54,6 +72,7 @@ void load_training_state(ddp<Module>& wrapper, Optimizer& optimizer,
 template <typename Module>
 void save_gathered(ddp<Module>& wrapper, const std::string& path,
                    call_site site = call_site::current()) {
+  detail::require_one_group(wrapper, site);
   save0(wrapper.group(), wrapper.module(), path, site);
 }
 

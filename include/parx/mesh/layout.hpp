@@ -91,7 +91,7 @@ class mesh_layout {
     return false;
   }
 
-  /// "dp at pp=1, tp=0": a line's name, for errors and traces. Axes of size 1 are left out.
+  /// "dp at pp=1, tp=0": a line's name, for errors and traces. The place leaves out axes of size 1.
   [[nodiscard]] std::string line_name(int rank, std::span<const std::size_t> along) const {
     std::string name, where;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
@@ -108,7 +108,9 @@ class mesh_layout {
   [[nodiscard]] std::string text() const {
     std::string all;
     for (const mesh_axis& each : axes_) {
-      all += fmt::format("{}{}={}", all.empty() ? "" : " x ", each.name, each.size);
+      const std::string size =
+          each.size == remaining_ranks ? "the rest" : std::to_string(each.size);
+      all += fmt::format("{}{}={}", all.empty() ? "" : " x ", each.name, size);
     }
     return all;
   }

@@ -103,7 +103,8 @@ class mesh<> {
       // the same ranks do not take each other's groups in whatever order they are first used.
       std::vector<int> places;
       for (const int rank : layout_.line(rank_, key)) places.push_back(layout_.place(rank));
-      process_group made = all_.subgroup(places, {.name = layout_.line_name(rank_, axes)});
+      const std::span<const std::size_t> named = key.empty() ? axes : key;
+      process_group made = all_.subgroup(places, {.name = layout_.line_name(rank_, named)});
       found = groups_.emplace(std::move(key), std::move(made)).first;
     }
     return found->second;

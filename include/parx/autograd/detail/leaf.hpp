@@ -153,7 +153,7 @@ class leaf final : public node<T> {
   }
   void sort_rows() {
     if (std::exchange(are_sorted_, true)) return;
-    // Of many, the notes know the order already.
+    // For many rows one pass over noted_, which is in ascending order, is faster than sorting.
     if (rows_.size() < noted_.size() / 64) return std::sort(rows_.begin(), rows_.end());
     rows_.clear();
     for (std::size_t row = 0; row < noted_.size(); ++row) {

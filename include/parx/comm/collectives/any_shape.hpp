@@ -32,7 +32,9 @@ namespace detail {
 template <typename Allocate>
 void fill_any_shape(const process_group& group, int from, Allocate&& allocate,
                     const any_shape_options& options, call_site site, call& request) {
-  call_check(group, operation::recv, site).is_rank(from, "sending rank");
+  const call_check check(group, operation::recv, site);
+  check.is_rank(from, "sending rank");
+  check.require(options.tag >= 0, "the tag {} is negative", options.tag);
   request.what = operation::recv;
   request.site = site;
   request.timeout = options.timeout;

@@ -43,6 +43,7 @@ void fill_unchecked_message(const process_group& group, int peer, Data&& data,
     elements seen;
     const call_check check(group, What, site);
     check.view(data, seen);
+    check.require(options.tag >= 0, "the tag {} is negative", options.tag);
     check.require(!options.extents.given() || What == operation::send,
                   "only a send says what its extents are; recv_any_shape gets them");
     check.require(!options.extents.given() || options.extents.are_of(seen.count),

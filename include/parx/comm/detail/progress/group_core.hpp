@@ -219,8 +219,9 @@ class group_core final : private inline_groups::group {
 
   /// Locked.
   void enqueue(call& request) {
+    // abort() may end the group in between: a chain is admitted whole before any of it is pending.
+    for (call* each = &request; each != nullptr; each = each->next.get()) admit(*each);
     for (call* each = &request; each != nullptr; each = each->next.get()) {
-      admit(*each);
       incoming_.push_back(each);
       has_incoming_.store(true, std::memory_order_relaxed);
     }
@@ -299,6 +300,8 @@ class group_core final : private inline_groups::group {
       return {known.message(), known.code_value(), -1, known.cause()};
     } catch (const std::exception& other) {
       return {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
+    } catch (...) {  // what a user's function may throw
+      return {"an exception that is not a std::exception", errc::io, -1, std::current_exception()};
     }
   }
 
