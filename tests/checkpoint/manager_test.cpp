@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(damaged_checkpoints_are_passed_over_and_the_damage_is_named
   }
 }
 
-// Who resumes from nothing would write over what is left of hours of training.
+// A run that began anew would overwrite what is left of hours of training.
 BOOST_AUTO_TEST_CASE(where_all_checkpoints_are_damaged_nothing_goes_on_as_if_there_were_none) {
   const scratch_folder folder;
   const std::string out = folder.file("out");

@@ -142,8 +142,8 @@ class checkpoint_manager {
   }
 
   /// The checkpoint with the highest step that is whole; damaged ones are passed over with a
-  /// warning that names what is wrong. nullopt where there is none. Throws errc::bad_data where all
-  /// that there are are damaged: to begin anew is for the user to decide.
+  /// warning that names what is wrong. nullopt where there is none. Throws errc::bad_data where
+  /// every checkpoint is damaged: the user decides whether to begin anew.
   [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
     return find(site, [](const auto& all) { return all; });
   }

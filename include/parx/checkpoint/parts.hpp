@@ -6,8 +6,8 @@
 //
 // Tensors become <name>.safetensors, JSON <name>.json. Where all ranks of a job save, their parts
 // are equal, and rank 0 writes them; what only one rank has is a shard, which that rank writes. The
-// parts borrow the memory of models and
-// optimizers: build them anew for each save, which costs a list of names. One thread.
+// parts borrow the memory of models and optimizers: build them anew for each save, which costs a
+// list of names. One thread.
 #pragma once
 
 #include <algorithm>

@@ -62,7 +62,7 @@ class fixed_memory {
     if (block_ == nullptr) return;
     try {
       detach();
-    } catch (const std::exception&) {  // the pool has a block less
+    } catch (const std::exception&) {  // the block cannot be given back
     }
   }
 

@@ -351,7 +351,7 @@ class trainer {
   }
 
   /// What comes after the parameters have changed: the evaluation and the checkpoint of a step.
-  /// After a signal the evaluation, which may take long, is left to who resumes.
+  /// After a signal the evaluation, which may take long, is left to the run that resumes.
   void complete_step(bool epoch_ends) {
     const std::uint64_t step = state_.global_step;
     const std::uint64_t rhythm =

@@ -44,7 +44,7 @@ class run_lock {
   }
 
  private:
-  /// Says in the file who holds it, for the message of who does not get it.
+  /// Says in the file who holds it, for the message of a process that cannot take the lock.
   void sign() const {
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);

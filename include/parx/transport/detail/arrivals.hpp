@@ -205,7 +205,8 @@ class arrivals {
     else earlier->second = std::move(came);
   }
 
-  /// A connection is closed with its arrival; who has passed the memory of a link looks into that.
+  /// A connection is closed with its arrival. The rank that passed a link's memory reads there that
+  /// it was refused.
   static void refuse(const link_key& wants, const arrival& came) noexcept {
     if (wants.what_for == purpose::memory || came.memory.size() < link_memory::rings_at) return;
     refuse_link(came.memory.data());

@@ -22,12 +22,13 @@ struct pipe_state {
   std::atomic<std::uint64_t> offered{0};                      ///< bytes offered where they lie
   std::atomic<std::uint64_t> bias{0};  ///< offered byte k lies at the sender's address bias + k
   std::atomic<std::uint32_t> withdrawn{0};  ///< the sender has closed: no offer holds any more
-  // The card: what `written` counted last, if that was one small message with a prefix like the
-  // last one's. It is in the ring as well, for a receiver that comes late.
-  static constexpr std::size_t card_words = 3;
-  std::atomic<std::uint32_t> card{0};  ///< card_of(), 0 while there is none or it is being written
-  std::atomic<std::uint64_t> card_number{0};
-  std::atomic<std::uint64_t> card_body[card_words]{};
+  // The inline message: what `written` counted last, if that was one small message with a prefix
+  // like the last one's. It is in the ring as well, for a receiver that comes late. Its mark is
+  // inline_mark_of(), or 0 while there is none or it is being written.
+  static constexpr std::size_t inline_words = 3;
+  std::atomic<std::uint32_t> inline_mark{0};
+  std::atomic<std::uint64_t> inline_number{0};
+  std::atomic<std::uint64_t> inline_body[inline_words]{};
   // Written by the receiver.
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
   std::atomic<std::uint64_t> taken{0};
@@ -86,9 +87,10 @@ struct prefix_words {
   }
 };
 
-/// Names the card of the message of `body` bytes that ends at `written`: never 0.
-[[nodiscard]] inline std::uint32_t card_of(std::uint64_t written, std::size_t body) noexcept {
-  static_assert(pipe_state::card_words * sizeof(std::uint64_t) < 31);
+/// Names the inline message of `body` bytes that ends at `written`: never 0.
+[[nodiscard]] inline std::uint32_t inline_mark_of(std::uint64_t written,
+                                                  std::size_t body) noexcept {
+  static_assert(pipe_state::inline_words * sizeof(std::uint64_t) < 31);
   return static_cast<std::uint32_t>(written << 5 | (body + 1));
 }
 

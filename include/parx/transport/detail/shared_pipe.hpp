@@ -50,12 +50,12 @@ class pipe_sender {
       if (first.size == prefix_bytes) put_prefix(first);
       else put_small(first);
       put_small(second);
-      if (repeats && second.size <= sizeof state_->card_body) write_card(second);
-      else tear_card();
+      if (repeats && second.size <= sizeof state_->inline_body) write_inline(second);
+      else withdraw_inline();
       publish();
       return both;
     }
-    tear_card();
+    withdraw_inline();
     std::size_t sent = put(first);
     if (first.size > 0) {
       knows_prefix_ = sent == prefix_bytes;
@@ -144,20 +144,20 @@ class pipe_sender {
     knows_prefix_ = true;
     written_ += prefix_bytes;
   }
-  void write_card(const const_bytes& body) noexcept {
-    state_->card.store(0, std::memory_order_relaxed);
-    state_->card_number.store(prefix_.of[prefix_words::number], std::memory_order_release);
+  void write_inline(const const_bytes& body) noexcept {
+    state_->inline_mark.store(0, std::memory_order_relaxed);
+    state_->inline_number.store(prefix_.of[prefix_words::number], std::memory_order_release);
     for (std::size_t done = 0, i = 0; done < body.size; done += sizeof(std::uint64_t), ++i) {
       std::uint64_t word = 0;
       std::memcpy(&word, body.data + done, std::min(sizeof word, body.size - done));
-      state_->card_body[i].store(word, std::memory_order_release);
+      state_->inline_body[i].store(word, std::memory_order_release);
     }
-    state_->card.store(card_of(written_, body.size), std::memory_order_release);
-    has_card_ = true;
+    state_->inline_mark.store(inline_mark_of(written_, body.size), std::memory_order_release);
+    has_inline_ = true;
   }
-  /// A number may come again after many bytes, but not with a card of old.
-  void tear_card() noexcept {
-    if (std::exchange(has_card_, false)) state_->card.store(0, std::memory_order_relaxed);
+  /// A number may come again after many bytes, but not with an inline message of old.
+  void withdraw_inline() noexcept {
+    if (std::exchange(has_inline_, false)) state_->inline_mark.store(0, std::memory_order_relaxed);
   }
   void publish() noexcept {
     state_->written.store(written_, std::memory_order_release);
@@ -224,7 +224,7 @@ class pipe_sender {
   pid_t receiver_ = 0;  ///< 0 where its memory may not be written
   bool helps_ = false;  ///< with what is offered
   bool published_ = false;
-  bool has_card_ = false;
+  bool has_inline_ = false;
   bool knows_prefix_ = false;
   prefix_words prefix_;  ///< the last one sent, if it went in one piece
 };
@@ -236,8 +236,8 @@ class pipe_receiver {
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
   /// Whether the sender may be waiting for what the last receive() has done: for its offer to be
-  /// taken, or for room. Who waits for room has filled the ring since, which takes longer than a
-  /// store needs to be seen.
+  /// taken, or for room. A sender that waits for room has filled the ring since, which takes
+  /// longer than a store needs to be seen.
   [[nodiscard]] bool awaited() const noexcept {
     return took_ || state_->written.load(std::memory_order_relaxed) - read_before_ >= capacity_ / 2;
   }
@@ -254,7 +254,7 @@ class pipe_receiver {
     if (first.size == prefix_bytes && written_ == read_) {
       written_ = state_->written.load(std::memory_order_acquire);
       if (written_ == read_ && offered == taken_) return 0;
-      if (const std::size_t got = take_card(first, second); got > 0) return got;
+      if (const std::size_t got = take_inline(first, second); got > 0) return got;
     }
     if (const std::size_t both = first.size + second.size; is_there_at_once(both)) {
       take_small(first);
@@ -291,18 +291,19 @@ class pipe_receiver {
  private:
   /// The message that the sender has just announced, off the line that did so. 0 where not all is
   /// there.
-  std::size_t take_card(mutable_bytes prefix, mutable_bytes body) noexcept {
+  std::size_t take_inline(mutable_bytes prefix, mutable_bytes body) noexcept {
     const auto there = static_cast<std::size_t>(written_ - read_);
     const std::size_t size = there - prefix_bytes;
-    if (there < prefix_bytes || size > std::min(body.size, sizeof state_->card_body)) return 0;
-    const std::uint32_t card = card_of(written_, size);
-    if (state_->card.load(std::memory_order_acquire) != card) return 0;
-    const std::uint64_t number = state_->card_number.load(std::memory_order_acquire);
-    std::uint64_t words[pipe_state::card_words];
+    if (there < prefix_bytes || size > std::min(body.size, sizeof state_->inline_body)) return 0;
+    const std::uint32_t mark = inline_mark_of(written_, size);
+    if (state_->inline_mark.load(std::memory_order_acquire) != mark) return 0;
+    const std::uint64_t number = state_->inline_number.load(std::memory_order_acquire);
+    std::uint64_t words[pipe_state::inline_words];
     for (std::size_t i = 0; i * sizeof words[0] < size; ++i) {
-      words[i] = state_->card_body[i].load(std::memory_order_acquire);
+      words[i] = state_->inline_body[i].load(std::memory_order_acquire);
     }
-    if (state_->card.load(std::memory_order_relaxed) != card) return 0;  // being written anew
+    // Being written anew?
+    if (state_->inline_mark.load(std::memory_order_relaxed) != mark) return 0;
     prefix_.of[prefix_words::number] = number;
     prefix_.write(prefix.data);
     for (std::size_t done = 0, i = 0; done < size; done += sizeof words[0], ++i) {

@@ -134,8 +134,8 @@ class group_core final : private inline_groups::group {
       if (request.all_done()) return true;
     }
     if (inline_mode()) move_others_on();
-    // Who asks again and again would keep the core from the thread that moves the call on, and from
-    // the other ranks.
+    // A loop around test() would otherwise keep the core from the thread that moves the call on,
+    // and from the other ranks.
     std::this_thread::yield();
     return false;
   }

@@ -1,11 +1,10 @@
 // messages: point-to-point traffic of one group.
 //
 // Each message is a header (with its tag and length), its extents where the sender gave some, and
-// its bytes, on links of their own. A
-// receive is matched by sender and tag, in the order of sending. A message that nobody has asked
-// for yet is kept in memory up to a limit, so that two ranks may both send before they receive. A
-// receive from any rank stands in line for all of them until the first message with its tag begins
-// to arrive.
+// its bytes, on links of their own. A receive is matched by sender and tag, in the order of
+// sending. A message that nobody has asked for yet is kept in memory up to a limit, so that two
+// ranks may both send before they receive. A receive from any rank stands in line for all of them
+// until the first message with its tag begins to arrive.
 // Threads: belongs to whoever drives the group's progress.
 #pragma once
 
@@ -81,8 +80,8 @@ class messages {
     finished_.clear();  // and keeps its memory: messages in a loop allocate nothing
   }
 
-  /// Moves what can be moved now. Throws link_lost only where a
-  /// message that is still needed is lost, and message_mismatch.
+  /// Moves what can be moved now. Throws link_lost only where a message that is still needed is
+  /// lost, and message_mismatch.
   bool step() {
     bool progressed = false;
     for (auto& [peer, state] : lanes_) {
