@@ -26,7 +26,7 @@ struct repeated {
 /// a rank first sleeps, or when two messages meet for the first time, is not what is looked for.
 std::size_t fewest_allocations(const std::function<void()>& round) {
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const std::size_t before = parx_test::allocations;
     round();
     fewest = std::min(fewest, parx_test::allocations - before);
