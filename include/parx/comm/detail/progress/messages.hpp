@@ -3,8 +3,9 @@
 // Each message is a header (with its tag and length), its extents where the sender gave some, and
 // its bytes, on links of their own. A receive is matched by sender and tag, in the order of
 // sending. A message that nobody has asked for yet is kept in memory up to a limit, so that two
-// ranks may both send before they receive. A receive from any rank stands in line for all of them
-// until the first message with its tag begins to arrive.
+// ranks may both send before they receive; but only where nothing else moves, because the rank may
+// ask for it as soon as the call that it is in has ended. A receive from any rank stands in line
+// for all of them until the first message with its tag begins to arrive.
 // Threads: belongs to whoever drives the group's progress.
 #pragma once
 
@@ -89,6 +90,12 @@ class messages {
       progressed |= send_some(state);
       progressed |= receive_some(state);
     }
+    // In a relay the answer to a message may be here before its sender has seen it leave. Its send
+    // has then ended, which the next step sees: kept now, the answer would be copied twice.
+    if (progressed) return true;
+    for (auto& [peer, state] : lanes_) {
+      if (is_unasked(state) && keep(state)) progressed |= receive_some(state);
+    }
     return progressed;
   }
 
@@ -96,7 +103,7 @@ class messages {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
       // Also where nobody waits for anything: what comes is kept, and its sender goes on.
-      const link_interest next{peer, channel::message, may_keep(state), !state.sends.empty()};
+      const link_interest next{peer, channel::message, !is_unasked(state), !state.sends.empty()};
       if (next.readable || next.writable) out.push_back(next);
     }
   }
@@ -198,9 +205,10 @@ class messages {
     receive.memory = room.data();
     receive.bytes = bytes;
   }
-  [[nodiscard]] bool may_keep(const lane& state) const noexcept {
-    return state.target != nullptr || state.arriving_kept ||
-           state.front_received < front_size(state);
+  /// A message has arrived up to its body, for which there is no room yet.
+  [[nodiscard]] static bool is_unasked(const lane& state) noexcept {
+    return state.target == nullptr && !state.arriving_kept &&
+           state.front_received == front_size(state);
   }
 
   /// Puts a receive in line for every rank. True when a message is already here: request.peer is
@@ -363,7 +371,7 @@ class messages {
       begin_body(state);
       return true;
     }
-    if (state.target == nullptr && !state.arriving_kept && !find_room(state)) return false;
+    if (is_unasked(state) && !find_receive(state)) return false;
     std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
@@ -393,22 +401,26 @@ class messages {
   void begin_body(lane& state) {
     state.body_received = 0;
     state.body_size = body_bytes(std::bit_cast<call_header>(state.header));
-    find_room(state);
+    find_receive(state);
   }
 
-  /// Decides where the arriving message goes: to the receive that waits for it, else into memory.
-  /// False while too much is kept already.
-  bool find_room(lane& state) {
+  /// Gives the arriving message to the receive that waits for it. False without one.
+  bool find_receive(lane& state) {
     const auto theirs = std::bit_cast<call_header>(state.header);
-    if (call* receive = asked_for(state, theirs)) {
-      claim(*receive, state.peer);
-      accept(*receive, state.peer, theirs, extents_in(state));
-      state.target = receive;
-      return true;
-    }
+    call* const receive = asked_for(state, theirs);
+    if (receive == nullptr) return false;
+    claim(*receive, state.peer);
+    accept(*receive, state.peer, theirs, extents_in(state));
+    state.target = receive;
+    return true;
+  }
+
+  /// Gets memory for a message that nobody has asked for. False while too much is kept already.
+  bool keep(lane& state) {
     // A receive that waits can only be for a message behind this one.
     const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
     if (too_much && state.receives.empty()) return false;
+    const auto theirs = std::bit_cast<call_header>(state.header);
     kept_message message{theirs, extents_in(state), {}, 0};
     message.bytes.resize(state.body_size);
     kept_bytes_ += state.body_size;
