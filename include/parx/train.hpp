@@ -13,10 +13,10 @@
 #include <parx/train/meter.hpp>        // IWYU pragma: export
 #include <parx/train/metrics.hpp>      // IWYU pragma: export
 #include <parx/train/options.hpp>      // IWYU pragma: export
-#include <parx/train/plan.hpp>         // IWYU pragma: export
 #include <parx/train/precision.hpp>    // IWYU pragma: export
 #include <parx/train/record.hpp>       // IWYU pragma: export
 #include <parx/train/run_log.hpp>      // IWYU pragma: export
+#include <parx/train/run_plan.hpp>     // IWYU pragma: export
 #include <parx/train/state.hpp>        // IWYU pragma: export
 #include <parx/train/tensorboard.hpp>  // IWYU pragma: export
 #include <parx/train/trainer.hpp>      // IWYU pragma: export

@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_differenc
   keys[9].counts = other;
   keys[10].incoming = shorter;
   keys[11].counts = none;
-  std::vector<std::shared_ptr<const parx::plan>> plans;
+  std::vector<std::shared_ptr<const parx::execution_plan>> plans;
   for (const auto& key : keys) plans.push_back(find(key));
   BOOST_TEST(made == 12);
   // The counts are remembered, not where they were.
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(a_cache_of_large_plans_does_not_grow_without_end) {
       return steps;
     });
   };
-  std::vector<std::weak_ptr<const parx::plan>> plans;
+  std::vector<std::weak_ptr<const parx::execution_plan>> plans;
   for (std::size_t count = 0; count < 100; ++count) plans.push_back(find(count));
   const auto kept = std::count_if(plans.begin(), plans.end(),
                                   [](const auto& each) { return !each.expired(); });

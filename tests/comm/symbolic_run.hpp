@@ -21,7 +21,7 @@
 #include <fmt/format.h>
 
 #include <parx/comm/schedule/catalog.hpp>
-#include <parx/comm/schedule/plan.hpp>
+#include <parx/comm/schedule/execution_plan.hpp>
 
 namespace proof {
 
@@ -84,7 +84,7 @@ struct lane_state {
 };
 
 struct rank_state {
-  parx::plan steps;
+  parx::execution_plan steps;
   std::vector<symbol> buffer, scratch;
   std::size_t input_at = 0, input_size = 0;
   std::size_t output_at = 0, output_size = 0;

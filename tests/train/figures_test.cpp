@@ -1,4 +1,4 @@
-#include <parx/train/plan.hpp>
+#include <parx/train/run_plan.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -111,7 +111,7 @@ class cost_meter {
     call request;
     request.what = operation::broadcast;
     request.site = site_;
-    const plan steps =
+    const execution_plan steps =
         make_plan(schedules::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
     request.steps = &steps;
     request.data.input = reinterpret_cast<const std::byte*>(&costs_);

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include <parx/train/options.hpp>
-#include <parx/train/plan.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/run_log.hpp>
+#include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

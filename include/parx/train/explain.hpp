@@ -16,7 +16,7 @@
 #include <parx/optim/schedule.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/options.hpp>
-#include <parx/train/plan.hpp>
+#include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

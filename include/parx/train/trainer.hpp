@@ -55,9 +55,9 @@
 #include <parx/train/explain.hpp>
 #include <parx/train/meter.hpp>
 #include <parx/train/options.hpp>
-#include <parx/train/plan.hpp>
 #include <parx/train/precision.hpp>
 #include <parx/train/run_log.hpp>
+#include <parx/train/run_plan.hpp>
 #include <parx/train/state.hpp>
 #include <parx/train/wrapped_model.hpp>
 

@@ -58,7 +58,7 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
 }
 
 /// Returns the call's plan, which stays until the group's next call is filled.
-inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
+inline const std::shared_ptr<const execution_plan>& fill_call(const process_group& group,
                                                     const collective_arguments& given,
                                                     call& request) {
   const call_check check(group, given.what, given.site);
@@ -92,7 +92,7 @@ inline const std::shared_ptr<const plan>& fill_call(const process_group& group,
       .counts = given.counts,
       .incoming = given.incoming};
   ready_choice(group, given.site);
-  const std::shared_ptr<const plan>& steps = core.plans().find(key, [&] {
+  const std::shared_ptr<const execution_plan>& steps = core.plans().find(key, [&] {
     call_shape shape{.what = given.what,
                      .rank = group.rank(),
                      .world = group.size(),

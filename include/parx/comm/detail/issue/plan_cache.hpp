@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <parx/comm/schedule/call_shape.hpp>
-#include <parx/comm/schedule/plan.hpp>
+#include <parx/comm/schedule/execution_plan.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -40,14 +40,14 @@ class plan_cache {
   /// The plan of `key`; `make` is called for its schedule if there is none yet. What is returned
   /// stays until the next call.
   template <typename Make>
-  [[nodiscard]] const std::shared_ptr<const plan>& find(const plan_key& key, Make make) {
+  [[nodiscard]] const std::shared_ptr<const execution_plan>& find(const plan_key& key, Make make) {
     static constexpr std::size_t most_plans = 256;  // few enough to look at each
     static constexpr std::size_t most_actions = 65'536;  // of all of them: some 8 MB
     if (latest_ < kept_.size() && kept_[latest_].is_for(key)) return kept_[latest_].made;
     for (latest_ = 0; latest_ < kept_.size(); ++latest_) {
       if (kept_[latest_].is_for(key)) return kept_[latest_].made;
     }
-    std::shared_ptr<const plan> made(new plan(make_plan(make())));
+    std::shared_ptr<const execution_plan> made(new execution_plan(make_plan(make())));
     actions_ += made->steps.actions.size();
     if (kept_.size() >= most_plans || actions_ > most_actions) {
       kept_.clear();
@@ -66,7 +66,7 @@ class plan_cache {
     plan_scalars scalars;
     std::vector<std::size_t> counts;
     std::vector<std::size_t> incoming;
-    std::shared_ptr<const plan> made;
+    std::shared_ptr<const execution_plan> made;
 
     [[nodiscard]] bool is_for(const plan_key& key) const noexcept {
       return scalars == key.scalars && same(counts, key.counts) && same(incoming, key.incoming);

@@ -19,7 +19,7 @@
 #include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/comm/schedule/operation.hpp>
-#include <parx/comm/schedule/plan.hpp>
+#include <parx/comm/schedule/execution_plan.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/source.hpp>
 #include <parx/types/dtype.hpp>
@@ -39,7 +39,7 @@ struct call {
   std::chrono::milliseconds timeout{0};
 
   // A collective: its plan, buffers and fingerprint.
-  const plan* steps = nullptr;
+  const execution_plan* steps = nullptr;
   collective_data data;
   call_header header;
 
@@ -47,7 +47,8 @@ struct call {
   bool introduces = false;  ///< only makes sure that all call the same (detail/host_memory.hpp)
   bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
   std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
-  std::shared_ptr<const plan> kept_steps{};  ///< the same, where the cache may forget them earlier
+  /// The same, where the cache may forget them earlier.
+  std::shared_ptr<const execution_plan> kept_steps{};
 
   // A message: the other rank and the user's memory (read by send, written by recv).
   int peer = -1;

@@ -18,7 +18,7 @@
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
-#include <parx/comm/schedule/plan.hpp>
+#include <parx/comm/schedule/execution_plan.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -39,7 +39,7 @@ class engine {
   /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what `data`
   /// leave open it fills in. Opens the links that it uses, with `patience` as in link_to. Where the
   /// steps meet, the board is open.
-  void start(const plan& steps, collective_data& data, const call_header& header,
+  void start(const execution_plan& steps, collective_data& data, const call_header& header,
              transport& network, board& signs, std::chrono::milliseconds patience) {
     plan_ = &steps;
     data_ = &data;
@@ -409,7 +409,7 @@ class engine {
     return header;
   }
 
-  const plan* plan_ = nullptr;
+  const execution_plan* plan_ = nullptr;
   collective_data* data_ = nullptr;
   const call_header* header_ = nullptr;
   std::vector<progress> progress_;  ///< by action

@@ -31,7 +31,7 @@ class host_memory {
     introduction_->timeout = next.timeout;
     introduction_->header = next.header;
     introduction_->kept_steps.reset(
-        new plan(make_plan(schedules::dissemination_barrier(rank, world))));
+        new execution_plan(make_plan(schedules::dissemination_barrier(rank, world))));
     introduction_->steps = introduction_->kept_steps.get();
     return introduction_.get();
   }
@@ -60,7 +60,7 @@ class host_memory {
       board::bytes + (schedules::staging_parts + 1) * largest_slice;
   static constexpr std::uint64_t area_id = 0;  ///< shared_areas counts from one
 
-  [[nodiscard]] static bool wants_memory(const plan& steps) noexcept {
+  [[nodiscard]] static bool wants_memory(const execution_plan& steps) noexcept {
     return steps.meets || steps.steps.slices > 0;
   }
 

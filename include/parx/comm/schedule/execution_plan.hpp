@@ -1,4 +1,4 @@
-// plan: a schedule sorted for the engine, by the links it uses.
+// execution_plan: a schedule sorted for the engine, by the links it uses.
 //
 // Made once for a call's shape and kept (plan_cache::find), so that a training loop's collectives
 // build and allocate nothing after their first round.
@@ -21,7 +21,7 @@ struct lane_plan {
   std::size_t largest_reduction = 0;  ///< elements of the largest receive_reduce
 };
 
-struct plan {
+struct execution_plan {
   schedule steps;
   std::vector<lane_plan> lanes;
   std::vector<std::int32_t> local;  ///< what needs no link
@@ -29,8 +29,8 @@ struct plan {
   std::vector<bool> awaited;        ///< by action: whether another waits for it
 };
 
-[[nodiscard]] inline plan make_plan(schedule steps) {
-  plan result{.steps = std::move(steps), .lanes = {}, .local = {}, .awaited = {}};
+[[nodiscard]] inline execution_plan make_plan(schedule steps) {
+  execution_plan result{.steps = std::move(steps), .lanes = {}, .local = {}, .awaited = {}};
   result.awaited.resize(result.steps.actions.size());
   const auto lane_of = [&](int peer) -> lane_plan& {
     const auto found = std::find_if(result.lanes.begin(), result.lanes.end(),

@@ -1,5 +1,5 @@
-// plan: the arithmetic of a run, as a pure function: how many batches make a step, how many steps
-// an epoch, how many steps the run, and what learning rate each has.
+// run_plan: the arithmetic of a run, as a pure function: how many batches make a step, how many
+// steps an epoch, how many steps the run, and what learning rate each has.
 //
 // One optimizer step takes accumulation x world x batch_size samples, the last step of an epoch
 // what is left. Steps and epochs are counted as Hugging Face's Trainer counts them.
