@@ -144,8 +144,9 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   explicit bert_classifier(bert_config config = {})
       : config_(config),
         words_(config.vocab_size, config.hidden_size, starts()),
-        positions_(config.max_position_embeddings, config.hidden_size, starts()),
-        types_(config.type_vocab_size, config.hidden_size, starts()),
+        positions_(config.max_position_embeddings, config.hidden_size,
+                   starts(nn::embedding_use::whole)),
+        types_(config.type_vocab_size, config.hidden_size, starts(nn::embedding_use::whole)),
         norm_(config.hidden_size, {.epsilon = config.layer_norm_eps}),
         dropout_(config.hidden_dropout_prob),
         pooler_(config.hidden_size, config.hidden_size, {.start = starts().start}),
@@ -195,8 +196,9 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   }
 
  private:
-  [[nodiscard]] nn::embedding_options starts() const {
-    return {.start = nn::init::normal(0, config_.initializer_range)};
+  [[nodiscard]] nn::embedding_options starts(
+      nn::embedding_use use = nn::embedding_use::lookups) const {
+    return {.start = nn::init::normal(0, config_.initializer_range), .use = use};
   }
   [[nodiscard]] variable<T> first_type() const { return slice<T>(types_.weight(), 0, 0, 1); }
 

@@ -34,7 +34,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   explicit encoder_decoder(encoder_decoder_config config = {})
       : config_(config),
         shared_(config.vocab_size, config.d_model,
-                {.start = nn::init::normal(0, 1 / std::sqrt(static_cast<double>(config.d_model)))}),
+                {.start = nn::init::normal(0, 1 / std::sqrt(static_cast<double>(config.d_model))),
+                 .use = nn::embedding_use::whole}),
         positions_(config.max_position_embeddings, config.d_model),
         encoder_(config.encoder_layers, config.d_model, config.attention_heads, layer(config)),
         decoder_(config.decoder_layers, config.d_model, config.attention_heads, layer(config)),

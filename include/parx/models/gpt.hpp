@@ -170,8 +170,10 @@ class gpt : public nn::module<gpt<T>> {
   }
 
  private:
+  /// The output multiplies with the words, and the positions are a slice.
   [[nodiscard]] nn::embedding_options starts() const {
-    return {.start = nn::init::normal(0, config_.initializer_range)};
+    return {.start = nn::init::normal(0, config_.initializer_range),
+            .use = nn::embedding_use::whole};
   }
 
   gpt_config config_;

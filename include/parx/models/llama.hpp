@@ -130,7 +130,9 @@ class llama : public nn::module<llama<T>> {
   explicit llama(llama_config config = {})
       : config_(checked(config)),
         words_(config.vocab_size, config.hidden_size,
-               {.start = nn::init::normal(0, config.initializer_range)}),
+               {.start = nn::init::normal(0, config.initializer_range),
+                .use = config.embeddings == word_embeddings::tied ? nn::embedding_use::whole
+                                                                  : nn::embedding_use::lookups}),
         norm_(config.hidden_size, {.epsilon = config.rms_norm_eps}) {
     const rotary_table<T> table(config.max_position_embeddings, head_width(), config.rope_theta);
     layers_.reserve(config.num_hidden_layers);

@@ -11,8 +11,16 @@
 
 namespace parx::inline PARX_ABI::nn {
 
+/// What a model does with the matrix. Wrappers exchange gradients of what is only looked up in by
+/// the rows of a batch.
+enum class embedding_use {
+  lookups,
+  whole  ///< it is also multiplied with (an output that is tied to it) or sliced: weight()
+};
+
 struct embedding_options {
   initializer start = init::normal(0, 1);  ///< PyTorch's
+  embedding_use use = embedding_use::lookups;
 };
 
 template <typename T = float>
@@ -23,7 +31,7 @@ class embedding : public module<embedding<T>> {
   /// `rows` vectors of `width`. weight is (rows, width).
   embedding(std::size_t rows, std::size_t width, embedding_options options = {})
       : start_(options.start), weight_("weight", {rows, width}) {
-    weight_.expect_row_grad();
+    if (options.use == embedding_use::lookups) weight_.expect_row_grad();
   }
 
   /// The result is (indices..., width). Throws usage_error for an index outside the rows.
