@@ -22,6 +22,7 @@
 #include <parx/models.hpp>
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
+#include <parx/plan.hpp>
 #include <parx/ddp.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
 #include <parx/ddp/save.hpp>

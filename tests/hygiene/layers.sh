@@ -27,6 +27,7 @@ nn              5 tensor
 optim           5 tensor
 models          6 tensor
 checkpoint      7 both
+plan            7 both
 ddp             8 both
 fsdp            8 both
 pipeline        8 both

@@ -1,0 +1,131 @@
+// parx_plan: what a transformer needs on a cluster, in each way to train it, and which is fastest.
+//
+//   parx_plan --model gpt --layers 12 --width 768 --ranks 8 --hosts 2 --link 10gbit
+//   parx_plan --model llama --layers 32 --width 4096 --ranks 64 --hosts 16 --memory 512 --markdown
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "options.hpp"
+#include <parx/models.hpp>
+#include <parx/plan.hpp>
+
+namespace {
+
+/// Operations a second of a product of two matrices on one thread here.
+double measured_flops() {
+  constexpr std::size_t n = 512;
+  const auto a = parx::tensor<float>::full({n, n}, 1), b = parx::tensor<float>::full({n, n}, 2);
+  static_cast<void>(parx::matmul(a, b));
+  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::duration<double> passed{};
+  double operations = 0;
+  while (passed.count() < 0.1) {
+    static_cast<void>(parx::matmul(a, b));
+    operations += 2.0 * n * n * n;
+    passed = std::chrono::steady_clock::now() - begin;
+  }
+  return operations / passed.count();
+}
+
+cxxopts::Options flags() {
+  using examples::text;
+  const auto yes = cxxopts::value<bool>();
+  cxxopts::Options options("parx_plan", "Memory, traffic and time of the ways to train a model\n");
+  options.add_options()("h,help", "print this")("markdown", "print a Markdown table", yes);
+  options.add_options("Model")
+      ("model", "gpt or llama", text("gpt"))
+      ("layers", "of the transformer", text("12"))
+      ("width", "a multiple of --heads", text("768"))
+      ("heads", "of attention", text("12"))
+      ("inner", "width of the feed-forward layers; 0: 4 x, of llama 8/3 x --width", text("0"))
+      ("vocab-size", "tokens that there are", text("50257"));
+  options.add_options("Step")
+      ("batch-size", "sequences of one rank in one batch", text("8"))
+      ("positions", "tokens of a sequence", text("1024"))
+      ("gradient-accumulation-steps", "batches that make one step", text("1"))
+      ("gradient-checkpointing", "compute activations again in backward", yes)
+      ("optimizer-bytes", "state of a parameter: AdamW's 8; SGD's 0, with momentum 4", text("8"));
+  options.add_options("Cluster")
+      ("ranks", "in all", text("8"))
+      ("hosts", "that share them equally", text("1"))
+      ("link", "between hosts: 1gbit, 10gbit, 25gbit, 100gbit, 10gbit:50 (microseconds)",
+       text("10gbit"))
+      ("memory-link", "between ranks of a host, likewise", text("memory"))
+      ("memory", "GB of a host; 0: as this machine", text("0"))
+      ("gflops", "of a rank in matrix products; 0: as one thread here", text("0"));
+  return options;
+}
+
+template <typename Model>
+parx::training_plan plan_of(Model model, const char* layers, const cxxopts::ParseResult& given,
+                            const parx::transformer_sizes& sizes) {
+  const auto whole = [&](const char* flag, std::size_t least) {
+    return examples::number<std::size_t>(given, flag, least, 1'000'000);
+  };
+  const double gflops = examples::number(given, "gflops", 0.0, 1e9);
+  const double memory = examples::number(given, "memory", 0.0, 1e9);
+  return parx::plan(
+      parx::shapes_of(model, {layers}),
+      {.ranks = static_cast<int>(whole("ranks", 1)),
+       .hosts = static_cast<int>(whole("hosts", 1)),
+       .network = parx::parse_link(given["link"].as<std::string>()),
+       .memory_link = parx::parse_link(given["memory-link"].as<std::string>()),
+       .flops = gflops > 0 ? gflops * 1e9 : measured_flops(),
+       .memory_of_host = static_cast<std::size_t>(memory * 1e9)},
+      parx::work_of(sizes), {.optimizer_bytes = whole("optimizer-bytes", 0)});
+}
+
+parx::training_plan plan_of(const cxxopts::ParseResult& given) {
+  const auto size = [&](const char* flag, std::size_t least = 1) {
+    return examples::number<std::size_t>(given, flag, least, 100'000'000);
+  };
+  const bool is_llama = examples::choice(given, "model", {"gpt", "llama"}) == "llama";
+  const std::size_t width = size("width"), layers = size("layers"), heads = size("heads");
+  const std::size_t usual = is_llama ? 8 * width / 3 : 4 * width;
+  const std::size_t inner = size("inner", 0) > 0 ? size("inner", 0) : usual;
+  const parx::transformer_sizes sizes{
+      .layers = layers,
+      .width = width,
+      .inner = inner,
+      .vocabulary = size("vocab-size"),
+      .batch = size("batch-size"),
+      .positions = size("positions"),
+      .micro_batches = size("gradient-accumulation-steps"),
+      .form = is_llama ? parx::feed_forward::gated : parx::feed_forward::plain,
+      .kept = given["gradient-checkpointing"].as<bool>() ? parx::activations::computed_again
+                                                         : parx::activations::kept};
+  if (is_llama) {
+    return plan_of(parx::models::llama<>{{.vocab_size = sizes.vocabulary, .hidden_size = width,
+                                          .intermediate_size = inner, .num_hidden_layers = layers,
+                                          .num_attention_heads = heads,
+                                          .num_key_value_heads = heads,
+                                          .max_position_embeddings = sizes.positions}},
+                   "model.layers.*", given, sizes);
+  }
+  return plan_of(parx::models::gpt<>{{.vocab_size = sizes.vocabulary,
+                                      .n_positions = sizes.positions, .n_embd = width,
+                                      .n_layer = layers, .n_head = heads, .n_inner = inner}},
+                 "transformer.h.*", given, sizes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    cxxopts::Options options = flags();
+    const auto given = examples::parse(options, argc, argv);
+    if (given.count("help") != 0) {
+      fmt::print("{}", options.help());
+      return 0;
+    }
+    const auto made = plan_of(given);
+    fmt::print("{}", given["markdown"].as<bool>() ? to_markdown(made) : to_text(made));
+    return 0;
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return 1;
+  }
+}
