@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <functional>
+#include <span>
+#include <vector>
 
 using parx::algorithm;
 using parx::algorithm_rule;
@@ -68,8 +70,15 @@ BOOST_AUTO_TEST_CASE(prices_are_the_formulas_of_the_literature) {
 
 BOOST_AUTO_TEST_CASE(between_ranks_of_one_host_over_tcp_the_choice_is_what_was_measured_there) {
   // Fastest at 4 and 8 ranks on two cores; see loopback_costs.
-  const auto fastest = [](operation what, int world, std::size_t n) {
-    return parx::choose({.what = what, .world = world, .count = n}, parx::loopback_costs);
+  auto order = parx::reduction_order::any;
+  const std::vector<int> one_host(8, 0);
+  const auto fastest = [&](operation what, int world, std::size_t n) {
+    return parx::choose({.what = what,
+                         .world = world,
+                         .count = n,
+                         .order = order,
+                         .host_of = std::span(one_host).first(static_cast<std::size_t>(world))},
+                        parx::loopback_costs);
   };
   for (const int world : {4, 8}) {
     BOOST_TEST((fastest(operation::all_reduce, world, 16 << 10) == algorithm::doubling));
@@ -84,15 +93,22 @@ BOOST_AUTO_TEST_CASE(between_ranks_of_one_host_over_tcp_the_choice_is_what_was_m
     BOOST_TEST((fastest(operation::reduce_scatter, world, 16 << 20) == algorithm::ring));
   }
   BOOST_TEST((fastest(operation::all_reduce, 8, 64 << 10) == algorithm::halving));
+  order = parx::reduction_order::serial;
+  for (const int world : {4, 8}) {
+    BOOST_TEST((fastest(operation::all_reduce, world, 16 << 10) == algorithm::chain));
+    BOOST_TEST((fastest(operation::all_reduce, world, 1 << 20) == algorithm::direct));
+    BOOST_TEST((fastest(operation::reduce_scatter, world, 4 << 10) == algorithm::chain));
+    BOOST_TEST((fastest(operation::reduce_scatter, world, 128 << 10) == algorithm::direct));
+  }
 }
 
-BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_inside_a_host_always) {
+BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_in_shared_memory_always) {
   using parx::reduction_order;
   for (const operation what : {operation::all_reduce, operation::reduce_scatter}) {
     for (const int world : {2, 3, 8, 64}) {
       for (const std::size_t n : {4u, 16u << 10, 1u << 20, 64u << 20}) {
         const std::vector<int> one_host(static_cast<std::size_t>(world), 0);
-        call_shape shape{.what = what, .world = world, .count = n};
+        call_shape shape{.what = what, .world = world, .count = n, .host_of = one_host};
         const auto is_serial = [&] {
           return find_algorithm(what, parx::choose(shape, parx::loopback_costs))->order ==
                  reduction_order::serial;
@@ -100,7 +116,7 @@ BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_inside_a_h
         shape.order = reduction_order::serial;
         BOOST_TEST(is_serial());
         shape.order = reduction_order::any;
-        shape.host_of = one_host;
+        shape.staging_bytes = parx::slice_bytes(world);
         BOOST_TEST((is_serial() || world == 2));
         // Not against what the user says.
         const auto rules = parx::parse_algorithm_list("all_reduce:ring,reduce_scatter:ring");

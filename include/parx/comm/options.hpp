@@ -82,9 +82,9 @@ struct reduce_options {
   /// the result of one issued before on the same group: a total count, for a mean without a second
   /// pass.
   const double* divide_by = nullptr;
-  /// serial: the same bits however the ranks are connected and the vectors cut. Inside one host
-  /// every sum is, unless `use` or a rule says otherwise; between hosts an algorithm that gives it
-  /// can be slower. Equal on all ranks, which is checked.
+  /// serial: the same bits however the ranks are connected and the vectors cut. Where all ranks
+  /// share memory every all_reduce and reduce_scatter is, unless `use` or a rule says otherwise;
+  /// over TCP an algorithm that gives it can be slower. Equal on all ranks, which is checked.
   reduction_order order = reduction_order::any;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;

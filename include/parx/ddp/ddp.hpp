@@ -43,8 +43,8 @@ namespace parx::inline PARX_ABI {
 struct ddp_options {
   bucket_limits buckets{};
   comm_hook hook{};  ///< what is sent instead of the gradients as they are; equal on all ranks
-  /// serial: the same bits however the buckets are cut and the ranks connected. Inside one host
-  /// they are anyway; between hosts see reduce_options::order. Equal on all ranks.
+  /// serial: the same bits however the buckets are cut and the ranks connected. Where all ranks
+  /// share memory they are anyway; over TCP see reduce_options::order. Equal on all ranks.
   reduction_order order = reduction_order::any;
   /// For parameters whose gradients are summed over other ranks than the ddp's.
   std::vector<reduction_group> reduction_groups{};

@@ -51,7 +51,7 @@ struct explanation {
       row.why = "cheapest";
     } else if (is_serial_anyway(shape) &&
                find_algorithm(shape.what, row.name)->order != reduction_order::serial) {
-      row.why = "not in serial order, as all is inside one host";
+      row.why = "not in serial order, as all is where the ranks share memory";
     } else {
       row.why = row.seconds > least && least > 0
                     ? fmt::format("{:.3g} x the cheapest", row.seconds / least)
