@@ -135,12 +135,26 @@ BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_in_shared_
 }
 
 BOOST_AUTO_TEST_CASE(a_small_broadcast_in_shared_buffers_waits_for_no_meeting) {
-  for (const int world : {2, 4, 8}) {
-    call_shape shape{.what = operation::broadcast, .world = world, .shared_output = true};
-    shape.count = 64;
-    BOOST_TEST((parx::choose(shape, parx::memory_costs) == algorithm::tree));
-    shape.count = 1 << 20;
-    BOOST_TEST((parx::choose(shape, parx::memory_costs) == algorithm::shared));
+  // As measured: a tree or a chain is faster up to the first size, meetings are from the second on.
+  struct border {
+    int world;
+    std::size_t relayed, shared;
+  };
+  for (const border at : {border{2, 1 << 10, 4 << 10}, {3, 4 << 10, 16 << 10},
+                          {4, 4 << 10, 16 << 10}, {8, 4 << 10, 16 << 10}}) {
+    const std::vector<int> one_host(static_cast<std::size_t>(at.world), 0);
+    call_shape shape{.what = operation::broadcast,
+                     .world = at.world,
+                     .shared_output = true,
+                     .host_of = one_host};
+    for (const std::size_t n : {std::size_t{4}, at.relayed}) {
+      shape.count = n;
+      BOOST_TEST((parx::choose(shape, parx::memory_costs) != algorithm::shared));
+    }
+    for (const std::size_t n : {at.shared, std::size_t{16} << 20}) {
+      shape.count = n;
+      BOOST_TEST((parx::choose(shape, parx::memory_costs) == algorithm::shared));
+    }
   }
 }
 
