@@ -2,6 +2,7 @@
 // a rank dies or its disk is full.
 #include <parx/checkpoint/write_together.hpp>
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -9,7 +10,9 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -173,6 +176,48 @@ BOOST_AUTO_TEST_CASE(where_the_disk_of_one_rank_is_full_nothing_is_committed_and
     for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
     BOOST_TEST((names_in(folder) == std::set<std::string>{"checkpoint-1"}));
   }
+}
+
+BOOST_AUTO_TEST_CASE(where_one_rank_can_start_no_writer_none_writes_and_all_say_so_at_once) {
+  const scratch_folder scratch;
+  const std::string folder = scratch.file("out");
+  processes::job all;
+  for (int rank = 0; rank < 3; ++rank) {
+    all.start(rank, 3, [&](parx::world& group) {
+      parx::checkpoint_manager checkpoints(group, folder);
+      checkpoints.probe();
+      const std::vector<std::uint32_t> values(10, static_cast<std::uint32_t>(group.rank()));
+      parx::checkpoint_parts parts;
+      parts.add_tensor_shard("model", {static_cast<std::size_t>(group.rank()), 3},
+                             {{"w", parx::dtype::uint32, {10}, std::as_bytes(std::span(values))}});
+      rlimit before{};
+      ::getrlimit(RLIMIT_AS, &before);
+      if (group.rank() == 2) {  // no room for a thread's stack, which none that was used before has
+        pthread_attr_t stacks;
+        ::pthread_attr_init(&stacks);
+        ::pthread_attr_setstacksize(&stacks, 256U << 20U);
+        ::pthread_setattr_default_np(&stacks);
+        std::size_t pages = 0;
+        std::ifstream("/proc/self/statm") >> pages;
+        const rlimit little{pages * 4096 + (64U << 20U), before.rlim_max};
+        ::setrlimit(RLIMIT_AS, &little);
+      }
+      std::string said;
+      try {
+        checkpoints.save(1, parts);
+      } catch (const parx::error& failed) {
+        said = failed.what();
+      }
+      ::setrlimit(RLIMIT_AS, &before);
+      parx::require(processes::contains(said, "Resource temporarily unavailable") &&
+                        (group.rank() == 2 || processes::contains(said, "rank 2: ")),
+                    "it said: {}", said);
+      checkpoints.save(2, parts);
+      checkpoints.wait();
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+  BOOST_TEST((names_in(folder) == std::set<std::string>{"checkpoint-2"}));
 }
 
 BOOST_AUTO_TEST_CASE(where_a_rank_dies_while_it_writes_the_last_checkpoint_stays_the_last) {

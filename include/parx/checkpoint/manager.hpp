@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -110,21 +111,29 @@ class checkpoint_manager {
       }
       return;
     }
-    checkpoint_parts copy;
-    const auto take_copy = [&] { copy = parts.written_by(rank()).copied_to(memory_); };
+    const auto copy_of_parts = [&] { return parts.written_by(rank()).copied_to(memory_); };
     if (!together_) {
       detail::agree_on_rank0(group_, site, [&] {
-        take_copy();
-        write_behind([plan, copy = std::move(copy)] { detail::write_alone(plan, copy); });
+        write_behind([plan, copy = copy_of_parts()] { detail::write_alone(plan, copy); });
       });
       return;
     }
-    // All have their copy before any begins to write: a writer would wait for those that have none.
-    detail::agree(group_, site, take_copy);
     if (!writers_) writers_ = all_of(*group_, site);
-    write_behind([this, plan, copy = std::move(copy)] {
-      detail::write_together(*writers_, plan, copy);
-    });
+    // Where a rank has no memory for its copy or no thread, the writers of all others would wait
+    // for its: none begins before all are there.
+    std::promise<bool> all_are_there;
+    try {
+      detail::agree(group_, site, [&] {
+        write_behind([this, plan, copy = copy_of_parts(),
+                      begins = all_are_there.get_future()]() mutable {
+          if (begins.get()) detail::write_together(*writers_, plan, copy);
+        });
+      });
+    } catch (...) {
+      all_are_there.set_value(false);
+      throw;
+    }
+    all_are_there.set_value(true);
   }
 
   /// Returns when the last save is on the disk; throws where it failed.
@@ -168,7 +177,7 @@ class checkpoint_manager {
 
   template <typename Write>
   void write_behind(Write write) {
-    writer_ = std::thread([this, write = std::move(write)] {
+    writer_ = std::thread([this, write = std::move(write)]() mutable {
       try {
         write();
       } catch (...) {
