@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <parx/comm.hpp>
+#include <parx/transport/detail/notices.hpp>
 
 #include "comm/jobs.hpp"
 #include "messages.hpp"
@@ -153,4 +154,20 @@ BOOST_AUTO_TEST_CASE(a_rank_that_has_gone_on_is_not_said_to_wait_any_more) {
     BOOST_TEST(parx_test::mentions(failures[0], "which waits in no call ("),
                failures[0]);
   }
+}
+
+BOOST_AUTO_TEST_CASE(notices_that_two_groups_post_at_a_time_are_both_published) {
+  parx::detail::notices own;
+  std::string published;
+  std::thread second;
+  own.post(1, "first", [&](const std::string& all) {
+    second = std::thread([&] {
+      own.post(2, "second", [&](const std::string& both) { published = both; });
+    });
+    std::this_thread::sleep_for(50ms);  // it is published slowly
+    published = all;
+  });
+  second.join();
+  BOOST_TEST((parx::detail::notices::split(published) ==
+              std::vector<std::string>{"first", "second"}));
 }

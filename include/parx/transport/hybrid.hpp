@@ -112,9 +112,10 @@ class hybrid_transport final : public transport {
   }
 
   void post_notice(std::string_view text) override {
-    const std::string all = shared_->own_notices().post(group_, text);
-    shared_->ask_for_words([&](store& job_store, const deadline& limit) {
-      job_store.set(notice_key(job_rank(rank_)), all, limit);
+    shared_->own_notices().post(group_, text, [&](const std::string& all) {
+      shared_->ask_for_words([&](store& job_store, const deadline& limit) {
+        job_store.set(notice_key(job_rank(rank_)), all, limit);
+      });
     });
   }
   std::vector<std::string> notices_of(int job_rank) override {

@@ -316,7 +316,7 @@ class inproc_transport final : public transport {
   void post_notice(std::string_view text) override {
     const std::lock_guard lock(network_->mutex_);
     auto& own = network_->at(job_rank(rank_));
-    own.posted = own.notices.post(group_, text);
+    own.notices.post(group_, text, [&](std::string all) { own.posted = std::move(all); });
   }
   std::vector<std::string> notices_of(int job_rank) override {
     const std::lock_guard lock(network_->mutex_);

@@ -23,8 +23,10 @@ class notices {
  public:
   static constexpr std::size_t most = 16;
 
-  /// Replaces the notice of a group, and returns all as one text.
-  std::string post(std::uint64_t group, std::string_view text) {
+  /// Replaces the notice of a group, and calls publish(all as one text): of two groups that post at
+  /// a time, one after the other, so that what is published last holds both.
+  template <typename Publish>
+  void post(std::uint64_t group, std::string_view text, Publish publish) {
     const std::lock_guard lock(mutex_);
     std::erase_if(all_, [group](const auto& each) { return each.first == group; });
     if (all_.size() == most) all_.erase(all_.begin());
@@ -35,7 +37,7 @@ class notices {
       joined.append(reinterpret_cast<const char*>(&size), sizeof size);
       joined += each;
     }
-    return joined;
+    publish(joined);
   }
 
   /// The notices in such a text; those that are cut off are left out.
