@@ -1,11 +1,15 @@
 #include <parx/tensor/page_pool.hpp>
 
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -19,6 +23,28 @@
 #include <parx/tensor/tensor.hpp>
 
 #include <boost/test/unit_test.hpp>
+
+namespace {
+
+bool mremap_fails_midway = false;
+
+}  // namespace
+
+/// As the kernel's, which may fail after it has freed the addresses that the memory was to have.
+extern "C" void* mremap(void* from, std::size_t size, std::size_t new_size, int flags,
+                        ...) noexcept {
+  va_list more;
+  va_start(more, flags);
+  void* const to = va_arg(more, void*);
+  va_end(more);
+  if (mremap_fails_midway) {
+    ::munmap(to, new_size);
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(::syscall(SYS_mremap, from, size, new_size, flags, to));
+}
 
 namespace {
 
@@ -186,6 +212,33 @@ BOOST_AUTO_TEST_CASE(more_units_than_blocks_and_more_memory_than_there_is_are_re
     }
     return 0;
   }) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_move_that_fails_midway_leaves_memory_and_addresses_as_they_were) {
+  const auto is_reserved = [](const fixed_memory& memory) {
+    void* const taken = ::mmap(memory.data(), memory.size(), PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (taken == MAP_FAILED) return errno == EEXIST;
+    ::munmap(taken, memory.size());
+    return false;
+  };
+  page_pool pool(2, 1);
+  fixed_memory first = pool.reserve(), second = pool.reserve();
+  first.attach();
+  numbers_in(first)[7] = 7;
+  mremap_fails_midway = true;
+  BOOST_CHECK_THROW(first.detach(), parx::error);
+  BOOST_CHECK_THROW(second.attach(), parx::error);
+  mremap_fails_midway = false;
+  BOOST_TEST(first.attached());
+  BOOST_TEST(numbers_in(first)[7] == 7U);
+  BOOST_TEST(!second.attached());
+  BOOST_TEST(is_reserved(second));
+  BOOST_TEST(pool.free_blocks() == 1U);
+  first.detach();
+  second.attach();
+  first.attach();
+  BOOST_TEST(numbers_in(first)[7] + numbers_in(second)[7] == 7U);
 }
 
 BOOST_AUTO_TEST_CASE(a_pool_leaves_no_mapping_behind) {

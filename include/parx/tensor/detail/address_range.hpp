@@ -46,13 +46,22 @@ class address_range {
     return at;
   }
 
-  /// Moves the memory at `from` to `to`, and reserves the addresses at `from` again.
+  /// Moves the memory at `from` to `to`, and reserves the addresses at `from` again. Where it
+  /// throws, the memory is still at `from` and the addresses at `to` are reserved.
   static void move(std::byte* from, std::byte* to, std::size_t bytes) {
     // MREMAP_DONTUNMAP: no other thread's mmap() gets the old addresses before they are reserved.
     constexpr int flags = MREMAP_MAYMOVE | MREMAP_FIXED | dont_unmap;
-    if (::mremap(from, bytes, bytes, flags, to) == MAP_FAILED) refuse("move", bytes);
+    if (::mremap(from, bytes, bytes, flags, to) == MAP_FAILED) {
+      const int why = errno;
+      // The kernel frees the addresses at `to` before it looks whether it has memory for the move.
+      ::mmap(to, bytes, PROT_NONE, reserving | MAP_FIXED_NOREPLACE, -1, 0);
+      errno = why;
+      refuse("move", bytes);
+    }
+    // Nothing may fail once the memory has moved. mremap has left empty pages, so that where there
+    // can be no other mapping the addresses are reserved all the same.
     if (::mmap(from, bytes, PROT_NONE, reserving | MAP_FIXED, -1, 0) == MAP_FAILED) {
-      refuse("reserve the old addresses of", bytes);
+      ::mprotect(from, bytes, PROT_NONE);
     }
   }
 
