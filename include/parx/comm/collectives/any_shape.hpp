@@ -34,12 +34,7 @@ void fill_any_shape(const process_group& group, int from, Allocate&& allocate,
                     const any_shape_options& options, call_site site, call& request) {
   const call_check check(group, operation::recv, site);
   check.is_rank(from, "sending rank");
-  check.require(options.tag >= 0, "the tag {} is negative", options.tag);
-  request.what = operation::recv;
-  request.site = site;
-  request.timeout = options.timeout;
-  request.peer = from;
-  request.header.root = options.tag;
+  check.fill_message(from, options, request);
   request.header.sizes = call_header::any_shape;
   const auto taker = std::make_shared<const message_taker>(
       message_taker{options.type, options.max_bytes, std::forward<Allocate>(allocate)});

@@ -16,22 +16,16 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-inline void fill_message(operation what, int peer, const elements& memory,
-                         const message_options& options, call_site site, call& request) {
-  request.what = what;
-  request.site = site;
-  request.timeout = options.timeout;
-  request.peer = peer;
+inline void fill_payload(const elements& memory, const axis_extents& extents, call& request) {
   request.memory = static_cast<std::byte*>(memory.data);
   request.bytes = memory.bytes();
   // Structs travel as bytes, so that one side may be a buffer of bytes.
   const bool structs = memory.type == call_header::user_type;
   request.header.type = structs ? static_cast<std::uint8_t>(dtype::uint8) : memory.type;
   request.header.count = structs ? memory.bytes() : memory.count;
-  request.header.root = options.tag;
-  if (!options.extents.given()) return;
-  request.extents = options.extents;
-  request.header.sizes = static_cast<std::uint32_t>(options.extents.axes()) + 1;
+  if (!extents.given()) return;
+  request.extents = extents;
+  request.header.sizes = static_cast<std::uint32_t>(extents.axes()) + 1;
 }
 
 /// A compile-time error says what to do where `Data` or `Options` are not what a message takes.
@@ -43,13 +37,13 @@ void fill_unchecked_message(const process_group& group, int peer, Data&& data,
     elements seen;
     const call_check check(group, What, site);
     check.view(data, seen);
-    check.require(options.tag >= 0, "the tag {} is negative", options.tag);
+    check.fill_message(peer, options, request);
     check.require(!options.extents.given() || What == operation::send,
                   "only a send says what its extents are; recv_any_shape gets them");
     check.require(!options.extents.given() || options.extents.are_of(seen.count),
                   "the extents {} are not those of {} elements", to_string(options.extents),
                   seen.count);
-    fill_message(What, peer, seen, options, site, request);
+    fill_payload(seen, options.extents, request);
   }
 }
 

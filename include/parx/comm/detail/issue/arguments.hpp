@@ -185,6 +185,16 @@ class call_check {
   [[nodiscard]] std::size_t own_rank() const noexcept {
     return static_cast<std::size_t>(group_.rank());
   }
+  /// What a send and every receive say, whatever they carry.
+  template <typename Options>
+  void fill_message(int peer, const Options& options, call& request) const {
+    require(options.tag >= 0, "the tag {} is negative", options.tag);
+    request.what = what_;
+    request.site = site_;
+    request.timeout = options.timeout;
+    request.peer = peer;
+    request.header.root = options.tag;
+  }
   [[nodiscard]] collective_arguments arguments() const {
     collective_arguments given;
     given.what = what_;
