@@ -10,6 +10,7 @@
 #include <parx/checkpoint/pretrained.hpp>        // IWYU pragma: export
 #include <parx/checkpoint/safetensors.hpp>       // IWYU pragma: export
 #include <parx/checkpoint/saved_checkpoint.hpp>  // IWYU pragma: export
+#include <parx/checkpoint/sharded.hpp>           // IWYU pragma: export
 #include <parx/checkpoint/shards.hpp>            // IWYU pragma: export
 #include <parx/checkpoint/state.hpp>             // IWYU pragma: export
 #include <parx/checkpoint/state_dict.hpp>        // IWYU pragma: export

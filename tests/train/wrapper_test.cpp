@@ -77,18 +77,18 @@ template <typename Module, typename Optimizer>
 void add_training_state(wrapper<Module>& model, Optimizer& optimizer,
                         parx::checkpoint_parts& parts, parx::call_site) {
   const int rank = model.job_group().rank();
-  if (rank == 0) parts.add_shard("pair", {0, 2}, model.module());
-  if (rank == 1) parts.add_shard("pair", {1, 2}, optimizer);
+  if (rank == 0) parts.add_shard("model", {}, model.module());
+  if (rank == 1) parts.add_shard("optimizer", {}, optimizer);
 }
 template <typename Module>
 void load_model(wrapper<Module>& model, const parx::saved_checkpoint& saved) {
-  saved.load(parx::shard_name("pair", {0, 2}), model.module());
+  saved.load("model", model.module());
 }
 template <typename Module, typename Optimizer>
 void load_training_state(wrapper<Module>& model, Optimizer& optimizer,
                          const parx::saved_checkpoint& saved) {
   load_model(model, saved);
-  saved.load(parx::shard_name("pair", {1, 2}), optimizer);
+  saved.load("optimizer", optimizer);
 }
 template <typename Module>
 void save_gathered(wrapper<Module>& model, const std::string& path, parx::call_site site) {
@@ -151,8 +151,9 @@ BOOST_AUTO_TEST_CASE(a_rank_of_any_pair_stops_all_and_the_run_resumes_in_its_bit
     }});
   });
   for (const auto& each : stopped) BOOST_TEST(each.state.global_step == 5U);
-  for (const char* name : {"pair-00001-of-00002.safetensors", "pair-00002-of-00002.safetensors"}) {
-    BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-5/" + name));
+  for (const std::string name : {"model", "optimizer"}) {
+    BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-5/" + name +
+                                       "-00001-of-00001.safetensors"));
   }
   s.options.resume_from_checkpoint = train::resume::latest;
   for (const auto& each : in_pairs(s)) {

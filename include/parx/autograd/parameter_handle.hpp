@@ -31,6 +31,10 @@ struct row_sparse_parameter {};
 struct bindable_parameter {};
 /// It may be a part of a whole, and says which: spec().
 struct placed_parameter {};
+/// State that belongs to parameters and lies here in the same parts: an optimizer's. It has
+/// for_each_placed_state(visitor(name, tensor or number, part)): std::optional<shard_spec>, what of
+/// the parameter lies here, or nothing for what belongs to none.
+struct placed_state {};
 /// It carries the name of the ranks over which its gradient is summed, reduction_group() const:
 /// see ddp/reduction_group.hpp.
 struct grouped_parameter {};

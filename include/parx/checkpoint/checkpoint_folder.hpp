@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +23,8 @@
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/shard_index.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
@@ -163,29 +167,65 @@ inline void probe_folder(const std::string& folder, std::uint64_t bytes) {
   }
 }
 
+[[nodiscard]] inline checkpoint_manifest::file write_text(const std::filesystem::path& hidden,
+                                                          const std::string& name,
+                                                          std::string_view text) {
+  return write_staged(hidden, name, [&](auto&& write) { write(std::as_bytes(std::span(text))); });
+}
+
 /// Writes the files of `parts` into a hidden folder. Returns what the manifest says about them.
 [[nodiscard]] inline std::vector<checkpoint_manifest::file> write_parts(
-    const std::filesystem::path& hidden, const checkpoint_parts& parts) {
+    const std::filesystem::path& hidden, std::uint64_t step, const checkpoint_parts& parts) {
   std::vector<checkpoint_manifest::file> files;
   for (const auto& file : parts.tensor_files()) {
+    checkpoint_metadata metadata = file.metadata;
+    if (metadata.contains(std::string(parts_key)))
+      metadata[std::string(step_key)] = fmt::format("{}", step);
     files.push_back(write_staged(hidden, file.name, [&](auto&& write) {
-      put_safetensors(file.tensors, file.metadata, write);
+      put_safetensors(file.tensors, metadata, write);
     }));
   }
-  for (const auto& file : parts.text_files()) {
-    files.push_back(write_staged(hidden, file.name, [&](auto&& write) {
-      write(std::as_bytes(std::span(file.text)));
-    }));
-  }
+  for (const auto& file : parts.text_files())
+    files.push_back(write_text(hidden, file.name, file.text));
   return files;
+}
+
+/// Adds the index of all that checkpoint_parts::add_shard has put into the hidden folder. Throws
+/// errc::bad_data where a shard is missing, or all together are not the whole.
+inline void add_indexes(const std::filesystem::path& hidden,
+                        std::vector<checkpoint_manifest::file>& files) {
+  std::map<std::string, std::vector<std::string>, std::less<>> shards;  // by what they are parts of
+  for (const auto& file : files) {
+    const auto shard = parse_shard_name(file.name);
+    if (!shard) continue;
+    auto& names = shards[shard->name];
+    names.resize(std::max(names.size(), shard->place.count));
+    names[shard->place.index] = file.name;
+  }
+  for (const auto& [name, names] : shards) {
+    const auto is_there = [](const std::string& file) { return !file.empty(); };
+    const auto first = std::find_if(names.begin(), names.end(), is_there);
+    if (!safetensors_file((hidden / *first).string()).metadata().contains(std::string(parts_key)))
+      continue;
+    const auto missing = std::find_if_not(names.begin(), names.end(), is_there);
+    if (missing != names.end()) {
+      throw_error(errc::bad_data, "no rank has written {}.safetensors. {}",
+                  shard_name(name, {static_cast<std::size_t>(missing - names.begin()),
+                                    names.size()}),
+                  earlier_ones_untouched);
+    }
+    files.push_back(write_text(hidden, name + std::string(shard_index_suffix),
+                               encode_index(index_of_files(hidden, names))));
+  }
 }
 
 /// A checkpoint that is being made, alone in its folder: nothing is there until commit().
 class unfinished_checkpoint {
  public:
-  /// Removes what killed processes left behind. Throws errc::io, as everything here.
-  unfinished_checkpoint(const std::string& folder, std::uint64_t step)
-      : lock_(folder), staged_(cleaned(folder, step)) {}
+  /// Of a folder that is to be `target`. Removes what killed processes left behind beside it.
+  /// Throws errc::io, as everything here.
+  explicit unfinished_checkpoint(const std::filesystem::path& target)
+      : lock_(target.parent_path().string()), staged_(cleaned(target)) {}
 
   /// Where its files go.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return staged_.path(); }
@@ -197,10 +237,9 @@ class unfinished_checkpoint {
   }
 
  private:
-  [[nodiscard]] static std::filesystem::path cleaned(const std::string& folder,
-                                                     std::uint64_t step) {
-    remove_stale(folder);
-    return checkpoint_path(folder, step);
+  [[nodiscard]] static const std::filesystem::path& cleaned(const std::filesystem::path& target) {
+    remove_stale(target.parent_path().string());
+    return target;
   }
 
   folder_lock lock_;

@@ -100,8 +100,8 @@ class checkpoint_manager {
   void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
             std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current()) {
     wait(site);
-    const detail::save_plan plan{folder_, step,  metric, best_step, options_.save_total_limit,
-                                 options_.goal, site};
+    const detail::save_plan plan{detail::checkpoint_path(folder_, step), step, metric, best_step,
+                                 options_.save_total_limit, options_.goal, site};
     together_ = any_shards(parts, site);
     if (options_.mode == save_mode::blocking) {
       if (together_) {

@@ -5,9 +5,10 @@
 //   parts.add_json("trainer_state", state).add_text("vocab.txt", vocabulary);
 //
 // Tensors become <name>.safetensors, JSON <name>.json. Where all ranks of a job save, their parts
-// are equal, and rank 0 writes them; what only one rank has is a shard, which that rank writes. The
-// parts borrow the memory of models and optimizers: build them anew for each save, which costs a
-// list of names. One thread.
+// are equal, and rank 0 writes them. What lies on several ranks in parts is a shard on each, which
+// that rank writes as <name>-0000i-of-0000n.safetensors; saved_checkpoint::load(name, ...) reads
+// either form. The parts borrow the memory of models and optimizers: build them anew for each save,
+// which costs a list of names. One thread.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,25 +26,32 @@
 #include <fmt/format.h>
 
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/shard_index.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// One piece of something that several ranks hold in pieces: number `index`, from 0, of `count`.
-struct shard_place {
-  std::size_t index = 0;
-  std::size_t count = 1;
-};
+namespace detail {
 
-/// "model-00002-of-00004", the name of the part with piece 1 of 4 of "model": what saved_checkpoint
-/// takes. Hugging Face's libraries number the files of large models so.
-[[nodiscard]] inline std::string shard_name(std::string_view name, shard_place place) {
-  require(place.index < place.count, "shard_name: \"{}\" has {} pieces, so none with number {}",
-          name, place.count, place.index);
-  return fmt::format("{}-{:05}-of-{:05}", name, place.index + 1, place.count);
+/// What this rank writes of something that is spread over ranks.
+[[nodiscard]] inline std::optional<piece_to_write> piece_of(const state_entry& entry,
+                                                            const sharding& how) {
+  const shard_spec* const part = entry.owner ? &*entry.owner : nullptr;
+  const bool is_placed = part != nullptr && part->global_shape().size() > 0;
+  // A number of a parameter is on all ranks: one with the parameter's first element writes it.
+  const bool is_number = entry.part.global_shape().rank() == 0;
+  if (is_placed && is_number && (part->size() == 0 || part->run_at(0).global != 0))
+    return std::nullopt;
+  const shard_place copy = !is_placed   ? how.others
+                           : how.copies ? how.copies(entry.name, *part)
+                                        : shard_place{};
+  return piece_of_copy(entry.name, entry.part, size_of(entry.type), copy);
 }
+
+}  // namespace detail
 
 class checkpoint_parts {
  public:
@@ -62,12 +71,40 @@ class checkpoint_parts {
   /// usage_error for a name that is taken or that is not a file's.
   template <typename Source>
   checkpoint_parts& add(std::string_view name, Source& source) {
-    return put(name, source, held_by::all_ranks);
+    tensor_file made{.name = checked(std::string(name) + ".safetensors"),
+                     .metadata = {{"format", "pt"}}};
+    for (auto& entry : detail::whole_entries(source))
+      made.tensors.push_back({std::move(entry.name), entry.type, entry.shape(), entry.memory()});
+    tensors_.push_back(std::move(made));
+    return *this;
   }
-  /// The same for what only this rank holds: piece `place` of `name`, which no other rank may add.
+  /// The same where `source` lies on several ranks in parts: what this rank writes of it, in the
+  /// file how.file. Ranks together write each element once, or saving fails and says which one is
+  /// written twice or never.
   template <typename Source>
-  checkpoint_parts& add_shard(std::string_view name, shard_place place, Source& source) {
-    return put(shard_name(name, place), source, held_by::this_rank);
+  checkpoint_parts& add_shard(std::string_view name, const sharding& how, Source& source) {
+    tensor_file made{.name = checked(shard_name(name, how.file) + ".safetensors"),
+                     .metadata = {{"format", "pt"}},
+                     .holder = held_by::this_rank};
+    json::object specs;
+    for (auto& entry : detail::state_entries<detail::state_access::read>(source)) {
+      const auto piece = detail::piece_of(entry, how);
+      if (!piece) continue;
+      const std::size_t size = size_of(entry.type);
+      const bool is_whole = piece->spec.is_whole();
+      const parx::shape here = is_whole ? piece->spec.global_shape() : piece->spec.shape();
+      if (!is_whole) {
+        json::object spec = detail::cuts_to_json(piece->spec);
+        spec["shape"] = detail::shape_to_json(piece->spec.global_shape());
+        specs[entry.name] = std::move(spec);
+      }
+      made.tensors.push_back(
+          {std::move(entry.name), entry.type, {here.begin(), here.end()},
+           entry.memory().subspan(piece->first * size, piece->spec.size() * size)});
+    }
+    made.metadata[std::string(detail::parts_key)] = json::dump(specs);
+    tensors_.push_back(std::move(made));
+    return *this;
   }
   /// Tensors of one's own, borrowed.
   checkpoint_parts& add_tensors(std::string_view name, std::vector<tensor_to_store> tensors,
@@ -144,18 +181,6 @@ class checkpoint_parts {
  private:
   [[nodiscard]] static bool is_shard(const tensor_file& file) noexcept {
     return file.holder == held_by::this_rank;
-  }
-
-  template <typename Source>
-  checkpoint_parts& put(std::string_view name, Source& source, held_by holder) {
-    tensor_file made{.name = checked(std::string(name) + ".safetensors"),
-                     .metadata = {{"format", "pt"}},
-                     .holder = holder};
-    for (auto& entry : detail::state_entries<detail::state_access::read>(source))
-      made.tensors.push_back(
-          {std::move(entry.name), entry.type, std::move(entry.shape), entry.memory()});
-    tensors_.push_back(std::move(made));
-    return *this;
   }
 
   [[nodiscard]] std::string checked(std::string name) const {

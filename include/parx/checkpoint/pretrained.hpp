@@ -47,15 +47,17 @@ namespace detail {
 /// Removes a model in several files that one in a single file has replaced. What cannot be removed
 /// stays: nobody reads it beside the single file.
 inline void remove_shards(const std::filesystem::path& folder) {
-  const auto index = folder / shard_index_name;
+  const auto index = folder / model_index_name;
   std::error_code failure;
   if (!std::filesystem::exists(index, failure)) return;
   try {
-    for (const auto& [name, tensors] : read_shard_index(index)) {
+    const auto whole = json::parse(input_file(index.string()).whole_text());
+    for (const auto& [name, tensors] : files_in_index(whole)) {
       if (name != model_file_name && name.ends_with(".safetensors"))
         std::filesystem::remove(folder / name, failure);
     }
   } catch (const error& /*unreadable: then it names nothing*/) {
+  } catch (const json::error&) {
   }
   std::filesystem::remove(index, failure);
 }

@@ -22,6 +22,7 @@
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -149,6 +150,15 @@ class safetensors_file {
     require(target.size() == tensor.end - tensor.begin, "the tensor \"{}\" has {} bytes, not {}",
             tensor.name, tensor.end - tensor.begin, target.size());
     file_.read(offset(tensor), target);
+  }
+
+  /// Where the elements of `part` of a tensor of tensors() are: calls use(file, tensor of that
+  /// file, its first element, the first element of the part, how many) run by run.
+  template <typename Use>
+  void for_each_source(const stored_tensor& tensor, const shard_spec& part, Use&& use) const {
+    part.for_each_run([&](const shard_run& run) {
+      use(*this, tensor, run.global, run.local, run.length);
+    });
   }
 
  private:

@@ -19,6 +19,7 @@
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
@@ -53,10 +54,13 @@ class saved_checkpoint {
                        [&](const auto& file) { return file.name == file_name; });
   }
 
-  /// Fills `target` from what checkpoint_parts::add(name, ...) kept; see load_state.
+  /// Fills `target` from what checkpoint_parts::add(name, ...) or add_shard(name, ...) kept,
+  /// whatever the number of ranks was and is, each rank reading what lies on it; see load_state.
   template <typename Target>
   state_report load(std::string_view name, Target& target,
                     state_match match = state_match::strict) const {
+    if (contains(std::string(name) + std::string(detail::shard_index_suffix)))
+      return load_state(target, safetensors_shards(folder_, name), match);
     return load_state(target, tensors(name), match);
   }
   /// The tensors of <name>.safetensors, to be read one by one.

@@ -1,7 +1,9 @@
-// safetensors_shards: the tensors of a model directory, whether they are in one file or in many.
+// safetensors_shards: the tensors of a folder, whether they are in one file or in many.
 //
-// model.safetensors, or where it is not there the files that model.safetensors.index.json names, as
-// Hugging Face's libraries write large models and look for them. Any number of threads may read.
+// <name>.safetensors, or where it is not there the files that <name>.safetensors.index.json names:
+// each with tensors of its own, as Hugging Face's libraries write large models, or each with the
+// parts of tensors that a rank had (shard_index.hpp). Of parts only those files are opened that
+// something is read from. Any number of threads may read.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +11,9 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <span>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -18,31 +22,33 @@
 
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/shard_index.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
+#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI {
 
 namespace detail {
 
 inline constexpr std::string_view model_file_name = "model.safetensors";
-inline constexpr std::string_view shard_index_name = "model.safetensors.index.json";
+inline constexpr std::string_view model_index_name = "model.safetensors.index.json";
 
-/// The files that an index names, each with the tensors that are in it. Throws errc::io,
-/// errc::bad_data.
-[[nodiscard]] inline std::map<std::string, std::vector<std::string>> read_shard_index(
-    const std::filesystem::path& index) {
+/// Of an index: each file, with the whole tensors that it promises to be there. Throws json::error.
+[[nodiscard]] inline std::map<std::string, std::vector<std::string>> files_in_index(
+    const json::value& index) {
   std::map<std::string, std::vector<std::string>> files;
-  try {
-    const json::value whole = json::parse(input_file(index.string()).whole_text());
-    for (const auto& [tensor, file] : whole.at("weight_map").members()) {
-      const std::string& name = file.text();
-      if (name.find('/') != std::string::npos)
-        throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
-      files[name].push_back(tensor);
-    }
-  } catch (const json::error& reason) {
-    throw_error(errc::bad_data, "\"{}\" is damaged: {}.", index.string(), reason.what());
+  const auto checked = [](const std::string& name) -> const std::string& {
+    if (name.find('/') != std::string::npos)
+      throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
+    return name;
+  };
+  if (is_shard_index(index)) {
+    for (const json::value& file : index.at("files").elements()) files[checked(file.text())];
+  } else {
+    for (const auto& [tensor, file] : index.at("weight_map").members())
+      files[checked(file.text())].push_back(tensor);
   }
   return files;
 }
@@ -51,62 +57,172 @@ inline constexpr std::string_view shard_index_name = "model.safetensors.index.js
 
 class safetensors_shards {
  public:
-  /// Throws errc::io or errc::bad_data: no model there, a shard missing or damaged, a tensor that
-  /// the index promises and its file has not.
-  explicit safetensors_shards(const std::filesystem::path& folder) : path_(folder.string()) {
-    const auto whole = folder / detail::model_file_name;
-    const auto index = folder / detail::shard_index_name;
+  /// Throws errc::io or errc::bad_data: no such tensors there, a shard missing or damaged, a tensor
+  /// that the index promises and its file has not, parts that are not the whole of their tensor.
+  explicit safetensors_shards(const std::filesystem::path& folder, std::string_view name = "model")
+      : path_(folder.string()) {
+    const auto whole = folder / (std::string(name) + ".safetensors");
+    const auto index = folder / (std::string(name) + std::string(detail::shard_index_suffix));
     std::error_code failure;
     if (std::filesystem::exists(whole, failure) || !std::filesystem::exists(index, failure)) {
-      add(safetensors_file(whole.string()), {});
+      add_file(whole.filename().string(), {});
     } else {
-      for (const auto& [file, names] : detail::read_shard_index(index))
-        add(safetensors_file((folder / file).string()), names);
+      read_index(index);
     }
     for (std::size_t i = 0; i < tensors_.size(); ++i) by_name_.emplace(tensors_[i].name, i);
     if (by_name_.size() != tensors_.size())
       throw_error(errc::bad_data, "\"{}\": two of its files have a tensor of one name.", path_);
   }
 
-  /// All tensors; begin and end count within the file that a tensor is in.
+  /// All tensors, with their global shapes; begin and end count within the file that a whole tensor
+  /// is in, and of parts they say how many bytes the tensor has.
   [[nodiscard]] const std::vector<stored_tensor>& tensors() const noexcept { return tensors_; }
   [[nodiscard]] const stored_tensor* find(std::string_view name) const {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? nullptr : &tensors_[found->second];
   }
+  /// The folder.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-
-  /// As safetensors_file::read; `tensor` is one of tensors().
-  void read(const stored_tensor& tensor, std::span<std::byte> target) const {
-    file_of(tensor).read(tensor, target);
+  /// Names of the files beside the index, which may not be there.
+  [[nodiscard]] std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& each : files_) names.push_back(each->name);
+    return names;
   }
-  void read(const stored_tensor& tensor, std::span<std::byte> target, std::uint64_t first) const {
-    file_of(tensor).read(tensor, target, first);
+  /// Whether tensors are in parts, and the step that they were saved at.
+  [[nodiscard]] std::optional<std::uint64_t> step() const noexcept { return step_; }
+
+  /// As safetensors_file::for_each_source; `tensor` is one of tensors(). Throws errc::io,
+  /// errc::bad_data for a file that is missing, damaged, or of another step than the index.
+  template <typename Use>
+  void for_each_source(const stored_tensor& tensor, const shard_spec& part, Use&& use) const {
+    for (const detail::placed_part& piece : parts_[static_cast<std::size_t>(
+             &tensor - tensors_.data())]) {
+      const safetensors_file* file = nullptr;
+      const stored_tensor* stored = nullptr;
+      for_each_common_run(piece.spec, part, [&](std::size_t first, std::size_t local,
+                                                std::size_t count) {
+        if (file == nullptr) {
+          file = &opened(piece.file);
+          stored = &stored_in(*file, tensor, piece.spec);
+        }
+        use(*file, *stored, first, local, count);
+      });
+    }
   }
 
  private:
-  void add(safetensors_file file, const std::vector<std::string>& promised) {
-    for (const std::string& name : promised) {
-      if (file.find(name) == nullptr) {
+  struct member {
+    std::string name;
+    std::once_flag once = {};
+    std::optional<safetensors_file> file = {};
+  };
+
+  void read_index(const std::filesystem::path& path) {
+    try {
+      const json::value whole = json::parse(detail::input_file(path.string()).whole_text());
+      const auto files = detail::files_in_index(whole);
+      if (detail::is_shard_index(whole)) {
+        read_parts(detail::parse_index(whole), path);
+      } else {
+        for (const auto& [file, names] : files) add_file(file, names);
+      }
+    } catch (const json::error& reason) {
+      throw_error(errc::bad_data, "\"{}\" is damaged: {}.", path.string(), reason.what());
+    } catch (const usage_error& reason) {
+      throw_error(errc::bad_data, "\"{}\" is damaged: {}.", path.string(), reason.what());
+    }
+  }
+
+  void read_parts(detail::shard_index index, const std::filesystem::path& path) {
+    detail::require_whole(index, path.string());
+    step_ = index.step;
+    for (auto& each : index.tensors) {
+      stored_tensor made{.name = std::move(each.name), .dtype_name = std::move(each.dtype_name)};
+      for (const auto& known : detail::safetensors_types) {
+        if (known.name == made.dtype_name) made.type = known.type;
+      }
+      made.shape.assign(each.shape.begin(), each.shape.end());
+      made.end = each.shape.size() * size_of(*made.type);
+      tensors_.push_back(std::move(made));
+      parts_.push_back(std::move(each.parts));
+    }
+    for (std::string& name : index.files) {
+      files_.push_back(std::make_unique<member>());
+      files_.back()->name = std::move(name);
+    }
+  }
+
+  /// A file of whole tensors.
+  void add_file(const std::string& name, const std::vector<std::string>& promised) {
+    files_.push_back(std::make_unique<member>());
+    files_.back()->name = name;
+    const safetensors_file& file = opened(files_.size() - 1);
+    for (const std::string& each : promised) {
+      if (file.find(each) == nullptr) {
         throw_error(errc::bad_data, "\"{}\" has no tensor \"{}\", which the index says is there.",
-                    file.path(), name);
+                    file.path(), each);
       }
     }
     for (const stored_tensor& tensor : file.tensors()) {
+      parx::shape whole;
+      if (tensor.shape.size() <= max_rank)  // no model has others
+        for (const std::uint64_t extent : tensor.shape) whole.push_back(extent);
       tensors_.push_back(tensor);
-      owner_.push_back(files_.size());
+      parts_.push_back({{files_.size() - 1, shard_spec::whole(whole)}});
     }
-    files_.push_back(std::move(file));
   }
 
-  [[nodiscard]] const safetensors_file& file_of(const stored_tensor& tensor) const noexcept {
-    return files_[owner_[static_cast<std::size_t>(&tensor - tensors_.data())]];
+  [[nodiscard]] const safetensors_file& opened(std::size_t number) const {
+    member& one = *files_[number];
+    std::call_once(one.once, [&] {
+      const auto path = std::filesystem::path(path_) / one.name;
+      std::error_code failure;
+      if (step_ && !std::filesystem::exists(path, failure)) {
+        throw_error(errc::bad_data,
+                    "\"{}\": the shard {} is missing, and with it parts of the tensors. Copy it "
+                    "there from where the others come from.",
+                    path_, one.name);
+      }
+      safetensors_file file(path.string());
+      if (step_) require_step(file);
+      one.file.emplace(std::move(file));
+    });
+    return *one.file;
+  }
+
+  void require_step(const safetensors_file& file) const {
+    const auto found = file.metadata().find(std::string(detail::step_key));
+    const std::string there = found == file.metadata().end() ? "no step" : "step " + found->second;
+    if (there != fmt::format("step {}", *step_)) {
+      throw_error(errc::bad_data,
+                  "\"{}\" is of {}, but the other shards are of step {}: they do not belong to one "
+                  "checkpoint.",
+                  file.path(), there, *step_);
+    }
+  }
+
+  /// The tensor in `file` that `part` of `tensor` is.
+  [[nodiscard]] static const stored_tensor& stored_in(const safetensors_file& file,
+                                                      const stored_tensor& tensor,
+                                                      const shard_spec& part) {
+    const stored_tensor* const stored = file.find(tensor.name);
+    const bool fits =
+        stored != nullptr && stored->dtype_name == tensor.dtype_name &&
+        (stored->end - stored->begin) / size_of(*tensor.type) == part.size();
+    if (!fits) {
+      throw_error(errc::bad_data,
+                  "\"{}\" should have {} of \"{}\", and has not: it is a shard of another model.",
+                  file.path(), part.text(), tensor.name);
+    }
+    return *stored;
   }
 
   std::string path_;
-  std::vector<safetensors_file> files_;
+  std::optional<std::uint64_t> step_;
+  std::vector<std::unique_ptr<member>> files_;
   std::vector<stored_tensor> tensors_;
-  std::vector<std::size_t> owner_;  // the file of each tensor
+  std::vector<std::vector<detail::placed_part>> parts_;  // of tensors_, at the same index
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
 

@@ -2,9 +2,11 @@
 // safetensors file.
 //
 // Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have
-// (their buffers are saved as well), or with for_each_state(visitor(name, tensor or number)), as
-// optimizers have. A file that does not fit changes nothing. Values go straight between the file
-// and the model's memory. Local: under data parallelism one rank saves, every rank loads.
+// (their buffers are saved as well), on a list of parameters, or on anything with
+// for_each_state(visitor(name, tensor or number)), as optimizers have. A file that does not fit
+// changes nothing. Values go straight between the file and the model's memory. Local: under data
+// parallelism one rank saves, every rank loads. Of a parameter that lies here in part only that
+// part is read; saving it is for several ranks together, see sharded.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -25,6 +28,7 @@
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -74,9 +78,16 @@ namespace detail {
 struct state_entry {
   std::string name;
   dtype type = dtype::float32;
-  std::vector<std::uint64_t> shape = {};
+  shard_spec part = {};  ///< of the whole, what is in the memory
   /// Asked for when it is read or overwritten: a parameter may have no memory before it is loaded.
   std::function<std::span<std::byte>()> memory = {};
+  /// Of the parameter that this is, or belongs to: what of it lies here.
+  std::optional<shard_spec> owner = {};
+
+  /// Of the whole.
+  [[nodiscard]] std::vector<std::uint64_t> shape() const {
+    return {part.global_shape().begin(), part.global_shape().end()};
+  }
 };
 
 /// The memory of a parameter whose values will all be overwritten.
@@ -89,6 +100,11 @@ template <typename Parameter>
   return p.value();
 }
 
+template <typename Source>
+inline constexpr bool is_parameter_list = false;
+template <typename T>
+inline constexpr bool is_parameter_list<std::vector<parameter<T>>> = true;
+
 enum class state_access { read, overwrite };
 
 template <state_access Access, typename Source>
@@ -98,49 +114,72 @@ template <state_access Access, typename Source>
   const auto bytes_of = []<typename T>(const T* data, std::size_t count) {
     return std::span(reinterpret_cast<std::byte*>(const_cast<T*>(data)), count * sizeof(T));
   };
-  const auto add = [&]<typename T>(const std::string& name, std::type_identity<T>,
-                                   const auto& shape, auto memory) {
-    entries.push_back({name, dtype_of<T>, {shape.begin(), shape.end()}, std::move(memory)});
+  const auto whole = [](const auto& shape) {
+    parx::shape extents;
+    for (const auto extent : shape) extents.push_back(static_cast<std::size_t>(extent));
+    return shard_spec::whole(extents);
   };
-  const auto add_tensor = [&](const std::string& name, const auto& values) {
-    using T = std::remove_cvref_t<decltype(*values.data())>;
-    add(name, std::type_identity<T>(), values.shape(),
-        [bytes = bytes_of(values.data(), static_cast<std::size_t>(values.size()))] {
-          return bytes;
+  /// A tensor or a number; `owner` where it is a parameter's.
+  const auto add = [&](const std::string& name, auto& value, std::optional<shard_spec> owner) {
+    using V = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<V>) {
+      entries.push_back({name, dtype_of<V>, shard_spec(),
+                         [bytes = bytes_of(&value, 1)] { return bytes; }, std::move(owner)});
+    } else {
+      using T = std::remove_cvref_t<decltype(*value.data())>;
+      entries.push_back({name, dtype_of<T>, owner ? *owner : whole(value.shape()),
+                         [bytes = bytes_of(value.data(), static_cast<std::size_t>(value.size()))] {
+                           return bytes;
+                         },
+                         std::move(owner)});
+    }
+  };
+  const auto add_parameter = [&]<typename P>(const std::string& name, P& parameter) {
+    shard_spec part;
+    if constexpr (std::derived_from<P, placed_parameter>) part = parameter.spec();
+    else part = whole(parameter.shape());
+    entries.push_back({name, dtype_of<typename P::value_type>, part,
+                       [parameter, bytes_of] {
+                         const auto& values = [&]() -> decltype(auto) {
+                           if constexpr (Access == state_access::overwrite)
+                             return memory_to_fill(parameter);
+                           else return parameter.value();
+                         }();
+                         return bytes_of(values.data(), static_cast<std::size_t>(values.size()));
+                       },
+                       part});
+  };
+  if constexpr (std::derived_from<Source, placed_state>) {
+    source.for_each_placed_state(
+        [&](const std::string& name, auto& value, const std::optional<shard_spec>& owner) {
+          add(name, value, owner);
         });
-  };
-  if constexpr (requires { source.for_each_state([](const std::string&, auto&) {}); }) {
-    source.for_each_state([&](const std::string& name, auto& value) {
-      using T = std::remove_cvref_t<decltype(value)>;
-      if constexpr (std::is_arithmetic_v<T>) {
-        add(name, std::type_identity<T>(), std::span<const std::uint64_t>(),
-            [bytes = bytes_of(&value, 1)] { return bytes; });
-      } else {
-        add_tensor(name, value);
-      }
-    });
+  } else if constexpr (requires { source.for_each_state([](const std::string&, auto&) {}); }) {
+    source.for_each_state(
+        [&](const std::string& name, auto& value) { add(name, value, std::nullopt); });
+  } else if constexpr (is_parameter_list<std::remove_const_t<Source>>) {
+    for (auto& parameter : source) add_parameter(parameter.name(), parameter);
   } else {
     if constexpr (Access == state_access::read && requires { source.materialize(); })
       source.materialize();
-    source.for_each_parameter([&]<typename P>(const std::string& name, P& parameter) {
-      if constexpr (std::derived_from<P, placed_parameter>) {
-        require(parameter.spec().is_whole(),
-                "\"{}\": only {} lies here, and under this name a file holds the whole parameter",
-                name, parameter.spec().text());
-      }
-      add(name, std::type_identity<typename P::value_type>(), parameter.shape(),
-          [parameter, bytes_of] {
-            const auto& values = [&]() -> decltype(auto) {
-              if constexpr (Access == state_access::overwrite) return memory_to_fill(parameter);
-              else return parameter.value();
-            }();
-            return bytes_of(values.data(), static_cast<std::size_t>(values.size()));
-          });
-    });
+    source.for_each_parameter(add_parameter);
     if constexpr (requires { source.for_each_buffer([](const std::string&, auto&) {}); }) {
-      source.for_each_buffer(
-          [&](const std::string& name, auto& buffer) { add_tensor(name, buffer.value()); });
+      source.for_each_buffer([&](const std::string& name, auto& buffer) {
+        add(name, buffer.value(), std::nullopt);
+      });
     }
+  }
+  return entries;
+}
+
+/// What lies here as a whole, to be read. Throws usage_error for what lies here in part.
+template <typename Source>
+[[nodiscard]] std::vector<state_entry> whole_entries(Source& source) {
+  auto entries = state_entries<state_access::read>(source);
+  for (const state_entry& entry : entries) {
+    require(entry.part.is_whole(),
+            "\"{}\": only {} lies here, and under this name a file holds the whole parameter",
+            entry.name, entry.part.text());
   }
   return entries;
 }
@@ -172,24 +211,36 @@ inline void narrow(dtype type, std::span<const double> from, std::byte* to) {
   });
 }
 
-/// Reads `from` into memory of `type`, converting between floating-point types piece by piece.
+/// Reads elements of `from`, from number `first` on, into memory of `type`, converting between
+/// floating-point types piece by piece.
 template <typename File>
-void read_converted(const File& file, const stored_tensor& from, dtype type,
+void read_converted(const File& file, const stored_tensor& from, std::size_t first, dtype type,
                     std::span<std::byte> memory) {
+  const std::size_t count = memory.size() / size_of(type), stored_size = size_of(*from.type);
   if (from.type == type) {
-    file.read(from, memory);
+    file.read(from, memory, first * stored_size);
     return;
   }
-  const std::size_t count = memory.size() / size_of(type), stored_size = size_of(*from.type);
   const std::size_t longest = std::min<std::size_t>(count, 1U << 16U);
   std::vector<std::byte> stored(longest * stored_size);
   std::vector<double> values(longest);
   for (std::size_t at = 0; at < count; at += longest) {
     const std::size_t part = std::min(longest, count - at);
-    file.read(from, std::span(stored).first(part * stored_size), at * stored_size);
+    file.read(from, std::span(stored).first(part * stored_size), (first + at) * stored_size);
     widen(*from.type, stored.data(), std::span(values).first(part));
     narrow(type, std::span<const double>(values).first(part), memory.data() + at * size_of(type));
   }
+}
+
+/// Reads `part` of a tensor of `file`, and no other bytes, into memory of `type`.
+template <typename File>
+void read_part(const File& file, const stored_tensor& from, const shard_spec& part, dtype type,
+               std::span<std::byte> memory) {
+  const std::size_t size = size_of(type);
+  file.for_each_source(from, part, [&](const auto& source, const stored_tensor& stored,
+                                       std::size_t first, std::size_t local, std::size_t count) {
+    read_converted(source, stored, first, type, memory.subspan(local * size, count * size));
+  });
 }
 
 }  // namespace detail
@@ -199,9 +250,8 @@ void read_converted(const File& file, const stored_tensor& from, dtype type,
 template <typename Source>
 void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {}) {
   std::vector<tensor_to_store> tensors;
-  for (const auto& entry : detail::state_entries<detail::state_access::read>(source)) {
-    tensors.push_back({entry.name, entry.type, entry.shape, entry.memory()});
-  }
+  for (const auto& entry : detail::whole_entries(source))
+    tensors.push_back({entry.name, entry.type, entry.shape(), entry.memory()});
   write_safetensors(path, tensors, metadata);
 }
 
@@ -226,10 +276,11 @@ template <typename File>
       continue;
     }
     unexpected.erase(stored->name);
-    if (stored->shape != entry.shape || !loadable(*stored, entry.type)) {
+    const std::vector<std::uint64_t> shape = entry.shape();
+    if (stored->shape != shape || !loadable(*stored, entry.type)) {
       result.report.mismatched.push_back(fmt::format(
           "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, extents_text(stored->shape),
-          stored->dtype_name, result.report.source, extents_text(entry.shape),
+          stored->dtype_name, result.report.source, extents_text(shape),
           safetensors_name(entry.type)));
       continue;
     }
@@ -250,9 +301,12 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
                 file.path().empty() ? "this " + report.source : fmt::format("\"{}\"", file.path()),
                 report.text(), report.source);
   }
+  // What is missing or wrong in a file is found before anything is overwritten.
+  for (const auto& [entry, stored] : fitting)
+    file.for_each_source(*stored, entry.part, [](const auto&...) {});
   try {
     for (const auto& [entry, stored] : fitting)
-      read_converted(file, *stored, entry.type, entry.memory());
+      read_part(file, *stored, entry.part, entry.type, entry.memory());
   } catch (const error& reason) {
     throw_error(reason.code_value(), "{} The model is partly overwritten: load it again.",
                 reason.what());

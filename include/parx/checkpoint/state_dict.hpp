@@ -32,8 +32,8 @@ class state_dict {
   template <typename Source>
     requires(!std::same_as<std::remove_const_t<Source>, state_dict>)
   explicit state_dict(Source& source) {
-    for (const auto& entry : detail::state_entries<detail::state_access::read>(source)) {
-      put(entry.name, entry.type, entry.shape, entry.memory());
+    for (const auto& entry : detail::whole_entries(source)) {
+      put(entry.name, entry.type, entry.shape(), entry.memory());
     }
   }
 
@@ -82,6 +82,13 @@ class state_dict {
   void read(const stored_tensor& from, std::span<std::byte> to, std::uint64_t offset = 0) const {
     const auto& bytes = values_[static_cast<std::size_t>(&from - names_.data())];
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+  }
+  /// As safetensors_file::for_each_source.
+  template <typename Use>
+  void for_each_source(const stored_tensor& tensor, const shard_spec& part, Use&& use) const {
+    part.for_each_run([&](const shard_run& run) {
+      use(*this, tensor, run.global, run.local, run.length);
+    });
   }
   [[nodiscard]] static std::string path() { return {}; }
   static constexpr std::string_view kind = "state_dict";

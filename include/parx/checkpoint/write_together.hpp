@@ -29,7 +29,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// What checkpoint_manager::save was asked for; see there.
 struct save_plan {
-  std::string folder;
+  std::filesystem::path target;  ///< the folder that is to appear
   std::uint64_t step = 0;
   std::optional<double> metric = {};
   std::optional<std::uint64_t> best_step = {};
@@ -40,14 +40,15 @@ struct save_plan {
 
 inline void commit(const save_plan& plan, unfinished_checkpoint& made,
                    std::vector<checkpoint_manifest::file> files) {
+  add_indexes(made.path(), files);
   made.commit({.step = plan.step, .metric = plan.metric, .files = std::move(files)});
-  rotate(plan.folder, plan.step, plan.limit, plan.goal, plan.best_step);
+  rotate(plan.target.parent_path().string(), plan.step, plan.limit, plan.goal, plan.best_step);
 }
 
 /// Local. Throws errc::io.
 inline void write_alone(const save_plan& plan, const checkpoint_parts& parts) {
-  unfinished_checkpoint made(plan.folder, plan.step);
-  commit(plan, made, write_parts(made.path(), parts));
+  unfinished_checkpoint made(plan.target);
+  commit(plan, made, write_parts(made.path(), plan.step, parts));
 }
 
 /// Throws unless each file of `parts`, by rank, has a name that no other has.
@@ -87,11 +88,11 @@ inline void write_together(process_group& group, const save_plan& plan,
   std::string hidden;
   agree_on_rank0(&group, site, [&] {
     require_distinct(names);
-    made.emplace(plan.folder, plan.step);
+    made.emplace(plan.target);
     hidden = made->path().string();
   });
   broadcast_object(group, hidden, {.root = 0}, site);
-  agree(&group, site, [&] { files.files = write_parts(hidden, mine); });
+  agree(&group, site, [&] { files.files = write_parts(hidden, plan.step, mine); });
 
   const auto written = gather_files(group, files, site);
   agree_on_rank0(&group, site, [&] {

@@ -14,12 +14,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/half.hpp>
 
 namespace parx::inline PARX_ABI::optim {
@@ -32,7 +34,7 @@ struct ema_options {
 };
 
 template <typename T>
-class ema {
+class ema : public placed_state {
  public:
   using value_type = T;
 
@@ -93,10 +95,15 @@ class ema {
   /// For save_state and load_state: "0.weight.ema" and the number of updates, "ema.updates".
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {
-    for (std::size_t i = 0; i < shadows_.size(); ++i) {
-      visitor(parameters_[i].name() + ".ema", shadows_[i]);
-    }
-    visitor(std::string("ema.updates"), updates_);
+    for_each_placed_state(
+        [&](const std::string& name, auto& value, const auto& /*part*/) { visitor(name, value); });
+  }
+  /// The same with the part of the parameter that lies here; of the number with nothing.
+  template <typename Visitor>
+  void for_each_placed_state(Visitor&& visitor) {
+    for (std::size_t i = 0; i < shadows_.size(); ++i)
+      visitor(parameters_[i].name() + ".ema", shadows_[i], std::optional(parameters_[i].spec()));
+    visitor(std::string("ema.updates"), updates_, std::optional<shard_spec>());
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,7 +41,7 @@ enum class row_updates {
 /// one name for each tensor that a slot keeps. `check(const Options&, call_site)` throws
 /// usage_error. Options have `lr` and `rows`.
 template <typename Derived, typename T, typename Options, typename Rule>
-class optimizer {
+class optimizer : public placed_state {
  public:
   using value_type = T;
   using options_type = Options;
@@ -100,16 +101,22 @@ class optimizer {
   /// and is all zero before its first step. Up to date, and may be written, until the next step.
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {
+    for_each_placed_state(
+        [&](const std::string& name, auto& value, const auto& /*part*/) { visitor(name, value); });
+  }
+  /// The same with the part of the target that lies here, which the tensors are of as well.
+  template <typename Visitor>
+  void for_each_placed_state(Visitor&& visitor) {
     for (slot& one : slots_) {
+      const std::string& name = one.updated.name();
+      const std::optional<shard_spec> part = one.updated.spec();
       (void)one.updated.value();  // settles what is deferred, the state's rows with the value's
       make_state(one);
-      for (std::size_t i = 0; i < one.state.size(); ++i) {
-        visitor(one.updated.name() + "." + std::string(Derived::state_names[i]), one.state[i]);
-      }
-      if constexpr (is_half<T>) {
-        visitor(one.updated.name() + ".master", one.master.follow(one.updated.value()));
-      }
-      visitor(one.updated.name() + ".step", one.steps);
+      for (std::size_t i = 0; i < one.state.size(); ++i)
+        visitor(name + "." + std::string(Derived::state_names[i]), one.state[i], part);
+      if constexpr (is_half<T>)
+        visitor(name + ".master", one.master.follow(one.updated.value()), part);
+      visitor(name + ".step", one.steps, part);
     }
   }
 

@@ -14,6 +14,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::optim {
 
@@ -37,6 +38,10 @@ class target {
   }
   [[nodiscard]] std::size_t size() const noexcept {
     return parameter_.defined() ? parameter_.size() : value_.size();
+  }
+  /// Which part of the parameter this is; spans are the whole.
+  [[nodiscard]] shard_spec spec() const {
+    return parameter_.defined() ? parameter_.spec() : shard_spec::whole({value_.size()});
   }
   [[nodiscard]] std::span<T> value() const {
     return parameter_.defined() ? parameter_.value().span() : value_;

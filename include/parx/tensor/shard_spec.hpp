@@ -27,6 +27,12 @@ struct shard_run {
   std::size_t local = 0, global = 0, length = 0;
 };
 
+/// Indices [begin, end) of an axis.
+struct axis_interval {
+  std::size_t axis = 0, begin = 0, end = 0;
+  friend bool operator==(const axis_interval&, const axis_interval&) = default;
+};
+
 class shard_spec {
  public:
   /// All of a scalar.
@@ -37,6 +43,29 @@ class shard_spec {
     all.global_ = all.box_ = s;
     all.end_ = s.size();
     return all;
+  }
+
+  /// Of a tensor of shape `s` what lies in these intervals, as cuts() gives them: of each axis that
+  /// is cut all of them, ascending. Throws usage_error for others.
+  [[nodiscard]] static shard_spec of_cuts(const parx::shape& s,
+                                          std::span<const axis_interval> cuts) {
+    shard_spec part = whole(s);
+    for (std::size_t i = 0; i < cuts.size();) {
+      const std::size_t axis = cuts[i].axis;
+      require(i == 0 || cuts[i - 1].axis < axis, "the cuts of {} are not in the order of its axes",
+              to_string(s));
+      std::vector<axis_interval> taken;
+      for (std::size_t after = 0; i < cuts.size() && cuts[i].axis == axis; ++i) {
+        require(axis < s.rank() && after <= cuts[i].begin && cuts[i].begin <= cuts[i].end &&
+                    cuts[i].end <= s[axis],
+                "indices [{}, {}) of axis {} are no cut of {}", cuts[i].begin, cuts[i].end, axis,
+                to_string(s));
+        taken.push_back(cuts[i]);
+        after = cuts[i].end;
+      }
+      part = part.with(axis, taken);
+    }
+    return part;
   }
 
   // A part of this part. They throw usage_error for what lies outside it.
@@ -63,7 +92,7 @@ class shard_spec {
     require(!is_flat_, "{} has no blocks: cut the axes first", text());
     const std::size_t at = resolve_axis(axis, box_);
     require(index >= 0 && index < count, "chunk {} of {} does not exist", index, count);
-    std::vector<interval> taken;
+    std::vector<axis_interval> taken;
     std::size_t first = 0;
     for (const std::size_t extent : blocks) {
       taken.push_back({at, first + chunk_begin(extent, count, index),
@@ -101,6 +130,11 @@ class shard_spec {
   /// Whether it is a range of elements that has no axes of the whole.
   [[nodiscard]] bool is_flat() const noexcept { return is_flat_; }
 
+  /// What lies here of each axis that is cut: in the order of the axes, ascending.
+  [[nodiscard]] std::span<const axis_interval> cuts() const noexcept { return intervals_; }
+  /// Where the elements of an is_flat() part begin, in the order of those that cuts() leaves.
+  [[nodiscard]] std::size_t flat_begin() const noexcept { return begin_; }
+
   /// The longest run that starts with element `local` of the part, which must exist.
   [[nodiscard]] shard_run run_at(std::size_t local) const noexcept {
     shard_run run = piece_at(local);
@@ -125,7 +159,7 @@ class shard_spec {
   [[nodiscard]] std::string text() const {
     std::string cuts;
     for (std::size_t i = 0; i < intervals_.size(); ++i) {
-      const interval& each = intervals_[i];
+      const axis_interval& each = intervals_[i];
       const bool same_axis = i > 0 && intervals_[i - 1].axis == each.axis;
       if (i > 0) cuts += same_axis ? "," : " and ";
       if (!same_axis) cuts += axis_name(each.axis);
@@ -143,22 +177,15 @@ class shard_spec {
   }
 
  private:
-  struct interval {
-    std::size_t axis, begin, end;
-    friend bool operator==(const interval& a, const interval& b) noexcept {
-      return a.axis == b.axis && a.begin == b.begin && a.end == b.end;
-    }
-  };
-
   /// Of axis `at` of this part only the indices in `taken`.
-  [[nodiscard]] shard_spec with(std::size_t at, std::span<const interval> taken) const {
-    std::vector<interval> kept;
+  [[nodiscard]] shard_spec with(std::size_t at, std::span<const axis_interval> taken) const {
+    std::vector<axis_interval> kept;
     const auto keep = [&](std::size_t begin, std::size_t end) {
       if (begin >= end) return;
       if (!kept.empty() && kept.back().end == begin) kept.back().end = end;
       else kept.push_back({at, begin, end});
     };
-    for (const interval& some : taken) {
+    for (const axis_interval& some : taken) {
       std::size_t first = 0;  // index in this part of the first one of an interval of the whole
       each_interval(at, [&](std::size_t begin, std::size_t end) {
         const std::size_t last = first + (end - begin);
@@ -169,21 +196,21 @@ class shard_spec {
     }
     shard_spec part = *this;
     part.box_[at] = 0;
-    for (const interval& each : kept) part.box_[at] += each.end - each.begin;
+    for (const axis_interval& each : kept) part.box_[at] += each.end - each.begin;
     if (kept.empty()) kept.push_back({at, 0, 0});
     const bool all = part.box_[at] == global_[at];
     part.intervals_.clear();
-    for (const interval& each : intervals_) {
+    for (const axis_interval& each : intervals_) {
       if (each.axis < at) part.intervals_.push_back(each);
     }
     if (!all) part.intervals_.insert(part.intervals_.end(), kept.begin(), kept.end());
-    for (const interval& each : intervals_) {
+    for (const axis_interval& each : intervals_) {
       if (each.axis > at) part.intervals_.push_back(each);
     }
     part.end_ = part.box_.size();
     return part;
   }
-  [[nodiscard]] shard_spec with(std::size_t at, std::initializer_list<interval> taken) const {
+  [[nodiscard]] shard_spec with(std::size_t at, std::initializer_list<axis_interval> taken) const {
     return with(at, std::span(taken.begin(), taken.size()));
   }
 
@@ -191,7 +218,7 @@ class shard_spec {
   template <typename Use>
   void each_interval(std::size_t axis, Use&& use) const {
     if (box_[axis] == global_[axis]) return use(0, global_[axis]);
-    for (const interval& each : intervals_) {
+    for (const axis_interval& each : intervals_) {
       if (each.axis == axis) use(each.begin, each.end);
     }
   }
@@ -236,7 +263,7 @@ class shard_spec {
   }
 
   parx::shape global_, box_;         // of the whole; of what the intervals leave of it
-  std::vector<interval> intervals_;  // of the axes that are cut: ascending, not adjacent
+  std::vector<axis_interval> intervals_;  // of the axes that are cut: ascending, not adjacent
   std::size_t begin_ = 0, end_ = 1;  // the elements of the box that lie here
   bool is_flat_ = false;
 };
