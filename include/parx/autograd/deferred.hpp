@@ -6,6 +6,7 @@
 // value_at_rows(). So nobody sees a row that is behind. Where the memory of the value is known to
 // others than the parameter (bind_value, a tensor that somebody kept), nothing may be owed when a
 // step ends: parameter::may_defer().
+// A wrapper that keeps the values elsewhere is asked in the same way: it fetches rows, or throws.
 // Threads: as the parameter, one at a time; the first read after a step writes.
 #pragma once
 
@@ -22,8 +23,8 @@ class deferred_updates {
   virtual ~deferred_updates() = default;
 
   /// Brings all of `value` up to date, or the `rows` of it, in any order and with repetitions.
-  virtual void settle(const tensor<T>& value) noexcept = 0;
-  virtual void settle(const tensor<T>& value, std::span<const std::size_t> rows) noexcept = 0;
+  virtual void settle(const tensor<T>& value) = 0;
+  virtual void settle(const tensor<T>& value, std::span<const std::size_t> rows) = 0;
 
  protected:
   deferred_updates() = default;

@@ -106,9 +106,14 @@ class parameter : public variable<T>,
     if (has_values()) bound.copy_from(this->value());
     this->shared().value = bound;
   }
+  /// Gives up its memory: it has no values until it gets others.
+  void forget_values() const { this->shared().value = tensor<T>::without_memory(this->shape()); }
   /// Gradients go to `memory` from now on; a gradient that exists is copied there. The same
   /// lifetime.
   void bind_grad(std::span<T> memory) const { leaf("bind_grad").bind(memory); }
+  /// The same, of memory that is all zero, and drops a gradient that exists: where embeddings are
+  /// the only users, the rows of a batch are all that is written (addresses without memory).
+  void bind_zeroed_grad(std::span<T> memory) const { leaf("bind_zeroed_grad").bind_zeroed(memory); }
   /// Value and gradient return to memory of their own.
   void unbind() const {
     leaf("unbind").unbind();

@@ -48,6 +48,16 @@ class leaf final : public node<T> {
     this->gradient = std::move(bound);
     zero_outside_rows_ = false;
   }
+  /// Drops the gradient and keeps the next one in `memory`, which is all zero: rows that get no
+  /// contribution are not written.
+  void bind_zeroed(std::span<T> memory) {
+    this->gradient = tensor<T>::wrap(memory, this->shape());
+    zero();
+    for (const std::size_t row : rows_) noted_[row] = 0;
+    rows_.clear();
+    are_sorted_ = true;
+    zero_outside_rows_ = true;
+  }
   void unbind() {
     if (!this->gradient.defined()) return;
     if (written_) {

@@ -1,0 +1,149 @@
+// row_table: an embedding's table cut by rows over the ranks, of which no rank ever has all.
+//
+// The model's parameter keeps its shape, but has addresses instead of memory. A lookup asks for its
+// rows before it reads them (deferred_updates), and they are fetched from their owners into place;
+// after backward, rows of the gradient go to their owners, which add them up in rank order and
+// scale them: the bits of ddp's row_exchange. An optimizer works on the owner's part, a parameter
+// of these rows, whose other updates are put off as always. Whatever else reads the table, or adds
+// to all of its gradient, is a usage_error that names it.
+// Threads: on the thread of forward and backward.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/comm/collectives/scatter.hpp>
+#include <parx/core/check.hpp>
+#include <parx/fsdp/bare_addresses.hpp>
+#include <parx/fsdp/row_traffic.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// A row_table of any element type: the sum of a backward pass's gradients, in three steps.
+class row_table_part {
+ public:
+  row_table_part(const row_table_part&) = delete;
+  row_table_part& operator=(const row_table_part&) = delete;
+  virtual ~row_table_part() = default;
+
+  /// Collective, asynchronous: the gradient of the model's parameter is final.
+  virtual void announce() = 0;
+  /// Collective: blocks until all ranks have announced, and sends the rows.
+  virtual void start() = 0;
+  /// Blocks until the owner's part has the sum of all ranks' rows times `factor`; the model's
+  /// parameter has no gradient then. Without `is_used`, where no rank has one, the part has none.
+  virtual void finish(double factor, bool is_used) = 0;
+
+ protected:
+  row_table_part() = default;
+};
+
+template <typename T>
+class row_table final : public row_table_part, private deferred_updates<T> {
+ public:
+  /// Where `whole` has values, collective over `fetching`: each rank gets its part of rank 0's.
+  /// Otherwise the part has no values yet. For the groups see row_traffic.
+  row_table(process_group& fetching, process_group& summing, parameter<T> whole, call_site site)
+      : whole_(std::move(whole)), part_(whole_.name(), whole_.shape()),
+        traffic_(fetching, summing, whole_.name(), rows(), width(), dtype_of<T>, site),
+        values_(whole_.size() * sizeof(T)), gradients_(whole_.size() * sizeof(T)) {
+    part_.keep_part(shard_spec::whole(whole_.shape())
+                        .slice(0, traffic_.own_begin(), traffic_.own_end()));
+    part_.expect_row_grad();
+    if (!whole_.requires_grad()) part_.freeze();
+    if (whole_.has_values()) {
+      std::vector<std::size_t> counts;
+      const row_cut& cut = traffic_.cut();
+      for (std::size_t rank = 0; rank < cut.ranks; ++rank) {
+        counts.push_back((cut.begin(rank + 1) - cut.begin(rank)) * width());
+      }
+      scatter_v(fetching, whole_.value().span(), part_.allocate().span(), counts, {}, site);
+    }
+    whole_.forget_values();
+    whole_.bind_value(elements(values_));
+    whole_.bind_zeroed_grad(elements(gradients_));
+    whole_.defer(this);
+  }
+  ~row_table() override {
+    traffic_.wait();
+    is_detached_ = true;
+    whole_.stop_deferring(this);
+    whole_.zero_grad();
+    whole_.forget_values();
+    whole_.unbind();
+  }
+
+  /// The rows that this rank owns: for optimizers and checkpoints.
+  [[nodiscard]] const parameter<T>& part() const noexcept { return part_; }
+
+  void announce() override {
+    const auto touched = whole_.touched_rows();
+    require(touched.has_value() || !whole_.has_grad(),
+            "the gradient of table \"{}\" is not one of rows: {}", whole_.name(), remedy);
+    const std::span<const std::size_t> none;
+    traffic_.announce(touched.value_or(none));
+  }
+  void start() override {
+    const T* const from = whole_.has_grad() ? whole_.row_grad()->values.data() : nullptr;
+    traffic_.start(reinterpret_cast<const std::byte*>(from));
+  }
+  void finish(double factor, bool is_used) override {
+    if (const auto touched = whole_.touched_rows()) note_written(touched->size());
+    traffic_.add_up(factor, [&](std::span<const std::size_t> rows) -> std::byte* {
+      if (!is_used) return nullptr;
+      return reinterpret_cast<std::byte*>(part_.add_rows(rows).data());
+    });
+    whole_.zero_grad();
+    if (written_ >= least_drop) drop_pages();
+  }
+
+ private:
+  /// Pages are given back when as much has been written: each costs a fault to get again.
+  static constexpr std::size_t least_drop = std::size_t{32} << 20U;
+  static constexpr const char* remedy =
+      "rows are cut over the ranks, and only lookups use it here. A model that uses all of the "
+      "table says so when it makes it: nn::embedding{rows, width, {.use = "
+      "nn::embedding_use::whole}}";
+
+  [[nodiscard]] std::size_t rows() const noexcept { return whole_.shape()[0]; }
+  [[nodiscard]] std::size_t width() const noexcept {
+    return rows() == 0 ? 0 : whole_.size() / rows();
+  }
+  [[nodiscard]] std::span<T> elements(const bare_addresses& of) const noexcept {
+    return {static_cast<T*>(of.data()), whole_.size()};
+  }
+  void note_written(std::size_t rows) noexcept {
+    written_ += rows * std::max(width() * sizeof(T), bare_addresses::page_bytes);
+  }
+  void drop_pages() {
+    values_.drop();
+    gradients_.drop();
+    whole_.bind_zeroed_grad(elements(gradients_));
+    written_ = 0;
+  }
+
+  // Before a read of the model's parameter.
+  void settle(const tensor<T>& /*value*/) override {
+    require(is_detached_, "all of table \"{}\" is read: {}", whole_.name(), remedy);
+  }
+  void settle(const tensor<T>& value, std::span<const std::size_t> rows) override {
+    note_written(traffic_.fetch(reinterpret_cast<std::byte*>(value.data()), rows,
+                                [&](std::span<const std::size_t> own) {
+                                  return reinterpret_cast<const std::byte*>(
+                                      part_.value_at_rows(own).data());
+                                }));
+  }
+
+  const parameter<T> whole_;  ///< the model's
+  const parameter<T> part_;
+  row_traffic traffic_;
+  const bare_addresses values_, gradients_;
+  std::size_t written_ = 0;  ///< bytes of pages since they were dropped, at most
+  bool is_detached_ = false;
+};
+
+}  // namespace parx::detail

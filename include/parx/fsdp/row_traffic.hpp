@@ -1,0 +1,182 @@
+// row_traffic: how rows of a table travel between the ranks that use and those that own them, by
+// all_to_all_v, without types.
+//
+// Values: every rank tells the owners which rows it needs, and these answer. Gradients: every rank
+// sends the rows that it has to their owners, which add up what comes, in rank order. So what is on
+// the wire is the rows of the batch, each with its number.
+// Threads: on the thread of forward and backward.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collectives/all_to_all.hpp>
+#include <parx/core/error.hpp>
+#include <parx/fsdp/row_cut.hpp>
+#include <parx/types/reduce.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class row_traffic {
+ public:
+  /// Values go over `fetching`, gradients over `summing`: two groups of the same ranks, or one.
+  /// They are borrowed. `name` is the table's, for errors.
+  row_traffic(process_group& fetching, process_group& summing, std::string name, std::size_t rows,
+              std::size_t width, dtype type, call_site site)
+      : fetching_(fetching), summing_(summing), site_(site), name_(std::move(name)),
+        cut_{rows, static_cast<std::size_t>(fetching.size())},
+        own_begin_(cut_.begin(static_cast<std::size_t>(fetching.rank()))),
+        own_end_(cut_.begin(static_cast<std::size_t>(fetching.rank()) + 1)), width_(width),
+        row_bytes_(width * size_of(type)), add_(reduce_kernel(type, reduce_op::sum)),
+        scale_(scale_kernel(type)), wanted_(rows), arrived_(own_end_ - own_begin_),
+        has_sum_(own_end_ - own_begin_, 0), outgoing_(cut_.ranks), incoming_(cut_.ranks) {}
+
+  [[nodiscard]] const row_cut& cut() const noexcept { return cut_; }
+  /// The rows of this rank.
+  [[nodiscard]] std::size_t own_begin() const noexcept { return own_begin_; }
+  [[nodiscard]] std::size_t own_end() const noexcept { return own_end_; }
+
+  /// Collective, blocking: copies `rows` of the table, in any order and with repetitions, to their
+  /// places in `table`. `own(rows)` is this rank's part, in which these rows, counted from
+  /// own_begin(), are up to date. Returns how many different ones there were.
+  template <typename Own>
+  std::size_t fetch(std::byte* table, std::span<const std::size_t> rows, Own&& own) {
+    for (const std::size_t row : rows) wanted_.insert(row);
+    wanted_.take(rows_);
+    cut_.count_owned(rows_, outgoing_);
+    all_to_all(fetching_, outgoing_, incoming_, {}, site_);
+    numbers_.assign(rows_.begin(), rows_.end());
+    to_sizes(outgoing_, 1, send_sizes_);
+    asked_.resize(to_sizes(incoming_, 1, receive_sizes_));
+    all_to_all_v(fetching_, numbers_, send_sizes_, asked_, receive_sizes_, {}, site_);
+
+    answered_.clear();
+    for (const std::uint32_t row : asked_) answered_.push_back(own_index(row));
+    const std::byte* const from = own(std::span<const std::size_t>(answered_));
+    sent_.resize(to_sizes(incoming_, row_bytes_, send_sizes_));
+    received_.resize(to_sizes(outgoing_, row_bytes_, receive_sizes_));
+    for (std::size_t i = 0; i < answered_.size(); ++i) {
+      std::memcpy(sent_.data() + i * row_bytes_, from + answered_[i] * row_bytes_, row_bytes_);
+    }
+    all_to_all_v(fetching_, sent_, send_sizes_, received_, receive_sizes_, {}, site_);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      std::memcpy(table + rows_[i] * row_bytes_, received_.data() + i * row_bytes_, row_bytes_);
+    }
+    return rows_.size();
+  }
+
+  /// Collective, asynchronous: tells the owners how many rows of a gradient they will get.
+  void announce(std::span<const std::size_t> ascending) {
+    rows_.assign(ascending.begin(), ascending.end());
+    cut_.count_owned(rows_, outgoing_);
+    counting_ = async_all_to_all(summing_, outgoing_, incoming_, {}, site_);
+  }
+  /// Collective: blocks until all have told; then sends the announced rows of `gradient`, the whole
+  /// table's. No fetch may be between announce() and add_up().
+  void start(const std::byte* gradient) {
+    counting_.wait();
+    const std::size_t with_number = row_bytes_ + sizeof(std::uint32_t);
+    sent_.resize(to_sizes(outgoing_, with_number, send_sizes_));
+    received_.resize(to_sizes(incoming_, with_number, receive_sizes_));
+    std::byte* to = sent_.data();
+    std::span<const std::size_t> left = rows_;
+    for (const std::uint32_t count : outgoing_) {
+      for (const std::size_t row : left.first(count)) {
+        std::memcpy(to, gradient + row * row_bytes_, row_bytes_);
+        to += row_bytes_;
+      }
+      for (const std::size_t row : left.first(count)) {
+        const auto number = static_cast<std::uint32_t>(row);
+        std::memcpy(to, &number, sizeof number);
+        to += sizeof number;
+      }
+      left = left.subspan(count);
+    }
+    exchange_ = async_all_to_all_v(summing_, sent_, send_sizes_, received_, receive_sizes_, {},
+                                   site_);
+  }
+  /// Blocks until the rows are there, and writes their sums, times `factor`, to the memory that
+  /// place(rows) returns for this rank's part; rows are counted from own_begin().
+  template <typename Place>
+  void add_up(double factor, Place&& place) {
+    exchange_.wait();
+    for_each_arrived([&](std::size_t row, const std::byte*) { arrived_.insert(row); });
+    arrived_.take(answered_);
+    std::byte* const sums = place(std::span<const std::size_t>(answered_));
+    for_each_arrived([&](std::size_t row, const std::byte* values) {
+      std::byte* const sum = sums + row * row_bytes_;
+      if (std::exchange(has_sum_[row], 1) != 0) {
+        add_(sum, sum, values, width_);
+      } else {
+        std::memcpy(sum, values, row_bytes_);
+      }
+    });
+    for (const std::size_t row : answered_) {
+      scale_(sums + row * row_bytes_, width_, factor);
+      has_sum_[row] = 0;
+    }
+  }
+
+  /// Blocks while operations still use this object's memory.
+  void wait() noexcept {
+    counting_ = {};
+    exchange_ = {};
+  }
+
+ private:
+  /// counts x unit; returns the sum.
+  static std::size_t to_sizes(std::span<const std::uint32_t> counts, std::size_t unit,
+                              std::vector<std::size_t>& sizes) {
+    sizes.clear();
+    std::size_t sum = 0;
+    for (const std::uint32_t count : counts) sum += sizes.emplace_back(count * unit);
+    return sum;
+  }
+  [[nodiscard]] std::size_t own_index(std::uint32_t row) const {
+    if (row < own_begin_ || row >= own_end_) {
+      throw_error(errc::bad_data, "row {} of table \"{}\" came to rank {}, which has {} to {}", row,
+                  name_, fetching_.rank(), own_begin_, own_end_);
+    }
+    return row - own_begin_;
+  }
+  /// f(row from own_begin(), its gradient) for the rows of all ranks, in rank order. A rank's block
+  /// is the gradients of its rows, then their numbers.
+  template <typename F>
+  void for_each_arrived(F&& f) const {
+    const std::byte* block = received_.data();
+    for (std::size_t rank = 0; rank < cut_.ranks; ++rank) {
+      const std::byte* const numbers = block + incoming_[rank] * row_bytes_;
+      for (std::size_t i = 0; i < incoming_[rank]; ++i) {
+        std::uint32_t row = 0;
+        std::memcpy(&row, numbers + i * sizeof row, sizeof row);
+        f(own_index(row), block + i * row_bytes_);
+      }
+      block += receive_sizes_[rank];
+    }
+  }
+
+  process_group& fetching_;
+  process_group& summing_;
+  const call_site site_;
+  const std::string name_;
+  const row_cut cut_;
+  const std::size_t own_begin_, own_end_;
+  const std::size_t width_, row_bytes_;
+  const reduce_function add_;
+  const scale_function scale_;
+  row_set wanted_, arrived_;
+  std::vector<unsigned char> has_sum_;  ///< of each own row; zero between two calls
+  std::vector<std::uint32_t> outgoing_, incoming_;  ///< numbers of rows, by rank
+  std::vector<std::size_t> send_sizes_, receive_sizes_;
+  std::vector<std::size_t> rows_, answered_;
+  std::vector<std::uint32_t> numbers_, asked_;
+  std::vector<std::byte> sent_, received_;
+  work counting_, exchange_;  // destroyed, and so waited for, before the memory they use
+};
+
+}  // namespace parx::detail
