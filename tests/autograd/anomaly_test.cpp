@@ -143,3 +143,14 @@ BOOST_AUTO_TEST_CASE(frozen_modules_get_no_gradient) {
   parx::sum(a(x)).backward();
   BOOST_TEST(a.query.weight().has_grad());
 }
+
+BOOST_AUTO_TEST_CASE(the_operation_is_named_in_the_second_half_of_a_backward_too) {
+  const parx::detect_anomaly scope("step 3");
+  const parx::parameter<float> w("w", tensor<float>::full({2, 2}, 0.5F));
+  const parx::border<float> x(tensor<float>::full({2, 2}, 1e30F));
+  const auto y = parx::linear<float>(x, w);
+  // The weight's gradient overflows, the input's does not.
+  auto rest = y.backward_inputs_from(tensor<float>::full({2, 2}, 1e20F));
+  const auto says = [](const parx::anomaly_error& e) { return e.operation() == "linear"; };
+  BOOST_CHECK_EXCEPTION(rest.weights(), parx::anomaly_error, says);
+}

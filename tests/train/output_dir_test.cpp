@@ -12,6 +12,7 @@
 #include <messages.hpp>
 
 using namespace runs;
+using parx_test::mentions;
 
 BOOST_AUTO_TEST_CASE(an_output_dir_that_cannot_be_written_is_found_before_the_first_step) {
   setup s{.options = quiet(3)};
@@ -157,4 +158,54 @@ BOOST_AUTO_TEST_CASE(the_files_of_a_run_hold_every_line) {
   BOOST_TEST(table[1].starts_with("2,"));
   BOOST_TEST(lines_of(place.path + "/eval.csv").size() == 3u);
   BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-6/model.safetensors"));
+}
+
+BOOST_AUTO_TEST_CASE(the_log_of_an_earlier_run_is_not_emptied_by_accident) {
+  const folder place("logs");
+  setup s{.options = quiet(3)};
+  s.options.output_dir = place.path;
+  s.options.save_strategy = train::strategy::no;
+  on_ranks(1, s);
+  const auto lines = lines_of(place.path + "/train.jsonl");
+  BOOST_TEST(lines.size() == 4u);
+  for (const int world : {1, 2}) {
+    bool refused = false;
+    try {
+      on_ranks(world, s);
+    } catch (const std::exception& found) {
+      refused = mentions(found.what(), "the log of an earlier run");
+    }
+    BOOST_TEST(refused);
+  }
+  BOOST_TEST(lines_of(place.path + "/train.jsonl") == lines);
+  for (const auto wish : {train::resume::overwrite, train::resume::latest}) {
+    s.options.resume_from_checkpoint = wish;
+    --s.options.max_steps;
+    on_ranks(1, s);
+    BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == s.options.max_steps + 1);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_runs_do_not_train_into_one_folder) {
+  const folder place("shared");
+  setup s{.options = quiet(4)};
+  s.options.output_dir = place.path;
+  s.options.resume_from_checkpoint = train::resume::latest;
+  s.options.save_steps = 1;
+  std::string refusal;
+  on_ranks(1, s, [&](auto& trainer) {
+    trainer.add_callbacks({.on_step_end = [&](const train::trainer_state& state) {
+      if (state.global_step != 2) return;
+      try {
+        on_ranks(2, s);
+      } catch (const std::exception& refused) {
+        refusal = refused.what();
+      }
+    }});
+  });
+  BOOST_TEST(refusal.find("another run trains into \"" + place.path) != std::string::npos, refusal);
+  BOOST_TEST(refusal.find(fmt::format("process {} on ", ::getpid())) != std::string::npos, refusal);
+  BOOST_TEST(lines_of(place.path + "/train.jsonl").size() == 5u);
+  s.options.max_steps = 5;  // it has ended: the next one may
+  BOOST_TEST(on_ranks(1, s)[0].state.global_step == 5u);
 }

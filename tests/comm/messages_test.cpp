@@ -1,0 +1,122 @@
+// Messages from anybody, in batches, and of ranks that end.
+#include <parx/comm.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/jobs.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using parx::process_group;
+
+constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
+                                jobs::kind::hybrid};
+
+void check(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error("wrong result: " + what);
+}
+
+void expect_success(int world, const jobs::body& body, parx::group_options options = {}) {
+  for (const auto kind : kinds) {
+    const auto failure = jobs::run(kind, world, body, options);
+    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_message_from_anybody_is_taken_once_and_its_sender_is_known) {
+  expect_success(4, [](process_group& group) {
+    constexpr int each_sends = 5;
+    if (group.rank() == 0) {
+      std::map<int, int> next;
+      std::vector<int> x(300);
+      for (int i = 0; i < 3 * each_sends; ++i) {
+        const int from = parx::recv_any(group, x, {.tag = 4});
+        check(x[0] == from && x[299] == next[from]++, "a sender's messages are out of order");
+      }
+      check(next.size() == 3 && next[2] == each_sends, "senders");
+      std::vector<int> other(1);
+      for (const int from : {3, 1, 2}) {  // their tag was not taken by the others' receives
+        parx::recv(group, other, from, {.tag = 9});
+        check(other[0] == -from, "another tag");
+      }
+      auto self = parx::async_send(group, other, 0);
+      check(parx::recv_any(group, other) == 0, "from itself");
+      // Issued ahead, they take one message each.
+      std::vector<std::vector<int>> boxes(3, std::vector<int>(1));
+      std::vector<parx::work> receives;
+      for (auto& box : boxes) receives.push_back(parx::async_recv_any(group, box, {.tag = 6}));
+      parx::barrier(group);
+      std::vector<int> senders;
+      for (std::size_t i = 0; i < boxes.size(); ++i) {
+        receives[i].wait();
+        check(boxes[i][0] == 10 * receives[i].source_rank(), "another sender's message");
+        senders.push_back(receives[i].source_rank());
+      }
+      std::sort(senders.begin(), senders.end());
+      check(senders == std::vector<int>{1, 2, 3}, "a sender was missed");
+    } else {
+      std::vector<int> x(300, group.rank()), other{-group.rank()};
+      auto beside = parx::async_send(group, other, 0, {.tag = 9});
+      for (int i = 0; i < each_sends; ++i) {
+        x[299] = i;
+        parx::send(group, x, 0, {.tag = 4});
+      }
+      parx::barrier(group);
+      parx::send(group, std::vector<int>{10 * group.rank()}, 0, {.tag = 6});
+    }
+    parx::barrier(group);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_receive_from_anybody_outlives_ranks_that_have_ended_but_not_all_of_them) {
+  for (const auto kind : kinds) {
+    const auto failures = jobs::run_collecting(kind, 3, [](process_group& group) {
+      std::vector<int> x{7};
+      if (group.rank() == 2) {
+        std::this_thread::sleep_for(800ms);  // rank 1 has long ended
+        parx::send(group, x, 0);
+      } else if (group.rank() == 0) {
+        check(parx::recv_any(group, x) == 2, "sender");
+        static_cast<void>(parx::recv_any(group, x, {.timeout = 20s}));
+      }
+    });
+    BOOST_TEST(failures[0].find("recv on group") != std::string::npos, failures[0]);
+    BOOST_TEST(failures[0].find("timed out") == std::string::npos, failures[0]);
+    BOOST_TEST(failures[1] == "");
+    BOOST_TEST(failures[2] == "");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_of_messages_may_stand_in_any_order) {
+  for (const auto mode : {parx::progress_mode::thread, parx::progress_mode::inline_poll}) {
+    expect_success(3, [](process_group& group) {
+      const int rank = group.rank(), next = (rank + 1) % 3, previous = (rank + 2) % 3;
+      const std::size_t n = 2'000'000;
+      std::vector<std::uint8_t> right(n, static_cast<std::uint8_t>(rank)), from_left(n);
+      std::vector<int> small{rank}, from_right(1), self(1);
+      parx::batch halo(group);
+      // One after the other, everybody would receive before anybody sends.
+      halo.recv(from_left, previous).send(right, next);
+      halo.recv(from_right, next, {.tag = 2}).send(small, previous, {.tag = 2});
+      halo.recv(self, rank, {.tag = 3}).send(small, rank, {.tag = 3});
+      halo.run();
+      check(from_left[n - 1] == previous && from_right[0] == next && self[0] == rank, "batch");
+      auto pending = halo.send(small, previous).recv(from_right, next).start();
+      pending.wait();
+      halo.run();  // empty now
+      check(from_right[0] == next, "asynchronous batch");
+    }, {.progress = mode});
+  }
+}
