@@ -1,7 +1,8 @@
 // Logging: one line at a time to standard error, with the rank in front.
 //
 // PARX_LOG_LEVEL (error, warn, info, debug; default warn) sets what is shown. The rank is known
-// once init() has run; before that, lines carry the process id. Safe from any thread.
+// once init() has run; before that, lines carry the process id. Text of others cannot forge a line.
+// Safe from any thread.
 #pragma once
 
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <fmt/format.h>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -80,7 +82,8 @@ class logger {
     const std::string who =
         known >= 0 ? fmt::format("rank {}", known) : fmt::format("pid {}", ::getpid());
     const std::string line =
-        fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)], text);
+        fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)],
+                    printable(text, line_breaks::indent));
     const std::lock_guard lock(mutex_);
     const auto write_line = [&] {
       if (sink_) {

@@ -16,7 +16,7 @@
 
 #include <fmt/format.h>
 
-#include <parx/trace/detail/columns.hpp>
+#include <parx/core/utf8.hpp>
 #include <parx/trace/detail/recorder.hpp>
 
 namespace parx::inline PARX_ABI::trace::detail {

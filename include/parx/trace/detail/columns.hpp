@@ -10,34 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include <parx/core/abi.hpp>
+#include <parx/core/utf8.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-struct utf8_character {
-  char32_t code = 0;
-  std::size_t bytes = 1;
-  bool valid = true;
-};
-
-/// The character at the front of `text`, which is not empty. A byte that starts no well-formed
-/// sequence (overlong, surrogate, cut off) is one invalid character.
-[[nodiscard]] constexpr utf8_character front_character(std::string_view text) noexcept {
-  constexpr utf8_character invalid{.code = 0xFFFD, .bytes = 1, .valid = false};
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return {.code = first};
-  const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || bytes > text.size()) return invalid;
-  char32_t code = first & (0xFFu >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return invalid;
-    code = (code << 6) | (byte(i) & 0x3Fu);
-  }
-  const char32_t smallest = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
-  if (code < smallest || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return invalid;
-  return {.code = code, .bytes = bytes};
-}
 
 [[nodiscard]] constexpr std::size_t character_columns(char32_t code) noexcept {
   struct range {

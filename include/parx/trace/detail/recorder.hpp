@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include <parx/trace/detail/columns.hpp>
+#include <parx/core/utf8.hpp>
 
 namespace parx::inline PARX_ABI::trace::detail {
 

@@ -25,6 +25,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/address.hpp>
@@ -247,7 +248,6 @@ class endpoint {
 
   void abort(std::string_view reason) noexcept {
     try {
-      static constexpr std::size_t longest_reason = 4096;
       const auto job_store = store_of_job();
       if (job_store == nullptr) return;
       const std::chrono::milliseconds patience(store_is_silent() ? 100 : 2000);
@@ -284,6 +284,7 @@ class endpoint {
   using token_text = std::array<char, 32>;
   using clock = std::chrono::steady_clock;
   static constexpr int most_streams = 64;
+  static constexpr std::size_t longest_reason = 4096;
 
   [[nodiscard]] std::shared_ptr<parx::store> store_of_job() {
     const std::lock_guard lock(mutex_);
@@ -348,7 +349,8 @@ class endpoint {
 
   [[nodiscard]] std::string read_abort_reason() {
     try {
-      return abort_watch_->value(deadline::after(std::chrono::seconds(2)));
+      const auto text = abort_watch_->value(deadline::after(std::chrono::seconds(2)));
+      return printable(std::string_view(text).substr(0, longest_reason));
     } catch (const std::exception& failure) {
       return fmt::format("another rank has failed, but its reason cannot be read: {}",
                          failure.what());

@@ -15,6 +15,7 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -47,7 +48,7 @@ struct peer_record {
       line = text.substr(0, end);
       text.remove_prefix(end + 1);
     }
-    peer_record record{std::string(lines[0]), std::string(lines[1]), std::string(lines[2]),
+    peer_record record{printable(lines[0]), std::string(lines[1]), printable(lines[2]),
                        std::string(lines[3]), std::string(lines[4])};
     const auto number = [](std::string_view from, auto& to) {
       return std::from_chars(from.data(), from.data() + from.size(), to).ec == std::errc{};

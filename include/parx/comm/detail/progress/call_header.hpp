@@ -11,9 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
+#include <parx/core/printable.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -46,9 +48,11 @@ struct call_header {
     if (name.size() > file.size()) name.remove_prefix(name.size() - file.size());
     std::copy(name.begin(), name.end(), file.begin());
   }
-  [[nodiscard]] std::string_view file_name() const noexcept {
-    return {file.data(),
-            static_cast<std::size_t>(std::find(file.begin(), file.end(), '\0') - file.begin())};
+  /// For words: another rank has sent it.
+  [[nodiscard]] std::string file_name() const {
+    return printable(
+        {file.data(),
+         static_cast<std::size_t>(std::find(file.begin(), file.end(), '\0') - file.begin())});
   }
   /// Equal in everything that decides what is sent. The line may differ: ranks may take different
   /// branches to the same operation.

@@ -50,11 +50,12 @@ struct notice {
     notice found{front.call, std::vector<int>(front.awaited), {}, front.blocks != 0};
     const std::size_t bytes = found.awaited.size() * sizeof(int);
     if (bytes > 0) std::memcpy(found.awaited.data(), text.data(), bytes);
-    found.group = text.substr(bytes);
+    found.group = printable(text.substr(bytes, longest_name));
     return found;
   }
 
  private:
+  static constexpr std::size_t longest_name = 256;
   struct layout {
     call_header call;
     std::uint32_t awaited;
