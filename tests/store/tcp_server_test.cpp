@@ -1,10 +1,9 @@
 #include <parx/store/tcp_server.hpp>
 
+#include <store/raw_client.hpp>
 #include <store/store_claims.hpp>
 #include <store/wire.hpp>
 
-#include <arpa/inet.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,45 +25,6 @@ using store_claims::message_of;
 using store_claims::soon;
 using store_wire::text;
 using store_wire::u64;
-
-// A client that sends what it likes.
-class raw_client {
- public:
-  explicit raw_client(std::uint16_t port)
-      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-        0) {
-      socket_.close();
-    }
-  }
-  bool send(std::string_view bytes) {
-    return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(bytes.size());
-  }
-  // What arrives within the time, at most `count` bytes; "closed" at the end of the stream.
-  std::string receive(std::size_t count, std::chrono::milliseconds patience = 5000ms) {
-    std::string result;
-    const auto limit = deadline::after(patience);
-    while (result.size() < count) {
-      pollfd polled{socket_.get(), POLLIN, 0};
-      if (::poll(&polled, 1, limit.poll_timeout()) <= 0) return result;
-      char piece[4096];
-      const auto got =
-          ::recv(socket_.get(), piece, std::min(sizeof piece, count - result.size()), 0);
-      if (got <= 0) return "closed";
-      result.append(piece, static_cast<std::size_t>(got));
-    }
-    return result;
-  }
-  bool hung_up() { return receive(1) == "closed"; }
-
- private:
-  parx::descriptor socket_;
-};
 
 bool becomes(const std::function<bool()>& condition) {
   const auto limit = deadline::after(10s);

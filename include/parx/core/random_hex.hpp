@@ -1,4 +1,4 @@
-// random_hex: what nobody can guess, for secrets, tokens and names.
+// Random bytes of the kernel's: what nobody can guess, for secrets, nonces, tokens and names.
 #pragma once
 
 #include <sys/random.h>
@@ -14,9 +14,9 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// 128 bits from the kernel's generator, as 32 hexadecimal digits.
-[[nodiscard]] inline std::string random_hex() {
-  std::array<unsigned char, 16> bytes{};
+template <std::size_t Size>
+[[nodiscard]] std::array<unsigned char, Size> random_bytes() {
+  std::array<unsigned char, Size> bytes{};
   std::size_t filled = 0;
   while (filled < bytes.size()) {
     const auto got = ::getrandom(bytes.data() + filled, bytes.size() - filled, 0);
@@ -26,8 +26,13 @@ namespace parx::inline PARX_ABI::detail {
       throw_error(errc::io, "cannot get random bytes: {}", errno_text(errno));
     }
   }
+  return bytes;
+}
+
+/// 128 bits, as 32 hexadecimal digits.
+[[nodiscard]] inline std::string random_hex() {
   std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : random_bytes<16>()) text += fmt::format("{:02x}", byte);
   return text;
 }
 

@@ -1,9 +1,10 @@
 // rendezvous: from "I am rank 3 of 8" to a transport that joins all eight.
 //
-// Everything a job keeps in its store lies under parx/<run id>/<secret>/: a second job on the same
-// store, or a stranger without the secret, sees none of it. All ranks arrive before any goes on;
-// those that do not are named after five seconds, and again when the deadline passes. A rank that
-// fails before that tells the others why; rank 0 keeps the store long enough for them to read it.
+// Everything that a job keeps in its store lies under parx/<run id>/, apart from a second job on
+// the same store. Where the job has a secret, its store admits only those who prove to know it. All
+// ranks arrive before any goes on; those that do not are named after five seconds, and again when
+// the deadline passes. A rank that fails before that tells the others why; rank 0 keeps the store
+// long enough for them to read it.
 #pragma once
 
 #include <poll.h>
@@ -23,7 +24,9 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/store/tcp.hpp>
@@ -116,10 +119,16 @@ class rendezvous {
     prefix_store part;
 
     store_of_job(const launch_env& job, const deadline& limit)
-        : whole({.host = job.master_host, .port = job.master_port}, limit),
-          part(fmt::format("parx/{}/{}", job.run_id, job.secret), whole,
-               fmt::format("parx/{}", job.run_id)) {}
+        : whole({.host = job.master_host, .port = job.master_port, .key = key_of_store(job)},
+                limit),
+          part(fmt::format("parx/{}", job.run_id), whole) {}
   };
+
+  /// PyTorch's own store, which torchrun keeps, knows no keys.
+  [[nodiscard]] static std::optional<job_key> key_of_store(const launch_env& job) {
+    if (job.secret.empty() || job.keeper == store_keeper::agent) return std::nullopt;
+    return job_key(job.secret, job.run_id);
+  }
 
   [[nodiscard]] static int cores() noexcept {
     cpu_set_t mask;
@@ -176,7 +185,9 @@ class rendezvous {
     if (job_.hosts_store()) {
       try {
         server_.emplace(tcp_store_server_options{
-            .address = local ? job_.master_host : std::string(), .port = job_.master_port});
+            .address = local ? job_.master_host : std::string(),
+            .port = job_.master_port,
+            .key = key_of_store(job_)});
       } catch (const error& failure) {
         error_context where = context(limit);
         where.advice = where_the_port_is_from();
@@ -207,8 +218,9 @@ class rendezvous {
     fail(errc::mismatch, limit,
          fmt::format("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
                      "is another job using this address and port?",
-                     what, mine, end == std::string::npos ? "?" : first.substr(end + 1),
-                     first.substr(0, end)));
+                     what, mine,
+                     end == std::string::npos ? "?" : printable(first.substr(end + 1)),
+                     printable(first.substr(0, end))));
   }
 
   [[nodiscard]] static std::string claim_key(int rank) { return fmt::format("claim/{}", rank); }
@@ -221,7 +233,8 @@ class rendezvous {
                 fmt::format("rank {} of {} is taken: {} has joined this job as that rank. Two "
                             "processes were given the same rank, or two jobs share {}:{}; give "
                             "each job its own MASTER_PORT",
-                            job_.rank, job_.world_size, holder, job_.master_host, job_.master_port),
+                            job_.rank, job_.world_size, printable(holder), job_.master_host,
+                            job_.master_port),
                 context(limit));
   }
 

@@ -28,6 +28,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
@@ -49,6 +50,8 @@ struct tcp_store_options {
   std::optional<store_dialect> dialect = std::nullopt;  ///< nothing: find out
   std::chrono::milliseconds timeout{300'000};           ///< to connect, and the default of calls
   worker_count workers = worker_count::leave;
+  /// What the server of a job with a secret demands. Only servers of parx know keys.
+  std::optional<job_key> key = std::nullopt;
 };
 
 class tcp_store final : public store {
@@ -56,7 +59,7 @@ class tcp_store final : public store {
   /// Connects. Waits for a server that is not there yet until the deadline (default:
   /// options.timeout from now); after 5 s it logs once what it waits for.
   explicit tcp_store(tcp_store_options options, std::optional<deadline> limit = {})
-      : address_{std::move(options.host), options.port} {
+      : address_{std::move(options.host), options.port, std::move(options.key)} {
     set_default_timeout(options.timeout);
     const deadline until = limit ? *limit : deadline::after(options.timeout);
     try {

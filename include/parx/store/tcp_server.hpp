@@ -4,7 +4,8 @@
 // One thread waits in epoll for sockets that are ready. It never blocks on a client: requests are
 // parsed from whatever bytes have come, answers that do not fit the socket are queued, and a client
 // that does not take its answers is not read from. Bytes that are no request (scanners, browsers,
-// TLS) cost their connection and nothing else.
+// TLS) cost their connection and nothing else. A server that was given a job's key answers nobody
+// who has not proved to know it.
 //
 // Threads: construct, destroy and ask from any one thread; the constructor starts the server's own
 // thread, the destructor stops it, closes every connection and frees the port.
@@ -25,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -35,9 +37,11 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/core/stream_options.hpp>
+#include <parx/store/detail/admission.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/request_parser.hpp>
@@ -55,6 +59,8 @@ struct tcp_store_server_options {
   /// How to read opcodes 7 and 8 of clients without the hello of torch 2.2: torch_1_13 or
   /// torch_2_1.
   store_dialect legacy_dialect = store_dialect::torch_1_13;
+  /// Admits only clients that know it: tcp_stores that were given the same.
+  std::optional<job_key> key = std::nullopt;
 };
 
 class tcp_store_server {
@@ -63,6 +69,7 @@ class tcp_store_server {
   /// names the process that has it. Throws usage_error where this process has it.
   explicit tcp_store_server(tcp_store_server_options options = {})
       : legacy_(options.legacy_dialect),
+        key_(std::move(options.key)),
         listener_(listening_socket(options)),
         port_(detail::bound_port(listener_.get())),
         core_([this](std::uint64_t client, std::string_view bytes) { send(client, bytes); }) {
@@ -123,6 +130,7 @@ class tcp_store_server {
     client_id id;
     descriptor socket;
     request_parser parser;
+    std::optional<detail::admission> door;  // until it is admitted, where that takes a proof
     std::string outgoing = {};  // what the socket did not take yet
     std::size_t outgoing_sent = 0;
     bool awaiting_write = false;  // for room for its answers, else for its requests
@@ -228,7 +236,12 @@ class tcp_store_server {
     detail::set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
-    clients_.emplace(id, peer{id, std::move(socket), request_parser(legacy_)});
+    clients_.emplace(id, peer{id, std::move(socket), request_parser(legacy_), new_door()});
+  }
+
+  [[nodiscard]] std::optional<detail::admission> new_door() const {
+    if (!key_) return std::nullopt;
+    return detail::admission(*key_);
   }
 
   // Whatever goes wrong for one client costs that client only.
@@ -249,8 +262,24 @@ class tcp_store_server {
     const ssize_t got = ::recv(c.socket.get(), incoming_.get(), incoming_size, 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
     if (got <= 0) return doom(c);
-    c.parser.feed({incoming_.get(), static_cast<std::size_t>(got)});
+    std::string_view bytes(incoming_.get(), static_cast<std::size_t>(got));
+    if (c.door && !admitted(c, bytes)) return;
+    c.parser.feed(bytes);
     serve(c);
+  }
+
+  bool admitted(peer& c, std::string_view& bytes) {
+    std::string answer;
+    const auto status = c.door->feed(bytes, answer);
+    if (!answer.empty()) send(c.id, answer);
+    if (status == detail::admission::status::refused) {
+      log(log_level::info,
+          "the store's server on port {} refuses a client without the job's secret", port_);
+      doom(c);
+    }
+    if (status != detail::admission::status::admitted) return false;
+    c.door.reset();
+    return true;
   }
 
   void serve(peer& c) {
@@ -339,6 +368,7 @@ class tcp_store_server {
   static constexpr std::size_t max_outgoing = detail::store_protocol::server_core::max_answer_bytes;
 
   store_dialect legacy_;
+  std::optional<job_key> key_;
   descriptor listener_;
   std::uint16_t port_;
   bool is_paused_ = false;  // in accepting, for want of descriptors

@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -62,12 +64,19 @@ class connection {
     return true;
   }
 
-  template <typename Unsigned>
-  [[nodiscard]] Unsigned receive(const deadline& limit) {
-    require_bytes(sizeof(Unsigned), limit);
-    const auto value = store_protocol::take<Unsigned>(std::string_view(buffer_).substr(read_));
-    read_ += sizeof(Unsigned);
-    return value;
+  /// A number, or an array of bytes.
+  template <typename Value>
+  [[nodiscard]] Value receive(const deadline& limit) {
+    require_bytes(sizeof(Value), limit);
+    const std::string_view bytes = std::string_view(buffer_).substr(read_, sizeof(Value));
+    read_ += sizeof(Value);
+    if constexpr (std::is_integral_v<Value>) {
+      return store_protocol::take<Value>(bytes);
+    } else {
+      Value value;
+      std::memcpy(value.data(), bytes.data(), bytes.size());
+      return value;
+    }
   }
 
   [[nodiscard]] std::string receive_string(const deadline& limit) {

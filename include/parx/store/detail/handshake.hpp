@@ -1,6 +1,7 @@
-// Meeting a TCPStore server: connect, greet, and find out which dialect it speaks.
+// Meeting a TCPStore server: connect, be admitted, greet, and find out which dialect it speaks.
 //
-// The probe, each step on a connection of its own, as a server hangs up on what it does not know:
+// A server that demands the job's key is one of parx, and not probed. The probe, each step on a
+// connection of its own, as a server hangs up on what it does not know:
 //
 // 1. Magic + ping in one segment: echoed by torch 2.5 and later and by parx. A torch 1.13 server
 //    takes the ten bytes for a SET of absurd length and hangs up without harm to others.
@@ -23,7 +24,9 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/stream_options.hpp>
+#include <parx/store/detail/admission.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
@@ -35,16 +38,20 @@ namespace parx::inline PARX_ABI::detail {
 struct server_address {
   std::string host;
   std::uint16_t port = 0;
+  std::optional<job_key> key = {};  ///< that it demands
 };
 
-/// Connects once. Throws store_failure{peer_lost} where no address accepts.
+/// Connects once. Throws store_failure{peer_lost} where no address accepts, protocol where the
+/// server does not know the key.
 [[nodiscard]] inline connection dial(const server_address& server, const deadline& limit) {
   std::string reason;
   const address_list addresses = resolve(server.host, server.port, reason);
   descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
   if (!socket.valid()) throw store_failure{errc::peer_lost, reason};
   set_stream_options(socket.get());
-  return connection(std::move(socket));
+  connection opened(std::move(socket));
+  if (server.key) be_admitted(opened, *server.key, limit);
+  return opened;
 }
 
 enum class greeting { magic_only, magic_and_ping };
@@ -65,7 +72,13 @@ inline void greet(connection& server, store_dialect dialect, const deadline& lim
   if (dialect != store_dialect::torch_2_5) return;
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   server.send(hello(greeting::magic_and_ping, nonce), limit);
-  if (server.receive<std::uint32_t>(limit) != nonce) {
+  const auto echo = server.receive<std::uint32_t>(limit);
+  if (echo == key_is_missing) {
+    throw store_failure{errc::protocol,
+                        "the job there has a secret, and this process has none: give it the same "
+                        "PARX_SECRET or PARX_SECRET_FILE"};
+  }
+  if (echo != nonce) {
     throw store_failure{errc::protocol,
                         "something else than a store answers there; check the port"};
   }
@@ -121,6 +134,7 @@ struct greeted {
   retry_loop retry(server_name, limit);
   while (true) {
     try {
+      if (address.key) dialect = store_dialect::torch_2_5;
       if (!dialect) return probe(address, limit);
       connection server = dial(address, limit);
       greet(server, *dialect, limit);

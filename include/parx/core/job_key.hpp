@@ -1,0 +1,54 @@
+// job_key: with what the ranks of a job prove to each other that they belong to it.
+//
+// Derived from the job's secret and its run id, so that what one job has signed means nothing to
+// another. The secret itself is not kept, and neither is ever sent or printed. What is signed is a
+// purpose and parts whose borders are signed too.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <parx/core/hmac.hpp>
+
+namespace parx::inline PARX_ABI {
+
+class job_key {
+ public:
+  /// Throws errc::io where libcrypto is missing.
+  job_key(std::string_view secret, std::string_view run_id)
+      : bytes_(sign_with(secret, "parx job", {run_id})) {}
+
+  [[nodiscard]] mac sign(std::string_view purpose,
+                         std::initializer_list<std::string_view> parts) const {
+    return sign_with(view(bytes_), purpose, parts);
+  }
+  [[nodiscard]] bool has_signed(const mac& signature, std::string_view purpose,
+                                std::initializer_list<std::string_view> parts) const {
+    return equal_in_constant_time(signature, sign(purpose, parts));
+  }
+
+  /// Any plain value as bytes to sign.
+  template <typename Value>
+  [[nodiscard]] static std::string_view view(const Value& value) noexcept {
+    return {reinterpret_cast<const char*>(&value), sizeof value};
+  }
+
+ private:
+  [[nodiscard]] static mac sign_with(std::string_view key, std::string_view purpose,
+                                     std::initializer_list<std::string_view> parts) {
+    std::string text;
+    const auto append = [&](std::string_view part) {
+      text.append(view(std::uint64_t{part.size()}));
+      text.append(part);
+    };
+    append(purpose);
+    for (const std::string_view part : parts) append(part);
+    return hmac_sha256(key, text);
+  }
+
+  mac bytes_;
+};
+
+}  // namespace parx

@@ -1,0 +1,120 @@
+// admission: how a store's server and its clients prove to each other that they know the job's key.
+//
+//   client: "PXAUTH1\n" and a nonce    server: a nonce    client: its proof    server: its proof
+//
+// A proof is a MAC over its side's purpose and both nonces, 32 bytes each, so that a recorded
+// exchange is worth nothing. The client is the first to prove: a stranger gets no text with its MAC
+// to guess secrets by. No opcode of PyTorch's protocol is 'P': a server without a key hangs up.
+// admission is the server's side, without I/O, and holds no more than one message.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/job_key.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/store/detail/connection.hpp>
+#include <parx/store/detail/failure.hpp>
+#include <parx/store/detail/protocol.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+inline constexpr std::string_view admission_magic = "PXAUTH1\n";
+/// What a client that shows no knowledge of the key gets in place of its ping's nonce.
+inline constexpr std::uint32_t key_is_missing = 0x59454b50;  // "PKEY"
+
+using admission_nonce = std::array<unsigned char, 32>;
+
+[[nodiscard]] inline mac proof_of(const job_key& key, std::string_view side,
+                                  const admission_nonce& client, const admission_nonce& server) {
+  return key.sign(side, {job_key::view(client), job_key::view(server)});
+}
+
+class admission {
+ public:
+  enum class status { need_more, admitted, refused };
+
+  explicit admission(const job_key& key) : key_(&key) {}
+
+  /// Takes what belongs to the exchange off the front of `bytes`; appends what to send to `answer`.
+  [[nodiscard]] status feed(std::string_view& bytes, std::string& answer) {
+    while (!bytes.empty()) {
+      const std::size_t wanted = greeted_ ? sizeof(mac) : sizeof buffer_;
+      const std::size_t part = std::min(wanted - received_, bytes.size());
+      std::copy_n(bytes.begin(), part, buffer_.begin() + static_cast<std::ptrdiff_t>(received_));
+      received_ += part;
+      bytes.remove_prefix(part);
+      const std::size_t known = std::min(received_, admission_magic.size());
+      if (!greeted_ && !admission_magic.starts_with(std::string_view(buffer_.data(), known))) {
+        store_protocol::put(answer, key_is_missing);
+        return status::refused;
+      }
+      if (received_ < wanted) break;
+      received_ = 0;
+      if (greeted_) return judge(answer);
+      greeted_ = true;
+      std::memcpy(client_.data(), buffer_.data() + admission_magic.size(), client_.size());
+      server_ = random_bytes<sizeof(admission_nonce)>();
+      answer.append(job_key::view(server_));
+    }
+    return status::need_more;
+  }
+
+ private:
+  status judge(std::string& answer) const {
+    mac proof;
+    std::memcpy(proof.data(), buffer_.data(), proof.size());
+    if (!equal_in_constant_time(proof, proof_of(*key_, "store client", client_, server_))) {
+      return status::refused;
+    }
+    answer.append(job_key::view(proof_of(*key_, "store server", client_, server_)));
+    return status::admitted;
+  }
+
+  const job_key* key_;
+  std::array<char, admission_magic.size() + sizeof(admission_nonce)> buffer_{};
+  std::size_t received_ = 0;
+  bool greeted_ = false;
+  admission_nonce client_{};
+  admission_nonce server_{};
+};
+
+/// The client's side. Throws store_failure: protocol where the server does not know the key.
+inline void be_admitted(connection& server, const job_key& key, const deadline& limit) {
+  const auto mine = random_bytes<sizeof(admission_nonce)>();
+  server.send(std::string(admission_magic).append(job_key::view(mine)), limit);
+  const auto theirs = [&] {
+    try {
+      return server.receive<admission_nonce>(limit);
+    } catch (store_failure& failure) {
+      if (failure.code == errc::peer_lost) {
+        failure.reason +=
+            " at this process's greeting: its process has no secret (PARX_SECRET, "
+            "PARX_SECRET_FILE), or is none of parx";
+      }
+      throw;
+    }
+  }();
+  const mac proof = proof_of(key, "store client", mine, theirs);
+  server.send(job_key::view(proof), limit);
+  try {
+    if (equal_in_constant_time(server.receive<mac>(limit),
+                               proof_of(key, "store server", mine, theirs))) {
+      return;
+    }
+  } catch (const store_failure& failure) {
+    if (failure.code != errc::peer_lost) throw;
+  }
+  throw store_failure{errc::protocol,
+                      "the process that keeps it has another secret: all ranks of a job need the "
+                      "same PARX_SECRET or PARX_SECRET_FILE, and the same PARX_RUN_ID. Is another "
+                      "job using this address and port?"};
+}
+
+}  // namespace parx::detail
