@@ -3,6 +3,7 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/checkpoint/difference.hpp>        // IWYU pragma: export
 #include <parx/checkpoint/manager.hpp>           // IWYU pragma: export
 #include <parx/checkpoint/manifest.hpp>          // IWYU pragma: export
 #include <parx/checkpoint/mapped.hpp>            // IWYU pragma: export
@@ -14,3 +15,5 @@
 #include <parx/checkpoint/shards.hpp>            // IWYU pragma: export
 #include <parx/checkpoint/state.hpp>             // IWYU pragma: export
 #include <parx/checkpoint/state_dict.hpp>        // IWYU pragma: export
+#include <parx/checkpoint/verify.hpp>            // IWYU pragma: export
+#include <parx/checkpoint/whole_file.hpp>        // IWYU pragma: export

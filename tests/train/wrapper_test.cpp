@@ -80,6 +80,11 @@ void add_training_state(wrapper<Module>& model, Optimizer& optimizer,
   if (rank == 0) parts.add_shard("model", {}, model.module());
   if (rank == 1) parts.add_shard("optimizer", {}, optimizer);
 }
+template <typename Module, typename State>
+void add_part(wrapper<Module>& model, const std::string& name, State& state,
+              parx::checkpoint_parts& parts) {
+  add_part(model.inner(), name, state, parts);
+}
 template <typename Module>
 void load_model(wrapper<Module>& model, const parx::saved_checkpoint& saved) {
   saved.load("model", model.module());

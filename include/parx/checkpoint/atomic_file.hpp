@@ -46,6 +46,8 @@ class atomic_file {
 
   /// Appends all bytes. Throws errc::io, also for a full disk.
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
+  /// The file under its temporary name.
+  [[nodiscard]] output_file& file() noexcept { return file_; }
 
   /// Makes the file appear under its name. Throws errc::io; the old file is then still there.
   void commit() {

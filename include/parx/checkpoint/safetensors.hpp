@@ -9,6 +9,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <numeric>
 #include <set>
 #include <span>
@@ -38,41 +40,58 @@ struct tensor_to_store {
 
 namespace detail {
 
+/// Where tensors come in a file: in order, with begin and end. Of each, `end` is its size in bytes.
+[[nodiscard]] inline safetensors_header lay_out(std::vector<stored_tensor> tensors,
+                                                checkpoint_metadata metadata) {
+  // Wide types first: then each tensor is aligned for its type, as in the reference implementation.
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    const auto width = [](const stored_tensor& tensor) {
+      return tensor.type ? size_of(*tensor.type) : 0;  // 0: check_extent refuses it
+    };
+    return width(a) > width(b);
+  });
+  std::set<std::string_view> names{"__metadata__"};
+  std::uint64_t offset = 0;
+  for (stored_tensor& tensor : tensors) {
+    require(names.insert(tensor.name).second, "write_safetensors: two tensors are called \"{}\"",
+            tensor.name);
+    tensor.begin = offset;
+    tensor.end += offset;
+    if (const auto wrong = check_extent(tensor))
+      throw_usage("write_safetensors: the tensor \"{}\" {}", tensor.name, *wrong);
+    offset = tensor.end;
+  }
+  return {std::move(tensors), std::move(metadata)};
+}
+
+/// What comes before the data.
+[[nodiscard]] inline std::string head_of(const safetensors_header& header) {
+  const std::string text = encode_header(header);
+  const std::uint64_t length = text.size();
+  std::string head(sizeof length, '\0');
+  std::memcpy(head.data(), &length, sizeof length);
+  return head + text;
+}
+
 /// Calls write(bytes) with the pieces of a safetensors file, from front to back.
 template <typename Write>
 void put_safetensors(std::span<const tensor_to_store> tensors, const checkpoint_metadata& metadata,
                      Write&& write) {
-  // Wide types first: then each tensor is aligned for its type, as in the reference implementation.
-  std::vector<const tensor_to_store*> order;
-  for (const std::size_t width : {8U, 4U, 2U, 1U, 0U}) {  // 0: no dtype, which check_extent refuses
-    for (const tensor_to_store& tensor : tensors) {
-      if (size_of(tensor.type) == width) order.push_back(&tensor);
-    }
+  std::vector<stored_tensor> described;
+  std::map<std::string_view, std::span<const std::byte>> data;
+  for (const tensor_to_store& tensor : tensors) {
+    described.push_back({.name = tensor.name,
+                         .dtype_name = std::string(safetensors_name(tensor.type)),
+                         .type = tensor.type,
+                         .shape = tensor.shape,
+                         .begin = 0,
+                         .end = tensor.data.size()});
+    data[tensor.name] = tensor.data;
   }
-  safetensors_header header;
-  header.metadata = metadata;
-  std::set<std::string_view> names{"__metadata__"};
-  std::uint64_t offset = 0;
-  for (const tensor_to_store* tensor : order) {
-    require(names.insert(tensor->name).second, "write_safetensors: two tensors are called \"{}\"",
-            tensor->name);
-    const std::uint64_t bytes = tensor->data.size();
-    header.tensors.push_back({.name = tensor->name,
-                              .dtype_name = std::string(safetensors_name(tensor->type)),
-                              .type = tensor->type,
-                              .shape = tensor->shape,
-                              .begin = offset,
-                              .end = offset + bytes});
-    if (const auto wrong = check_extent(header.tensors.back())) {
-      throw_usage("write_safetensors: the tensor \"{}\" {}", tensor->name, *wrong);
-    }
-    offset += bytes;
-  }
-  const std::string text = encode_header(header);
-  const std::uint64_t length = text.size();
-  write(std::as_bytes(std::span(&length, 1)));
-  write(std::as_bytes(std::span(text)));
-  for (const tensor_to_store* tensor : order) write(tensor->data);
+  const safetensors_header header = lay_out(std::move(described), metadata);
+  const std::string head = head_of(header);
+  write(std::as_bytes(std::span(head)));
+  for (const stored_tensor& tensor : header.tensors) write(data.at(tensor.name));
 }
 
 }  // namespace detail

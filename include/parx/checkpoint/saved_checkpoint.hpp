@@ -32,6 +32,34 @@ enum class checkpoint_check {
   contents,  ///< the checksums as well: reads everything
 };
 
+namespace detail {
+
+/// What is wrong with a file of a checkpoint, or nothing. Throws errc::io where it cannot be read.
+[[nodiscard]] inline std::optional<std::string> fault_of_file(
+    const std::filesystem::path& folder, const checkpoint_manifest::file& expected,
+    checkpoint_check check) {
+  std::error_code failure;
+  const auto path = folder / expected.name;
+  if (!std::filesystem::is_regular_file(path, failure)) return "it is missing";
+  const input_file file(path.string());
+  if (file.size() != expected.bytes)
+    return fmt::format("it has {} bytes, expected {}", file.size(), expected.bytes);
+  if (check == checkpoint_check::sizes) return std::nullopt;
+  xxh64 checksum;
+  std::vector<std::byte> piece(1U << 20U);
+  for (std::uint64_t at = 0; at < expected.bytes; at += piece.size()) {
+    const auto part = std::span(piece).first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), expected.bytes - at)));
+    file.read(at, part);
+    checksum.update(part);
+  }
+  if (checksum.value() == expected.checksum) return std::nullopt;
+  return fmt::format("its checksum is {}, expected {}", checksum_text(checksum.value()),
+                     checksum_text(expected.checksum));
+}
+
+}  // namespace detail
+
 class saved_checkpoint {
  public:
   /// Throws errc::io or errc::bad_data with what is wrong: no manifest, a missing file, another
@@ -39,7 +67,10 @@ class saved_checkpoint {
   [[nodiscard]] static saved_checkpoint open(std::filesystem::path folder,
                                              checkpoint_check check = checkpoint_check::contents) {
     saved_checkpoint result(std::move(folder));
-    for (const auto& file : result.manifest_.files) result.verify(file, check);
+    for (const auto& file : result.manifest_.files) {
+      if (const auto fault = detail::fault_of_file(result.folder_, file, check))
+        result.reject(file.name, *fault);
+    }
     return result;
   }
 
@@ -109,30 +140,6 @@ class saved_checkpoint {
                   folder_.string(), file_name);
     }
     return (folder_ / file_name).string();
-  }
-
-  void verify(const checkpoint_manifest::file& expected, checkpoint_check check) const {
-    std::error_code failure;
-    const auto path = folder_ / expected.name;
-    if (!std::filesystem::is_regular_file(path, failure)) reject(expected.name, "it is missing");
-    const detail::input_file file(path.string());
-    if (file.size() != expected.bytes)
-      reject(expected.name,
-             fmt::format("it has {} bytes, expected {}", file.size(), expected.bytes));
-    if (check == checkpoint_check::sizes) return;
-    detail::xxh64 checksum;
-    std::vector<std::byte> piece(1U << 20U);
-    for (std::uint64_t at = 0; at < expected.bytes; at += piece.size()) {
-      const auto part = std::span(piece).first(
-          static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), expected.bytes - at)));
-      file.read(at, part);
-      checksum.update(part);
-    }
-    if (checksum.value() != expected.checksum)
-      reject(expected.name,
-             fmt::format("its checksum is {}, expected {}",
-                         detail::checksum_text(checksum.value()),
-                         detail::checksum_text(expected.checksum)));
   }
 
   std::filesystem::path folder_;

@@ -42,7 +42,7 @@ struct shard_index {
     std::string name;
     std::string dtype_name;
     parx::shape shape;
-    std::vector<placed_part> parts;
+    std::vector<placed_part> parts = {};
   };
   std::uint64_t step = 0;
   std::vector<std::string> files = {};
@@ -56,6 +56,13 @@ struct shard_index {
     if (known.name == dtype_name && known.type) return size_of(*known.type);
   }
   throw json::error(fmt::format("parts of a tensor of type \"{}\"", dtype_name));
+}
+
+/// All of a tensor of at most max_rank axes.
+[[nodiscard]] inline shard_spec whole_spec(const stored_tensor& tensor) {
+  parx::shape extents;
+  for (const std::uint64_t extent : tensor.shape) extents.push_back(extent);
+  return shard_spec::whole(extents);
 }
 
 /// Throws errc::bad_data where a tensor of the index has holes or overlaps; `path` is what the
@@ -98,15 +105,15 @@ inline void require_whole(const shard_index& index, const std::string& path) {
       for (const stored_tensor& stored : file.tensors()) {
         const auto part = part_of.find(stored.name);
         const std::size_t bytes = element_bytes(stored.dtype_name);
-        parx::shape whole;
-        if (part != part_of.end()) whole = shape_from_json(part->second->at("shape"), bytes);
-        else for (const std::uint64_t extent : stored.shape) whole.push_back(extent);
-        shard_spec spec = part == part_of.end() ? shard_spec::whole(whole)
-                                                : cuts_from_json(whole, *part->second);
+        shard_spec spec =
+            part == part_of.end()
+                ? whole_spec(stored)
+                : cuts_from_json(shape_from_json(part->second->at("shape"), bytes), *part->second);
+        const parx::shape& whole = spec.global_shape();
         if (spec.size() * bytes != stored.end - stored.begin)
           reject(fmt::format("\"{}\" has another size than {}", stored.name, spec.text()));
         const auto [entry, is_new] = by_name.try_emplace(stored.name, index.tensors.size());
-        if (is_new) index.tensors.push_back({stored.name, stored.dtype_name, whole, {}});
+        if (is_new) index.tensors.push_back({stored.name, stored.dtype_name, whole});
         auto& tensor = index.tensors[entry->second];
         if (tensor.shape != whole || tensor.dtype_name != stored.dtype_name) {
           reject(fmt::format("\"{}\" is {} {} here and {} {} in {}", stored.name,
@@ -127,7 +134,10 @@ inline void require_whole(const shard_index& index, const std::string& path) {
 
 [[nodiscard]] inline std::string encode_index(const shard_index& index) {
   std::uint64_t total = 0;
-  json::object map, parts;
+  std::string map, parts;  // a line for each tensor
+  const auto add = [](std::string& lines, const std::string& name, const json::value& held) {
+    lines += (lines.empty() ? "\n  " : ",\n  ") + json::quote(name) + ": " + json::dump(held);
+  };
   for (const auto& each : index.tensors) {
     total += each.shape.size() * element_bytes(each.dtype_name);
     json::array in;
@@ -136,19 +146,16 @@ inline void require_whole(const shard_index& index, const std::string& path) {
       in.push_back(json::array{part.file, cuts_to_json(part.spec)});
       if (part.spec.size() > 0 && part.spec.run_at(0).global == 0) first = &part;
     }
-    map[each.name] = index.files[first->file];
-    parts[each.name] = json::object{
-        {"dtype", each.dtype_name}, {"shape", shape_to_json(each.shape)}, {"in", std::move(in)}};
+    add(map, each.name, index.files[first->file]);
+    add(parts, each.name,
+        json::object{{"dtype", each.dtype_name}, {"shape", shape_to_json(each.shape)}, {"in", in}});
   }
-  json::array files(index.files.begin(), index.files.end());
-  return json::dump(json::object{{"metadata", json::object{{"total_size", total},
-                                                           {"format", shard_index_format},
-                                                           {"step", index.step}}},
-                                 {"weight_map", std::move(map)},
-                                 {"files", std::move(files)},
-                                 {"parts", std::move(parts)}},
-                    1) +
-         "\n";
+  const json::object metadata{
+      {"total_size", total}, {"format", shard_index_format}, {"step", index.step}};
+  return fmt::format(
+      "{{\"metadata\": {},\n \"weight_map\": {{{}}},\n \"files\": {},\n \"parts\": {{{}}}}}\n",
+      json::dump(metadata), map, json::dump(json::array(index.files.begin(), index.files.end())),
+      parts);
 }
 
 /// Whether this is such an index, not one of Hugging Face's.
@@ -165,8 +172,8 @@ inline void require_whole(const shard_index& index, const std::string& path) {
     index.files.push_back(file.text());
   for (const auto& [name, tensor] : whole.at("parts").members()) {
     const std::string& dtype_name = tensor.at("dtype").text();
-    index.tensors.push_back({name, dtype_name,
-                             shape_from_json(tensor.at("shape"), element_bytes(dtype_name)), {}});
+    index.tensors.push_back(
+        {name, dtype_name, shape_from_json(tensor.at("shape"), element_bytes(dtype_name))});
     auto& made = index.tensors.back();
     for (const json::value& place : tensor.at("in").elements()) {
       const json::array& pair = place.elements();

@@ -165,11 +165,10 @@ class safetensors_shards {
       }
     }
     for (const stored_tensor& tensor : file.tensors()) {
-      parx::shape whole;
-      if (tensor.shape.size() <= max_rank)  // no model has others
-        for (const std::uint64_t extent : tensor.shape) whole.push_back(extent);
+      const bool has_spec = tensor.shape.size() <= max_rank;  // no model has others
       tensors_.push_back(tensor);
-      parts_.push_back({{files_.size() - 1, shard_spec::whole(whole)}});
+      parts_.push_back(
+          {{files_.size() - 1, has_spec ? detail::whole_spec(tensor) : shard_spec()}});
     }
   }
 

@@ -53,6 +53,13 @@ void add_training_state(ddp<Module>& wrapper, Optimizer& optimizer, checkpoint_p
   parts.keep(hook);
 }
 
+/// Local. Adds the part `name`, which every rank has as a whole. Borrowed.
+template <typename Module, typename State>
+void add_part(ddp<Module>& /*wrapper*/, const std::string& name, State& state,
+              checkpoint_parts& parts) {
+  parts.add(name, state);
+}
+
 /// Local, on every rank. Throws as load_state does where the parameters are others.
 template <typename Module>
 void load_model(ddp<Module>& wrapper, const saved_checkpoint& saved) {

@@ -108,11 +108,12 @@ class trainer {
                               make_evaluation(model_, loader, std::move(measure), site_));
   }
   /// Local. Saves `state`, an optim::ema or whatever checkpoint_parts::add takes, with every
-  /// checkpoint, as <name>.safetensors, and loads it with the model. Borrowed; before train().
+  /// checkpoint, as the part `name`, and loads it with the model. Borrowed; before train().
   template <typename State>
   void add_state(const std::string& name, State& state) {
-    states_.push_back({[=, &state](checkpoint_parts& to) { to.add(name, state); },
-                       [=, &state](const saved_checkpoint& from) { from.load(name, state); }});
+    states_.push_back(
+        {[=, &state, &model = model_](checkpoint_parts& to) { add_part(model, name, state, to); },
+         [=, &state](const saved_checkpoint& from) { from.load(name, state); }});
   }
   /// Local. Called at the turning points of training, after those that were added before.
   void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }

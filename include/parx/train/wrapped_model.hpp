@@ -56,7 +56,9 @@ concept wrapped_model =
       // What this rank puts into a checkpoint: model, optimizer, what is remembered from step to
       // step. Memory of its own is given to parts.keep().
       add_training_state(wrapper, optimizer, parts, site);
-      // Their inverse, and the model's part of it alone.
+      // The same for something else that is the parameters' (an optim::ema): the part `path`.
+      add_part(wrapper, path, optimizer, parts);
+      // The inverse of add_training_state, and the model's part of it alone.
       load_training_state(wrapper, optimizer, saved);
       load_model(wrapper, saved);
       // Rank 0 of the job writes the whole model, wherever its parts lie, as one file.

@@ -60,6 +60,13 @@ class output_file {
         life_(std::move(made.life)) {
     if (!file_.valid()) fail("cannot create", made.reason);
   }
+  /// One that another process has made, for several that write it together: see write_at.
+  enum class made_by { another };
+  output_file(std::string path, std::string consequence, made_by)
+      : path_(std::move(path)), consequence_(std::move(consequence)) {
+    file_ = descriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file_.valid()) fail("cannot open", errno);
+  }
   ~output_file() {
     if (file_.valid()) ::unlink(path_.c_str());
   }
@@ -71,6 +78,12 @@ class output_file {
     const auto [written, reason] = write_all(file_.get(), bytes);
     written_ += written;
     if (reason != 0) fail("cannot write", reason);
+  }
+
+  /// Writes all bytes from `offset` on; write() goes on behind them.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) fail("cannot seek", errno);
+    write(bytes);
   }
 
   /// Brings the contents to the disk and closes the file, which stays.

@@ -1,0 +1,134 @@
+// parx_checkpoint: what is in checkpoints, model folders and safetensors files, whether they are
+// whole, and how two of them differ; and one file of what many ranks have written in parts.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/checkpoint.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view usage =
+    "Looks at checkpoints, model folders and safetensors files\nUsage:\n"
+    "  parx_checkpoint info PATH          the tensors, their types, shapes and sizes\n"
+    "  parx_checkpoint verify FOLDER      checksums; shards that are missing, of several steps,\n"
+    "                                     with holes or overlaps. Exits with 1 where it finds one\n"
+    "  parx_checkpoint merge FOLDER FILE.safetensors [PART]   one file of all shards of PART (model)\n"
+    "  parx_checkpoint diff PATH PATH     the tensors that differ, and by how much. Exits with 1\n"
+    "                                     where they do\n";
+
+std::string readable(std::uint64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+/// What there is at `path`, by name: "model", "optimizer". A single file is taken for a model.
+std::map<std::string, parx::safetensors_shards> tensors_at(const fs::path& path) {
+  std::map<std::string, parx::safetensors_shards> parts;
+  if (!fs::is_directory(path)) {
+    parts.try_emplace("model", path.parent_path(), path.stem().string());
+  } else {
+    for (const std::string& name : parx::tensor_parts_in(path)) parts.try_emplace(name, path, name);
+    if (parts.empty()) parts.try_emplace("model", path);  // says what it does not find
+  }
+  return parts;
+}
+
+int info(const fs::path& path) {
+  if (fs::exists(path / "manifest.json")) {
+    const auto saved = parx::saved_checkpoint::open(path, parx::checkpoint_check::sizes);
+    fmt::print("checkpoint of step {}", saved.step());
+    if (saved.metric()) fmt::print(", metric {}", *saved.metric());
+    fmt::print("\n");
+    for (const auto& file : saved.manifest().files)
+      fmt::print("  {}  {}\n", file.name, readable(file.bytes));
+  }
+  if (fs::exists(path / "config.json"))
+    fmt::print("config.json\n{}\n", parx::json::dump(parx::load_config(path), 2));
+  for (const auto& [name, part] : tensors_at(path)) {
+    fmt::print("{}, {} file{}\n", name, part.files().size(), part.files().size() == 1 ? "" : "s");
+    std::size_t widest = 0;
+    std::uint64_t bytes = 0;
+    for (const auto& tensor : part.tensors()) widest = std::max(widest, tensor.name.size());
+    for (const auto& tensor : part.tensors()) {
+      fmt::print("  {:<{}}  {:<8} {:>12}  [{}]\n", tensor.name, widest, tensor.dtype_name,
+                 readable(tensor.end - tensor.begin), fmt::join(tensor.shape, ", "));
+      bytes += tensor.end - tensor.begin;
+    }
+    fmt::print("  {} tensors, {}\n", part.tensors().size(), readable(bytes));
+  }
+  return 0;
+}
+
+int verify(const fs::path& path) {
+  const auto faults = parx::faults_of(path);
+  for (const std::string& fault : faults) fmt::print("{}\n", fault);
+  if (faults.empty()) fmt::print("\"{}\" is whole\n", path.string());
+  return faults.empty() ? 0 : 1;
+}
+
+int merge(const fs::path& from, const std::string& to, const std::string& part) {
+  parx::merge_shards(parx::safetensors_shards(from, part), to);
+  return 0;
+}
+
+int diff(const fs::path& a, const fs::path& b) {
+  const auto first = tensors_at(a), second = tensors_at(b);
+  bool same = true;
+  const auto only = [&](const auto& parts, const auto& others, const fs::path& path) {
+    for (const auto& [name, part] : parts) {
+      if (others.contains(name)) continue;
+      same = false;
+      fmt::print("{}: only in {}\n", name, path.string());
+    }
+  };
+  only(first, second, a);
+  only(second, first, b);
+  for (const auto& [name, part] : first) {
+    if (!second.contains(name)) continue;
+    const auto report = parx::differences_of(part, second.at(name));
+    same = same && report.empty();
+    for (const auto& each : report.names.missing) fmt::print("{}: only in {}\n", each, a.string());
+    for (const auto& each : report.names.unexpected)
+      fmt::print("{}: only in {}\n", each, b.string());
+    for (const auto& each : report.names.mismatched) fmt::print("{}\n", each);
+    for (const auto& each : report.values) {
+      fmt::print("{}: {} elements differ, most by {:.3g}: element {} is {} and {}\n", each.name,
+                 each.elements, each.largest, each.where, each.first, each.second);
+    }
+  }
+  if (same) fmt::print("no differences\n");
+  return same ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string command = words.empty() ? "" : words[0];
+  try {
+    if (command == "info" && words.size() == 2) return info(words[1]);
+    if (command == "verify" && words.size() == 2) return verify(words[1]);
+    if (command == "merge" && (words.size() == 3 || words.size() == 4))
+      return merge(words[1], words[2], words.size() == 4 ? words[3] : "model");
+    if (command == "diff" && words.size() == 3) return diff(words[1], words[2]);
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return 2;
+  }
+  const bool wants_help = command == "-h" || command == "--help";
+  fmt::print(wants_help ? stdout : stderr, usage);
+  return wants_help ? 0 : 2;
+}
