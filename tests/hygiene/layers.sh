@@ -30,9 +30,9 @@ checkpoint      7 both
 plan            7 both
 ddp             8 both
 fsdp            8 both
-pipeline        8 both
 tensor_parallel 8 both
 amp             8 both
+pipeline        9 both
 train           9 both
 torch           9 both
 '

@@ -1,0 +1,43 @@
+// The schedules of parx by name, for flags and configurations.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include <parx/pipeline/eager_one_f_one_b.hpp>
+#include <parx/pipeline/gpipe.hpp>
+#include <parx/pipeline/interleaved.hpp>
+#include <parx/pipeline/looped_bfs.hpp>
+#include <parx/pipeline/one_f_one_b.hpp>
+#include <parx/pipeline/zb1p.hpp>
+#include <parx/pipeline/zbv.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct named_schedule {
+  std::string_view name;
+  pipeline_schedule make;
+};
+
+inline constexpr std::array<named_schedule, 7> pipeline_schedules{{
+    {"gpipe", schedules::gpipe},
+    {"1f1b", schedules::one_f_one_b},
+    {"eager_1f1b", schedules::eager_one_f_one_b},
+    {"interleaved", schedules::interleaved},
+    {"looped_bfs", schedules::looped_bfs},
+    {"zb1p", schedules::zb1p},
+    {"zbv", schedules::zbv},
+}};
+
+/// Throws usage_error that lists the names.
+[[nodiscard]] inline pipeline_schedule schedule_named(std::string_view name) {
+  std::string known;
+  for (const named_schedule& each : pipeline_schedules) {
+    if (each.name == name) return each.make;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+  }
+  throw_usage("there is no pipeline schedule \"{}\", but {}", name, known);
+}
+
+}  // namespace parx

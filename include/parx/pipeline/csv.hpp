@@ -1,0 +1,79 @@
+// Pipeline tables as text, in the format of PyTorch's torch.distributed.pipelining: a line a rank,
+// a cell an action, "2F0". Empty cells are idle time there, and SEND_F, RECV_F, SEND_B, RECV_B
+// follow from the other actions: both are read and left out.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <parx/pipeline/action.hpp>
+#include <parx/pipeline/validate.hpp>
+
+namespace parx::inline PARX_ABI {
+
+[[nodiscard]] inline std::string to_csv(const pipeline_table& table) {
+  std::string text;
+  for (const auto& actions : table.ranks) {
+    for (const stage_action& a : actions) {
+      if (&a != actions.data()) text += ',';
+      text += to_string(a);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+namespace detail {
+
+[[nodiscard]] inline bool is_message_action(std::string_view cell) {
+  for (const std::string_view name : {"SEND_F", "RECV_F", "SEND_B", "RECV_B"}) {
+    const std::size_t at = cell.find(name);
+    if (at == std::string_view::npos) continue;
+    return parse_stage_action(std::string(cell.substr(0, at)) + 'F' +
+                              std::string(cell.substr(at + name.size()))).has_value();
+  }
+  return false;
+}
+
+/// Cuts the front of `text` off, up to `mark`, which goes as well.
+[[nodiscard]] inline std::string_view cut_front(std::string_view& text, char mark) {
+  const std::size_t end = std::min(text.find(mark), text.size());
+  const std::string_view front = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return front;
+}
+
+}  // namespace detail
+
+/// A valid table. Throws usage_error that names the line and the cell that is no action, or the
+/// rule that the table breaks: see validate.hpp. `name` is what errors and drawings call it.
+[[nodiscard]] inline pipeline_table from_csv(std::string_view text,
+                                             std::string name = "csv") {
+  pipeline_table table{.name = std::move(name), .stages = 0, .microbatches = 0, .ranks = {}};
+  while (!text.empty()) {
+    std::string_view line = detail::cut_front(text, '\n');
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() && text.empty()) break;
+    auto& actions = table.ranks.emplace_back();
+    for (int column = 1; !line.empty(); ++column) {
+      std::string_view cell = detail::cut_front(line, ',');
+      while (cell.starts_with(' ')) cell.remove_prefix(1);
+      while (cell.ends_with(' ')) cell.remove_suffix(1);
+      if (cell.empty() || detail::is_message_action(cell)) continue;
+      const auto found = parse_stage_action(cell);
+      require(found.has_value(),
+              "schedule {}: line {}, cell {}, \"{}\" is no action: give a stage, one of F, B, I, W "
+              "and a micro-batch (2F0), or a stage and UNSHARD, RESHARD or REDUCE_GRAD",
+              table.name, table.ranks.size(), column, cell);
+      table.stages = std::max(table.stages, found->stage + 1);
+      table.microbatches = std::max(table.microbatches, found->microbatch + 1);
+      actions.push_back(*found);
+    }
+  }
+  validate(table);
+  return table;
+}
+
+}  // namespace parx
