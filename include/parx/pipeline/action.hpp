@@ -2,9 +2,9 @@
 //
 // A model is cut into stages, a batch into micro-batches. A schedule is a pure function
 // pipeline_shape -> pipeline_table: which rank computes what, in which order. Sends and receives
-// are // no actions. They follow from the table: what a forward or backward makes goes to the rank of the
-// neighbouring stage, which has posted its receive before. validate.hpp proves a table,
-// simulate.hpp runs it under a virtual clock, draw.hpp draws it, runner.hpp trains with it.
+// follow from the table and are no actions: what a forward or backward makes goes to the rank of
+// the neighbouring stage, which has posted its receive before. validate.hpp proves a table,
+// simulate.hpp runs it under a virtual clock, draw.hpp draws it.
 // The letters and the text form are those of PyTorch's torch.distributed.pipelining.
 #pragma once
 

@@ -33,6 +33,12 @@ struct pipeline_costs {
       default: return 0;  // reductions and gathers run behind the actions
     }
   }
+
+  /// Where these are of all stages of a rank: of one of `table`.
+  [[nodiscard]] pipeline_costs per_stage(const pipeline_table& table) const noexcept {
+    const double part = static_cast<double>(table.ranks.size()) / table.stages;
+    return {f * part, b * part, i * part, w * part, hop};
+  }
 };
 
 struct action_span {
