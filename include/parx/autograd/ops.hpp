@@ -2,6 +2,7 @@
 #pragma once
 
 #include <parx/autograd/ops/activation.hpp>
+#include <parx/autograd/ops/across.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/attention.hpp>
 #include <parx/autograd/ops/average_pool.hpp>

@@ -1,0 +1,60 @@
+// rank_axis: the ranks that share the layers of a model, as operations and layers see them.
+//
+// A pure interface: what is below the wrappers knows no process groups. parx::tp::axis implements
+// it over one; autograd/ops/across.hpp and the layers of nn that may be cut are its users.
+// Collective: all ranks of the axis call the same functions in the same order. Buffers are
+// contiguous; counts are elements by rank, equal on all ranks.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <parx/types/buffer.hpp>
+
+namespace parx::inline PARX_ABI {
+
+class rank_axis {
+ public:
+  enum class reduction { sum, max };
+
+  /// A collective that is under way; its buffer is borrowed until wait(), or this object's end.
+  class pending {
+   public:
+    virtual ~pending() = default;
+    virtual void wait() = 0;
+
+   protected:
+    pending() = default;
+    pending(const pending&) = default;
+    pending& operator=(const pending&) = default;
+  };
+
+  virtual ~rank_axis() = default;
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+
+  // Blocking, on the calling thread. They throw parx::error where communication fails.
+
+  /// `to` is the reduction of all ranks' `from`, which may be the same memory.
+  virtual void all_reduce(const_buffer_view from, buffer_view to, reduction how) = 0;
+  /// `to` is all ranks' `from`, in their order.
+  virtual void all_gather(const_buffer_view from, buffer_view to,
+                          std::span<const std::size_t> counts) = 0;
+  /// `to` is this rank's block of the sum of all ranks' `from`.
+  virtual void reduce_scatter(const_buffer_view from, buffer_view to,
+                              std::span<const std::size_t> counts) = 0;
+  /// Block r of `from` goes to rank r, and block r of `to` comes from it.
+  virtual void all_to_all(const_buffer_view from, std::span<const std::size_t> sent, buffer_view to,
+                          std::span<const std::size_t> received) = 0;
+
+  /// Starts to make `data` the sum of all ranks', in place.
+  [[nodiscard]] virtual std::unique_ptr<pending> start_sum(buffer_view data) = 0;
+
+ protected:
+  rank_axis() = default;
+  rank_axis(const rank_axis&) = default;
+  rank_axis& operator=(const rank_axis&) = default;
+};
+
+}  // namespace parx

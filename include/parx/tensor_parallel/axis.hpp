@@ -1,0 +1,65 @@
+// axis: a process group as the ranks over which a model's layers are cut.
+//
+//   parx::tp::axis axis{mesh["tp"]};
+//
+// Forward's collectives run on the caller. A gradient that is summed while others are computed goes
+// through the group's progress thread. Threads: as a process_group.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <parx/autograd/rank_axis.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/all_to_all.hpp>
+#include <parx/comm/collectives/reduce_scatter.hpp>
+#include <parx/comm/process_group.hpp>
+
+namespace parx::inline PARX_ABI::tp {
+
+class axis final : public rank_axis {
+ public:
+  /// The group is borrowed. `site` is what the errors of its collectives name.
+  explicit axis(process_group& group, call_site site = call_site::current()) noexcept
+      : group_(group), site_(site) {}
+  axis(const axis&) = delete;
+  axis& operator=(const axis&) = delete;
+
+  [[nodiscard]] process_group& group() const noexcept { return group_; }
+  [[nodiscard]] int rank() const noexcept override { return group_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return group_.size(); }
+
+  void all_reduce(const_buffer_view from, buffer_view to, reduction how) override {
+    const reduce_op op = how == reduction::sum ? reduce_op::sum : reduce_op::max;
+    parx::all_reduce(group_, from, to, reduce_options{.op = op}, site_);
+  }
+  void all_gather(const_buffer_view from, buffer_view to,
+                  std::span<const std::size_t> counts) override {
+    parx::all_gather_v(group_, from, to, counts, {}, site_);
+  }
+  void reduce_scatter(const_buffer_view from, buffer_view to,
+                      std::span<const std::size_t> counts) override {
+    parx::reduce_scatter_v(group_, from, to, counts, reduce_options{}, site_);
+  }
+  void all_to_all(const_buffer_view from, std::span<const std::size_t> sent, buffer_view to,
+                  std::span<const std::size_t> received) override {
+    parx::all_to_all_v(group_, from, sent, to, received, {}, site_);
+  }
+  [[nodiscard]] std::unique_ptr<pending> start_sum(buffer_view data) override {
+    struct in_flight final : pending {
+      explicit in_flight(work started) : sum(std::move(started)) {}
+      void wait() override { sum.wait(); }
+      work sum;
+    };
+    return std::make_unique<in_flight>(async_all_reduce(group_, data, reduce_options{}, site_));
+  }
+
+ private:
+  process_group& group_;
+  call_site site_;
+};
+
+}  // namespace parx::tp
