@@ -28,6 +28,7 @@
 #include <parx/ddp/hook_powersgd.hpp>
 #include <parx/ddp/save.hpp>
 #include <parx/ddp/sync_batch_norm.hpp>
+#include <parx/fsdp.hpp>
 #include <parx/tensor_parallel.hpp>
 #include <parx/amp.hpp>
 #include <parx/train.hpp>

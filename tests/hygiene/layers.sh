@@ -29,12 +29,12 @@ models          6 tensor
 checkpoint      7 both
 plan            7 both
 ddp             8 both
-fsdp            8 both
 tensor_parallel 8 both
 amp             8 both
+fsdp            9 both
 pipeline        9 both
-train           9 both
-torch           9 both
+train           10 both
+torch           10 both
 '
 wrong=$(
   find parx parx.hpp -name '*.hpp' -print0 | sort -z | LC_ALL=C xargs -0 awk -v table="$table" '

@@ -114,9 +114,11 @@ class parameter : public variable<T>,
   /// The same, of memory that is all zero, and drops a gradient that exists: where embeddings are
   /// the only users, the rows of a batch are all that is written (addresses without memory).
   void bind_zeroed_grad(std::span<T> memory) const { leaf("bind_zeroed_grad").bind_zeroed(memory); }
+  /// The gradient returns to memory of its own.
+  void unbind_grad() const { leaf("unbind_grad").unbind(); }
   /// Value and gradient return to memory of their own.
   void unbind() const {
-    leaf("unbind").unbind();
+    unbind_grad();
     if (has_values() && !this->value().is_unique()) this->shared().value = this->value().clone();
   }
 
@@ -169,6 +171,9 @@ class parameter : public variable<T>,
     (void)this->value();
     this->shared().deferred = nullptr;
   }
+  /// `reads`, of a wrapper, are asked before each read of the value from now on, in the place of
+  /// updates that are put off; null for nobody. Reads nothing itself.
+  void watch_reads(deferred_updates<T>* reads) const noexcept { this->shared().deferred = reads; }
   /// Nobody but the handles of this parameter can read the value's memory.
   [[nodiscard]] bool may_defer() const noexcept { return this->shared().value.is_unique(); }
 

@@ -18,6 +18,8 @@ namespace parx::inline PARX_ABI::nn {
 template <module_type Module>
 class checkpointed : public Module {
  public:
+  using recomputed_module = Module;  ///< what it is, apart from how it is called
+
   using Module::Module;
   checkpointed() = default;
   explicit checkpointed(Module wrapped) : Module(std::move(wrapped)) {}

@@ -88,6 +88,7 @@ class module : public detail::module_state {
       if (!watch->in_module()) name_modules(*watch);
       named.emplace(*watch, static_cast<detail::module_state*>(this));
     }
+    const hooked_call told(this->hook());
     return self().forward(detail::as_input(inputs)...);
   }
 
@@ -121,6 +122,17 @@ class module : public detail::module_state {
            if (!ready_) parameter.rename(path);
            visitor(path, parameter);
          });
+  }
+
+  /// Calls visitor(path, parameter<T>&, initializer) for each parameter and each path of it: one
+  /// that several modules share has several. Makes no values.
+  template <typename Visitor>
+  void for_each_parameter_path(Visitor&& visitor) {
+    const auto on_parameter = [&](auto&, const std::string& path, auto& parameter,
+                                  const initializer& start) { visitor(path, parameter, start); };
+    const auto no_module = [](const std::string&, auto&) {};
+    detail::walker<decltype(no_module), decltype(on_parameter)>(no_module, on_parameter)
+        .start_all_paths(self());
   }
 
   /// Calls visitor(path, model_buffer<T>&) for each buffer, in the order of members().

@@ -116,11 +116,13 @@ class backward_pass {
   /// are left that have contributions to make in the weights' half.
   void run(node_base& root, backward_half half) {
     const running_scope scope(*this);
+    region_walk regions;
     if (root.is_leaf && root.is_of(half)) contribution_arrived(root);
     for (counted<node_base>& here : scratch_.order) {
       if (half == backward_half::inputs && !here->leads_to_border) continue;
       const bool runs_again = half == backward_half::inputs && leads_elsewhere(*here);
       here->half_run = runs_again;
+      regions.go_to(here->region);
       here->run(half);
       if (anomaly_watch* const watch = anomaly_watch::current()) {
         watch->ran(*here);
@@ -135,6 +137,7 @@ class backward_pass {
       here->release();
       here.reset();
     }
+    regions.end();
     if (half == backward_half::inputs) {
       std::erase_if(scratch_.order, [](const counted<node_base>& each) { return !each; });
     }

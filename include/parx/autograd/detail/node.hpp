@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <parx/autograd/observer.hpp>
+#include <parx/autograd/region.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -84,6 +85,7 @@ class node_base {
   // Scratch of the backward pass that is running.
   std::uint64_t visited_by = 0;
   std::uint32_t pending = 0;
+  const region_number region = current_region();  // in which it was made
   // For leaves.
   std::size_t observer_index = 0;
   backward_observer* observer = nullptr;

@@ -1,7 +1,7 @@
 // module_state: what every module holds, whatever its type.
 #pragma once
 
-#include <parx/core/abi.hpp>
+#include <parx/nn/module_hook.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -14,6 +14,9 @@ class module_state {
  public:
   /// Whether layers that differ in training (dropout) behave as in training.
   [[nodiscard]] bool is_training() const noexcept { return training_; }
+  /// `hook` is told of each call of this module from now on; null for nobody. Borrowed.
+  void set_hook(module_hook* hook) noexcept { hook_ = hook; }
+  [[nodiscard]] module_hook* hook() const noexcept { return hook_; }
 
  protected:
   module_state() = default;
@@ -26,6 +29,7 @@ class module_state {
   friend class nn::module;
   friend class part_visitor;
 
+  module_hook* hook_ = nullptr;
   bool training_ = true;
   bool ready_ = false;  // the parameters have their first values
 };

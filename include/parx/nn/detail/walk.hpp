@@ -85,6 +85,13 @@ class walker : private walk_position {
     owner_ = outer;
   }
 
+  /// The same, with on_parameter once for each path of a parameter.
+  template <typename Module>
+  void start_all_paths(Module& module) {
+    all_paths_ = true;
+    start(module);
+  }
+
   /// What members() calls: visit("name", member), also for buffers, or visit("name", parameter,
   /// initializer). Not inline: a model calls it from many places.
   template <typename Member>
@@ -92,7 +99,7 @@ class walker : private walk_position {
                                     const initializer& begin = {}) {
     const std::size_t outer = enter(name);
     if constexpr (is_parameter<std::remove_const_t<Member>>) {
-      if (member.defined() && is_first_visit(member.node().get())) {
+      if (member.defined() && (all_paths_ || is_first_visit(member.node().get()))) {
         on_parameter_(*owner_, path(), member, begin);
       }
     } else if constexpr (is_buffer<std::remove_const_t<Member>>) {
@@ -120,6 +127,7 @@ class walker : private walk_position {
   OnParameter on_parameter_;
   OnBuffer on_buffer_;
   module_state* owner_ = nullptr;
+  bool all_paths_ = false;
 };
 
 }  // namespace parx::nn::detail

@@ -1,0 +1,15 @@
+// L5: training with parameters, gradients and optimizer state cut over the ranks. By name, since it
+// needs more than others want to compile: <parx/fsdp/training_state.hpp> (checkpoints).
+#pragma once
+
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
+#include <parx/comm.hpp>                  // IWYU pragma: export
+#include <parx/fsdp/clip.hpp>             // IWYU pragma: export
+#include <parx/fsdp/fsdp.hpp>             // IWYU pragma: export
+#include <parx/fsdp/options.hpp>          // IWYU pragma: export
+#include <parx/fsdp/sharded_module.hpp>   // IWYU pragma: export
+#include <parx/fsdp/unit_choice.hpp>      // IWYU pragma: export
+#include <parx/fsdp/unit_plan.hpp>        // IWYU pragma: export
+#include <parx/fsdp/unit_values.hpp>      // IWYU pragma: export
+#include <parx/launch.hpp>                // IWYU pragma: export

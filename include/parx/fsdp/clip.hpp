@@ -1,0 +1,53 @@
+// clip_grad_norm of an fsdp: the exact norm of the whole gradient, of which each rank has a part.
+// The number is the same on all ranks, and that of a ddp.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/fsdp/fsdp.hpp>
+#include <parx/optim/clip.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Collective. Of these targets, which are the same parameters on all ranks.
+template <typename Module, typename T>
+[[nodiscard]] double grad_norm(fsdp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
+                               call_site site = call_site::current()) {
+  square_sum squares = optim::grad_squares(targets);
+  all_reduce(wrapper.group(), squares.words(), {}, site);
+  return squares.norm();
+}
+
+/// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1; returns
+/// the norm before. Throws usage_error unless max_norm is positive, parx::error where the norm is
+/// not finite and `found` says so.
+template <typename Module>
+double clip_grad_norm(fsdp<Module>& wrapper, double max_norm,
+                      optim::nonfinite found = optim::nonfinite::scale,
+                      call_site site = call_site::current()) {
+  require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
+  square_sum squares;
+  wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
+    optim::target<T>(part).for_each_grad([&](std::span<const T> grad) { squares.add(grad); });
+  });
+  all_reduce(wrapper.group(), squares.words(), {}, site);
+  const double norm = squares.norm();
+  if (found == optim::nonfinite::error && !std::isfinite(norm)) {
+    throw_error(errc::bad_data,
+                "clip_grad_norm: the norm of the gradients is {}, so a parameter's gradient is "
+                "infinite or NaN. Lower the learning rate, or look for the layer that makes it",
+                norm);
+  }
+  wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
+    optim::scale_grad(std::vector<optim::target<T>>{part}, norm, max_norm);
+  });
+  return norm;
+}
+
+}  // namespace parx

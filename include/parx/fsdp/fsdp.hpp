@@ -1,0 +1,260 @@
+// fsdp: a model whose parameters, gradients and optimizer state are cut over the ranks, PyTorch's
+// FullyShardedDataParallel and ZeRO 1 to 3 for C++.
+//
+//   parx::models::llama<> model{config};          // shapes only: no rank has all of it, ever
+//   parx::fsdp fsdp{model, world, {.units = parx::by_type<parx::models::llama_layer<>>}};
+//   parx::optim::adamw opt{fsdp.parameters(), {.lr = 3e-4}};
+//   for (auto& batch : loader.epoch(e)) {
+//     parx::nn::cross_entropy(fsdp(batch.x), batch.y).backward();
+//     parx::clip_grad_norm(fsdp, 1.0);
+//     opt.step();
+//   }
+//
+// As under a ddp, each rank works on samples of its own, and steps are those of the mean over all;
+// they have the bits of a ddp with the same order of sums, whatever the stage, the units and the
+// number of hosts. All ranks call the model together, also without gradients, because its values
+// come from all of them. Rajbhandari et al.: ZeRO (arXiv 1910.02054). Zhao et al.: PyTorch FSDP
+// (arXiv 2304.11277).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/ddp/layout.hpp>
+#include <parx/fsdp/options.hpp>
+#include <parx/fsdp/sharded_module.hpp>
+#include <parx/fsdp/sharded_units.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <nn::module_type Module>
+class fsdp {
+ public:
+  /// Collective over `group`. Checks that all ranks have the same parameters, units and options
+  /// (errc::mismatch with the difference otherwise). A model without values gets those of
+  /// initialize(0), each rank its part; of one with values each rank takes its part of rank 0's,
+  /// and the memory of the model's own is released. Model and group are borrowed and must outlive
+  /// this object; the model must not move. Afterwards it has no values. Throws usage_error for
+  /// options that cannot be, and where another wrapper has the model.
+  fsdp(Module& model, process_group& group, fsdp_options options = {},
+       call_site site = call_site::current())
+      : model_(model), group_(group),
+        who_(fmt::format("fsdp at {}:{}", site.file_name(), site.line)) {
+    require(options.stage >= 1 && options.stage <= 3,
+            "{}: .stage is 1 (optimizer state), 2 (and gradients) or 3 (and values), not {}", who_,
+            options.stage);
+    std::vector<std::unique_ptr<detail::sharded_parameter>> all;
+    unit_plan plan = make_plan(options, all);
+    check_layout(plan, all, options, site);
+    for (const auto& each : all) had_values_.push_back(each->has_values());
+    units_.reset(new detail::sharded_units(group, std::move(plan), std::move(all), options, who_,
+                                           site));
+    shards_.reset(new sharded_module<Module>(model_, units_->all()));
+    fill(0, [&](std::size_t i) { return !had_values_[i]; });
+    model_.materialize();
+    hook_units();
+    broadcast_buffers(site);
+    // Different samples want different dropout masks.
+    model_.set_replica(static_cast<std::uint64_t>(group.rank()));
+  }
+  ~fsdp() {
+    for (const auto& [path, hooked] : hooked_) hooked->set_hook(nullptr);
+  }
+  fsdp(const fsdp&) = delete;
+  fsdp& operator=(const fsdp&) = delete;
+
+  /// The model's forward pass. Collective: every rank calls it.
+  template <typename... Inputs>
+  decltype(auto) operator()(Inputs&&... inputs) {
+    return model_(std::forward<Inputs>(inputs)...);
+  }
+  /// f(), in which methods of the model other than forward may be called, and which keeps what
+  /// belongs to no unit in memory from call to call. Collective. f() may use the parameters of the
+  /// root; those of a unit, while a call of its module runs.
+  template <typename Function>
+  decltype(auto) call(Function&& f) {
+    const nn::hooked_call within(&units_->hook(0));
+    return std::forward<Function>(f)();
+  }
+
+  /// Gives all parameters the first values that the model would have from this seed, each rank its
+  /// part, and seeds its random layers. Local, and to be called by all ranks.
+  void initialize(std::uint64_t seed) {
+    units_->written();
+    fill(seed, [](std::size_t) { return true; });
+    model_.reseed(seed);
+  }
+
+  /// Gradient accumulation: `{ auto guard = fsdp.no_sync(); loss.backward(); }` for all
+  /// micro-batches but the last. Gradients are kept whole until then: a ddp's bits, and no traffic.
+  no_sync_scope no_sync() noexcept { return no_sync_scope(units_->synchronising()); }
+  /// As ddp's.
+  void raise_flag() noexcept { units_->raise_flag(); }
+  [[nodiscard]] bool flag_raised() const noexcept { return units_->flag_raised(); }
+  void zero_grad() { units_->zero_grad(); }
+
+  /// Collective. Gives all ranks rank 0's buffers.
+  void broadcast_buffers(call_site site = call_site::current()) {
+    model_.for_each_buffer([&](const std::string&, auto& buffer) {
+      broadcast(group_, buffer.value().span(), {.root = 0}, site);
+    });
+  }
+
+  /// Collective. A hash of all values, of which no rank has more than a unit at a time: the same on
+  /// all ranks, and that of a ddp with the same values.
+  [[nodiscard]] std::uint64_t values_hash() {
+    std::uint64_t hash = detail::fnv1a({});
+    std::size_t next = 0;
+    model_.for_each_parameter([&](const std::string&, auto& whole) {
+      const std::size_t unit = units_->plan().place(next++).unit;
+      units_->open(unit);
+      const auto values = whole.value().span();
+      hash = detail::fnv1a(
+          {reinterpret_cast<const char*>(values.data()), values.size_bytes()}, hash);
+      units_->close(unit);
+    });
+    return hash;
+  }
+
+  /// This rank's parts of the parameters: for optimizers, clipping, averages.
+  template <typename T = typename sharded_module<Module>::value_type>
+  [[nodiscard]] std::vector<parameter<T>> parameters() {
+    return shards_->template parameters<T>();
+  }
+  /// The model on this rank: parts and modes.
+  [[nodiscard]] sharded_module<Module>& module() noexcept { return *shards_; }
+  [[nodiscard]] const unit_plan& plan() const noexcept { return units_->plan(); }
+  [[nodiscard]] process_group& group() noexcept { return group_; }
+  // What the trainer asks (train/wrapped_model.hpp).
+  [[nodiscard]] process_group& data_group() noexcept { return group_; }
+  [[nodiscard]] process_group& job_group() noexcept { return group_; }
+  [[nodiscard]] process_group* gradient_group() noexcept { return &group_; }
+  [[nodiscard]] std::size_t bucket_count() const noexcept { return units_->gradients().size(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
+    return units_->gradients().bytes(index);
+  }
+  [[nodiscard]] ddp_times times() const noexcept { return units_->times(); }
+
+ private:
+  [[nodiscard]] unit_plan make_plan(
+      const fsdp_options& options, std::vector<std::unique_ptr<detail::sharded_parameter>>& all) {
+    std::vector<unit_parameter> parameters;
+    std::map<const void*, std::size_t> known;
+    model_.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& each) {
+      require(each.observer() == nullptr,
+              "{}: parameter \"{}\" belongs to another wrapper that still lives. Destroy that one "
+              "first",
+              who_, path);
+      require(each.spec().is_whole(), "{}: parameter \"{}\" is a part already, {}", who_, path,
+              each.spec().text());
+      known.emplace(each.node().get(), parameters.size());
+      parameters.push_back({path, {}, dtype_of<T>, each.shape(), each.requires_grad()});
+      all.emplace_back(new detail::sharded_parameter_of<T>(path, each));
+    });
+    require(!all.empty(), "{}: the model has no parameters. Does its members() name its layers?",
+            who_);
+    model_.for_each_parameter_path(
+        [&](const std::string& path, auto& each, const nn::initializer&) {
+          unit_parameter& of = parameters[known.at(each.node().get())];
+          if (path != of.name) of.other_paths.push_back(path);
+        });
+    std::vector<detail::unit_candidate> modules;
+    model_.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
+      hooked_.emplace(path, &part);
+      detail::unit_candidate& each = modules.emplace_back(detail::unit_candidate{path});
+      each.types.push_back(typeid(Part));
+      if constexpr (requires { typename Part::recomputed_module; }) {
+        each.types.push_back(typeid(typename Part::recomputed_module));
+      }
+    });
+    const auto bytes_of = [&](const std::string& path) {
+      std::size_t bytes = 0;
+      for (const unit_parameter& each : parameters) {
+        if (!detail::is_in_module(each.name, path)) continue;
+        bytes += each.extents.size() * size_of(each.type);
+      }
+      return bytes;
+    };
+    return {parameters, detail::chosen_units(options.units, modules, who_, bytes_of),
+            static_cast<std::size_t>(group_.size())};
+  }
+
+  void check_layout(const unit_plan& plan,
+                    const std::vector<std::unique_ptr<detail::sharded_parameter>>& all,
+                    const fsdp_options& options, call_site site) {
+    if (group_.size() == 1) return;
+    std::string text = fmt::format(
+        "stage {}, {} after forward, {} units ahead, order {}\n", options.stage,
+        options.after_forward == after_forward::keep ? "kept" : "released", options.prefetch,
+        static_cast<int>(options.order));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const unit_place& place = plan.place(i);
+      const unit_flat& flat = plan.flats()[place.flat];
+      text += fmt::format("{} {} {}, {}, {}, in {}\n", all[i]->name(), to_string(all[i]->extents()),
+                          name_of(flat.type), flat.is_trained ? "trained" : "frozen",
+                          all[i]->has_values() ? "with values" : "without values",
+                          plan.name(place.unit));
+    }
+    detail::rank_comparison comparison(group_, text, text, site);
+    comparison.exchange_texts();
+    if (const auto found = comparison.difference()) {
+      throw_error(errc::mismatch,
+                  "{} on group \"{}\": rank {} differs from rank 0. All ranks must build the same "
+                  "model, and wrap it alike:{}",
+                  who_, group_.name(), found->rank, found->text);
+    }
+  }
+
+  /// First values of the parts of which is_wanted(i) says so.
+  template <typename IsWanted>
+  void fill(std::uint64_t seed, IsWanted&& is_wanted) {
+    std::map<const void*, bool> seen;
+    std::size_t next = 0;
+    model_.for_each_parameter_path([&]<typename T>(const std::string& path, parameter<T>& each,
+                                                   const nn::initializer& start) {
+      if (!seen.emplace(each.node().get(), true).second) return;
+      const std::size_t i = next++;
+      if (!is_wanted(i)) return;
+      auto& sharded = static_cast<detail::sharded_parameter_of<T>&>(*units_->all()[i]);
+      // Where all parts are filled, those that have values without an initializer keep them.
+      require(start.kind != nn::initializer::distribution::keep || had_values_[i],
+              "{}: parameter \"{}\" has neither values nor an initializer: name one in members(), "
+              "as in visit(\"{}\", member, parx::nn::init::normal(0, 0.02))",
+              who_, path, path.substr(path.rfind('.') + 1));
+      sharded.fill_part(start, seed);
+    });
+  }
+
+  void hook_units() {
+    std::map<std::string, nn::detail::module_state*> units;
+    for (std::size_t unit = 0; unit < units_->plan().units().size(); ++unit) {
+      const std::string& path = units_->plan().units()[unit].path;
+      nn::detail::module_state* const module = hooked_.at(path);
+      module->set_hook(&units_->hook(unit));
+      units.emplace(path, module);
+    }
+    hooked_ = std::move(units);
+  }
+
+  Module& model_;
+  process_group& group_;
+  const std::string who_;
+  std::vector<bool> had_values_;  ///< by parameter: the model came with them
+  std::map<std::string, nn::detail::module_state*> hooked_;  ///< by path, units after construction
+  std::unique_ptr<detail::sharded_units> units_;
+  std::unique_ptr<sharded_module<Module>> shards_;
+};
+
+}  // namespace parx

@@ -1,0 +1,147 @@
+// gathered_values: the values of units whose parts are gathered from all ranks when they are used.
+//
+// A unit that is kept has memory of its own, in which its part lies; it is gathered in place once
+// after each step. The others have an address for good and take a block of a pool while they are
+// used, so that of the whole model only so many units are in memory as compute at once, and those
+// that are gathered ahead. Ranks of one host gather kept units through shared memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/ddp/bucket_memory.hpp>
+#include <parx/fsdp/lasting_memory.hpp>
+#include <parx/fsdp/unit_plan.hpp>
+#include <parx/fsdp/unit_values.hpp>
+#include <parx/tensor/page_pool.hpp>
+#include <parx/types/buffer.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class gathered_values final : public unit_values {
+ public:
+  /// Collective over `group`, which is borrowed as the plan is. `is_kept` has an entry for each
+  /// unit; of the others `blocks` are in memory at once.
+  gathered_values(const unit_plan& plan, process_group& group, std::vector<bool> is_kept,
+                  std::size_t blocks, call_site site)
+      : plan_(plan), group_(group), site_(site), is_kept_(std::move(is_kept)),
+        units_(plan.units().size()), flats_(plan.flats().size()),
+        kept_(group, bytes_of_kept(), site), parts_(bytes_of_parts()) {
+    std::byte* kept = kept_.data();
+    std::byte* part = parts_.data();
+    std::size_t largest = 0;
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!is_kept_[unit]) largest = std::max(largest, plan.whole_bytes(unit));
+    }
+    if (largest > 0) pool_.emplace_back(blocks, largest);
+    const auto rank = static_cast<std::size_t>(group.rank());
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      std::byte* whole = kept;
+      if (!is_kept_[unit] && plan.whole_bytes(unit) > 0) {
+        units_[unit].memory.push_back(pool_.front().reserve());
+        whole = units_[unit].memory.front().data();
+      }
+      for (const std::size_t flat : plan.units()[unit].flats) {
+        const unit_flat& each = plan.flats()[flat];
+        flats_[flat] = {whole, is_kept_[unit] ? whole + rank * each.part_bytes() : part};
+        whole += each.whole_bytes();
+        if (!is_kept_[unit]) part += each.part_bytes();
+      }
+      if (is_kept_[unit]) kept = whole;
+    }
+  }
+  ~gathered_values() override {
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      units_[unit].gathers.clear();  // they write the memory that goes
+    }
+  }
+
+  [[nodiscard]] std::byte* whole(std::size_t flat) const override { return flats_[flat].whole; }
+  [[nodiscard]] std::byte* part(std::size_t flat) const override { return flats_[flat].part; }
+
+  [[nodiscard]] bool has_room(std::size_t unit) const override {
+    const held& here = units_[unit];
+    return here.memory.empty() || here.memory.front().attached() ||
+           pool_.front().free_blocks() > 0;
+  }
+  void start(std::size_t unit) override {
+    held& here = units_[unit];
+    if (here.is_started) return;
+    for (fixed_memory& each : here.memory) each.attach();
+    here.is_started = true;
+    for (const std::size_t flat : plan_.units()[unit].flats) {
+      const unit_flat& each = plan_.flats()[flat];
+      if (each.part == 0) continue;
+      const const_buffer_view own{flats_[flat].part, each.part, each.type};
+      const buffer_view all{flats_[flat].whole, each.whole(), each.type};
+      here.gathers.push_back(async_all_gather(group_, own, all, {}, site_));
+    }
+  }
+  void wait(std::size_t unit) override {
+    start(unit);
+    for (work& each : units_[unit].gathers) each.wait();
+    units_[unit].gathers.clear();
+  }
+  void release(std::size_t unit) noexcept override {
+    held& here = units_[unit];
+    if (here.memory.empty() || !here.is_started) return;
+    drop(here);
+    try {
+      for (fixed_memory& each : here.memory) each.detach();
+    } catch (const std::exception&) {  // it stays where it is, and attach() finds it
+    }
+  }
+  void written() override {
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      release(unit);
+      drop(units_[unit]);
+    }
+  }
+
+ private:
+  struct place {
+    std::byte* whole = nullptr;
+    std::byte* part = nullptr;
+  };
+  struct held {
+    std::vector<fixed_memory> memory = {};  ///< one, of a unit that is not kept
+    bool is_started = false;
+    std::vector<work> gathers = {};
+  };
+
+  static void drop(held& here) noexcept {
+    here.gathers.clear();  // waits
+    here.is_started = false;
+  }
+  [[nodiscard]] std::size_t bytes_of_kept() const noexcept {
+    std::size_t bytes = 0;
+    for (std::size_t unit = 0; unit < is_kept_.size(); ++unit) {
+      if (is_kept_[unit]) bytes += plan_.whole_bytes(unit);
+    }
+    return bytes;
+  }
+  [[nodiscard]] std::size_t bytes_of_parts() const noexcept {
+    std::size_t bytes = 0;
+    for (const unit_flat& each : plan_.flats()) {
+      if (!is_kept_[each.unit]) bytes += each.part_bytes();
+    }
+    return bytes;
+  }
+
+  const unit_plan& plan_;
+  process_group& group_;
+  const call_site site_;
+  const std::vector<bool> is_kept_;
+  std::vector<page_pool> pool_;  ///< one, where units are not kept
+  std::vector<held> units_;
+  std::vector<place> flats_;
+  bucket_memory kept_;
+  lasting_memory parts_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,30 @@
+// fsdp_options: how an fsdp shards a model. Equal on all ranks, which is checked.
+#pragma once
+
+#include <cstddef>
+
+#include <parx/comm/schedule/reduction_order.hpp>
+#include <parx/fsdp/unit_choice.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// What becomes of a unit's values between its forward pass and its backward pass.
+enum class after_forward {
+  release,  ///< they are gathered again: one unit is in memory at a time
+  keep,     ///< they stay: less traffic, as much memory for values as stage 2
+};
+
+struct fsdp_options {
+  /// Which parts are cut over the ranks: 1 the optimizer's state; 2 the gradients, too; 3 the
+  /// values, too.
+  int stage = 3;
+  unit_choice units{};
+  parx::after_forward after_forward = parx::after_forward::release;
+  /// Units that are gathered ahead of the one that computes; each takes memory in stage 3.
+  std::size_t prefetch = 1;
+  /// serial: the bits of a ddp with the same order, for every stage and every cut into units. See
+  /// reduce_options::order for its price between hosts.
+  reduction_order order = reduction_order::serial;
+};
+
+}  // namespace parx

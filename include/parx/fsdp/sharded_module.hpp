@@ -1,0 +1,59 @@
+// sharded_module: what is a model's on this rank: its parameters' parts under their names, for
+// optimizers and checkpoints, and the model's modes and buffers. A face, as cheap as a reference.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/fsdp/sharded_parameter.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <nn::module_type Module>
+class sharded_module {
+ public:
+  using value_type = typename nn::detail::value_type_or_float<Module>::type;
+
+  /// Both are borrowed; `all` has the model's parameters in the order of for_each_parameter.
+  sharded_module(Module& model, const std::vector<std::unique_ptr<detail::sharded_parameter>>& all)
+      : model_(model), all_(all) {}
+
+  /// Calls visitor(path, parameter<T>&) with this rank's part of each parameter, which says by its
+  /// spec() what part that is.
+  template <typename Visitor>
+  void for_each_parameter(Visitor&& visitor) {
+    std::size_t next = 0;
+    model_.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>&) {
+      visitor(path, static_cast<detail::sharded_parameter_of<T>&>(*all_[next++]).part());
+    });
+  }
+  template <typename Visitor>
+  void for_each_buffer(Visitor&& visitor) {
+    model_.for_each_buffer(visitor);
+  }
+  /// Handles of all parts, for an optimizer: nn::module::parameters.
+  template <typename T = value_type>
+  [[nodiscard]] std::vector<parameter<T>> parameters() {
+    std::vector<parameter<T>> parts;
+    for_each_parameter([&](const std::string&, auto& part) { parts.push_back(part); });
+    return parts;
+  }
+
+  void train() { model_.train(); }
+  void eval() { model_.eval(); }
+  [[nodiscard]] std::vector<bool> training_modes() { return model_.training_modes(); }
+  void set_training_modes(const std::vector<bool>& modes) { model_.set_training_modes(modes); }
+  void reseed(std::uint64_t seed) { model_.reseed(seed); }
+
+ private:
+  Module& model_;
+  const std::vector<std::unique_ptr<detail::sharded_parameter>>& all_;
+};
+
+}  // namespace parx

@@ -1,0 +1,305 @@
+// sharded_units: all of an fsdp that does not depend on the type of the model. It hears of module
+// calls and backward passes, has unit_uses make units readable, and has unit_gradients reduce.
+//
+// Gathers are issued on a group of their own, so that one that is needed now does not queue behind
+// a reduction. Threads: that of forward and backward; raise_flag() on any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/autograd/no_grad.hpp>
+#include <parx/autograd/observer.hpp>
+#include <parx/autograd/recompute.hpp>
+#include <parx/autograd/region.hpp>
+#include <parx/comm/abort_reason.hpp>
+#include <parx/comm/collectives/scatter.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/log.hpp>
+#include <parx/ddp/reduction_state.hpp>
+#include <parx/ddp/times.hpp>
+#include <parx/fsdp/gathered_values.hpp>
+#include <parx/fsdp/options.hpp>
+#include <parx/fsdp/sharded_parameter.hpp>
+#include <parx/fsdp/unit_gradients.hpp>
+#include <parx/fsdp/unit_plan.hpp>
+#include <parx/fsdp/unit_uses.hpp>
+#include <parx/nn/module_hook.hpp>
+#include <parx/trace/event.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class sharded_units final : private backward_observer {
+ public:
+  using parameters = unit_gradients::parameters;
+
+  /// Collective. `all` are the parameters in the order of the plan; `who` begins errors.
+  sharded_units(process_group& group, unit_plan plan, parameters all,
+                const fsdp_options& options, std::string who, call_site site)
+      : who_(std::move(who)), keeps_(options.after_forward == after_forward::keep),
+        group_(group), gathering_(whole_group(group, site)), plan_(std::move(plan)),
+        all_(std::move(all)), of_unit_(plan_.units().size()), steps_(*this) {
+    const std::size_t units = plan_.units().size();
+    std::vector<bool> is_kept(units, options.stage < 3);
+    is_kept[0] = true;
+    const std::size_t blocks = keeps_ ? units : plan_.depth() + options.prefetch;
+    values_.reset(new gathered_values(plan_, gathering_, std::move(is_kept), blocks, site));
+    take_values(site);
+    gradients_.reset(new unit_gradients(plan_, all_, group_,
+                                        options.stage == 1 ? gradient_memory_of::all_flats
+                                                           : gradient_memory_of::slots,
+                                        options.order, site));
+    uses_.emplace(plan_, *values_, options.prefetch);
+    state_.emplace(who_, members(), gradients_->size());
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      all_[i]->attach(*this, steps_, i);
+      of_unit_[plan_.place(i).unit].push_back(all_[i].get());
+    }
+    for (std::size_t unit = 0; unit < units; ++unit) {
+      hooks_.emplace_back(new unit_hook(*this, unit));
+    }
+  }
+  sharded_units(const sharded_units&) = delete;
+  sharded_units& operator=(const sharded_units&) = delete;
+
+  [[nodiscard]] const unit_plan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const parameters& all() const noexcept { return all_; }
+  [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
+  [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
+  [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
+  /// What the module that is a unit is to be hooked with.
+  [[nodiscard]] nn::module_hook& hook(std::size_t unit) noexcept { return *hooks_[unit]; }
+
+  void raise_flag() noexcept { flag_ = true; }
+  [[nodiscard]] bool flag_raised() const noexcept { return gradients_->control().flags() > 0; }
+  void zero_grad() const {
+    for (const auto& each : all_) each->zero_grad();
+  }
+  /// Collective. The parts have been written, or are about to be, by others than an optimizer.
+  void written() { values_->written(); }
+
+  /// Collective. The values of a unit may be read until the inverse.
+  void open(std::size_t unit) {
+    if (!uses_->enter_forward(unit)) return;
+    for (sharded_parameter* const each : of_unit_[unit]) each->open();
+  }
+  void close(std::size_t unit, bool is_kept = false) noexcept {
+    if (!uses_->leave_forward(unit, is_kept)) return;
+    for (sharded_parameter* const each : of_unit_[unit]) each->close();
+  }
+
+ private:
+  class unit_hook final : public nn::module_hook, public backward_region {
+   public:
+    unit_hook(sharded_units& owner, std::size_t unit)
+        : owner_(owner), unit_(unit), region_(*this) {}
+
+    void before_forward() override {
+      outer_.push_back(current_region());
+      try {
+        owner_.open(unit_);
+      } catch (...) {
+        outer_.pop_back();
+        throw;
+      }
+      current_region() = region_.number();
+    }
+    void after_forward() noexcept override {
+      current_region() = outer_.back();
+      outer_.pop_back();
+      // Of what is recomputed, backward follows; and the root computes first in it.
+      const bool is_wanted_next = recording() && (unit_ == 0 || owner_.keeps_);
+      owner_.close(unit_, is_recomputing() || is_wanted_next);
+    }
+    void enter_backward() override {
+      owner_.uses_->enter_backward(unit_);
+      owner_.gradients_->enter(unit_);
+    }
+    void leave_backward(const backward_region* next) noexcept override {
+      const auto* const other = dynamic_cast<const unit_hook*>(next);
+      const bool is_here = other != nullptr && &other->owner_ == &owner_;
+      owner_.uses_->leave_backward(unit_, is_here ? other->unit_ : use_order::none);
+    }
+
+   private:
+    sharded_units& owner_;
+    const std::size_t unit_;
+    const region_registration region_;
+    std::vector<region_number> outer_;  ///< regions around the calls that run
+  };
+
+  /// Hears of an optimizer's steps on the parts.
+  class part_observer final : public backward_observer {
+   public:
+    explicit part_observer(sharded_units& owner) noexcept : owner_(owner) {}
+
+    [[nodiscard]] gradient_of wanted() const override { return gradient_of::sum; }
+    void begin_backward(const backward_start& start) override {
+      throw_usage("{}: backward reaches \"{}\" of fsdp.parameters(), which is this rank's part of "
+                  "it: compute with the model's own parameter, inside of the model's forward",
+                  owner_.who_, owner_.all_[start.reached.front()]->name());
+    }
+    void leaf_ready(std::size_t /*index*/) override {}
+    void end_backward() override {}
+    void abandon_backward() noexcept override {}
+    void before_step() const override { owner_.before_part_step(); }
+
+   private:
+    sharded_units& owner_;
+  };
+
+  [[nodiscard]] static process_group whole_group(const process_group& group, call_site site) {
+    std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return group.subgroup(ranks, {.name = group.name() + "/gather"}, site);
+  }
+  [[nodiscard]] std::vector<reduction_state::member> members() const {
+    std::vector<reduction_state::member> named;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      named.push_back({all_[i]->name(), gradients_->number_of(i)});
+    }
+    return named;
+  }
+
+  /// Each rank gets its part of the values that rank 0's model has, flat by flat.
+  void take_values(call_site site);
+
+  // As the observer of the model's parameters.
+
+  [[nodiscard]] gradient_of wanted() const override {
+    const bool makes_mean = synchronising_ && group_.size() == 1 && state_->is_whole(held());
+    return makes_mean ? gradient_of::mean : gradient_of::sum;
+  }
+  void begin_backward(const backward_start& start) override {
+    for (const std::size_t each : start.reached) {
+      require(gradients_->number_of(each) < gradients_->size(),
+              "{}: backward reaches \"{}\", which was frozen when the model was wrapped: unfreeze "
+              "it before",
+              who_, all_[each]->name());
+    }
+    const pass_kind kind = synchronising_ ? pass_kind::sums : pass_kind::local;
+    const reduction_actions next = state_->begin(kind, start.count, start.reached, held());
+    if (!synchronising_) return;
+    gradients_->control().flags() = flag_.exchange(false) ? 1 : 0;
+    async_before_ = async_seconds();
+    try {
+      gradients_->start(*state_, start.of == gradient_of::mean);
+      gradients_->launch(next.first, next.last);
+    } catch (...) {
+      abandon_backward();
+      throw;
+    }
+  }
+  /// Allowed, but more often a layer that was forgotten: says so once, on the first rank.
+  void unobserved(std::string_view name, std::span<const std::size_t> shape) override {
+    if (std::exchange(knows_stranger_, true) || group_.rank() != 0) return;
+    log(log_level::warn,
+        "{}: backward reaches parameter \"{}\" [{}], which the model does not name: it is not "
+        "sharded, and its gradient stays this rank's own. If it belongs to a layer of the model, "
+        "that is missing in members()",
+        who_, name, fmt::join(shape.begin(), shape.end(), ", "));
+  }
+  void leaf_ready(std::size_t index) override {
+    const reduction_actions next = state_->ready(index);
+    if (state_->phase() == reduction_phase::summing) gradients_->launch(next.first, next.last);
+  }
+  void end_backward() override {
+    const reduction_actions next = state_->end();
+    if (next.finish_sums) {
+      const trace::span waiting("wait for gradients", "fsdp");
+      const auto from = std::chrono::steady_clock::now();
+      gradients_->finish();
+      times_.waited +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+      times_.communication += async_seconds() - async_before_;
+    }
+    state_->reduced();
+  }
+  void abandon_backward() noexcept override {
+    const bool others_wait = state_->abandon().abort && group_.size() > 1 && !group_.closed();
+    if (others_wait) {
+      group_.abort(std::current_exception()
+                       ? abort_reason(group_.rank())
+                       : fmt::format("rank {}: an exception ended its backward pass; see its "
+                                     "output",
+                                     group_.rank()));
+    }
+    gradients_->abandon();
+  }
+  void before_part_step() {
+    state_->before_step();
+    written();
+  }
+
+  /// A parameter that has a gradient.
+  [[nodiscard]] std::size_t held() const {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i]->has_part_grad() || all_[i]->has_whole_grad()) return i;
+    }
+    return reduction_state::nothing;
+  }
+  [[nodiscard]] double async_seconds() const noexcept {
+    return group_.async_seconds() + gathering_.async_seconds();
+  }
+
+  const std::string who_;
+  const bool keeps_;
+  process_group& group_;
+  process_group gathering_;
+  const unit_plan plan_;
+  std::unique_ptr<unit_values> values_;
+  std::unique_ptr<unit_gradients> gradients_;
+  const parameters all_;  // destroyed before the memory that they are bound to
+  std::vector<std::vector<sharded_parameter*>> of_unit_;
+  std::optional<unit_uses> uses_;
+  std::optional<reduction_state> state_;
+  part_observer steps_;
+  std::vector<std::unique_ptr<unit_hook>> hooks_;
+  std::atomic<bool> flag_{false};  ///< raised, and not sent yet
+  ddp_times times_;
+  double async_before_ = 0;      ///< the groups' seconds when this pass started its sums
+  bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
+  bool synchronising_ = true;
+};
+
+inline void sharded_units::take_values(call_site site) {
+  const auto rank = static_cast<std::size_t>(group_.rank());
+  for (std::size_t flat = 0; flat < plan_.flats().size(); ++flat) {
+    const unit_flat& each = plan_.flats()[flat];
+    const std::size_t element = size_of(each.type);
+    bool have_values = false;
+    for (const flat_item& item : each.items) have_values |= all_[item.parameter]->has_values();
+    if (have_values && each.part > 0) {
+      lasting_memory whole(rank == 0 ? each.whole_bytes() : 0);
+      for (const flat_item& item : each.items) {
+        const sharded_parameter& from = *all_[item.parameter];
+        if (rank > 0 || !from.has_values()) continue;
+        std::memcpy(whole.data() + item.offset * element, from.values(), from.whole_bytes());
+      }
+      const const_buffer_view all{whole.data(), rank == 0 ? each.whole() : 0, each.type};
+      const buffer_view part{values_->part(flat), each.part, each.type};
+      scatter(gathering_, all, part, {.root = 0}, site);
+    }
+    for (const flat_item& item : each.items) {
+      sharded_parameter& placed = *all_[item.parameter];
+      placed.place(values_->whole(flat) + item.offset * element,
+                   values_->part(flat) + plan_.part_offset(item.parameter, rank) * element,
+                   plan_.part(placed.extents(), item.parameter, rank), plan_.name(each.unit));
+    }
+  }
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,139 @@
+// unit_choice: which modules of a model are the units of an fsdp, whose parameters come and go
+// together.
+//
+//   {.units = parx::by_type<parx::models::llama_layer<>>}      // modules of these types
+//   {.units = parx::by_path({"transformer.h.*", "head"})}      // modules with these paths
+//   {.units = parx::by_size(64 << 20)}                         // of about so many bytes
+//
+// Units may be within others. What no unit has belongs to a unit of its own, the root. A path may
+// have * for a part between dots.
+#pragma once
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct unit_choice {
+  std::vector<std::type_index> types;
+  std::vector<std::string> paths;
+  std::size_t bytes = 0;  ///< 0: not by size
+};
+
+namespace detail {
+
+template <typename... Modules>
+struct units_of_types {
+  operator unit_choice() const {  // NOLINT(google-explicit-constructor)
+    return {{typeid(Modules)...}, {}, 0};
+  }
+};
+
+/// Whether `path` is `pattern`, in which * stands for any part between dots.
+[[nodiscard]] inline bool matches_path(std::string_view pattern, std::string_view path) {
+  while (true) {
+    const auto part = pattern.substr(0, pattern.find('.'));
+    const auto other = path.substr(0, path.find('.'));
+    if (part != "*" && part != other) return false;
+    if (part.size() == pattern.size() || other.size() == path.size()) {
+      return part.size() == pattern.size() && other.size() == path.size();
+    }
+    pattern.remove_prefix(part.size() + 1);
+    path.remove_prefix(other.size() + 1);
+  }
+}
+
+/// Whether the path of a module or parameter is that of a module or of something within it.
+[[nodiscard]] inline bool is_in_module(std::string_view path, std::string_view module) {
+  return module.empty() || (path.starts_with(module) &&
+                            (path.size() == module.size() || path[module.size()] == '.'));
+}
+
+[[nodiscard]] inline std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : name;
+}
+
+/// A module of a model, outer ones before those within them.
+struct unit_candidate {
+  std::string path;
+  std::vector<std::type_index> types = {};
+};
+
+/// The paths of the modules that are units. `bytes_of(path)` is of the parameters with paths of
+/// which this is the beginning. Throws usage_error for what matches nothing.
+template <typename BytesOf>
+[[nodiscard]] std::vector<std::string> chosen_units(const unit_choice& choice,
+                                                    const std::vector<unit_candidate>& modules,
+                                                    std::string_view who, BytesOf&& bytes_of) {
+  std::vector<bool> is_unit(modules.size());
+  const auto choose = [&](auto&& is_chosen) {
+    bool any = false;
+    for (std::size_t i = 0; i < modules.size(); ++i) {
+      if (!is_chosen(modules[i])) continue;
+      any = is_unit[i] = true;
+    }
+    return any;
+  };
+  for (const std::type_index& type : choice.types) {
+    const bool any = choose([&](const unit_candidate& each) {
+      return std::find(each.types.begin(), each.types.end(), type) != each.types.end();
+    });
+    require(any, "{}: the model has no module of type {}, which .units names", who,
+            demangled(type.name()));
+  }
+  for (const std::string& pattern : choice.paths) {
+    const bool any = choose(
+        [&](const unit_candidate& each) { return matches_path(pattern, each.path); });
+    require(any, "{}: the model has no module \"{}\", which .units names", who, pattern);
+  }
+  if (choice.bytes > 0) {
+    std::vector<std::size_t> in_units(modules.size());  // bytes of each that are in units already
+    for (std::size_t i = modules.size(); i-- > 0;) {
+      const std::size_t all = bytes_of(modules[i].path);
+      is_unit[i] = is_unit[i] || all - in_units[i] >= choice.bytes;
+      const std::size_t taken = is_unit[i] ? all : in_units[i];
+      for (std::size_t outer = i; outer-- > 0 && taken > 0;) {
+        if (!is_in_module(modules[i].path, modules[outer].path)) continue;
+        in_units[outer] += taken;
+        break;
+      }
+    }
+  }
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (is_unit[i] && !modules[i].path.empty()) paths.push_back(modules[i].path);
+  }
+  return paths;
+}
+
+}  // namespace detail
+
+/// The modules of these types are units. One that the model does not have is an error.
+template <typename... Modules>
+inline constexpr detail::units_of_types<Modules...> by_type{};
+
+/// The modules with these paths are units. A path that none has is an error.
+[[nodiscard]] inline unit_choice by_path(std::initializer_list<std::string> paths) {
+  return {{}, paths, 0};
+}
+/// Modules become units, the inner ones first, as soon as their parameters that are in no unit yet
+/// take `bytes`. Source: PyTorch's size_based_auto_wrap_policy.
+[[nodiscard]] inline unit_choice by_size(std::size_t bytes) { return {{}, {}, bytes}; }
+
+}  // namespace parx

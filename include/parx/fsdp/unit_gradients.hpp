@@ -1,0 +1,219 @@
+// unit_gradients: where gradients are born, and how each rank gets its part of their mean.
+//
+// The gradients of a flat are reduced at once, straight from the memory in which backward writes
+// them. Either every flat has such memory (stage 1), in which the parts stay; or there are slots
+// that flats take in turns (stages 2 and 3), and parts have memory of their own. A flat takes its
+// slot when backward enters its unit, or when its gradients leave, if another one that is not
+// complete has the slot then: until it has one, its gradients are in ordinary memory, as those of
+// micro-batches under no_sync are. Flats leave strictly in the reverse order of the plan, whatever
+// the order in which gradients become final, each from the same slot on all ranks.
+// What is called when is reduction_state's to say, where flats are the buckets. Threads: on the
+// thread that runs backward.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/reduce_scatter.hpp>
+#include <parx/ddp/bucket_memory.hpp>
+#include <parx/ddp/control_block.hpp>
+#include <parx/ddp/reduction_state.hpp>
+#include <parx/fsdp/lasting_memory.hpp>
+#include <parx/fsdp/sharded_parameter.hpp>
+#include <parx/fsdp/unit_plan.hpp>
+#include <parx/types/buffer.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+enum class gradient_memory_of { all_flats, slots };
+
+class unit_gradients {
+ public:
+  using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
+
+  /// Collective over `group`. Binds the gradients of `all`; everything is borrowed.
+  unit_gradients(const unit_plan& plan, const parameters& all, process_group& group,
+                 gradient_memory_of kind, reduction_order order, call_site site)
+      : plan_(plan), all_(all), group_(group), kind_(kind), order_(order), site_(site),
+        numbers_(all.size()), control_(all.size()) {
+    for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
+      if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
+    }
+    const std::size_t slots = kind == gradient_memory_of::slots ? 2 : flats_.size();
+    slots_.resize(std::min(slots, flats_.size()));
+    std::fill(numbers_.begin(), numbers_.end(), flats_.size());
+    std::size_t bytes = 0, part_bytes = 0;
+    for (std::size_t i = 0; i < flats_.size(); ++i) {
+      slot& its = slots_[i % slots_.size()];
+      its.bytes = std::max(its.bytes, planned(i).whole_bytes());
+      part_bytes += planned(i).part_bytes();
+    }
+    for (const slot& each : slots_) bytes += each.bytes;
+    memory_.reset(new bucket_memory(group, bytes, site));
+    if (kind == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
+    std::byte* at = memory_->data();
+    for (slot& each : slots_) each.memory = std::exchange(at, at + each.bytes);
+    std::byte* part = parts_ != nullptr ? parts_->data() : nullptr;
+    const auto rank = static_cast<std::size_t>(group.rank());
+    for (std::size_t i = 0; i < flats_.size(); ++i) {
+      const std::size_t room = planned(i).part_bytes();
+      flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(part, part + room)
+                                                         : slots_[i].memory + rank * room;
+      for (const flat_item& item : planned(i).items) {
+        numbers_[item.parameter] = i;
+        all_[item.parameter]->bind_part_grad(
+            flats_[i].part + plan.part_offset(item.parameter, rank) * size_of(planned(i).type));
+      }
+      if (kind == gradient_memory_of::all_flats) take_slot(i);
+    }
+  }
+  ~unit_gradients() {
+    telling_ = {};  // sums may still be written
+    for (slot& each : slots_) each.sum = {};
+  }
+  unit_gradients(const unit_gradients&) = delete;
+  unit_gradients& operator=(const unit_gradients&) = delete;
+
+  /// The flats that have gradients, in the order in which they leave.
+  [[nodiscard]] std::size_t size() const noexcept { return flats_.size(); }
+  [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return planned(i).whole_bytes(); }
+  /// The number of a parameter's flat among these; size() for a parameter that is frozen.
+  [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
+    return numbers_[parameter];
+  }
+  [[nodiscard]] control_block& control() noexcept { return control_; }
+  [[nodiscard]] const control_block& control() const noexcept { return control_; }
+
+  /// Collective, asynchronous. Tells what this rank has counted and used. `is_mean`: gradients are
+  /// means already, of the one rank that there is.
+  void start(const reduction_state& state, bool is_mean) {
+    is_mean_ = is_mean;
+    control_.count() = state.count();
+    for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
+    telling_ = async_all_reduce(group_, control_.values(), {.order = order_}, site_);
+    for (leaving& each : flats_) each.has_left = false;
+    is_running_ = true;
+  }
+  /// Backward enters the unit: its gradients are born in their slots where those are free.
+  void enter(std::size_t unit) {
+    if (!is_running_) return;
+    for (std::size_t i = 0; i < flats_.size(); ++i) {
+      const slot& its = slots_[i % slots_.size()];
+      if (planned(i).unit != unit || flats_[i].has_left || its.holder == i) continue;
+      if (its.holder == nobody || flats_[its.holder].has_left) take_slot(i);
+    }
+  }
+  /// Collective, asynchronous, in order: the gradients of these flats are final.
+  void launch(std::size_t first, std::size_t last) {
+    for (; first < last; ++first) launch(first);
+    group_.poll();
+  }
+  /// Collective. All have been launched: blocks until this rank's parts are means.
+  void finish() {
+    telling_.wait();
+    for (slot& each : slots_) settle(each);
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (control_.users(i) > 0) all_[i]->assume_part_grad();
+    }
+    is_running_ = false;
+  }
+  /// The pass has failed: what there is of gradients stays with the parameters.
+  void abandon() noexcept {
+    if (!is_running_) return;
+    is_running_ = false;
+    for (slot& each : slots_) {
+      each.sum = {};
+      if (kind_ == gradient_memory_of::slots) evict(each);
+    }
+  }
+
+ private:
+  static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+
+  struct slot {
+    std::size_t bytes = 0;
+    std::byte* memory = nullptr;
+    std::size_t holder = nobody;  ///< the flat whose gradients are here
+    work sum = {};
+  };
+  struct leaving {
+    std::size_t flat = 0;  ///< in the plan
+    std::byte* part = nullptr;
+    bool has_left = false;
+  };
+
+  [[nodiscard]] const unit_flat& planned(std::size_t i) const noexcept {
+    return plan_.flats()[flats_[i].flat];
+  }
+
+  static void settle(slot& each) {
+    each.sum.wait();
+    each.sum = {};
+  }
+  /// What its holder has not sent goes back to memory of the parameters' own.
+  void evict(slot& from) noexcept {
+    if (from.holder == nobody) return;
+    if (!flats_[from.holder].has_left) {
+      for (const flat_item& item : planned(from.holder).items) {
+        all_[item.parameter]->unbind_whole_grad();
+      }
+    }
+    from.holder = nobody;
+  }
+  void take_slot(std::size_t i) {
+    slot& its = slots_[i % slots_.size()];
+    if (its.holder == i) return;
+    settle(its);
+    evict(its);
+    its.holder = i;
+    for (const flat_item& item : planned(i).items) {
+      all_[item.parameter]->bind_whole_grad(its.memory + item.offset * size_of(planned(i).type));
+    }
+  }
+
+  void launch(std::size_t i) {
+    const unit_flat& flat = planned(i);
+    take_slot(i);
+    slot& its = slots_[i % slots_.size()];
+    for (const flat_item& item : flat.items) {
+      const sharded_parameter& each = *all_[item.parameter];
+      // Others may have a gradient where this rank has none.
+      if (!each.has_whole_grad()) {
+        std::memset(its.memory + item.offset * size_of(flat.type), 0, each.whole_bytes());
+      }
+      each.forget_whole_grad();
+      if (kind_ == gradient_memory_of::slots) each.unbind_whole_grad();
+    }
+    flats_[i].has_left = true;
+    if (flat.part == 0) return;
+    const buffer_view all{its.memory, flat.whole(), flat.type};
+    const buffer_view part{flats_[i].part, flat.part, flat.type};
+    // The count was sent before, so it is there when this sum starts to run.
+    its.sum = async_reduce_scatter(
+        group_, all, part,
+        {.divide_by = is_mean_ ? nullptr : &control_.count(), .order = order_}, site_);
+  }
+
+  const unit_plan& plan_;
+  const parameters& all_;
+  process_group& group_;
+  const gradient_memory_of kind_;
+  const reduction_order order_;
+  const call_site site_;
+  std::vector<leaving> flats_;
+  std::unique_ptr<bucket_memory> memory_;
+  std::unique_ptr<lasting_memory> parts_;
+  std::vector<slot> slots_;
+  std::vector<std::size_t> numbers_;  ///< by parameter
+  control_block control_;
+  work telling_;
+  bool is_mean_ = false;
+  bool is_running_ = false;
+};
+
+}  // namespace parx::detail
