@@ -49,6 +49,7 @@ struct test_pipe {
   parx::detail::pipe_state state;
   std::vector<std::byte> ring = std::vector<std::byte>(capacity);
   parx::detail::pipe_sender sender{state, ring.data(), capacity};
+  parx::detail::write_guard guard = parx::detail::write_guard::create();
   parx::detail::pipe_receiver receiver{state, ring.data(), capacity};
 
   /// What send() has left of a message is in `done`, which begins and ends at 0.
@@ -99,7 +100,7 @@ struct offering_pipe : test_pipe {
 
   explicit offering_pipe(std::size_t size, pid_t writes_to = ::getpid()) : source(size), target(size) {
     for (std::size_t i = 0; i < size; ++i) source[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15u >> 56);
-    receiver.permit_offers();
+    receiver.permit_offers(guard);
     sender.permit_writes(writes_to);
   }
   void send_some() {

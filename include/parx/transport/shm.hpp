@@ -24,6 +24,7 @@
 #include <parx/transport/detail/process_link.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/shared_pipe.hpp>
+#include <parx/transport/detail/write_guard.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -128,10 +129,16 @@ class shm_link final : public detail::process_link {
   }
 
   /// The memory that this rank receives into is its own again once this returns: a peer that writes
-  /// it at this moment ends that within microseconds. Only one that is stopped in the 100 ns before
-  /// is waited for until it is continued or killed.
+  /// it at this moment ends that within microseconds. One that is stopped in the 100 ns before is
+  /// not allowed to any more.
   void await_writer() noexcept {
+    static constexpr std::chrono::milliseconds patience{200};
+    const auto began = std::chrono::steady_clock::now();
     while (!receiver_.reclaim() && !bell_->ended()) {
+      const auto waited = std::chrono::steady_clock::now() - began;
+      if (waited > patience && !guard_.closed()) guard_.close();
+      // Twice, for a write that was passing the guard just then.
+      if (guard_.closed() && waited > 2 * patience && !receiver_.write_has_begun()) return;
       listen();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -187,7 +194,8 @@ class shm_link final : public detail::process_link {
     sender_ = {shared.pipes[out], rings + out * ring_bytes, ring_bytes};
     receiver_ = {shared.pipes[1 - out], rings + (1 - out) * ring_bytes, ring_bytes};
     if (readable) {
-      receiver_.permit_offers();
+      guard_ = detail::write_guard::create();
+      receiver_.permit_offers(guard_);
       sender_.permit_writes(bell_->pid());  // the kernel asks for the same right
     }
     state_ = state::open;
@@ -203,6 +211,7 @@ class shm_link final : public detail::process_link {
   state state_ = state::opening;
   detail::doorbell* bell_ = nullptr;  ///< once it is open; the endpoint's
   detail::shared_memory memory_;
+  detail::write_guard guard_;
   detail::pipe_sender sender_;
   detail::pipe_receiver receiver_;
 };

@@ -25,6 +25,7 @@
 #include <parx/core/error.hpp>
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/pipe_state.hpp>
+#include <parx/transport/detail/write_guard.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -191,10 +192,13 @@ class pipe_sender {
     const std::uint64_t from = bias_ + state_->share_at.load(std::memory_order_relaxed);
     const std::uint64_t to = state_->share_to.load(std::memory_order_relaxed);
     const std::uint64_t landed_at = state_->landed_at.load(std::memory_order_relaxed);
-    const iovec here[] = {memory_at(from, size), {&open, sizeof open}};
-    const iovec there[] = {memory_at(to, size), memory_at(landed_at, sizeof open)};
-    const bool written =
-        ::process_vm_writev(receiver_, here, 2, there, 2, 0) >= static_cast<ssize_t>(size);
+    const std::uint64_t guard_at = state_->guard_at.load(std::memory_order_relaxed);
+    const iovec number{&open, sizeof open};
+    const iovec here[] = {number, memory_at(from, size), number};
+    const iovec there[] = {memory_at(guard_at, sizeof open), memory_at(to, size),
+                           memory_at(landed_at, sizeof open)};
+    const bool written = ::process_vm_writev(receiver_, here, 3, there, 3, 0) >=
+                         static_cast<ssize_t>(sizeof open + size);
     const std::uint32_t end = written ? pipe_state::share_written : pipe_state::share_refused;
     state_->share.store(taken - pipe_state::share_taken + end, std::memory_order_release);
     published_ = true;
@@ -242,7 +246,12 @@ class pipe_receiver {
     return took_ || state_->written.load(std::memory_order_relaxed) - read_before_ >= capacity_ / 2;
   }
 
-  void permit_offers() noexcept { state_->can_take.store(1, std::memory_order_relaxed); }
+  /// The sender may write this rank's memory as long as `guard`, which must outlive the link, is
+  /// not closed.
+  void permit_offers(const write_guard& guard) noexcept {
+    guard_ = guard.passed();
+    state_->can_take.store(1, std::memory_order_relaxed);
+  }
 
   /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws
   /// link_lost where that process is gone.
@@ -286,6 +295,10 @@ class pipe_receiver {
   [[nodiscard]] bool reclaim() noexcept {
     return end_asking() != share_ + pipe_state::share_taken ||
            state_->landed.load(std::memory_order_acquire) == share_;
+  }
+  /// Whether the sender has begun to write the last share, which it then does in the kernel.
+  [[nodiscard]] bool write_has_begun() const noexcept {
+    return guard_->load(std::memory_order_acquire) == share_;
   }
 
  private:
@@ -402,6 +415,7 @@ class pipe_receiver {
     state_->share_size.store(size, std::memory_order_relaxed);
     state_->share_to.store(address_of(to), std::memory_order_relaxed);
     state_->landed_at.store(address_of(&state_->landed), std::memory_order_relaxed);
+    state_->guard_at.store(address_of(guard_), std::memory_order_relaxed);
     state_->share.store(share_, std::memory_order_release);
   }
   /// The stage of the share, which is refused from here on where it was still open.
@@ -432,6 +446,7 @@ class pipe_receiver {
   bool took_ = false;              ///< of an offer, in the last receive()
   std::uint32_t share_ = 0;        ///< the number of the last share
   std::size_t shared_ = 0;         ///< bytes of a share that has not ended
+  const write_guard::word* guard_ = nullptr;
   prefix_words prefix_;            ///< the last one received
 };
 
