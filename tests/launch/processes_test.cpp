@@ -485,3 +485,22 @@ BOOST_AUTO_TEST_CASE(a_limit_on_file_sizes_that_memory_is_over_is_told_by_its_na
     BOOST_TEST(contains(each.text, "ulimit -f"), each.text);
   }
 }
+
+BOOST_AUTO_TEST_CASE(what_ends_a_job_while_its_world_is_made_is_said_on_every_rank) {
+  // Ranks of two hosts measure their links, for which rank 0 mostly finds no time here.
+  bool failed = false;
+  for (int i = 0; i < 50 && !failed; ++i) {
+    job all;
+    for (int rank = 0; rank < 2; ++rank) {
+      parx::environment extra{{"PARX_HOST_ID", rank == 0 ? "here" : "there"}};
+      if (rank == 0) extra["PARX_TIMEOUT"] = "0.001";
+      all.start(rank, 2, [](parx::world&) {}, extra);
+    }
+    const auto ends = all.wait();
+    failed = ends[0].exit_code == 1;
+    if (!failed) continue;
+    BOOST_TEST(contains(ends[0].text, "timed out waiting for rank 1"), ends[0].text);
+    BOOST_TEST(contains(ends[1].text, "timed out waiting for rank 1"), ends[1].text);
+  }
+  BOOST_TEST(failed);
+}

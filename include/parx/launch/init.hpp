@@ -69,7 +69,13 @@ class world : public process_group {
         group_options options)
       : process_group(std::move(network), "world", options), job_(std::move(job)),
         meeting_(std::move(meeting)), patience_(options.timeout) {
-    ready_choice(*this);
+    try {
+      ready_choice(*this);
+    } catch (...) {
+      static_cast<process_group&>(*this) = process_group(alone());
+      if (meeting_ != nullptr) meeting_->leave_because_of(text_of(std::current_exception()));
+      throw;
+    }
   }
 
   [[nodiscard]] static std::unique_ptr<transport> alone() {

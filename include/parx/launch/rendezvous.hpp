@@ -71,9 +71,7 @@ class rendezvous {
       await_everybody(limit);
       if (job.rank == 0) endpoint_->publish_placements(limit);
     } catch (...) {
-      tell_others(text_of(std::current_exception()));
-      if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
-      leave(std::chrono::seconds(1));  // they read it before the store goes
+      leave_because_of(text_of(std::current_exception()));
       throw;
     }
   }
@@ -105,6 +103,13 @@ class rendezvous {
     server_.reset();
   }
   ~rendezvous() { leave(std::chrono::seconds(0)); }
+
+  /// Leaves a job that comes to nothing, and tells the others why.
+  void leave_because_of(const std::string& reason) noexcept {
+    tell_others(reason);
+    if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
+    leave(std::chrono::seconds(1));  // they read it before the store goes
+  }
 
   /// The transport over all ranks of the job.
   [[nodiscard]] std::unique_ptr<transport> connect() {
