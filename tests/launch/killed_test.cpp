@@ -207,3 +207,34 @@ BOOST_AUTO_TEST_CASE(what_a_rank_has_printed_is_there_when_it_is_killed) {
   BOOST_TEST(processes::contains(results[0].text, "rank 0 has said this"), results[0].text);
   BOOST_TEST(processes::contains(results[1].text, "rank 1 has said this"), results[1].text);
 }
+
+BOOST_AUTO_TEST_CASE(the_death_of_one_sender_ends_a_receive_from_anybody_and_its_leaving_does_not) {
+  for (const std::string_view transport : {"auto", "tcp"}) {
+    for (const int messages : {0, 1}) {
+      for (const bool dies : {true, false}) {
+        job all;
+        for (int rank = 0; rank < 3; ++rank) {
+          all.start(rank, 3, [&](parx::world& world) {
+            std::vector<int> x{7};
+            if (world.rank() == 0) {
+              for (int i = 0; i < messages + 1; ++i) static_cast<void>(parx::recv_any(world, x));
+            } else if (world.rank() == 1) {
+              for (int i = 0; i < messages; ++i) parx::send(world, x, 0);
+              if (dies) ::raise(SIGKILL);
+            } else {
+              std::this_thread::sleep_for(dies ? 6s : 2500ms);
+              parx::send(world, x, 0);
+            }
+          }, {{"PARX_TRANSPORT", std::string(transport)}});
+        }
+        const auto ends = all.wait();
+        BOOST_TEST_CONTEXT(transport << ", " << messages << " sent: " << ends[0].text) {
+          BOOST_TEST(ends[0].exit_code == (dies ? 1 : 0));
+          if (!dies) continue;
+          BOOST_TEST(contains(ends[0].text, "lost rank 1"));
+          BOOST_TEST(ends[0].seconds < 4.0);
+        }
+      }
+    }
+  }
+}

@@ -134,6 +134,10 @@ class hybrid_transport final : public transport {
     }
     return shared_->has_ended(job_rank(peer));
   }
+  [[nodiscard]] bool may_have_left(int peer) override {
+    // It says that it leaves before it stops listening.
+    return !shared_->has_ended(job_rank(peer)) || shared_->may_have_left(job_rank(peer));
+  }
 
   [[nodiscard]] std::string describe(int peer) override {
     const auto* record = shared_->record_for_words(job_rank(peer));

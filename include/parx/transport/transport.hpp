@@ -142,6 +142,9 @@ class transport {
   /// Whether the peer has surely ended: a link that it never opened cannot break. For a rank that
   /// has waited for a while; may take some milliseconds.
   [[nodiscard]] virtual bool has_ended(int peer) = 0;
+  /// Of a peer that has ended, or closed its links: false where it surely did not leave the job by
+  /// itself but was killed.
+  [[nodiscard]] virtual bool may_have_left(int /*peer*/) { return true; }
 
   /// "rank 3 (node2, pid 4711)"; never throws, says less when less is known.
   [[nodiscard]] virtual std::string describe(int peer) = 0;

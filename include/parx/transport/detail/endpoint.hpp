@@ -77,6 +77,12 @@ class endpoint {
     abort_watch_ = options_.job_store->watch("abort");
   }
 
+  ~endpoint() {
+    if (options_.job_store != nullptr) say_goodbye(*options_.job_store);
+  }
+  endpoint(const endpoint&) = delete;
+  endpoint& operator=(const endpoint&) = delete;
+
   /// Lets go of the store, which may then end. What groups of this process are still there end too.
   void leave() {
     std::shared_ptr<parx::store> last;
@@ -89,6 +95,7 @@ class endpoint {
       }
       abort_known_.store(true, std::memory_order_release);
     }
+    if (last != nullptr) say_goodbye(*last);
     // Not closed: a thread of such a group may be about to poll it.
     ::shutdown(abort_watch_->descriptor(), SHUT_RDWR);
   }
@@ -246,6 +253,15 @@ class endpoint {
     return connection_state(probe.get(), patience_ms) == ECONNREFUSED;
   }
 
+  /// Of a rank that has ended: false where it has not said that it leaves the job.
+  [[nodiscard]] bool may_have_left(int rank) {
+    bool left = true;
+    ask_for_words([&](parx::store& job_store, const deadline& limit) {
+      left = job_store.check(std::vector{goodbye_key(rank)}, limit);
+    });
+    return left;
+  }
+
   void abort(std::string_view reason) noexcept {
     try {
       const auto job_store = store_of_job();
@@ -285,6 +301,15 @@ class endpoint {
   using clock = std::chrono::steady_clock;
   static constexpr int most_streams = 64;
   static constexpr std::size_t longest_reason = 4096;
+
+  [[nodiscard]] static std::string goodbye_key(int rank) { return fmt::format("left/{}", rank); }
+  void say_goodbye(parx::store& job_store) const noexcept {
+    try {
+      job_store.set(goodbye_key(options_.rank), "1", deadline::after(std::chrono::seconds(1)));
+    } catch (const std::exception&) {
+      // The store has gone, and with it who would ask.
+    }
+  }
 
   [[nodiscard]] std::shared_ptr<parx::store> store_of_job() {
     const std::lock_guard lock(mutex_);

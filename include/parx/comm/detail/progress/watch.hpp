@@ -81,9 +81,13 @@ class watch {
       return peer != network_.rank() && (pending_.has_lost(peer) || network_.has_ended(peer));
     };
     pending_.for_each([&](const call& request) {
-      const auto missing = pending_.missing_peers(request);
-      // One of many senders may well have ended.
-      if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) return;
+      auto missing = pending_.missing_peers(request);
+      // One of many senders may well have left, but none may have been killed.
+      if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) {
+        std::erase_if(missing, [&](int each) {
+          return !ended(each) || network_.may_have_left(each);
+        });
+      }
       for (const int peer : missing) {
         if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
       }
