@@ -300,7 +300,14 @@ class inproc_transport final : public transport {
   void abort(std::string_view reason) noexcept override {
     {
       const std::lock_guard lock(network_->mutex_);
-      if (!network_->abort_reason_) network_->abort_reason_ = std::string(reason);
+      if (!network_->abort_reason_) network_->abort_reason_.emplace();
+      if (network_->abort_reason_->empty()) {
+        try {
+          *network_->abort_reason_ = reason;
+        } catch (const std::bad_alloc&) {
+          // The others end without a reason.
+        }
+      }
     }
     network_->ring_all();
   }

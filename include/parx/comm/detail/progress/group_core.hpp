@@ -285,7 +285,14 @@ class group_core final : private inline_groups::group {
   enum class idle { back_off, sleep, leave };
 
   /// What the exception that is being handled is to the group.
-  [[nodiscard, gnu::cold, gnu::noinline]] failure failure_at_hand() {
+  [[nodiscard, gnu::cold, gnu::noinline]] failure failure_at_hand() noexcept {
+    try {
+      return describe_failure_at_hand();
+    } catch (...) {
+      return {"out of memory", errc::io, -1};  // so short that it takes none
+    }
+  }
+  [[nodiscard]] failure describe_failure_at_hand() {
     try {
       throw;
     } catch (const header_mismatch& found) {
@@ -313,10 +320,14 @@ class group_core final : private inline_groups::group {
     bool moved = false;
     backoff_.progressed();
     while (!enough()) {
-      if (has_incoming_.load(std::memory_order_relaxed)) take_incoming();
+      std::optional<failure> failed;
+      try {
+        if (has_incoming_.load(std::memory_order_relaxed)) take_incoming();
+      } catch (...) {
+        failed = failure_at_hand();
+      }
       lock.unlock();
       bool progressed = false;
-      std::optional<failure> failed;
       const auto waited_for = [&] {
         return when_idle == idle::back_off ||
                (when_idle == idle::sleep && waiting_.load(std::memory_order_relaxed) > 0);
@@ -361,8 +372,10 @@ class group_core final : private inline_groups::group {
   /// Locked.
   void take_incoming() {
     has_incoming_.store(false, std::memory_order_relaxed);
-    for (call* next : incoming_) pending_.add(*next);
-    incoming_.clear();
+    while (!incoming_.empty()) {
+      pending_.add(*incoming_.front());
+      incoming_.erase(incoming_.begin());
+    }
   }
 
   /// Locked: hands finished calls back to their threads.
@@ -391,21 +404,34 @@ class group_core final : private inline_groups::group {
   }
 
   /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
-  void fail(const failure& reason) {
+  /// Where there is no memory for the words, it ends without them.
+  void fail(const failure& reason) noexcept {
     pending_.retire_messages();
-    const call* cause = pending_.oldest();
-    const std::string why = reason.code == errc::aborted || cause == nullptr
-                                ? reason.whole()
-                                : fmt::format("{}: {}", words_.title(*cause), reason.whole());
-    ending_.come(why);
-    network_->abort(why);
+    try {
+      const call* cause = pending_.oldest();
+      const std::string why = reason.code == errc::aborted || cause == nullptr
+                                  ? reason.whole()
+                                  : fmt::format("{}: {}", words_.title(*cause), reason.whole());
+      ending_.come(why);
+      network_->abort(why);
+    } catch (const std::exception&) {
+      ending_.come("");
+      network_->abort("a rank is out of memory");
+    }
     network_->close();
-    take_incoming();
-    pending_.end([&](call& request) {
+    const auto end = [&](call& request) {
       if (request.done) return;
-      request.failure = std::make_exception_ptr(words_.end_of(request, reason));
+      try {
+        request.failure = std::make_exception_ptr(words_.end_of(request, reason));
+      } catch (const std::exception&) {
+        request.failure = std::current_exception();
+      }
       request.done = true;
-    });
+    };
+    pending_.end(end);
+    for (call* each : incoming_) end(*each);
+    incoming_.clear();
+    has_incoming_.store(false, std::memory_order_relaxed);
     tell_others();
   }
 
