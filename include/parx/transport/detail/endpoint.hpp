@@ -208,12 +208,13 @@ class endpoint {
   [[nodiscard]] detail::sleepers& sleepers() noexcept { return sleepers_; }
 
   /// A connection to where a rank of this host takes in shared memory; none while too many others
-  /// stand in line there. Throws link_lost.
+  /// stand in line there. Throws link_lost, and parx::error where this process can make no socket.
   [[nodiscard]] static descriptor connect_to_memory(int peer, const peer_record& record) {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
     if (!socket.valid()) {
-      throw link_lost(peer, "no socket can be made: " + shortage_text(errno));
+      throw_error(errc::io, "no socket can be made for a connection to rank {}: {}", peer,
+                  shortage_text(errno));
     }
     if (::connect(socket.get(), name.data(), name.length) == 0) return socket;
     if (errno == EAGAIN || errno == EINTR) return {};

@@ -28,7 +28,8 @@ class tcp_stream {
   tcp_stream(endpoint& shared, const link_key& key, bool same_host)
       : shared_(&shared), key_(key), same_host_(same_host) {}
 
-  /// A stream that connects to its peer as rank `from` of the group. Throws link_lost.
+  /// A stream that connects to its peer as rank `from` of the group. Throws link_lost, and
+  /// parx::error where this process lacks what that takes.
   tcp_stream(endpoint& shared, const link_key& key, int from, const peer_record& peer)
       : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id), from_(from) {
     if (is_loopback(peer.address) && !same_host_) {
@@ -41,7 +42,8 @@ class tcp_stream {
     const auto address = socket_address::tcp(peer.address, peer.port);
     socket_ = stream_socket(address.storage.ss_family);
     if (!socket_.valid()) {
-      throw link_lost(key.peer, "no socket can be made: " + shortage_text(errno));
+      throw_error(errc::io, "no socket can be made for a connection to rank {}: {}", key.peer,
+                  shortage_text(errno));
     }
     state_ = state::connecting;
     if (same_host_) avoid_pacing(socket_.get());

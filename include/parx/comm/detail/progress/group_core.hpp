@@ -170,7 +170,9 @@ class group_core final : private inline_groups::group {
     try {
       return areas_.make(*network_, bytes, limit);
     } catch (const error& refused) {
-      abort(text_of(refused));  // or the others would wait for this rank
+      // Or the others would wait for this rank.
+      abort(fmt::format("rank {} could not share memory: {}", network_->job_rank(rank()),
+                        text_of(refused)));
       throw;
     }
   }
