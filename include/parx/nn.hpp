@@ -6,6 +6,7 @@
 #include <parx/autograd/ops.hpp>     // IWYU pragma: export
 #include <parx/nn/activation.hpp>    // IWYU pragma: export
 #include <parx/nn/attention.hpp>     // IWYU pragma: export
+#include <parx/nn/blocks.hpp>        // IWYU pragma: export
 #include <parx/nn/batch_norm.hpp>    // IWYU pragma: export
 #include <parx/nn/checkpointed.hpp>  // IWYU pragma: export
 #include <parx/nn/conv.hpp>          // IWYU pragma: export

@@ -1,16 +1,22 @@
-// parx/pipeline.hpp: pipeline parallelism: schedules as tables, proven before they run.
+// parx/pipeline.hpp: pipeline parallelism: schedules as tables, proven before they run, and
+// the runner that trains a model by them.
 #pragma once
 
 #include <parx/pipeline/action.hpp>
+#include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>
 #include <parx/pipeline/csv.hpp>
+#include <parx/pipeline/cut.hpp>
 #include <parx/pipeline/draw.hpp>
 #include <parx/pipeline/eager_one_f_one_b.hpp>
 #include <parx/pipeline/gpipe.hpp>
 #include <parx/pipeline/interleaved.hpp>
 #include <parx/pipeline/looped_bfs.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
+#include <parx/pipeline/messages.hpp>
+#include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/simulate.hpp>
+#include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/validate.hpp>
 #include <parx/pipeline/zb1p.hpp>
 #include <parx/pipeline/zbv.hpp>

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <parx/autograd/ops/activation.hpp>
@@ -17,6 +18,7 @@
 #include <parx/autograd/ops/view.hpp>
 #include <parx/core/json.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/blocks.hpp>
 #include <parx/nn/checkpointed.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
@@ -182,6 +184,26 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
     return classify(ids, mask.template cast<std::uint8_t>(), types_(token_types));
   }
 
+  /// The forward pass in pieces: the embeddings, each layer, and the classifier. Input is a batch
+  /// with input_ids and attention_mask, all of the first token type.
+  template <typename Input>
+  [[nodiscard]] nn::model_blocks<Input, T> blocks() {
+    nn::model_blocks<Input, T> all;
+    all.push_back({"embeddings", {"bert.embeddings"}, [this](const variable<T>&, const Input& of) {
+                     return embed(of.input_ids, first_type());
+                   }});
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const std::string number = std::to_string(i);
+      all.push_back({"layer." + number, {"bert.encoder.layer." + number},
+                     [this, i](const variable<T>& x, const Input& of) {
+                       return layer(i, x, of.attention_mask);
+                     }});
+    }
+    all.push_back({"classifier", {"bert.pooler", "dropout", "classifier"},
+                   [this](const variable<T>& x, const Input&) { return logits(x); }});
+    return all;
+  }
+
   template <typename Visit>
   void members(Visit& visit) {
     visit("bert.embeddings.word_embeddings", words_);
@@ -205,18 +227,26 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   template <std::integral Id>
   [[nodiscard]] variable<T> classify(const tensor<Id>& ids, const tensor<std::uint8_t>& mask,
                                      const variable<T>& types) {
+    variable<T> x = embed(ids, types);
+    for (std::size_t i = 0; i < layers_.size(); ++i) x = layer(i, x, mask);
+    return logits(x);
+  }
+  template <std::integral Id>
+  [[nodiscard]] variable<T> embed(const tensor<Id>& ids, const variable<T>& types) {
     const std::size_t length = ids.rank() == 2 ? ids.extent(1) : 0;
     require(length > 0 && length <= config_.max_position_embeddings,
             "bert: token ids of shape {} are not (batch, positions) with 1 to {} positions",
             to_string(ids.shape()), config_.max_position_embeddings);
     const variable<T> places = slice<T>(positions_.weight(), 0, 0, length) + types;
-    variable<T> x = dropout_(norm_(words_(ids) + places));
-    const attention_options<T> masks{.key_mask = mask};
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const bool last = i + 1 == layers_.size();
-      const auto which = last ? bert_positions::first : bert_positions::all;
-      x = checkpointing_.run(layers_[i], x, masks, which);
-    }
+    return dropout_(norm_(words_(ids) + places));
+  }
+  [[nodiscard]] variable<T> layer(std::size_t i, const variable<T>& x,
+                                  const tensor<std::uint8_t>& mask) {
+    const bool last = i + 1 == layers_.size();
+    return checkpointing_.run(layers_[i], x, attention_options<T>{.key_mask = mask},
+                              last ? bert_positions::first : bert_positions::all);
+  }
+  [[nodiscard]] variable<T> logits(const variable<T>& x) {
     return classifier_(classifier_dropout_(tanh(pooler_(squeeze(x, 1)))));
   }
 

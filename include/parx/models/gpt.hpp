@@ -8,6 +8,8 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include <parx/autograd/ops/arithmetic.hpp>
@@ -15,6 +17,7 @@
 #include <parx/models/decoding_cache.hpp>
 #include <parx/models/detail/conv1d.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/blocks.hpp>
 #include <parx/nn/checkpointed.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
@@ -146,18 +149,30 @@ class gpt : public nn::module<gpt<T>> {
   /// that within no_grad. Throws usage_error when there are more positions than n_positions.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
-    const std::size_t first = cache == nullptr ? 0 : cache->length();
-    require(ids.rank() == 2 && ids.extent(1) > 0 && first + ids.extent(1) <= config_.n_positions,
-            "gpt: token ids of shape {} behind {} others are not (batch, positions) with 1 to {} "
-            "positions",
-            to_string(ids.shape()), first, config_.n_positions);
-    variable<T> x =
-        dropout_(words_(ids) + slice<T>(positions_.weight(), 0, first, first + ids.extent(1)));
+    variable<T> x = embed(ids, cache == nullptr ? 0 : cache->length());
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
       x = checkpointing_.run(layers_[i], x, seen);
     }
-    return linear<T>(norm_(x), words_.weight());
+    return logits(x);
+  }
+  /// The forward pass in pieces: the embeddings, each layer, and what makes the logits.
+  template <std::integral Id = std::int32_t>
+  [[nodiscard]] nn::model_blocks<tensor<Id>, T> blocks() {
+    using input = const tensor<Id>&;
+    nn::model_blocks<tensor<Id>, T> all;
+    all.push_back({"embeddings", {"transformer.wte", "transformer.wpe"},
+                   [this](const variable<T>&, input ids) { return embed(ids, 0); }});
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      all.push_back({"h." + std::to_string(i), {"transformer.h." + std::to_string(i)},
+                     [this, i](const variable<T>& x, input) {
+                       return checkpointing_.run(layers_[i], x,
+                                                 static_cast<nn::kv_cache<T>*>(nullptr));
+                     }});
+    }
+    all.push_back({"lm_head", {"transformer.ln_f", "transformer.wte"},
+                   [this](const variable<T>& x, input) { return logits(x); }});
+    return all;
   }
 
   template <typename Visit>
@@ -170,6 +185,18 @@ class gpt : public nn::module<gpt<T>> {
   }
 
  private:
+  template <std::integral Id>
+  [[nodiscard]] variable<T> embed(const tensor<Id>& ids, std::size_t first) {
+    require(ids.rank() == 2 && ids.extent(1) > 0 && first + ids.extent(1) <= config_.n_positions,
+            "gpt: token ids of shape {} behind {} others are not (batch, positions) with 1 to {} "
+            "positions",
+            to_string(ids.shape()), first, config_.n_positions);
+    return dropout_(words_(ids) +
+                    slice<T>(positions_.weight(), 0, first, first + ids.extent(1)));
+  }
+  [[nodiscard]] variable<T> logits(const variable<T>& x) {
+    return linear<T>(norm_(x), words_.weight());
+  }
   /// The output multiplies with the words, and the positions are a slice.
   [[nodiscard]] nn::embedding_options starts() const {
     return {.start = nn::init::normal(0, config_.initializer_range),

@@ -7,7 +7,9 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <parx/autograd/ops/arithmetic.hpp>
@@ -16,6 +18,7 @@
 #include <parx/core/json.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/nn/attention.hpp>
+#include <parx/nn/blocks.hpp>
 #include <parx/nn/checkpointed.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/linear.hpp>
@@ -160,15 +163,30 @@ class llama : public nn::module<llama<T>> {
   /// that within no_grad. Throws usage_error beyond max_position_embeddings.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
-    require(ids.rank() == 2 && ids.extent(1) > 0,
-            "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
-    variable<T> x = words_(ids);
+    variable<T> x = embed(ids);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
       x = checkpointing_.run(layers_[i], x, seen);
     }
-    const variable<T> y = norm_(x);
-    return head_ ? (*head_)(y) : linear<T>(y, words_.weight());
+    return logits(x);
+  }
+  /// The forward pass in pieces: the embedding, each layer, and what makes the logits.
+  template <std::integral Id = std::int32_t>
+  [[nodiscard]] nn::model_blocks<tensor<Id>, T> blocks() {
+    using input = const tensor<Id>&;
+    nn::model_blocks<tensor<Id>, T> all;
+    all.push_back({"embed_tokens", {"model.embed_tokens"},
+                   [this](const variable<T>&, input ids) { return embed(ids); }});
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      all.push_back({"layers." + std::to_string(i), {"model.layers." + std::to_string(i)},
+                     [this, i](const variable<T>& x, input) {
+                       return checkpointing_.run(layers_[i], x,
+                                                 static_cast<nn::kv_cache<T>*>(nullptr));
+                     }});
+    }
+    all.push_back({"lm_head", {"model.norm", head_ ? "lm_head" : "model.embed_tokens"},
+                   [this](const variable<T>& x, input) { return logits(x); }});
+    return all;
   }
 
   template <typename Visit>
@@ -180,6 +198,16 @@ class llama : public nn::module<llama<T>> {
   }
 
  private:
+  template <std::integral Id>
+  [[nodiscard]] variable<T> embed(const tensor<Id>& ids) {
+    require(ids.rank() == 2 && ids.extent(1) > 0,
+            "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
+    return words_(ids);
+  }
+  [[nodiscard]] variable<T> logits(const variable<T>& x) {
+    const variable<T> y = norm_(x);
+    return head_ ? (*head_)(y) : linear<T>(y, words_.weight());
+  }
   [[nodiscard]] static const llama_config& checked(const llama_config& c) {
     require(c.num_attention_heads > 0 && c.hidden_size % c.num_attention_heads == 0 &&
                 c.num_key_value_heads > 0 && c.num_attention_heads % c.num_key_value_heads == 0,

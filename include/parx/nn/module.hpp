@@ -28,6 +28,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -99,6 +100,12 @@ class module : public detail::module_state {
   /// Gives the parameters that have no values yet those of initialize(0).
   void materialize() {
     if (!ready_) prepare(0, detail::made_for::what_has_none);
+  }
+
+  /// The same of those parameters alone whose path wanted() takes. The others stay as they are, for
+  /// a wrapper that keeps a part of the model on each rank.
+  void materialize_where(const std::function<bool(const std::string& path)>& wanted) {
+    prepare(0, detail::made_for::what_has_none, wanted);
   }
 
   /// Starts the random layers (dropout) anew. A run that is resumed takes a seed that it has not
@@ -241,8 +248,9 @@ class module : public detail::module_state {
   }
 
   /// Names all parameters by their path from here, and makes first values.
-  void prepare(std::uint64_t seed, detail::made_for whom) {
-    walk_parts(detail::first_values(seed, whom));
+  void prepare(std::uint64_t seed, detail::made_for whom,
+               const detail::first_values::filter& wanted = {}) {
+    walk_parts(detail::first_values(seed, whom, wanted));
     walk_parts(detail::readiness(seed, whom));
   }
 };

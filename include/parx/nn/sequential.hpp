@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <parx/nn/blocks.hpp>
 #include <parx/nn/module.hpp>
 
 namespace parx::inline PARX_ABI::nn {
@@ -60,6 +61,14 @@ class sequential : public module<sequential<Modules...>> {
     visit_each(visit, std::index_sequence_for<Modules...>{});
   }
 
+  /// The forward pass in pieces: each module. The first one takes `Input`, the others variables.
+  template <typename Input = tensor<value_type>>
+  [[nodiscard]] model_blocks<Input, value_type> blocks() {
+    model_blocks<Input, value_type> all;
+    add_blocks(all, std::index_sequence_for<Modules...>{});
+    return all;
+  }
+
   /// Module number I.
   template <std::size_t I>
   [[nodiscard]] auto& get() noexcept {
@@ -75,6 +84,19 @@ class sequential : public module<sequential<Modules...>> {
     } else {
       return from<I + 1>(std::get<I>(modules_)(x));
     }
+  }
+  template <typename Input, std::size_t... I>
+  void add_blocks(model_blocks<Input, value_type>& to, std::index_sequence<I...> /*numbers*/) {
+    using values = variable<value_type>;
+    (to.push_back({std::to_string(I), {std::to_string(I)},
+                   [this](const values& x, const Input& input) -> values {
+                     if constexpr (I == 0) {
+                       return std::get<I>(modules_)(input);
+                     } else {
+                       return std::get<I>(modules_)(x);
+                     }
+                   }}),
+     ...);
   }
   template <typename Visit, std::size_t... I>
   void visit_each(Visit& visit, std::index_sequence<I...> /*numbers*/) {

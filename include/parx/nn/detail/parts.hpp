@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,16 +76,20 @@ class part_visitor {
 /// Whose first values are made: also of what has been filled or seeded before, or not.
 enum class made_for { everything, what_has_none };
 
-/// Names parameters by their paths and fills them.
+/// Names parameters by their paths and fills them, or those alone that `wanted` takes.
 struct first_values final : part_visitor {
-  first_values(std::uint64_t from, made_for parts) : seed(from), whom(parts) {}
+  using filter = std::function<bool(const std::string& path)>;
+  first_values(std::uint64_t from, made_for parts, filter only = {})
+      : seed(from), whom(parts), wanted(std::move(only)) {}
   void on_parameter(module_state&, const std::string& path, const any_parameter& parameter,
                     const initializer& start) override {
     parameter.rename(path);
+    if (wanted && !wanted(path)) return;
     if (whom == made_for::everything || !parameter.has_values()) parameter.fill(start, seed, path);
   }
   std::uint64_t seed;
   made_for whom;
+  filter wanted;
 };
 
 /// After first_values: the modules are ready, and their random numbers begin.

@@ -1,0 +1,99 @@
+// Batches and their micro-batches: any aggregate of tensors whose rows (axis 0) are samples, such
+// as those of parx::data or {tensor<float> x; tensor<std::int64_t> y;}.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/tensor/tensor.hpp>
+#include <parx/types/chunk.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+struct any_member {
+  template <typename T>
+  operator T() const;  // NOLINT(google-explicit-constructor): only named, to count members
+};
+template <typename Batch, std::size_t... I>
+consteval bool has_members(std::index_sequence<I...> /*numbers*/) {
+  return requires { Batch{((void)I, any_member{})...}; };
+}
+template <typename Batch, std::size_t Count = 8>
+consteval std::size_t member_count() {
+  if constexpr (Count == 0 || has_members<Batch>(std::make_index_sequence<Count>())) {
+    return Count;
+  } else {
+    return member_count<Batch, Count - 1>();
+  }
+}
+
+/// visit(members...) of an aggregate.
+template <typename Batch, typename Visit>
+decltype(auto) with_members(const Batch& of, Visit visit) {
+  constexpr std::size_t count = member_count<Batch>();
+  static_assert(std::is_aggregate_v<Batch> && count >= 1 && count <= 6,
+                "a pipeline's batch is an aggregate of one to six tensors, whose rows are samples");
+  if constexpr (count == 1) {
+    const auto& [a] = of;
+    return visit(a);
+  } else if constexpr (count == 2) {
+    const auto& [a, b] = of;
+    return visit(a, b);
+  } else if constexpr (count == 3) {
+    const auto& [a, b, c] = of;
+    return visit(a, b, c);
+  } else if constexpr (count == 4) {
+    const auto& [a, b, c, d] = of;
+    return visit(a, b, c, d);
+  } else if constexpr (count == 5) {
+    const auto& [a, b, c, d, e] = of;
+    return visit(a, b, c, d, e);
+  } else {
+    const auto& [a, b, c, d, e, f] = of;
+    return visit(a, b, c, d, e, f);
+  }
+}
+
+}  // namespace detail
+
+/// The batch in `count` parts, as equal as can be, the longer ones first. Parts refer to the
+/// batch's memory. Throws usage_error where there are fewer rows than parts.
+template <typename Batch>
+[[nodiscard]] std::vector<Batch> split_batch(const Batch& whole, int count) {
+  const std::size_t rows = detail::with_members(
+      whole, [](const auto& first, const auto&...) { return first.extent(0); });
+  require(count > 0 && rows >= static_cast<std::size_t>(count),
+          "a batch of {} rows makes no {} micro-batches: each has at least one row", rows, count);
+  std::vector<Batch> parts;
+  for (int i = 0; i < count; ++i) {
+    const std::size_t begin = chunk_begin(rows, count, i), end = chunk_begin(rows, count, i + 1);
+    const auto part = [&](const auto& member) {
+      // Weights that were never filled stay empty.
+      return member.defined() && member.rank() > 0 ? member.slice(0, begin, end) : member;
+    };
+    parts.push_back(detail::with_members(
+        whole, [&](const auto&... members) { return Batch{part(members)...}; }));
+  }
+  return parts;
+}
+
+/// What a model's blocks see of a batch: all of it, its x, or its input_ids.
+template <typename Input, typename Batch>
+[[nodiscard]] const Input& input_of(const Batch& batch) {
+  if constexpr (std::same_as<Input, Batch>) {
+    return batch;
+  } else if constexpr (requires { { batch.x } -> std::convertible_to<const Input&>; }) {
+    return batch.x;
+  } else {
+    static_assert(requires { { batch.input_ids } -> std::convertible_to<const Input&>; },
+                  "the model's blocks take neither the batch, nor its x, nor its input_ids");
+    return batch.input_ids;
+  }
+}
+
+}  // namespace parx

@@ -1,0 +1,118 @@
+// stage_messages: what travels between stages in one step.
+//
+// Every receive of the step is posted before its first action, so a message that arrives is taken
+// in whatever the rank does; its memory is allocated when it arrives, in the shape that its frame
+// names. Sends are asynchronous and let go of their memory when they are done. Each message has a
+// tag of its own: no direction waits for the other, no message for the one before it.
+// Threads: one, but memory is allocated on the group's thread.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collectives/any_shape.hpp>
+#include <parx/comm/collectives/batch.hpp>
+#include <parx/comm/collectives/message.hpp>
+#include <parx/pipeline/action.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::inline PARX_ABI {
+
+enum class stage_direction : std::uint8_t {
+  onwards,    ///< results, to the next stage
+  backwards,  ///< gradients with the count of the loss, to the stage before
+};
+
+template <typename T>
+struct stage_values {
+  tensor<T> values;
+  double count = 0;  ///< of the loss, beside a gradient
+};
+
+template <typename T>
+class stage_messages {
+ public:
+  /// The group is borrowed.
+  stage_messages(process_group& group, int stages, int microbatches)
+      : group_(&group), stages_(stages),
+        arrivals_(static_cast<std::size_t>(2 * stages * microbatches)) {}
+
+  /// Posts the receive of what `stage` will get from rank `from`.
+  void expect(stage_direction way, int stage, int microbatch, int from) {
+    arrival& to = *(arrivals_[index(way, stage, microbatch)] = std::make_unique<arrival>());
+    const int tag = tag_of(way, stage, microbatch);
+    to.values = async_recv_any_shape(
+        *group_, from,
+        [&made = to.held.values](dtype, const axis_extents& extents) {
+          made = tensor<T>::empty(shape(std::span(extents.begin(), extents.end())));
+          return std::as_writable_bytes(std::span(made.data(), made.size()));
+        },
+        {.tag = tag, .type = dtype_of<T>});
+    if (way == stage_direction::backwards) {
+      to.count = async_recv(*group_, std::span(&to.held.count, 1), from, {.tag = tag + 1});
+    }
+  }
+  /// Between two stages of this rank.
+  void hand_over(stage_direction way, int stage, int microbatch, stage_values<T> what) {
+    arrival& to = *(arrivals_[index(way, stage, microbatch)] = std::make_unique<arrival>());
+    to.held = std::move(what);
+  }
+  /// Blocks until it is there.
+  [[nodiscard]] stage_values<T> take(stage_direction way, int stage, int microbatch) {
+    const std::unique_ptr<arrival> found =
+        std::move(arrivals_[index(way, stage, microbatch)]);
+    found->values.wait();
+    found->count.wait();
+    return std::move(found->held);
+  }
+  /// For `stage` of rank `to`.
+  void send(stage_direction way, int stage, int microbatch, int to, stage_values<T> what) {
+    while (!leaving_.empty() && leaving_.front().sent.test()) leave();
+    departure& next = leaving_.emplace_back();
+    next.held = {std::move(what.values).contiguous(), what.count};
+    const int tag = tag_of(way, stage, microbatch);
+    batch both(*group_);
+    both.send(next.held.values, to, {.tag = tag, .extents = next.held.values.shape()});
+    if (way == stage_direction::backwards) {
+      const std::span<const double> count(&next.held.count, 1);
+      both.send(count, to, {.tag = tag + 1});
+    }
+    next.sent = both.start();
+  }
+  /// Blocks until all has left.
+  void finish() {
+    while (!leaving_.empty()) leave();
+  }
+
+ private:
+  struct arrival {
+    stage_values<T> held;
+    work values, count;  // after what they write: they are waited for first
+  };
+  struct departure {
+    stage_values<T> held;
+    work sent;
+  };
+
+  void leave() {
+    leaving_.front().sent.wait();
+    leaving_.pop_front();
+  }
+  [[nodiscard]] std::size_t index(stage_direction way, int stage, int microbatch) const noexcept {
+    return static_cast<std::size_t>((microbatch * stages_ + stage) * 2 + static_cast<int>(way));
+  }
+  [[nodiscard]] int tag_of(stage_direction way, int stage, int microbatch) const noexcept {
+    return static_cast<int>(index(way, stage, microbatch)) * 2;
+  }
+
+  process_group* group_;
+  int stages_;
+  std::vector<std::unique_ptr<arrival>> arrivals_;
+  std::list<departure> leaving_;
+};
+
+}  // namespace parx

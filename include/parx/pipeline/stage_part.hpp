@@ -1,0 +1,53 @@
+// stage_part: those parameters and buffers of a model that one stage uses, as a module to wrap.
+//
+// They keep their paths in the whole model, so checkpoints and first values do not depend on the
+// cut. A parameter that several stages use (tied embeddings) belongs to each of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Whether `path` is one of `parts` or within one.
+[[nodiscard]] inline bool is_within(std::string_view path, const std::vector<std::string>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    return path.starts_with(part) && (path.size() == part.size() || path[part.size()] == '.');
+  });
+}
+
+template <typename Model>
+class stage_part {
+ public:
+  /// The model is borrowed. `parts` are paths of modules or parameters.
+  stage_part(Model& whole, std::vector<std::string> parts)
+      : whole_(&whole), parts_(std::move(parts)) {}
+
+  [[nodiscard]] bool has(std::string_view path) const { return is_within(path, parts_); }
+
+  template <typename Visitor>
+  void for_each_parameter(Visitor&& visitor) {
+    whole_->for_each_parameter([&](const std::string& path, auto& parameter) {
+      if (has(path)) visitor(path, parameter);
+    });
+  }
+  template <typename Visitor>
+  void for_each_buffer(Visitor&& visitor) {
+    whole_->for_each_buffer([&](const std::string& path, auto& buffer) {
+      if (has(path)) visitor(path, buffer);
+    });
+  }
+  void set_replica(std::uint64_t replica) { whole_->set_replica(replica); }
+
+ private:
+  Model* whole_;
+  std::vector<std::string> parts_;
+};
+
+}  // namespace parx
