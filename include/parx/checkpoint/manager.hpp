@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <exception>
 #include <future>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -30,9 +29,10 @@
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
@@ -201,45 +201,48 @@ class checkpoint_manager {
     return group.subgroup(ranks, {.name = "checkpoint"}, site);
   }
 
-  /// The first good one of order(all checkpoints, newest first), found by rank 0 and opened by all.
+  /// The first good one of order(all checkpoints, newest first), as rank 0 lists them. The ranks
+  /// share the reading: each compares the checksums of some of the files.
   template <typename Order>
   std::optional<saved_checkpoint> find(call_site site, Order&& order) {
     wait(site);
-    std::optional<saved_checkpoint> found;
-    constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
-    std::vector<std::uint64_t> chosen{none};
+    std::size_t passed_over = 0;  // at rank 0, as the next
+    bool were_all = false;
+    const auto pass_over = [&](const error& reason) {
+      if (rank() == 0) log(log_level::warn, "passing over a checkpoint: {}", reason.what());
+      ++passed_over;
+    };
+    std::vector<std::uint64_t> steps;
     detail::agree_on_rank0(group_, site, [&] {
-      std::size_t passed_over = 0;
-      const auto pass_over = [&](const error& reason) {
-        log(log_level::warn, "passing over a checkpoint: {}", reason.what());
-        ++passed_over;
-      };
       const auto all = detail::list_checkpoints(folder_, pass_over);
       const auto candidates = order(all);
-      for (const saved_checkpoint& one : candidates) {
-        try {
-          found = saved_checkpoint::open(one.path());
-          chosen = {one.step()};
-          return;
-        } catch (const error& reason) {
-          pass_over(reason);
-        }
+      were_all = candidates.size() == all.size();
+      for (const saved_checkpoint& one : candidates) steps.push_back(one.step());
+    });
+    if (group_ != nullptr) broadcast_object(*group_, steps, {.root = 0}, site);
+    const shard_place mine = group_ == nullptr ? shard_place{} : detail::place_in(*group_);
+    for (const std::uint64_t step : steps) {
+      std::optional<saved_checkpoint> found;
+      try {
+        detail::agree(group_, site, [&] {
+          found = saved_checkpoint::open(detail::checkpoint_path(folder_, step),
+                                         checkpoint_check::contents, mine);
+        });
+        return found;
+      } catch (const error& reason) {
+        if (group_ != nullptr && group_->closed()) throw;
+        pass_over(reason);
       }
-      if (passed_over > 0 && candidates.size() == all.size()) {
+    }
+    detail::agree_on_rank0(group_, site, [&] {
+      if (passed_over > 0 && were_all) {
         throw_error(errc::bad_data,
                     "none of the checkpoints in \"{}\" is whole, as was said of each. Nothing was "
                     "changed: get one back from a copy, or move them away to begin anew.",
                     folder_);
       }
     });
-    if (group_ == nullptr) return found;
-    broadcast(*group_, chosen, {.root = 0}, site);
-    detail::agree(group_, site, [&] {
-      if (chosen[0] != none && !found)
-        found = saved_checkpoint::open(detail::checkpoint_path(folder_, chosen[0]),
-                                       checkpoint_check::sizes);
-    });
-    return found;
+    return std::nullopt;
   }
 
   process_group* group_ = nullptr;

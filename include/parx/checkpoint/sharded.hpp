@@ -2,7 +2,7 @@
 // folder that all of them write.
 //
 //   save_sharded(world, "out/model", sharded_over(world), model);      // all ranks
-//   load_sharded("out/model", model);                                  // each rank for itself
+//   load_sharded(world, "out/model", model);
 //
 // and as a part of the checkpoints of a run:
 //
@@ -58,10 +58,6 @@
 namespace parx::inline PARX_ABI {
 
 namespace detail {
-
-[[nodiscard]] inline shard_place place_in(const process_group& group) {
-  return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
-}
 
 /// Throws errc::io where `target` is a folder with something in it that is not of a checkpoint: it
 /// would be lost when another takes its place.
@@ -141,6 +137,12 @@ state_report load_sharded(const std::filesystem::path& path, Target& model,
   if (!std::filesystem::exists(path / detail::manifest_name, failure))
     return load_state(model, safetensors_shards(path), match);
   return saved_checkpoint::open(path, checkpoint_check::sizes).load("model", model, match);
+}
+/// Collective. The same on all ranks; what fails on one is an error on every rank.
+template <typename Target>
+void load_sharded(process_group& group, const std::filesystem::path& path, Target& model,
+                  call_site site = call_site::current()) {
+  detail::agree(&group, site, [&] { load_sharded(path, model); });
 }
 
 }  // namespace parx

@@ -135,6 +135,7 @@ class safetensors_shards {
   }
 
   void read_parts(detail::shard_index index, const std::filesystem::path& path) {
+    require_room(index);
     detail::require_whole(index, path.string());
     step_ = index.step;
     for (auto& each : index.tensors) {
@@ -150,6 +151,31 @@ class safetensors_shards {
     for (std::string& name : index.files) {
       files_.push_back(std::make_unique<member>());
       files_.back()->name = std::move(name);
+    }
+  }
+
+  /// Whether the files are there, on all ranks alike, and large enough for the parts: what comes
+  /// next takes time and memory that grow with these.
+  void require_room(const detail::shard_index& index) const {
+    std::vector<std::uint64_t> needed(index.files.size(), 0);
+    for (const auto& tensor : index.tensors) {
+      for (const detail::placed_part& part : tensor.parts)
+        needed[part.file] += part.spec.size() * detail::element_bytes(tensor.dtype_name);
+    }
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      std::error_code failure;
+      const auto path = std::filesystem::path(path_) / index.files[i];
+      const std::uint64_t bytes = std::filesystem::file_size(path, failure);
+      if (failure) {
+        throw_error(errc::bad_data,
+                    "\"{}\": the shard {} is missing, and with it parts of the tensors. Copy it "
+                    "there from where the others come from.",
+                    path_, index.files[i]);
+      }
+      if (bytes < needed[i]) {
+        throw_error(errc::bad_data, "\"{}\" has {} bytes, but its index speaks of {}.",
+                    path.string(), bytes, needed[i]);
+      }
     }
   }
 
@@ -175,15 +201,7 @@ class safetensors_shards {
   [[nodiscard]] const safetensors_file& opened(std::size_t number) const {
     member& one = *files_[number];
     std::call_once(one.once, [&] {
-      const auto path = std::filesystem::path(path_) / one.name;
-      std::error_code failure;
-      if (step_ && !std::filesystem::exists(path, failure)) {
-        throw_error(errc::bad_data,
-                    "\"{}\": the shard {} is missing, and with it parts of the tensors. Copy it "
-                    "there from where the others come from.",
-                    path_, one.name);
-      }
-      safetensors_file file(path.string());
+      safetensors_file file((std::filesystem::path(path_) / one.name).string());
       if (step_) require_step(file);
       one.file.emplace(std::move(file));
     });

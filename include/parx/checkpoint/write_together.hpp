@@ -20,12 +20,17 @@
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+[[nodiscard]] inline shard_place place_in(const process_group& group) {
+  return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
+}
 
 /// What checkpoint_manager::save was asked for; see there.
 struct save_plan {
