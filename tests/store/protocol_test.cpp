@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(a_request_may_reach_but_not_pass_the_limit_of_its_whole) {
   parse_status status = parse_status::need_more;
   for (int i = 0; i < 8; ++i) {
     BOOST_TEST((parser.next(r) == parse_status::need_more));
-    parser.feed(u64(0) + u64(max_value_bytes) + std::string(max_value_bytes, 'v'));
+    parser.feed(u64(0) + u64(max_message_bytes / 8) + std::string(max_message_bytes / 8, 'v'));
     status = parser.next(r);
   }
   BOOST_TEST((status == parse_status::need_more));

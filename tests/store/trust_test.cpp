@@ -189,7 +189,8 @@ BOOST_AUTO_TEST_CASE(however_the_exchange_is_cut_it_ends_the_same) {
     parx::detail::admission_nonce theirs{};
     std::copy(answer.begin(), answer.end(), theirs.begin());
     const auto proof = parx::detail::proof_of(key, "store client", mine, theirs);
-    const std::string rest = std::string(job_key::view(proof)) + "behind";
+    std::string rest(job_key::view(proof));
+    rest += "behind";
     answer.clear();
     auto status = admission::status::need_more;
     std::string_view left;

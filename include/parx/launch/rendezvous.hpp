@@ -80,22 +80,24 @@ class rendezvous {
   rendezvous& operator=(const rendezvous&) = delete;
 
   /// Leaves the job. The rank that keeps the store stays until the others have left, or `patience`
-  /// has passed, so that nobody loses the store in mid-sentence.
+  /// has passed, so that nobody loses the store in mid-sentence. It does not wait for strangers.
   void leave(std::chrono::milliseconds patience) noexcept {
     if (endpoint_ != nullptr) endpoint_->leave();
     endpoint_.reset();
+    if (!server_) take_leave();
     job_store_.reset();
     // Somebody may hold it still, and would keep this rank waiting for itself.
     if (store_ != nullptr) store_->whole.close();
     store_.reset();
     if (!server_) return;
     try {
-      if (!server_->wait_for_leavers(0, deadline::after(std::min<std::chrono::milliseconds>(
-                                            patience, std::chrono::seconds(5)))) &&
-          patience > std::chrono::seconds(5)) {
+      static constexpr std::chrono::milliseconds silence = std::chrono::seconds(5);
+      store_of_job last(job_, deadline::after(silence));
+      if (!others_have_left(last, deadline::after(std::min(patience, silence))) &&
+          patience > silence) {
         log(log_level::info,
             "this rank has finished; it keeps the job's store for the ranks that have not");
-        static_cast<void>(server_->wait_for_leavers(0, deadline::after(patience)));
+        static_cast<void>(others_have_left(last, deadline::after(patience)));
       }
     } catch (const std::exception&) {
       // Nothing is left to be told about it.
@@ -160,6 +162,28 @@ class rendezvous {
                 fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
                             job_.world_size, job_.master_host, job_.master_port, reason),
                 context(limit));
+  }
+
+  /// A connection may be a stranger's, who stays: so ranks that leave are counted.
+  void take_leave() noexcept {
+    if (job_store_ == nullptr || job_.keeper == store_keeper::agent) return;
+    try {
+      const auto limit = deadline::after(std::chrono::seconds(1));
+      if (job_store_->add("left", 1, limit) == job_.world_size - 1) {
+        job_store_->set("all left", "1", limit);
+      }
+    } catch (const std::exception&) {
+      // The store is gone.
+    }
+  }
+  [[nodiscard]] bool others_have_left(store_of_job& last, const deadline& limit) const {
+    const std::vector<std::string> key{"all left"};
+    do {
+      const auto next_look = deadline::after(std::min(limit.remaining(), deadline::duration(50)));
+      if (server_->wait_for_leavers(1, next_look)) return true;  // `last` is the one
+      if (last.part.check(key, deadline::after(std::chrono::seconds(1)))) return true;
+    } while (!limit.passed());
+    return false;
   }
 
   /// Ends the job with a reason, unless another rank was first.

@@ -128,16 +128,18 @@ class tcp_store final : public store {
   }
 
   void do_wait(std::span<const std::string> keys, deadline limit) override {
-    bool all_exist = false;
-    call("wait", keys, limit,
-         [&](detail::connection& server) { all_exist = wait_on(server, keys, limit); });
+    bool all_exist = true;
+    call("wait", keys, limit, [&](detail::connection& server) {
+      for_each_part(keys, [&](auto part) { return all_exist = wait_on(server, part, limit); });
+    });
     if (!all_exist) throw_missing("wait", keys, limit);
   }
 
   bool do_check(std::span<const std::string> keys, deadline limit) override {
-    bool all_exist = false;
-    call("check", keys, limit,
-         [&](detail::connection& server) { all_exist = check_on(server, keys, limit); });
+    bool all_exist = true;
+    call("check", keys, limit, [&](detail::connection& server) {
+      for_each_part(keys, [&](auto part) { return all_exist = check_on(server, part, limit); });
+    });
     return all_exist;
   }
 
@@ -239,11 +241,18 @@ class tcp_store final : public store {
                                    {.op = has_ping ? operation::ping : operation::num_keys});
     for (std::string& key : question.keys) key.erase(0, 1);
     call(name, question.keys, limit, [&](detail::connection& server) {
-      server.send(bytes, limit);
-      if (has_ping) {
-        (void)server.receive<std::uint32_t>(limit);
-      } else {
-        (void)server.receive<std::uint64_t>(limit);
+      try {
+        server.send(bytes, limit);
+        if (has_ping) {
+          (void)server.receive<std::uint32_t>(limit);
+        } else {
+          (void)server.receive<std::uint64_t>(limit);
+        }
+      } catch (detail::store_failure& failure) {
+        if (failure.code == errc::peer_lost) {
+          failure.reason += "; servers also do this when they hold as much as they may, and say so";
+        }
+        throw;
       }
     });
   }
@@ -277,23 +286,42 @@ class tcp_store final : public store {
   std::vector<std::string> get_all(std::string_view name, std::span<const std::string> keys,
                                    const deadline& limit) {
     std::vector<std::string> values;
-    bool all_exist = false;
+    bool all_exist = true;
     call(name, keys, limit, [&](detail::connection& server) {
-      all_exist = wait_on(server, keys, limit);
-      if (!all_exist) return;
       values.reserve(keys.size());
-      if (keys.size() > 1 && dialect_ != store_dialect::torch_1_13) {
-        ask(server, limit, {.op = operation::multi_get, .keys = wire(keys)});
-        while (values.size() < keys.size()) values.push_back(server.receive_string(limit));
-        return;
-      }
-      for (const std::string& key : keys) {
-        ask(server, limit, {.op = operation::get, .keys = {wire(key)}});
-        values.push_back(server.receive_string(limit));
-      }
+      for_each_part(keys, [&](std::span<const std::string> part) {
+        all_exist = wait_on(server, part, limit);
+        if (all_exist) get_part(server, part, values, limit);
+        return all_exist;
+      });
     });
     if (!all_exist) throw_missing(name, keys, limit);
     return values;
+  }
+
+  // Values that exist, behind those in `values`.
+  void get_part(detail::connection& server, std::span<const std::string> keys,
+                std::vector<std::string>& values, const deadline& limit) const {
+    if (keys.size() > 1 && dialect_ != store_dialect::torch_1_13) {
+      ask(server, limit, {.op = operation::multi_get, .keys = wire(keys)});
+      for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(server.receive_string(limit));
+      return;
+    }
+    for (const std::string& key : keys) {
+      ask(server, limit, {.op = operation::get, .keys = {wire(key)}});
+      values.push_back(server.receive_string(limit));
+    }
+  }
+
+  // Calls act(part) for as many keys as go into a request, until it returns false.
+  template <typename Act>
+  static void for_each_part(std::span<const std::string> keys, Act act) {
+    constexpr std::size_t most = detail::store_protocol::max_keys;
+    do {
+      const auto part = keys.first(std::min(most, keys.size()));
+      if (!act(part)) return;
+      keys = keys.subspan(part.size());
+    } while (!keys.empty());
   }
 
   // torch 1.13 has no append. One made of get and set must not be interleaved with another, and a

@@ -23,11 +23,21 @@ namespace parx::inline PARX_ABI::detail::store_protocol {
 /// Follows opcode 0 in the first five bytes of a connection from torch 2.2 on.
 inline constexpr std::uint32_t magic = 0x3C85F7CE;
 
-// The limits of PyTorch's libuv server, and one on the whole of a request, which it lacks.
+// Of one request. The first two are those of PyTorch's libuv server. That takes 131 072 keys, which
+// keep a thread busy for a tenth of a second and longer.
 inline constexpr std::size_t max_key_bytes = std::size_t{8} << 10;
 inline constexpr std::size_t max_value_bytes = std::size_t{8} << 20;
-inline constexpr std::size_t max_keys = std::size_t{128} << 10;
-inline constexpr std::size_t max_message_bytes = std::size_t{64} << 20;
+inline constexpr std::size_t max_keys = std::size_t{4} << 10;
+inline constexpr std::size_t max_message_bytes = std::size_t{10} << 20;
+/// Longer answers are not given.
+inline constexpr std::size_t max_answer_bytes = std::size_t{10} << 20;
+
+// Of all clients of a server together; with one request and one answer on top, less than 64 MiB.
+inline constexpr std::size_t max_stored_keys = std::size_t{128} << 10;
+inline constexpr std::size_t max_stored_bytes = std::size_t{24} << 20;    ///< with the maps' own
+inline constexpr std::size_t max_waiting_bytes = std::size_t{8} << 20;    ///< keys waited for
+inline constexpr std::size_t max_arriving_bytes = std::size_t{4} << 20;   ///< of half requests
+inline constexpr std::size_t max_leaving_bytes = std::size_t{12} << 20;   ///< of untaken answers
 
 enum class operation : std::uint8_t {
   validate,

@@ -52,6 +52,12 @@ class request_parser {
     return status;
   }
 
+  /// Bytes kept for a request that is not whole.
+  [[nodiscard]] std::size_t held() const noexcept {
+    if (!in_request_) return buffer_.size() - read_;
+    return buffer_.size() - read_ + message_bytes_ +
+           sizeof(std::string) * (current_.keys.size() + current_.values.size());
+  }
   [[nodiscard]] store_dialect dialect() const noexcept { return dialect_; }
   [[nodiscard]] std::string_view reason() const noexcept { return reason_; }
 

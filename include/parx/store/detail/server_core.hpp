@@ -1,7 +1,9 @@
 // server_core: what a TCPStore server does with a request, without any socket.
 //
 // Requests of numbered clients in, bytes for clients out through a callback; a wait is answered
-// when its last key appears. Never blocks. One thread.
+// when its last key appears. Never blocks; a request costs time in proportion to its keys and to
+// the clients that it wakes. What is stored and waited for has limits, which are looked at before
+// memory is taken. One thread.
 //
 // Source: torch/csrc/distributed/c10d/{TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
 #pragma once
@@ -9,12 +11,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <parx/store/detail/protocol.hpp>
 #include <parx/store/detail/value_map.hpp>
@@ -30,25 +35,50 @@ class server_core {
   /// Queues bytes for a client. Must not call back into the core.
   using sender = std::function<void(client_id, std::string_view)>;
 
-  /// Longer answers are not given: the client is hung up on.
-  static constexpr std::size_t max_answer_bytes = 2 * max_message_bytes;
-
   explicit server_core(sender send) : send_(std::move(send)) {}
 
-  /// Executes one request. hang_up: the client asked for what its dialect answers by closing.
+  /// What the answer to a request takes at least, where that is more than a few bytes.
+  [[nodiscard]] std::size_t answer_bytes(const request& r) const {
+    std::size_t total = 0;
+    const auto count_value = [&](const std::string& key) {
+      if (const std::string* value = values_.find(key)) total += value->size();
+    };
+    switch (r.op) {
+      case operation::get:
+      case operation::compare_set:
+      case operation::multi_get:
+        for (const std::string& key : r.keys) count_value(key);
+        break;
+      case operation::queue_pop:
+        if (queue_length(r.keys[0]) > 0) total = keys_.find(r.keys[0])->second.queue.front().size();
+        break;
+      case operation::list:
+        total = key_bytes_ + 8 * values_.size();
+        break;
+      default:
+        break;
+    }
+    return total;
+  }
+
+  /// The limit that the latest hang_up is for; empty where it is for none.
+  [[nodiscard]] const std::string& passed_limit() const noexcept { return passed_limit_; }
+
+  /// Executes one request. hang_up: the client asked for what its dialect answers by closing, or
+  /// for more than a limit allows.
   verdict execute(client_id client, store_dialect dialect, const request& r) {
     // Between a wait and its answer a client sends nothing but a cancellation; torch 1.13, which
     // has none, sends its next request after a timeout and would take the late answer for that
     // one's.
     stop_waiting(client);
+    passed_limit_.clear();
     switch (r.op) {
       case operation::validate:
         return verdict::keep;
       case operation::ping:
         return answer(client, static_cast<std::uint32_t>(r.number));
       case operation::set:
-        store(r.keys[0], r.values[0]);
-        return verdict::keep;
+        return store(r.keys[0], r.values[0]);
       case operation::append:
         return append(r.keys[0], r.values[0]);
       case operation::compare_set:
@@ -58,7 +88,9 @@ class server_core {
       case operation::multi_get:
         return multi_get(client, dialect, r.keys);
       case operation::multi_set:
-        for (std::size_t i = 0; i < r.keys.size(); ++i) store(r.keys[i], r.values[i]);
+        for (std::size_t i = 0; i < r.keys.size(); ++i) {
+          if (store(r.keys[i], r.values[i]) == verdict::hang_up) return verdict::hang_up;
+        }
         return verdict::keep;
       case operation::add:
         return add(client, r);
@@ -75,8 +107,7 @@ class server_core {
       case operation::watch_key:
         return watch(client, r.keys[0]);
       case operation::queue_push:
-        push(r.keys[0], r.values[0]);
-        return verdict::keep;
+        return push(r.keys[0], r.values[0]);
       case operation::queue_pop:
         return pop(client, r.keys[0]);
       case operation::queue_len:
@@ -92,7 +123,9 @@ class server_core {
     stop_waiting(client);
     const auto gone = clients_.find(client);
     if (gone == clients_.end()) return;
-    take_off(client, &key_state::watchers, gone->second.watched);
+    for (const std::string& key : gone->second.watched) {
+      take_off(client, &key_state::watchers, keys_.find(key));
+    }
     clients_.erase(gone);
   }
 
@@ -103,12 +136,33 @@ class server_core {
   struct key_state {
     std::vector<client_id> waiters;   // in the order of their waits
     std::vector<client_id> watchers;  // torch 1.13 only
-    std::vector<std::string> queue;
+    std::deque<std::string> queue;
   };
   struct client_state {
-    std::vector<std::string> missing;  // the keys that it waits for, each once
+    std::vector<std::string> waited;  // the keys that were missing when its wait began, each once
+    std::size_t missing = 0;          // of those, still
     std::vector<std::string> watched;
   };
+  // What the maps take for an entry besides its key and value, about: measured with glibc.
+  static constexpr std::size_t entry_bytes = 160;
+  static constexpr std::size_t state_bytes = 256;
+  static constexpr std::size_t waiter_bytes = 64;
+
+  verdict refuse(std::string limit) {
+    passed_limit_ = std::move(limit);
+    return verdict::hang_up;
+  }
+  // Whether `grown` bytes more may be kept, of a key that is new if `added`.
+  verdict make_room(std::size_t grown, bool added) {
+    if (added && values_.size() >= max_stored_keys) {
+      return refuse(fmt::format("a store holds at most {} keys", max_stored_keys));
+    }
+    if (stored_bytes_ + grown > max_stored_bytes) {
+      return refuse(fmt::format("a store holds at most {} MiB of keys and values",
+                                max_stored_bytes >> 20));
+    }
+    return verdict::keep;
+  }
 
   template <typename Unsigned>
   verdict answer(client_id client, Unsigned value) {
@@ -125,8 +179,16 @@ class server_core {
     return verdict::keep;
   }
 
-  void store(const std::string& key, std::string_view value) {
+  verdict store(const std::string& key, std::string_view value) {
+    const std::string* present = values_.find(key);
+    const std::size_t before = present == nullptr ? 0 : present->size();
+    const std::size_t grown = value.size() > before ? value.size() - before : 0;
+    const std::size_t whole = present == nullptr ? key.size() + entry_bytes : 0;
+    if (make_room(grown + whole, present == nullptr) == verdict::hang_up) return verdict::hang_up;
+    stored_bytes_ += whole + value.size() - before;
+    if (present == nullptr) key_bytes_ += key.size();
     change(key, value, &value_map::set);
+    return verdict::keep;
   }
 
   // Sets or appends, then tells those who wait for the key or watch it.
@@ -148,8 +210,9 @@ class server_core {
       tell_watchers(watchers, kind, key, old, *values_.find(key));
     }
     const std::vector<client_id> woken = std::exchange(state->second.waiters, {});
+    waiting_bytes_ -= woken.size() * (waiter_bytes + key.size());
     drop_if_unused(state);
-    for (const client_id client : woken) key_appeared(client, key);
+    for (const client_id client : woken) key_appeared(client);
   }
 
   void tell_watchers(const std::vector<client_id>& clients, event kind, std::string_view key,
@@ -162,8 +225,12 @@ class server_core {
 
   verdict append(const std::string& key, std::string_view value) {
     const std::string* present = values_.find(key);
-    if (present != nullptr && present->size() + value.size() > max_message_bytes)
-      return verdict::hang_up;
+    if (present == nullptr) return store(key, value);
+    if (present->size() + value.size() > max_value_bytes) {
+      return refuse(fmt::format("a value grows to at most {} MiB", max_value_bytes >> 20));
+    }
+    if (make_room(value.size(), false) == verdict::hang_up) return verdict::hang_up;
+    stored_bytes_ += value.size();
     change(key, value, &value_map::append);
     return verdict::keep;
   }
@@ -171,7 +238,7 @@ class server_core {
   verdict compare_set(client_id client, const request& r) {
     const std::string* present = values_.find(r.keys[0]);
     if (value_map::matches(present, r.values[0])) {
-      store(r.keys[0], r.values[1]);
+      if (store(r.keys[0], r.values[1]) == verdict::hang_up) return verdict::hang_up;
       return answer_value(client, r.values[1]);
     }
     return answer_value(client, present == nullptr ? r.values[0] : *present);
@@ -192,7 +259,9 @@ class server_core {
       if (value == nullptr && dialect != store_dialect::torch_2_5) return verdict::hang_up;
       total += value == nullptr ? 0 : value->size();
     }
-    if (total > max_answer_bytes) return verdict::hang_up;
+    if (total > max_answer_bytes) {
+      return refuse(fmt::format("an answer has at most {} MiB", max_answer_bytes >> 20));
+    }
     std::string bytes;
     bytes.reserve(total);
     for (const std::string& key : keys) {
@@ -205,8 +274,7 @@ class server_core {
 
   verdict add(client_id client, const request& r) {
     const auto sum = value_map::plus(values_.find(r.keys[0]), r.number);
-    if (!sum) return verdict::hang_up;
-    store(r.keys[0], std::to_string(*sum));
+    if (!sum || store(r.keys[0], std::to_string(*sum)) == verdict::hang_up) return verdict::hang_up;
     return answer(client, static_cast<std::uint64_t>(*sum));
   }
 
@@ -217,40 +285,66 @@ class server_core {
   }
 
   verdict wait(client_id client, const std::vector<std::string>& keys) {
-    std::vector<std::string> missing;
+    client_state& waiting = clients_[client];
     for (const std::string& key : keys) {
-      if (exists(key)) continue;
-      std::vector<client_id>& waiters = keys_[key].waiters;
+      if (values_.contains(key)) continue;
+      const auto state = state_of(key);
+      if (state == keys_.end()) {
+        stop_waiting(client);
+        return verdict::hang_up;
+      }
+      if (!state->second.queue.empty()) continue;
+      std::vector<client_id>& waiters = state->second.waiters;
       if (!waiters.empty() && waiters.back() == client) continue;  // it names the key twice
       waiters.push_back(client);
-      missing.push_back(key);
+      waiting.waited.push_back(key);
+      waiting_bytes_ += waiter_bytes + key.size();
     }
-    if (missing.empty()) return answer(client, std::uint8_t{0});
-    clients_[client].missing = std::move(missing);
-    return verdict::keep;
+    waiting.missing = waiting.waited.size();
+    if (waiting.missing > 0) return verdict::keep;
+    drop_if_unused(clients_.find(client));
+    return answer(client, std::uint8_t{0});
   }
 
-  /// Takes a client off the list of each of `keys` that it is on.
-  void take_off(client_id client, std::vector<client_id> key_state::*list,
-                const std::vector<std::string>& keys) {
-    for (const std::string& key : keys) {
-      const auto state = keys_.find(key);
-      std::erase(state->second.*list, client);
-      drop_if_unused(state);
+  /// The state of a key that somebody is about to wait for or to watch; end() where that would pass
+  /// the limit.
+  [[nodiscard]] std::map<std::string, key_state>::iterator state_of(const std::string& key) {
+    const auto state = keys_.lower_bound(key);
+    const bool known = state != keys_.end() && state->first == key;
+    const std::size_t whole = known ? 0 : state_bytes + key.size();
+    if (waiting_bytes_ + whole + waiter_bytes + key.size() > max_waiting_bytes) {
+      static_cast<void>(refuse(fmt::format("all clients together wait for at most {} MiB of keys",
+                                           max_waiting_bytes >> 20)));
+      return keys_.end();
     }
+    if (known) return state;
+    waiting_bytes_ += whole;
+    return keys_.emplace_hint(state, key, key_state{});
+  }
+
+  /// Takes a client off a list of a key, as far as it is on it.
+  void take_off(client_id client, std::vector<client_id> key_state::*list,
+                std::map<std::string, key_state>::iterator state) {
+    if (state == keys_.end()) return;
+    waiting_bytes_ -=
+        std::erase(state->second.*list, client) * (waiter_bytes + state->first.size());
+    drop_if_unused(state);
   }
   void stop_waiting(client_id client) {
     const auto known = clients_.find(client);
     if (known == clients_.end()) return;
-    take_off(client, &key_state::waiters, known->second.missing);
-    known->second.missing.clear();
+    for (const std::string& key : known->second.waited) {
+      take_off(client, &key_state::waiters, keys_.find(key));
+    }
+    known->second.waited.clear();
     drop_if_unused(known);
   }
 
-  void key_appeared(client_id client, const std::string& key) {
+  // One of those that it waits for.
+  void key_appeared(client_id client) {
     const auto waiting = clients_.find(client);
-    std::erase(waiting->second.missing, key);
-    if (!waiting->second.missing.empty()) return;
+    if (--waiting->second.missing > 0) return;
+    waiting->second.waited.clear();
     drop_if_unused(waiting);
     answer(client, std::uint8_t{0});
   }
@@ -259,6 +353,8 @@ class server_core {
     const std::string* present = values_.find(key);
     if (present == nullptr) return answer(client, std::uint64_t{0});
     const std::string old = *present;
+    stored_bytes_ -= key.size() + old.size() + entry_bytes;
+    key_bytes_ -= key.size();
     values_.erase(key);
     if (const auto state = keys_.find(key); state != keys_.end()) {
       tell_watchers(state->second.watchers, event::removed, key, old, {});
@@ -267,20 +363,29 @@ class server_core {
   }
 
   verdict watch(client_id client, const std::string& key) {
-    keys_[key].watchers.push_back(client);
+    const auto state = state_of(key);
+    if (state == keys_.end()) return verdict::hang_up;
+    state->second.watchers.push_back(client);
     clients_[client].watched.push_back(key);
+    waiting_bytes_ += waiter_bytes + key.size();
     constexpr std::uint8_t callback_registered = 3;
     return answer(client, callback_registered);
   }
 
-  void push(const std::string& key, std::string value) {
-    key_state& state = keys_[key];
-    state.queue.push_back(std::move(value));
+  verdict push(const std::string& key, const std::string& value) {
+    if (make_room(value.size() + waiter_bytes, false) == verdict::hang_up) return verdict::hang_up;
+    const auto state = state_of(key);
+    if (state == keys_.end()) return verdict::hang_up;
+    stored_bytes_ += value.size() + waiter_bytes;
+    state->second.queue.push_back(value);
     // One value is for one waiter: waking all would send the others into an empty queue.
-    if (state.waiters.empty()) return;
-    const client_id first = state.waiters.front();
-    state.waiters.erase(state.waiters.begin());
-    key_appeared(first, key);
+    std::vector<client_id>& waiters = state->second.waiters;
+    if (waiters.empty()) return verdict::keep;
+    const client_id first = waiters.front();
+    waiters.erase(waiters.begin());
+    waiting_bytes_ -= waiter_bytes + key.size();
+    key_appeared(first);
+    return verdict::keep;
   }
 
   verdict pop(client_id client, const std::string& key) {
@@ -288,17 +393,18 @@ class server_core {
     answer(client, std::uint64_t{length});
     if (length == 0) return verdict::keep;
     const auto state = keys_.find(key);
-    std::vector<std::string>& queue = state->second.queue;
+    std::deque<std::string>& queue = state->second.queue;
     answer_value(client, queue.front());
-    queue.erase(queue.begin());
+    stored_bytes_ -= queue.front().size() + waiter_bytes;
+    queue.pop_front();
     drop_if_unused(state);
     return verdict::keep;
   }
 
   verdict list(client_id client) {
-    std::size_t total = 8;
-    for (const auto& [key, value] : values_.entries()) total += 8 + key.size();
-    if (total > max_answer_bytes) return verdict::hang_up;
+    if (8 + 8 * values_.size() + key_bytes_ > max_answer_bytes) {
+      return refuse(fmt::format("an answer has at most {} MiB", max_answer_bytes >> 20));
+    }
     std::string bytes;
     put(bytes, std::uint64_t{values_.size()});
     for (const auto& [key, value] : values_.entries()) put_string(bytes, key);
@@ -316,16 +422,22 @@ class server_core {
 
   void drop_if_unused(std::map<std::string, key_state>::iterator at) {
     const key_state& state = at->second;
-    if (state.waiters.empty() && state.watchers.empty() && state.queue.empty()) keys_.erase(at);
+    if (!state.waiters.empty() || !state.watchers.empty() || !state.queue.empty()) return;
+    waiting_bytes_ -= state_bytes + at->first.size();
+    keys_.erase(at);
   }
   void drop_if_unused(std::map<client_id, client_state>::iterator at) {
-    if (at->second.missing.empty() && at->second.watched.empty()) clients_.erase(at);
+    if (at->second.waited.empty() && at->second.watched.empty()) clients_.erase(at);
   }
 
   sender send_;
   value_map values_;
   std::map<std::string, key_state> keys_;
   std::map<client_id, client_state> clients_;
+  std::size_t stored_bytes_ = 0;   // of values and queues
+  std::size_t key_bytes_ = 0;      // of the keys in values_
+  std::size_t waiting_bytes_ = 0;  // of keys_ and clients_
+  std::string passed_limit_;
 };
 
 }  // namespace parx::detail::store_protocol

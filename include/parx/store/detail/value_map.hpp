@@ -94,8 +94,9 @@ class value_map {
 
  private:
   std::string& slot(std::string_view key) {
-    const auto found = values_.find(key);
-    return found != values_.end() ? found->second : values_[std::string(key)];
+    const auto found = values_.lower_bound(key);
+    if (found != values_.end() && found->first == key) return found->second;
+    return values_.emplace_hint(found, key, std::string())->second;
   }
 
   std::map<std::string, std::string, std::less<>> values_;

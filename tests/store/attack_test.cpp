@@ -1,0 +1,235 @@
+// A store's server under attack, in a process of its own whose memory is watched, while an honest
+// client measures how long it is kept waiting.
+#include <parx/store/tcp_server.hpp>
+
+#include <store/raw_client.hpp>
+#include <store/store_claims.hpp>
+#include <store/wire.hpp>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <list>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <boost/test/unit_test.hpp>
+
+#include <parx/store/tcp.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using clock_type = std::chrono::steady_clock;
+using parx::deadline;
+using store_claims::soon;
+using store_wire::text;
+using store_wire::u64;
+namespace wire = parx::detail::store_protocol;
+
+std::string encoded(const wire::request& r) {
+  std::string bytes;
+  wire::encode(bytes, parx::store_dialect::torch_2_1, r);
+  return bytes;
+}
+
+// A server in a process of its own.
+class victim {
+ public:
+  explicit victim(rlim_t descriptors = 1024) {
+    parx::descriptor listener = parx::detail::listen_on("127.0.0.1", 0);
+    port_ = parx::detail::bound_port(listener.get());
+    int told[2];
+    BOOST_TEST_REQUIRE(::pipe2(told, O_CLOEXEC | O_NONBLOCK) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const rlimit limit{descriptors, descriptors};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      parx::logger::instance().set_level(parx::log_level::error);
+      const parx::tcp_store_server server({.listening_descriptor = listener.release()});
+      while (true) {  // it needs descriptors itself
+        const parx::descriptor own(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        if (!own.valid() && ::write(told[1], "n", 1) != 1) ::_exit(1);
+        std::this_thread::sleep_for(1ms);
+      }
+    }
+    ::close(told[1]);
+    told_ = parx::descriptor(told[0]);
+    idle_ = memory("VmRSS:");
+  }
+  ~victim() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  // Whether the rest of its process found no descriptor.
+  [[nodiscard]] bool ran_out() const {
+    char word = 0;
+    return ::read(told_.get(), &word, 1) > 0;
+  }
+  // The most that it has taken beyond what it took at first.
+  [[nodiscard]] double grown_mib() const { return memory("VmHWM:") - idle_; }
+
+ private:
+  [[nodiscard]] double memory(const std::string& what) const {
+    std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+    std::string word;
+    double kib = 0;
+    while (status >> word) {
+      if (word == what) status >> kib;
+    }
+    return kib / 1024;
+  }
+  std::uint16_t port_ = 0;
+  pid_t pid_ = -1;
+  parx::descriptor told_;
+  double idle_ = 0;
+};
+
+// An honest client's waits, in milliseconds, while `attack` runs.
+std::vector<double> waits_during(std::uint16_t port, const std::function<void()>& attack) {
+  parx::tcp_store honest({.port = port});
+  std::atomic<bool> over{false};
+  std::vector<double> waits;
+  std::string failure;
+  std::thread client([&] {
+    try {
+      for (int i = 1; !over; ++i) {
+        const auto begin = clock_type::now();
+        if (honest.add("honest", 1, soon()) != i) failure = "a wrong sum";
+        waits.push_back(
+            std::chrono::duration<double, std::milli>(clock_type::now() - begin).count());
+        std::this_thread::sleep_for(500us);
+      }
+    } catch (const std::exception& why) {
+      failure = why.what();
+    }
+  });
+  attack();
+  over = true;
+  client.join();
+  BOOST_TEST(failure == "");
+  std::sort(waits.begin(), waits.end());
+  return waits;
+}
+
+void judge(const char* name, const victim& server, const std::vector<double>& waits) {
+  BOOST_TEST_REQUIRE(waits.size() > 20U);
+  const double p99 = waits[waits.size() * 99 / 100];
+  const double grown = server.grown_mib();
+  BOOST_TEST_MESSAGE(name << ": " << waits.size() << " requests, median "
+                          << waits[waits.size() / 2] << " ms, p99 " << p99 << " ms, longest "
+                          << waits.back() << " ms; " << grown << " MiB");
+  BOOST_TEST(p99 < 50);
+  BOOST_TEST(grown < 64);
+}
+
+const std::string a_mebibyte(1 << 20, 'v');
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(waits_for_as_many_keys_as_a_request_may_have_freeze_nobody) {
+  const victim server;
+  wire::request wait{.op = wire::operation::wait};
+  for (std::size_t i = 0; i < wire::max_keys; ++i) wait.keys.push_back("k" + std::to_string(i));
+  wire::request set{.op = wire::operation::multi_set, .keys = wait.keys};
+  set.values.resize(set.keys.size());
+  const std::string asks = encoded(wait);
+  const std::string sets = encoded(set);
+  std::string removes;
+  for (const auto& key : wait.keys) {
+    removes += encoded({.op = wire::operation::delete_key, .keys = {key}});
+  }
+  judge("waits", server, waits_during(server.port(), [&] {
+    const auto end = clock_type::now() + 1s;
+    while (clock_type::now() < end) {
+      raw_client too_many(server.port());
+      too_many.send("\x05" + u64(131072) + asks.substr(9));
+      raw_client waiter(server.port());
+      raw_client setter(server.port());
+      waiter.send(asks);
+      setter.send(sets);
+      BOOST_TEST_REQUIRE(waiter.receive(1).size() == 1U);
+      setter.send(removes);
+      setter.receive(8 * wire::max_keys);
+    }
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(values_without_end_are_refused_and_cost_little) {
+  const victim server;
+  judge("values", server, waits_during(server.port(), [&] {
+    for (int i = 0; i < 400; ++i) {
+      raw_client client(server.port());
+      client.send(encoded({.op = wire::operation::set,
+                           .keys = {"big" + std::to_string(i)},
+                           .values = {a_mebibyte}}));
+      client.send(encoded({.op = wire::operation::num_keys}));
+      client.receive(8);
+    }
+  }));
+  parx::tcp_store store({.port = server.port()});
+  BOOST_CHECK_THROW(store.set("mine", a_mebibyte, soon()), parx::error);
+}
+
+BOOST_AUTO_TEST_CASE(half_requests_wait_for_room_and_give_it_back) {
+  const victim server;
+  std::list<raw_client> halves;
+  judge("half requests", server, waits_during(server.port(), [&] {
+    for (int i = 0; i < 14; ++i) {
+      raw_client& each = halves.emplace_back(server.port());
+      const int flags = ::fcntl(each.number(), F_GETFL);
+      ::fcntl(each.number(), F_SETFL, flags | O_NONBLOCK);
+      each.send(std::string("\x0a") + u64(10) + text("k") + u64(8 << 20));
+    }
+    const auto end = clock_type::now() + 1s;
+    while (clock_type::now() < end) {  // as much as they are let
+      for (raw_client& each : halves) each.send(std::string_view(a_mebibyte).substr(0, 64 << 10));
+      std::this_thread::sleep_for(1ms);
+    }
+  }));
+  // While they hold all the room, a big value waits for no longer than they are given time.
+  parx::tcp_store store({.port = server.port()});
+  const auto begin = clock_type::now();
+  store.set("big", std::string(4 << 20, 'v'), soon());
+  BOOST_TEST((clock_type::now() - begin < 5s));
+}
+
+BOOST_AUTO_TEST_CASE(answers_that_nobody_takes_are_not_made) {
+  const victim server;
+  parx::tcp_store store({.port = server.port()});
+  store.set("big", std::string(7 << 20, 'v'), soon());
+  std::list<raw_client> greedy;
+  judge("untaken answers", server, waits_during(server.port(), [&] {
+    for (int i = 0; i < 24; ++i) {
+      std::string asks;
+      for (int k = 0; k < 20; ++k) asks += encoded({.op = wire::operation::get, .keys = {"/big"}});
+      greedy.emplace_back(server.port()).send(asks);
+    }
+    std::this_thread::sleep_for(1s);
+  }));
+  BOOST_TEST(store.get("big", soon()).size() == std::size_t{7} << 20);
+}
+
+BOOST_AUTO_TEST_CASE(idle_connections_give_their_descriptors_to_others) {
+  const victim server(256);
+  std::list<raw_client> idle;
+  judge("idle connections", server, waits_during(server.port(), [&] {
+    for (int i = 0; i < 400; ++i) idle.emplace_back(server.port());
+    std::this_thread::sleep_for(500ms);
+    // A newcomer is served as soon as those are a second old.
+    const auto begin = clock_type::now();
+    parx::tcp_store late({.port = server.port()});
+    BOOST_TEST(late.add("late", 1, soon()) == 1);
+    BOOST_TEST((clock_type::now() - begin < 5s));
+  }));
+  BOOST_TEST(!server.ran_out());
+}
