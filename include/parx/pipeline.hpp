@@ -15,6 +15,7 @@
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/validate.hpp>

@@ -22,25 +22,19 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/border.hpp>
-#include <parx/autograd/loss.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
-#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/ddp.hpp>
@@ -49,12 +43,11 @@
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/csv.hpp>
 #include <parx/pipeline/cut.hpp>
-#include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
+#include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/validate.hpp>
-#include <parx/trace/event.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -99,6 +92,15 @@ class pipeline {
     check_agreement(first.table, site);
     make_stages(site);
     open_links();
+    runner_.emplace(group_, blocks_, owner_, cut_,
+                    [this](int stage, stage_backward which, const auto& backward) {
+                      ddp<stage_part<Model>>* const sums =
+                          stages_[static_cast<std::size_t>(stage)].reductions.get();
+                      if (sums == nullptr || which == stage_backward::last) return backward();
+                      // The sums over the data-parallel ranks leave with the last gradients.
+                      const auto adding = sums->no_sync();
+                      backward();
+                    });
   }
   /// Of a model whose blocks() need no argument.
   explicit pipeline(Model& model, process_group& group, pipeline_options options = {},
@@ -120,7 +122,8 @@ class pipeline {
   /// empty.
   template <typename Batch, typename Loss>
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
-    return run(plan_for(static_cast<int>(microbatches.size())).table, microbatches, loss_function);
+    last_table_ = &plan_for(static_cast<int>(microbatches.size())).table;
+    return runner_->run(*last_table_, microbatches, loss_function);
   }
 
   /// Collective: forwards alone, and nothing is recorded for backward. `figure`(logits,
@@ -133,7 +136,8 @@ class pipeline {
   template <typename Batch, typename Figure>
   nn::tally evaluate(std::span<const Batch> microbatches, Figure&& figure) {
     const no_grad guard;
-    return run(plan_for(static_cast<int>(microbatches.size())).forwards, microbatches, figure);
+    last_table_ = &plan_for(static_cast<int>(microbatches.size())).forwards;
+    return runner_->run(*last_table_, microbatches, figure);
   }
 
   /// Of this rank's stages, for an optimizer.
@@ -154,7 +158,7 @@ class pipeline {
   [[nodiscard]] const std::vector<std::size_t>& cut() const noexcept { return cut_; }
   /// Most forwards at a time whose backward, with its second half, was still to come, in the last
   /// step of this rank.
-  [[nodiscard]] int peak_in_flight() const noexcept { return peak_in_flight_; }
+  [[nodiscard]] int peak_in_flight() const noexcept { return runner_->peak_in_flight(); }
 
   /// Collective: the last step as it ran, in seconds from where this rank entered it, to draw
   /// beside simulate(pipe.table()).
@@ -163,9 +167,10 @@ class pipeline {
     std::size_t most = 0;
     for (const auto& each : table.ranks) most = std::max(most, each.size());
     std::vector<double> mine(2 * most), all(mine.size() * table.ranks.size());
-    for (std::size_t i = 0; i < spans_.size(); ++i) {
-      mine[2 * i] = spans_[i].begin;
-      mine[2 * i + 1] = spans_[i].end;
+    const std::vector<action_span>& spans_here = runner_->spans();
+    for (std::size_t i = 0; i < spans_here.size(); ++i) {
+      mine[2 * i] = spans_here[i].begin;
+      mine[2 * i + 1] = spans_here[i].end;
     }
     all_gather(group_, mine, all, {}, site);
     pipeline_timeline found{.name = table.name + " as it ran", .stages = table.stages, .ranks = {}};
@@ -180,23 +185,12 @@ class pipeline {
   }
 
  private:
-  using clock = std::chrono::steady_clock;
-  using way = stage_direction;
   struct plan {
     pipeline_table table, forwards;
-  };
-  /// A micro-batch in a stage, from its forward to the last part of its backward.
-  struct passage {
-    std::optional<border<T>> input;
-    variable<T> output;  // of a stage that is not the last: the graph, without values
-    std::optional<weighted_loss<T>> loss;
-    std::optional<backward_rest> rest;
   };
   struct stage_state {
     stage_part<Model> part;
     std::unique_ptr<ddp<stage_part<Model>>> reductions;  // of a stage that has parameters
-    std::vector<passage> passages;
-    int backwards_left = 0;
   };
 
   const plan& plan_for(int microbatches) {
@@ -262,7 +256,8 @@ class pipeline {
     const std::uint64_t mine[] = {detail::fnv1a(text)};
     std::vector<std::uint64_t> all(static_cast<std::size_t>(group_.size()));
     all_gather(group_, mine, all, {}, site);
-    const auto other = std::find_if(all.begin(), all.end(), [&](auto each) { return each != *mine; });
+    const auto other =
+        std::find_if(all.begin(), all.end(), [&](auto each) { return each != *mine; });
     if (other == all.end()) return;
     throw_error(errc::mismatch,
                 "pipeline at {}:{}: rank {} of group \"{}\" has another schedule, number of "
@@ -284,7 +279,7 @@ class pipeline {
       if (!own_->has(path) && each.has_values()) each.forget_values();
     });
     for (std::size_t s = 0; s < owner_.size(); ++s) {
-      stages_.push_back({stage_part<Model>(model_, parts_of(s)), nullptr, {}, 0});
+      stages_.push_back({stage_part<Model>(model_, parts_of(s)), nullptr});
     }
     process_group& data = options_.data_parallel != nullptr ? *options_.data_parallel : alone_;
     for (std::size_t s = 0; s < owner_.size(); ++s) {
@@ -310,177 +305,6 @@ class pipeline {
     warm_up(group_, peers);
   }
 
-  template <typename Batch, typename Loss>
-  nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss) {
-    const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
-    stage_messages<T> messages(group_, table.stages, table.microbatches);
-    for (const stage_action& a : actions) expect(messages, table, a);
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
-      stages_[s].passages.clear();
-      stages_[s].passages.resize(owner_[s] == group_.rank() ? microbatches.size() : 0);
-      stages_[s].backwards_left = static_cast<int>(microbatches.size());
-    }
-    last_table_ = &table;
-    spans_.clear();
-    in_flight_ = peak_in_flight_ = 0;
-    nn::tally figure;
-    const auto start = clock::now();
-    const auto now = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
-    for (const stage_action& a : actions) {
-      try {
-        const stage_values<T> given = take(messages, table, a);
-        const trace::span traced(to_string(a.kind), "pipeline");
-        spans_.push_back({a, now(), 0});
-        act(messages, table, a, given, microbatches, loss, figure);
-        spans_.back().end = now();
-      } catch (...) {
-        fail(a);
-      }
-    }
-    messages.finish();
-    std::array<double, 2> total{figure.sum, figure.count};
-    broadcast(group_, total, {.root = owner_.back()});
-    return {total[0], total[1]};
-  }
-
-  [[nodiscard]] static bool makes_input_gradient(const stage_action& a) noexcept {
-    return a.kind == stage_work::backward || a.kind == stage_work::backward_inputs;
-  }
-  [[nodiscard]] int owner(int stage) const { return owner_[static_cast<std::size_t>(stage)]; }
-  [[nodiscard]] bool takes_result(const stage_action& a) const noexcept {
-    return a.kind == stage_work::forward && a.stage > 0;
-  }
-  [[nodiscard]] static bool takes_gradient(const pipeline_table& table, const stage_action& a) {
-    return makes_input_gradient(a) && a.stage + 1 < table.stages;
-  }
-  void expect(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a) {
-    const int from = takes_result(a)            ? owner(a.stage - 1)
-                     : takes_gradient(table, a) ? owner(a.stage + 1)
-                                                : group_.rank();
-    if (from == group_.rank()) return;
-    messages.expect(takes_result(a) ? way::onwards : way::backwards, a.stage, a.microbatch, from);
-  }
-  [[nodiscard]] stage_values<T> take(stage_messages<T>& messages, const pipeline_table& table,
-                                     const stage_action& a) {
-    if (takes_result(a)) return messages.take(way::onwards, a.stage, a.microbatch);
-    if (takes_gradient(table, a)) return messages.take(way::backwards, a.stage, a.microbatch);
-    return {};
-  }
-  void pass(stage_messages<T>& messages, way direction, int stage, int microbatch,
-            stage_values<T> what) {
-    if (owner(stage) == group_.rank()) {
-      messages.hand_over(direction, stage, microbatch, std::move(what));
-    } else {
-      messages.send(direction, stage, microbatch, owner(stage), std::move(what));
-    }
-  }
-
-  template <typename Batch, typename Loss>
-  void act(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a,
-           const stage_values<T>& given, std::span<const Batch> microbatches, Loss& loss,
-           nn::tally& figure) {
-    if (!is_compute(a.kind)) return;  // REDUCE_GRAD: the sums begin with the last backward
-    stage_state& stage = stages_[static_cast<std::size_t>(a.stage)];
-    const auto number = static_cast<std::size_t>(a.microbatch);
-    passage& here = stage.passages[number];
-    if (a.kind == stage_work::forward) {
-      forward(messages, table, a, here, given, microbatches[number], loss, figure);
-      peak_in_flight_ = std::max(peak_in_flight_, ++in_flight_);
-      return;
-    }
-    // The sums over the data-parallel ranks leave with the last gradients.
-    const bool makes_weights = a.kind != stage_work::backward_inputs;
-    if (makes_weights && --stage.backwards_left > 0 && stage.reductions) {
-      const auto adding = stage.reductions->no_sync();
-      backward(a, here, given);
-    } else {
-      backward(a, here, given);
-    }
-    if (makes_input_gradient(a) && a.stage > 0) {
-      border_gradient<T> made = here.input->gradient();
-      pass(messages, way::backwards, a.stage - 1, a.microbatch,
-           {std::move(made.sum), made.count});
-    }
-    if (!makes_weights) return;
-    here = {};
-    --in_flight_;
-  }
-
-  template <typename Batch, typename Loss>
-  void forward(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a,
-               passage& here, const stage_values<T>& given, const Batch& batch, Loss& loss,
-               nn::tally& figure) {
-    const auto stage = static_cast<std::size_t>(a.stage);
-    variable<T> x;
-    if (a.stage > 0 && detail::recording()) {
-      x = here.input.emplace(given.values);
-    } else if (a.stage > 0) {
-      x = given.values;
-    }
-    for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
-      x = blocks_[b].forward(x, input_of<Input>(batch));
-    }
-    if (a.stage + 1 < table.stages) {
-      // Whoever needs the values, the message or an operation, holds them.
-      here.output = variable<T>(tensor<T>::without_memory(x.shape()), x.node());
-      pass(messages, way::onwards, a.stage + 1, a.microbatch, {x.value(), 0});
-      return;
-    }
-    auto made = loss(x, batch);
-    if constexpr (std::is_same_v<decltype(made), weighted_loss<T>>) {
-      figure += {static_cast<double>(made.sum.item()), made.count};
-      if (detail::recording()) here.loss = std::move(made);
-    } else {
-      require(!detail::recording(), "the loss function of a step returns a weighted_loss");
-      figure += made;
-    }
-  }
-
-  void backward(const stage_action& a, passage& here, const stage_values<T>& given) {
-    // A first stage whose parameters are all frozen has nothing to do.
-    if (!here.loss && !here.rest && !here.output.requires_grad()) return;
-    backward_options how{.of = gradient_of::sum};
-    if (a.kind == stage_work::backward_weights) {
-      here.rest->weights();
-    } else if (here.loss && a.kind == stage_work::backward) {
-      here.loss->backward(how);
-    } else if (here.loss) {
-      here.rest.emplace(here.loss->backward_inputs(how));
-    } else if (a.kind == stage_work::backward) {
-      how.count = given.count;
-      here.output.backward_from(given.values, how);
-    } else {
-      how.count = given.count;
-      here.rest.emplace(here.output.backward_inputs_from(given.values, how));
-    }
-    // What the graph and its values needed is not needed any more.
-    here.loss.reset();
-    here.output = {};
-  }
-
-  /// Tells all ranks, and throws what names the place beside the cause.
-  [[noreturn]] void fail(const stage_action& a) {
-    const std::exception_ptr cause = std::current_exception();
-    errc code = errc::aborted;
-    error_context context{.operation = to_string(a), .group = group_.name(), .rank = group_.rank()};
-    try {
-      std::rethrow_exception(cause);
-    } catch (const error& known) {
-      code = known.code_value();
-      context.peer = known.context().peer;
-      context.host = known.context().host;
-    } catch (...) {
-    }
-    const std::string where =
-        is_compute(a.kind)
-            ? fmt::format("pipeline: rank {} of group \"{}\" failed in {} (stage {}, micro-batch {})",
-                          group_.rank(), group_.name(), to_string(a), a.stage, a.microbatch)
-            : fmt::format("pipeline: rank {} of group \"{}\" failed in {}", group_.rank(),
-                          group_.name(), to_string(a));
-    if (!group_.closed()) group_.abort(where + "; caused by: " + text_of(cause));
-    throw error(code, where, std::move(context), cause);
-  }
-
   Model& model_;
   nn::model_blocks<Input, T> blocks_;
   process_group& group_;
@@ -491,9 +315,8 @@ class pipeline {
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
   std::vector<stage_state> stages_;  // of all ranks; those of others are empty
-  std::vector<action_span> spans_;
+  std::optional<stage_runner<Input, T>> runner_;
   const pipeline_table* last_table_ = nullptr;
-  int in_flight_ = 0, peak_in_flight_ = 0;
 };
 
 template <typename Model>
