@@ -19,6 +19,7 @@
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
 #include <messages.hpp>
+#include <tensor/shard_oracle.hpp>
 
 using parx_test::mentions;
 using parx_test::scratch_folder;
@@ -105,6 +106,32 @@ bool counts_up(const std::vector<float>& values, std::size_t size) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(any_part_is_described_exactly_and_its_copies_share_it_without_rest) {
+  shard_oracle::random_cuts cuts;
+  for (int round = 0; round < 2000; ++round) {
+    const parx::shape whole = cuts.any_shape();
+    auto spec = parx::shard_spec::whole(whole);
+    auto list = shard_oracle::listing::whole(whole);
+    for (std::size_t depth = cuts.below(4); depth > 0; --depth) cuts.cut(spec, list);
+    const auto text = parx::json::dump(parx::detail::cuts_to_json(spec));
+    const auto read = parx::detail::cuts_from_json(whole, parx::json::parse(text));
+    std::vector<std::size_t> indices, shared;
+    const auto append = [](std::vector<std::size_t>& to) {
+      return [&to](const parx::shard_run& run) {
+        for (std::size_t i = 0; i < run.length; ++i) to.push_back(run.global + i);
+      };
+    };
+    read.for_each_run(append(indices));
+    BOOST_REQUIRE_MESSAGE(indices == list.indices, text);
+    const std::size_t count = 1 + cuts.below(5), bytes = cuts.below(2) == 0 ? 4 : 100'000;
+    for (std::size_t index = 0; index < count; ++index) {
+      const auto piece = parx::detail::piece_of_copy("w", spec, bytes, {index, count});
+      if (piece) piece->spec.for_each_run(append(shared));
+    }
+    BOOST_REQUIRE(shared == list.indices);
+  }
+}
 
 BOOST_AUTO_TEST_CASE(merged_or_written_together_there_is_one_file_that_any_program_reads) {
   const scratch_folder scratch;

@@ -72,13 +72,12 @@ template <typename Module, typename Targets>
 double grad_norm(wrapper<Module>& model, const Targets& targets, parx::call_site site) {
   return grad_norm(model.inner(), targets, site);
 }
-// Saved in two pieces: rank 0 of the job writes the model, rank 1 the optimizer.
+// All ranks of the job have the model, and share the writing; the optimizer is rank 1's.
 template <typename Module, typename Optimizer>
 void add_training_state(wrapper<Module>& model, Optimizer& optimizer,
                         parx::checkpoint_parts& parts, parx::call_site) {
-  const int rank = model.job_group().rank();
-  if (rank == 0) parts.add_shard("model", {}, model.module());
-  if (rank == 1) parts.add_shard("optimizer", {}, optimizer);
+  parts.add_shard("model", parx::replicated_over(model.job_group()), model.module());
+  if (model.job_group().rank() == 1) parts.add_shard("optimizer", {}, optimizer);
 }
 template <typename Module, typename State>
 void add_part(wrapper<Module>& model, const std::string& name, State& state,
@@ -144,8 +143,8 @@ BOOST_AUTO_TEST_CASE(two_pairs_train_to_the_bits_of_two_ranks_under_ddp) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_of_any_pair_stops_all_and_the_run_resumes_in_its_bits) {
-  const folder place("pairs");
+BOOST_AUTO_TEST_CASE(a_rank_of_any_pair_stops_all_and_the_run_resumes_in_its_bits_also_under_ddp) {
+  const folder place("pairs"), other("ddp");
   setup s{.options = quiet(9)};
   s.options.logging_steps = 0;  // so that the flag alone brings the news
   const auto whole = in_pairs(s);
@@ -156,12 +155,17 @@ BOOST_AUTO_TEST_CASE(a_rank_of_any_pair_stops_all_and_the_run_resumes_in_its_bit
     }});
   });
   for (const auto& each : stopped) BOOST_TEST(each.state.global_step == 5U);
-  for (const std::string name : {"model", "optimizer"}) {
-    BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-5/" + name +
-                                       "-00001-of-00001.safetensors"));
+  for (const char* name : {"model-00001-of-00004", "model-00004-of-00004",
+                           "optimizer-00001-of-00001"}) {
+    BOOST_TEST(std::filesystem::exists(place.path + "/checkpoint-5/" + name + ".safetensors"));
   }
+  std::filesystem::copy(place.path, other.path, std::filesystem::copy_options::recursive);
   s.options.resume_from_checkpoint = train::resume::latest;
   for (const auto& each : in_pairs(s)) {
+    BOOST_TEST(each.parameters == whole[0].parameters, boost::test_tools::per_element());
+  }
+  s.options.output_dir = other.path;
+  for (const auto& each : runs::on_ranks(2, s)) {
     BOOST_TEST(each.parameters == whole[0].parameters, boost::test_tools::per_element());
   }
 }

@@ -111,9 +111,8 @@ class trainer {
   /// checkpoint, as the part `name`, and loads it with the model. Borrowed; before train().
   template <typename State>
   void add_state(const std::string& name, State& state) {
-    states_.push_back(
-        {[=, &state, &model = model_](checkpoint_parts& to) { add_part(model, name, state, to); },
-         [=, &state](const saved_checkpoint& from) { from.load(name, state); }});
+    states_.push_back({[=, &state, &model = model_](auto& to) { add_part(model, name, state, to); },
+                       [=, &state](const auto& from) { from.load(name, state); }});
   }
   /// Local. Called at the turning points of training, after those that were added before.
   void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
@@ -246,9 +245,11 @@ class trainer {
         (void)saved_checkpoint::open(state_.best_model_checkpoint, checkpoint_check::sizes);
       }
     }
-    load_training_state(model_, optimizer_, saved);
-    precision_.load(saved);
-    for (const auto& [add, load] : states_) load(saved);
+    parx::detail::agree(&job(), site_, [&] {
+      load_training_state(model_, optimizer_, saved);
+      precision_.load(saved);
+      for (const auto& [add, load] : states_) load(saved);
+    });
   }
 
   void run_epoch() {
@@ -459,7 +460,7 @@ class trainer {
         state_.best_global_step != state_.global_step) {
       book_.log.print(fmt::format("  Loading best model from {} (score: {})",
                              state_.best_model_checkpoint, state_.best_metric.value_or(0)));
-      load_model(model_, saved_checkpoint::open(state_.best_model_checkpoint));
+      folder_.load(state_.best_global_step, [&](const auto& best) { load_model(model_, best); });
     }
     const record line = book_.write_closing();
     call(&callbacks::on_train_end);

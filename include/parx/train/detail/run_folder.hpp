@@ -78,6 +78,17 @@ class run_folder {
                        site_);
     if (announces_saves_) checkpoints_->wait(site_);
   }
+  /// Calls use(saved_checkpoint) with that of step `step`, of whose files each rank has compared
+  /// some with their checksums. What fails on one rank throws on every rank.
+  template <typename Use>
+  void load(std::uint64_t step, Use&& use) const {
+    const parx::shard_place mine = parx::detail::place_in(group_);
+    std::optional<saved_checkpoint> found;
+    parx::detail::agree(&group_, site_, [&] {
+      found = saved_checkpoint::open(path_of(step), checkpoint_check::contents, mine);
+    });
+    parx::detail::agree(&group_, site_, [&] { use(*found); });
+  }
   /// Returns when all that was saved is on the disk.
   void wait() {
     if (checkpoints_) checkpoints_->wait(site_);
