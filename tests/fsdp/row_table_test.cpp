@@ -76,6 +76,16 @@ nn::embedding<> table_with_values(std::size_t rows = words, std::size_t columns 
   return table;
 }
 
+/// A table and its part on this rank.
+struct cut_table {
+  cut_table(process_group& group, nn::embedding<>& table)
+      : part("table", table.weight().shape()),
+        rows(group, group, table.weight(), part, call_site::current()) {}
+
+  parameter<float> part;
+  row_table<float> rows;
+};
+
 void backward_of(const variable<float>& looked_up, int step, int rank) {
   tensor<float> slopes = tensor<float>::empty(looked_up.shape());
   for (std::size_t i = 0; i < slopes.size(); ++i) {
@@ -84,10 +94,10 @@ void backward_of(const variable<float>& looked_up, int step, int rank) {
   looked_up.backward_from(slopes);
 }
 
-void sum_up(row_table<float>& cut, double factor, bool is_used = true) {
-  cut.announce();
-  cut.start();
-  cut.finish(factor, is_used);
+void sum_up(cut_table& table, double factor, bool is_used = true) {
+  table.rows.announce();
+  table.rows.start();
+  table.rows.finish(factor, is_used);
 }
 
 /// Runs body(group) on ranks that share memory and on ranks that do not.
@@ -121,7 +131,7 @@ BOOST_AUTO_TEST_CASE(lookups_see_rank_0s_values_and_owners_get_the_sums_in_rank_
   on_ranks({1, 2, 3, 4}, [](process_group& group) {
     auto table = table_with_values();
     if (group.rank() != 0) table.weight().value().fill(-1);
-    row_table<float> cut(group, group, table.weight(), call_site::current());
+    cut_table cut(group, table);
     const std::size_t first = row_cut{words, static_cast<std::size_t>(group.size())}.begin(
         static_cast<std::size_t>(group.rank()));
     for (int step = 0; step < 4; ++step) {
@@ -136,11 +146,11 @@ BOOST_AUTO_TEST_CASE(lookups_see_rank_0s_values_and_owners_get_the_sums_in_rank_
       backward_of(seen, step, group.rank());
       sum_up(cut, 0.125);
       const auto all = expected_gradient(step, group.size(), 0.125F);
-      const auto got = cut.part().row_grad();
+      const auto got = cut.part.row_grad();
       demand(got.has_value(), "the part has no rows");
       std::size_t next = 0;
       for (const auto& [row, values] : all) {
-        if (row < first || row >= first + cut.part().shape()[0]) continue;
+        if (row < first || row >= first + cut.part.shape()[0]) continue;
         demand(next < got->rows.size() && got->rows[next++] == row - first, "other rows");
         for (std::size_t c = 0; c < width; ++c) {
           demand(got->values.at(row - first, c) == values[c], "another sum");
@@ -148,7 +158,7 @@ BOOST_AUTO_TEST_CASE(lookups_see_rank_0s_values_and_owners_get_the_sums_in_rank_
       }
       demand(next == got->rows.size(), "more rows than were used");
       demand(!table.weight().has_grad(), "the model's gradient is still there");
-      cut.part().zero_grad();
+      cut.part.zero_grad();
     }
   });
 }
@@ -156,8 +166,8 @@ BOOST_AUTO_TEST_CASE(lookups_see_rank_0s_values_and_owners_get_the_sums_in_rank_
 BOOST_AUTO_TEST_CASE(an_optimizer_on_the_parts_ends_in_the_bits_of_one_on_the_whole) {
   on_ranks({2, 3}, [](process_group& group) {
     auto table = table_with_values(), reference = table_with_values();
-    row_table<float> cut(group, group, table.weight(), call_site::current());
-    optim::adamw<float> opt{std::vector{cut.part()}, {.lr = 0.05F}};
+    cut_table cut(group, table);
+    optim::adamw<float> opt{std::vector{cut.part}, {.lr = 0.05F}};
     optim::adamw<float> alone{std::vector{reference.weight()}, {.lr = 0.05F}};
     for (int step = 0; step < 20; ++step) {
       const auto tokens = tokens_of(step, group.rank());
@@ -177,8 +187,8 @@ BOOST_AUTO_TEST_CASE(an_optimizer_on_the_parts_ends_in_the_bits_of_one_on_the_wh
       }
       alone.step();
     }
-    const auto part = cut.part().spec();
-    const tensor<float>&mine = cut.part().value(), &whole = reference.weight().value();
+    const auto part = cut.part.spec();
+    const tensor<float>&mine = cut.part.value(), &whole = reference.weight().value();
     for (std::size_t i = 0; i < mine.size(); ++i) {
       demand(mine.data()[i] == whole.data()[part.run_at(i).global], "another value");
     }
@@ -188,16 +198,16 @@ BOOST_AUTO_TEST_CASE(an_optimizer_on_the_parts_ends_in_the_bits_of_one_on_the_wh
 BOOST_AUTO_TEST_CASE(more_ranks_than_rows_and_tables_that_nobody_uses) {
   on_ranks({4}, [](process_group& group) {
     auto table = table_with_values(2);
-    row_table<float> cut(group, group, table.weight(), call_site::current());
-    demand(cut.part().shape()[0] == (group.rank() < 2 ? 1U : 0U), "rows are cut otherwise");
+    cut_table cut(group, table);
+    demand(cut.part.shape()[0] == (group.rank() < 2 ? 1U : 0U), "rows are cut otherwise");
     const auto seen = table(tensor<std::int64_t>::from({1, 0, 1}, {3}));
     demand(seen.value().at(2, 3) == start_of(1, 3), "a lookup saw another value");
     backward_of(seen, 0, group.rank());
     sum_up(cut, 1);
-    demand(cut.part().has_grad(), "a rank without rows has no gradient");
-    cut.part().zero_grad();
+    demand(cut.part.has_grad(), "a rank without rows has no gradient");
+    cut.part.zero_grad();
     sum_up(cut, 1, false);
-    demand(!cut.part().has_grad(), "there is a gradient that no rank has made");
+    demand(!cut.part.has_grad(), "there is a gradient that no rank has made");
   });
 }
 
@@ -205,7 +215,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_lookup_is_refused_with_the_name_of_the_table)
   on_ranks({2}, [](process_group& group) {
     auto table = table_with_values();
     table.weight().rename("words.weight");
-    row_table<float> cut(group, group, table.weight(), call_site::current());
+    cut_table cut(group, table);
     const std::string said =
         parx_test::message_of([&] { static_cast<void>(table.weight().value()); });
     demand(said.find("usage: all of table \"words.weight\" is read: ") == 0, said);
@@ -218,7 +228,7 @@ BOOST_AUTO_TEST_CASE(rows_of_the_batch_are_what_is_on_the_wire) {
   std::array<std::size_t, 2> fetched{}, summed{};
   const auto failures = jobs::run_collecting(jobs::kind::tcp, 2, [&](process_group& group) {
     auto table = table_with_values(1000, 64);
-    row_table<float> cut(group, group, table.weight(), call_site::current());
+    cut_table cut(group, table);
     const auto rank = static_cast<std::size_t>(group.rank());
     std::vector<std::int64_t> tokens;
     for (std::int64_t i = 0; i < 20; ++i) tokens.push_back(i * 3 + ((i < 12) != (rank == 1) ? 500 : 0));
@@ -254,8 +264,8 @@ BOOST_AUTO_TEST_CASE(a_table_takes_the_memory_of_its_part_and_of_a_few_batches) 
   const double before = train::usage_now().resident_bytes;
   const auto failures = jobs::run_collecting(jobs::kind::inproc, 4, [&](process_group& group) {
     nn::embedding<> table{rows, columns};
-    row_table<float> cut(group, group, table.weight(), call_site::current());
-    cut.part().allocate().fill(0.5F);
+    cut_table cut(group, table);
+    cut.part.value().fill(0.5F);
     for (std::size_t step = 0; step < 10; ++step) {
       std::vector<std::int64_t> tokens;
       for (std::size_t i = 0; i < 1024; ++i) {
@@ -265,7 +275,7 @@ BOOST_AUTO_TEST_CASE(a_table_takes_the_memory_of_its_part_and_of_a_few_batches) 
       demand(seen.value().at(77, 5) == 0.5F, "a lookup saw another value");
       seen.backward_from(tensor<float>::full({1024, columns}, 1));
       sum_up(cut, 1);
-      cut.part().zero_grad();
+      cut.part.zero_grad();
       const double now = train::usage_now().resident_bytes - before;
       if (group.rank() == 0) most = std::max(most.load(), now);
     }

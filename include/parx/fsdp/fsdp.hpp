@@ -17,10 +17,12 @@
 // (arXiv 2304.11277).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -32,6 +34,7 @@
 #include <parx/core/hash.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/layout.hpp>
+#include <parx/ddp/row_exchange.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/fsdp/sharded_module.hpp>
 #include <parx/fsdp/sharded_units.hpp>
@@ -118,7 +121,12 @@ class fsdp {
     std::uint64_t hash = detail::fnv1a({});
     std::size_t next = 0;
     model_.for_each_parameter([&](const std::string&, auto& whole) {
-      const std::size_t unit = units_->plan().place(next++).unit;
+      const unit_place& place = units_->plan().place(next++);
+      if (place.flat == unit_place::nowhere) {
+        hash = hash_rows(whole, hash);
+        return;
+      }
+      const std::size_t unit = place.unit;
       units_->open(unit);
       const auto values = whole.value().span();
       hash = detail::fnv1a(
@@ -160,7 +168,9 @@ class fsdp {
       require(each.spec().is_whole(), "{}: parameter \"{}\" is a part already, {}", who_, path,
               each.spec().text());
       known.emplace(each.node().get(), parameters.size());
-      parameters.push_back({path, {}, dtype_of<T>, each.shape(), each.requires_grad()});
+      const bool by_rows = options.tables == embedding_tables::by_rows && group_.size() > 1 &&
+                           detail::row_exchange::suits(*make_parameter_handle(path, each));
+      parameters.push_back({path, {}, dtype_of<T>, each.shape(), each.requires_grad(), by_rows});
       all.emplace_back(new detail::sharded_parameter_of<T>(path, each));
     });
     require(!all.empty(), "{}: the model has no parameters. Does its members() name its layers?",
@@ -196,16 +206,17 @@ class fsdp {
                     const fsdp_options& options, call_site site) {
     if (group_.size() == 1) return;
     std::string text = fmt::format(
-        "stage {}, {} after forward, {} units ahead, order {}\n", options.stage,
+        "stage {}, values {}, tables {}, {} after forward, {} units ahead, order {}\n",
+        options.stage, static_cast<int>(options.values), static_cast<int>(options.tables),
         options.after_forward == after_forward::keep ? "kept" : "released", options.prefetch,
         static_cast<int>(options.order));
     for (std::size_t i = 0; i < all.size(); ++i) {
       const unit_place& place = plan.place(i);
-      const unit_flat& flat = plan.flats()[place.flat];
-      text += fmt::format("{} {} {}, {}, {}, in {}\n", all[i]->name(), to_string(all[i]->extents()),
-                          name_of(flat.type), flat.is_trained ? "trained" : "frozen",
+      const bool by_rows = place.flat == unit_place::nowhere;
+      text += fmt::format("{} {} {}, {}, {}, {}\n", all[i]->name(), to_string(all[i]->extents()),
+                          name_of(all[i]->type()), all[i]->is_trained() ? "trained" : "frozen",
                           all[i]->has_values() ? "with values" : "without values",
-                          plan.name(place.unit));
+                          by_rows ? "by rows" : "in " + plan.name(place.unit));
     }
     detail::rank_comparison comparison(group_, text, text, site);
     comparison.exchange_texts();
@@ -215,6 +226,21 @@ class fsdp {
                   "model, and wrap it alike:{}",
                   who_, group_.name(), found->rank, found->text);
     }
+  }
+
+  /// Of a table that is cut by rows, some of them at a time.
+  template <typename T>
+  [[nodiscard]] static std::uint64_t hash_rows(const parameter<T>& table, std::uint64_t hash) {
+    constexpr std::size_t at_once = 4096;
+    const std::size_t rows = table.shape()[0], width = table.size() / rows;
+    for (std::size_t begin = 0; begin < rows; begin += at_once) {
+      std::vector<std::size_t> some(std::min(at_once, rows - begin));
+      std::iota(some.begin(), some.end(), begin);
+      const T* const values = table.value_at_rows(some).data() + begin * width;
+      hash = detail::fnv1a({reinterpret_cast<const char*>(values), some.size() * width * sizeof(T)},
+                           hash);
+    }
+    return hash;
   }
 
   /// First values of the parts of which is_wanted(i) says so.

@@ -37,6 +37,8 @@ class row_table_part {
   /// Blocks until the owner's part has the sum of all ranks' rows times `factor`; the model's
   /// parameter has no gradient then. Without `is_used`, where no rank has one, the part has none.
   virtual void finish(double factor, bool is_used) = 0;
+  /// The pass has failed: blocks while operations still use this object's memory.
+  virtual void abandon() noexcept = 0;
 
  protected:
   row_table_part() = default;
@@ -45,40 +47,38 @@ class row_table_part {
 template <typename T>
 class row_table final : public row_table_part, private deferred_updates<T> {
  public:
-  /// Where `whole` has values, collective over `fetching`: each rank gets its part of rank 0's.
-  /// Otherwise the part has no values yet. For the groups see row_traffic.
-  row_table(process_group& fetching, process_group& summing, parameter<T> whole, call_site site)
-      : whole_(std::move(whole)), part_(whole_.name(), whole_.shape()),
+  /// `part`, of the shape of `whole` and without values, becomes this rank's rows of it. Where
+  /// `whole` has values, collective over `fetching`: each rank gets its part of rank 0's; otherwise
+  /// those of the part are still to be written. For the groups see row_traffic.
+  row_table(process_group& fetching, process_group& summing, parameter<T> whole, parameter<T> part,
+            call_site site)
+      : whole_(std::move(whole)), part_(std::move(part)),
         traffic_(fetching, summing, whole_.name(), rows(), width(), dtype_of<T>, site),
         values_(whole_.size() * sizeof(T)), gradients_(whole_.size() * sizeof(T)) {
     part_.keep_part(shard_spec::whole(whole_.shape())
                         .slice(0, traffic_.own_begin(), traffic_.own_end()));
     part_.expect_row_grad();
-    if (!whole_.requires_grad()) part_.freeze();
+    const tensor<T>& values = part_.allocate();
     if (whole_.has_values()) {
       std::vector<std::size_t> counts;
       const row_cut& cut = traffic_.cut();
       for (std::size_t rank = 0; rank < cut.ranks; ++rank) {
         counts.push_back((cut.begin(rank + 1) - cut.begin(rank)) * width());
       }
-      scatter_v(fetching, whole_.value().span(), part_.allocate().span(), counts, {}, site);
+      scatter_v(fetching, whole_.value().span(), values.span(), counts, {}, site);
     }
     whole_.forget_values();
     whole_.bind_value(elements(values_));
     whole_.bind_zeroed_grad(elements(gradients_));
-    whole_.defer(this);
+    whole_.watch_reads(this);
   }
   ~row_table() override {
     traffic_.wait();
-    is_detached_ = true;
-    whole_.stop_deferring(this);
+    whole_.watch_reads(nullptr);
     whole_.zero_grad();
+    whole_.unbind_grad();
     whole_.forget_values();
-    whole_.unbind();
   }
-
-  /// The rows that this rank owns: for optimizers and checkpoints.
-  [[nodiscard]] const parameter<T>& part() const noexcept { return part_; }
 
   void announce() override {
     const auto touched = whole_.touched_rows();
@@ -98,16 +98,18 @@ class row_table final : public row_table_part, private deferred_updates<T> {
       return reinterpret_cast<std::byte*>(part_.add_rows(rows).data());
     });
     whole_.zero_grad();
-    if (written_ >= least_drop) drop_pages();
+    if (written_ >= least_drop && 2 * whole_.size() * sizeof(T) > least_drop) drop_pages();
   }
+  void abandon() noexcept override { traffic_.wait(); }
 
  private:
-  /// Pages are given back when as much has been written: each costs a fault to get again.
+  /// Pages are given back when as much has been written, and never where there is not as much: each
+  /// costs a fault to get again.
   static constexpr std::size_t least_drop = std::size_t{32} << 20U;
   static constexpr const char* remedy =
-      "rows are cut over the ranks, and only lookups use it here. A model that uses all of the "
-      "table says so when it makes it: nn::embedding{rows, width, {.use = "
-      "nn::embedding_use::whole}}";
+      "fsdp has cut it by rows, which only lookups use. A model that uses all of a table says so "
+      "when it makes it, nn::embedding{rows, width, {.use = nn::embedding_use::whole}}; or give "
+      "fsdp the option .tables = embedding_tables::in_units";
 
   [[nodiscard]] std::size_t rows() const noexcept { return whole_.shape()[0]; }
   [[nodiscard]] std::size_t width() const noexcept {
@@ -128,7 +130,7 @@ class row_table final : public row_table_part, private deferred_updates<T> {
 
   // Before a read of the model's parameter.
   void settle(const tensor<T>& /*value*/) override {
-    require(is_detached_, "all of table \"{}\" is read: {}", whole_.name(), remedy);
+    throw_usage("all of table \"{}\" is read: {}", whole_.name(), remedy);
   }
   void settle(const tensor<T>& value, std::span<const std::size_t> rows) override {
     note_written(traffic_.fetch(reinterpret_cast<std::byte*>(value.data()), rows,
@@ -143,7 +145,6 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   row_traffic traffic_;
   const bare_addresses values_, gradients_;
   std::size_t written_ = 0;  ///< bytes of pages since they were dropped, at most
-  bool is_detached_ = false;
 };
 
 }  // namespace parx::detail

@@ -8,12 +8,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/fsdp/row_table.hpp>
 #include <parx/nn/init.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
@@ -28,8 +30,12 @@ class sharded_parameter {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const shape& extents() const noexcept { return extents_; }
-  [[nodiscard]] std::size_t whole_bytes() const noexcept { return extents_.size() * element_; }
+  [[nodiscard]] dtype type() const noexcept { return type_; }
+  [[nodiscard]] std::size_t whole_bytes() const noexcept {
+    return extents_.size() * size_of(type_);
+  }
 
+  [[nodiscard]] virtual bool is_trained() const = 0;
   // The values that the model came with.
   [[nodiscard]] virtual bool has_values() const = 0;
   [[nodiscard]] virtual const void* values() const = 0;
@@ -38,6 +44,9 @@ class sharded_parameter {
   /// the model came with is dropped. `unit` is what errors call the unit.
   virtual void place(std::byte* whole, std::byte* part, const shard_spec& spec,
                      std::string unit) = 0;
+  /// Instead of place(): this rank's part are rows. See row_table for the groups.
+  virtual row_table_part& cut_by_rows(process_group& fetching, process_group& summing,
+                                      call_site site) = 0;
   /// Whether the values of the whole may be read.
   virtual void open() noexcept = 0;
   virtual void close() noexcept = 0;
@@ -58,24 +67,25 @@ class sharded_parameter {
                       std::size_t index) const = 0;
 
  protected:
-  sharded_parameter(std::string name, const shape& extents, std::size_t element)
-      : name_(std::move(name)), extents_(extents), element_(element) {}
+  sharded_parameter(std::string name, const shape& extents, dtype type)
+      : name_(std::move(name)), extents_(extents), type_(type) {}
 
  private:
   std::string name_;
   shape extents_;
-  std::size_t element_;  ///< bytes
+  dtype type_;
 };
 
 template <typename T>
 class sharded_parameter_of final : public sharded_parameter, private deferred_updates<T> {
  public:
   sharded_parameter_of(const std::string& name, parameter<T> whole)
-      : sharded_parameter(name, whole.shape(), sizeof(T)), whole_(std::move(whole)),
+      : sharded_parameter(name, whole.shape(), dtype_of<T>), whole_(std::move(whole)),
         part_(name, whole_.shape()) {
     if (!whole_.requires_grad()) part_.freeze();
   }
   ~sharded_parameter_of() override {
+    table_.reset();
     open();
     whole_.zero_grad();
     whole_.unbind_grad();
@@ -93,6 +103,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     start.fill(part_.value(), seed, this->name(), part_.spec());
   }
 
+  [[nodiscard]] bool is_trained() const override { return part_.requires_grad(); }
   [[nodiscard]] bool has_values() const override { return whole_.has_values(); }
   [[nodiscard]] const void* values() const override { return whole_.value().data(); }
 
@@ -104,6 +115,11 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     whole_.forget_values();
     whole_.bind_value({reinterpret_cast<T*>(whole), whole_.shape().size()});
     close();
+  }
+  row_table_part& cut_by_rows(process_group& fetching, process_group& summing,
+                              call_site site) override {
+    table_.reset(new row_table<T>(fetching, summing, whole_, part_, site));
+    return *table_;
   }
   void open() noexcept override { whole_.watch_reads(nullptr); }
   void close() noexcept override { whole_.watch_reads(this); }
@@ -149,6 +165,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   const parameter<T> whole_;
   parameter<T> part_;
   std::string unit_;
+  std::unique_ptr<row_table<T>> table_;
 };
 
 }  // namespace parx::detail

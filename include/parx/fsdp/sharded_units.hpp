@@ -32,6 +32,7 @@
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/ddp/times.hpp>
 #include <parx/fsdp/gathered_values.hpp>
+#include <parx/fsdp/host_values.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
@@ -53,20 +54,17 @@ class sharded_units final : private backward_observer {
         group_(group), gathering_(whole_group(group, site)), plan_(std::move(plan)),
         all_(std::move(all)), of_unit_(plan_.units().size()), steps_(*this) {
     const std::size_t units = plan_.units().size();
-    std::vector<bool> is_kept(units, options.stage < 3);
-    is_kept[0] = true;
-    const std::size_t blocks = keeps_ ? units : plan_.depth() + options.prefetch;
-    values_.reset(new gathered_values(plan_, gathering_, std::move(is_kept), blocks, site));
+    values_ = storage_of(options, site);
     take_values(site);
-    gradients_.reset(new unit_gradients(plan_, all_, group_,
+    gradients_.reset(new unit_gradients(plan_, all_, cut_tables(site), group_,
                                         options.stage == 1 ? gradient_memory_of::all_flats
                                                            : gradient_memory_of::slots,
                                         options.order, site));
     uses_.emplace(plan_, *values_, options.prefetch);
-    state_.emplace(who_, members(), gradients_->size());
+    state_.emplace(who_, members(), gradients_->launches());
     for (std::size_t i = 0; i < all_.size(); ++i) {
       all_[i]->attach(*this, steps_, i);
-      of_unit_[plan_.place(i).unit].push_back(all_[i].get());
+      if (!is_table(i)) of_unit_[plan_.place(i).unit].push_back(all_[i].get());
     }
     for (std::size_t unit = 0; unit < units; ++unit) {
       hooks_.emplace_back(new unit_hook(*this, unit));
@@ -174,8 +172,34 @@ class sharded_units final : private backward_observer {
     return named;
   }
 
+  [[nodiscard]] bool is_table(std::size_t parameter) const noexcept {
+    return plan_.place(parameter).flat == unit_place::nowhere;
+  }
+
+  [[nodiscard]] std::unique_ptr<unit_values> storage_of(const fsdp_options& options,
+                                                        call_site site) {
+    const bool may_share = options.stage == 3 && options.values != value_storage::gathered;
+    if (options.values == value_storage::shared || (may_share && group_.shares_memory())) {
+      return std::make_unique<host_values>(plan_, gathering_, site);
+    }
+    const std::size_t units = plan_.units().size();
+    std::vector<bool> is_kept(units, options.stage < 3);
+    is_kept[0] = true;
+    const std::size_t blocks = keeps_ ? units : plan_.depth() + options.prefetch;
+    return std::make_unique<gathered_values>(plan_, gathering_, std::move(is_kept), blocks, site);
+  }
   /// Each rank gets its part of the values that rank 0's model has, flat by flat.
   void take_values(call_site site);
+  /// The same of tables, by rows.
+  [[nodiscard]] std::vector<trained_table> cut_tables(call_site site) {
+    std::vector<trained_table> trained;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (!is_table(i)) continue;
+      row_table_part& rows = all_[i]->cut_by_rows(gathering_, group_, site);
+      if (all_[i]->is_trained()) trained.push_back({i, &rows});
+    }
+    return trained;
+  }
 
   // As the observer of the model's parameters.
 
@@ -185,7 +209,7 @@ class sharded_units final : private backward_observer {
   }
   void begin_backward(const backward_start& start) override {
     for (const std::size_t each : start.reached) {
-      require(gradients_->number_of(each) < gradients_->size(),
+      require(gradients_->number_of(each) < gradients_->launches(),
               "{}: backward reaches \"{}\", which was frozen when the model was wrapped: unfreeze "
               "it before",
               who_, all_[each]->name());

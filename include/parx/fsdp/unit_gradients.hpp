@@ -7,6 +7,7 @@
 // complete has the slot then: until it has one, its gradients are in ordinary memory, as those of
 // micro-batches under no_sync are. Flats leave strictly in the reverse order of the plan, whatever
 // the order in which gradients become final, each from the same slot on all ranks.
+// Tables that are cut by rows leave behind all flats.
 // What is called when is reduction_state's to say, where flats are the buckets. Threads: on the
 // thread that runs backward.
 #pragma once
@@ -24,6 +25,7 @@
 #include <parx/ddp/control_block.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/fsdp/lasting_memory.hpp>
+#include <parx/fsdp/row_table.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/types/buffer.hpp>
@@ -32,21 +34,31 @@ namespace parx::inline PARX_ABI::detail {
 
 enum class gradient_memory_of { all_flats, slots };
 
+/// A trained parameter that is cut by rows.
+struct trained_table {
+  std::size_t parameter;
+  row_table_part* rows;
+};
+
 class unit_gradients {
  public:
   using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
 
   /// Collective over `group`. Binds the gradients of `all`; everything is borrowed.
-  unit_gradients(const unit_plan& plan, const parameters& all, process_group& group,
-                 gradient_memory_of kind, reduction_order order, call_site site)
-      : plan_(plan), all_(all), group_(group), kind_(kind), order_(order), site_(site),
-        numbers_(all.size()), control_(all.size()) {
+  unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
+                 process_group& group, gradient_memory_of kind, reduction_order order,
+                 call_site site)
+      : plan_(plan), all_(all), tables_(std::move(tables)), group_(group), kind_(kind),
+        order_(order), site_(site), numbers_(all.size()), control_(all.size()) {
     for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
       if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
     }
     const std::size_t slots = kind == gradient_memory_of::slots ? 2 : flats_.size();
     slots_.resize(std::min(slots, flats_.size()));
-    std::fill(numbers_.begin(), numbers_.end(), flats_.size());
+    std::fill(numbers_.begin(), numbers_.end(), launches());
+    for (std::size_t i = 0; i < tables_.size(); ++i) {
+      numbers_[tables_[i].parameter] = flats_.size() + i;
+    }
     std::size_t bytes = 0, part_bytes = 0;
     for (std::size_t i = 0; i < flats_.size(); ++i) {
       slot& its = slots_[i % slots_.size()];
@@ -82,7 +94,9 @@ class unit_gradients {
   /// The flats that have gradients, in the order in which they leave.
   [[nodiscard]] std::size_t size() const noexcept { return flats_.size(); }
   [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return planned(i).whole_bytes(); }
-  /// The number of a parameter's flat among these; size() for a parameter that is frozen.
+  /// Of flats and tables, which leave behind them.
+  [[nodiscard]] std::size_t launches() const noexcept { return flats_.size() + tables_.size(); }
+  /// The number of the launch that a parameter is in; launches() for one that is frozen.
   [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
     return numbers_[parameter];
   }
@@ -110,15 +124,22 @@ class unit_gradients {
   }
   /// Collective, asynchronous, in order: the gradients of these flats are final.
   void launch(std::size_t first, std::size_t last) {
-    for (; first < last; ++first) launch(first);
+    for (; first < last; ++first) {
+      if (first < flats_.size()) launch(first);
+      else tables_[first - flats_.size()].rows->announce();
+    }
     group_.poll();
   }
   /// Collective. All have been launched: blocks until this rank's parts are means.
   void finish() {
     telling_.wait();
+    for (const trained_table& each : tables_) each.rows->start();
     for (slot& each : slots_) settle(each);
+    for (const trained_table& each : tables_) {
+      each.rows->finish(control_.factor(), control_.users(each.parameter) > 0);
+    }
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (control_.users(i) > 0) all_[i]->assume_part_grad();
+      if (control_.users(i) > 0 && numbers_[i] < flats_.size()) all_[i]->assume_part_grad();
     }
     is_running_ = false;
   }
@@ -126,6 +147,7 @@ class unit_gradients {
   void abandon() noexcept {
     if (!is_running_) return;
     is_running_ = false;
+    for (const trained_table& each : tables_) each.rows->abandon();
     for (slot& each : slots_) {
       each.sum = {};
       if (kind_ == gradient_memory_of::slots) evict(each);
@@ -190,6 +212,7 @@ class unit_gradients {
       if (kind_ == gradient_memory_of::slots) each.unbind_whole_grad();
     }
     flats_[i].has_left = true;
+    if (kind_ == gradient_memory_of::slots) its.holder = nobody;
     if (flat.part == 0) return;
     const buffer_view all{its.memory, flat.whole(), flat.type};
     const buffer_view part{flats_[i].part, flat.part, flat.type};
@@ -201,6 +224,7 @@ class unit_gradients {
 
   const unit_plan& plan_;
   const parameters& all_;
+  const std::vector<trained_table> tables_;
   process_group& group_;
   const gradient_memory_of kind_;
   const reduction_order order_;
