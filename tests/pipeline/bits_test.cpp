@@ -146,3 +146,19 @@ BOOST_AUTO_TEST_CASE(fewer_micro_batches_than_stages_one_micro_batch_and_one_ran
     }
   }
 }
+
+BOOST_AUTO_TEST_CASE(a_tied_embedding_is_summed_over_the_first_and_the_last_stage) {
+  // (h1 + e1) + (h2 + e2) is not (h1 + h2) + (e1 + e2): equal to rounding, not bit by bit.
+  const models::gpt_config config{.vocab_size = vocabulary, .n_positions = positions, .n_embd = 8,
+                                  .n_layer = 4, .n_head = 2, .embd_pdrop = 0.1, .attn_pdrop = 0.1,
+                                  .resid_pdrop = 0.1};
+  const auto make = [&] { return models::gpt<>(config); };
+  const outcome expected = alone(make(), 6, 3);
+  for (const auto schedule : {schedules::one_f_one_b, schedules::zb1p, schedules::zbv}) {
+    const outcome found = piped<models::gpt<>>(make, 6, 3, {.schedule = schedule, .microbatches = 3});
+    BOOST_TEST(found.values.size() == expected.values.size());
+    for (std::size_t step = 0; step < steps; ++step) {
+      BOOST_TEST(std::abs(found.losses[step] - expected.losses[step]) < 1e-5);
+    }
+  }
+}

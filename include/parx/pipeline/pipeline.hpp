@@ -14,8 +14,10 @@
 // stage looks at its inputs, the last at its labels, those between at masks if they need any. The
 // gradient is that of the mean over the batch, whatever the sizes of the micro-batches. Stages sum
 // gradients in the order of the micro-batches, so every schedule but looped BFS ends in the bits of
-// one rank that adds up the same micro-batches. With a group of data-parallel ranks each stage is a
-// ddp over it, whose sums begin with the last backward of that stage, in the pipeline's bubble.
+// one rank that adds up the same micro-batches. The stages of a rank are in a ddp over the
+// data-parallel ranks, whose sums begin with the last backward of the rank, in the pipeline's
+// bubble. A parameter that stages of several ranks use (tied embeddings) is summed over those; that
+// adds the same numbers in another order than one rank does.
 // An error names the stage, the action and the micro-batch, and closes the group on all ranks.
 // Threads: one, which uses both groups.
 #pragma once
@@ -92,13 +94,10 @@ class pipeline {
     check_agreement(first.table, site);
     make_stages(site);
     open_links();
-    runner_.emplace(group_, blocks_, owner_, cut_,
-                    [this](int stage, stage_backward which, const auto& backward) {
-                      ddp<stage_part<Model>>* const sums =
-                          stages_[static_cast<std::size_t>(stage)].reductions.get();
-                      if (sums == nullptr || which == stage_backward::last) return backward();
-                      // The sums over the data-parallel ranks leave with the last gradients.
-                      const auto adding = sums->no_sync();
+    runner_.emplace(group_, blocks_, owner_, cut_, first_trained_stage(),
+                    [this](stage_backward which, const auto& backward) {
+                      if (!reducing_ || which == stage_backward::last) return backward();
+                      const auto adding = reducing_->no_sync();
                       backward();
                     });
   }
@@ -188,11 +187,6 @@ class pipeline {
   struct plan {
     pipeline_table table, forwards;
   };
-  struct stage_state {
-    stage_part<Model> part;
-    std::unique_ptr<ddp<stage_part<Model>>> reductions;  // of a stage that has parameters
-  };
-
   const plan& plan_for(int microbatches) {
     const auto found = plans_.find(microbatches);
     if (found != plans_.end()) return found->second;
@@ -278,19 +272,51 @@ class pipeline {
     model_.for_each_parameter([&](const std::string& path, auto& each) {
       if (!own_->has(path) && each.has_values()) each.forget_values();
     });
-    for (std::size_t s = 0; s < owner_.size(); ++s) {
-      stages_.push_back({stage_part<Model>(model_, parts_of(s)), nullptr});
-    }
     process_group& data = options_.data_parallel != nullptr ? *options_.data_parallel : alone_;
+    ddp_options reductions = options_.reductions;
+    for (auto& each : sum_tied(data)) reductions.reduction_groups.push_back(each);
+    bool has_parameters = false;
+    own_->for_each_parameter([&](const std::string&, auto&) { has_parameters = true; });
+    if (has_parameters) reducing_.emplace(*own_, data, std::move(reductions), site);
+  }
+
+  /// Groups for the parameters of this rank that other ranks use too.
+  [[nodiscard]] std::vector<reduction_group> sum_tied(const process_group& data) {
+    model_.for_each_parameter([&](const std::string& path, auto& each) {
+      std::vector<int> users;
+      for (std::size_t s = 0; s < owner_.size(); ++s) {
+        if (is_within(path, parts_of(s))) users.push_back(owner_[s]);
+      }
+      std::sort(users.begin(), users.end());
+      users.erase(std::unique(users.begin(), users.end()), users.end());
+      if (users.size() < 2 || !own_->has(path) || !each.reduction_group().empty()) return;
+      require(data.size() == 1,
+              "pipeline: parameter \"{}\" is tied over the ranks {} of group \"{}\", and each "
+              "stage has {} data-parallel ranks: call reduce_over(name) for it, and name the group "
+              "of all those ranks in pipeline_options::reductions",
+              path, fmt::join(users, ", "), group_.name(), data.size());
+      const std::string name = fmt::format("stages of ranks {}", fmt::join(users, "+"));
+      if (tied_.find(name) == tied_.end()) {
+        tied_.emplace(name, group_.subgroup(users, {.name = name}));
+      }
+      each.reduce_over(name);
+    });
+    std::vector<reduction_group> groups;
+    for (auto& [name, group] : tied_) groups.push_back({name, group});
+    return groups;
+  }
+
+  /// Of this rank; -1 where all is frozen.
+  [[nodiscard]] int first_trained_stage() {
     for (std::size_t s = 0; s < owner_.size(); ++s) {
-      if (owner_[s] != group_.rank()) continue;
-      bool has_parameters = false;
-      stages_[s].part.for_each_parameter(
-          [&](const std::string&, auto&) { has_parameters = true; });
-      if (!has_parameters) continue;
-      stages_[s].reductions = std::make_unique<ddp<stage_part<Model>>>(
-          stages_[s].part, data, options_.reductions, site);
+      bool trains = false;
+      stage_part<Model>(model_, parts_of(s))
+          .for_each_parameter([&](const std::string&, auto& each) {
+            trains = trains || each.requires_grad();
+          });
+      if (owner_[s] == group_.rank() && trains) return static_cast<int>(s);
     }
+    return -1;
   }
 
   /// The first message of a link takes milliseconds, which each stage in turn would wait for.
@@ -314,7 +340,8 @@ class pipeline {
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
-  std::vector<stage_state> stages_;  // of all ranks; those of others are empty
+  std::map<std::string, process_group> tied_;
+  std::optional<ddp<stage_part<Model>>> reducing_;
   std::optional<stage_runner<Input, T>> runner_;
   const pipeline_table* last_table_ = nullptr;
 };

@@ -2,7 +2,8 @@
 //
 // A forward takes what the stage before made, a backward what the stage behind made, of which the
 // receive was posted before the first action. What a stage made goes on at once, and its values are
-// let go of as soon as the message and the graph need them no more.
+// let go of as soon as the message and the graph need them no more. The last whole backward of a
+// rank runs in halves: what the stage before waits for leaves ahead of the sums over ranks.
 // Threads: one, which uses the group.
 #pragma once
 
@@ -31,21 +32,23 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A backward that makes gradients of a stage's parameters, and whether others of the step follow.
+/// Whether others follow a backward that makes gradients of parameters, in a step of this rank.
 enum class stage_backward { not_last, last };
 
 template <typename Input, typename T>
 class stage_runner {
  public:
-  /// Runs such a backward, within whatever tells the stage's wrapper that others follow.
+  /// Runs such a backward, within whatever tells the wrapper of the parameters that others follow.
   using around_backward =
-      std::function<void(int stage, stage_backward which, const std::function<void()>& backward)>;
+      std::function<void(stage_backward which, const std::function<void()>& backward)>;
 
-  /// `owner` is the rank of each stage, `cut` its first block. The group is borrowed.
+  /// `owner` is the rank of each stage, `cut` its first block. A wrapper of several stages adds
+  /// the counts of their backwards up: that of the loss is told with those of stage `counted`, and
+  /// 0 with the others. The group is borrowed.
   stage_runner(process_group& group, nn::model_blocks<Input, T> blocks, std::vector<int> owner,
-               std::vector<std::size_t> cut, around_backward around)
+               std::vector<std::size_t> cut, int counted, around_backward around)
       : group_(group), blocks_(std::move(blocks)), owner_(std::move(owner)), cut_(std::move(cut)),
-        around_(std::move(around)) {}
+        counted_(counted), around_(std::move(around)) {}
 
   /// Collective. Returns the sum of what loss(result of the last stage, micro-batch) returned, on
   /// all ranks. Records for backward unless within no_grad, where the table has forwards alone.
@@ -58,7 +61,7 @@ class stage_runner {
     for (const int rank : owner_) {
       passages_.emplace_back(rank == group_.rank() ? microbatches.size() : 0);
     }
-    backwards_left_.assign(owner_.size(), static_cast<int>(microbatches.size()));
+    backwards_left_ = std::count_if(actions.begin(), actions.end(), makes_weight_gradient);
     spans_.clear();
     in_flight_ = peak_in_flight_ = 0;
     nn::tally figure;
@@ -95,6 +98,7 @@ class stage_runner {
     variable<T> output;  // of a stage that is not the last: the graph, without values
     std::optional<weighted_loss<T>> loss;
     std::optional<backward_rest> rest;
+    double count = 0;  // of the loss
   };
 
   [[nodiscard]] std::size_t end_of(std::size_t stage) const noexcept {
@@ -102,6 +106,9 @@ class stage_runner {
   }
   [[nodiscard]] static bool makes_input_gradient(const stage_action& a) noexcept {
     return a.kind == stage_work::backward || a.kind == stage_work::backward_inputs;
+  }
+  [[nodiscard]] static bool makes_weight_gradient(const stage_action& a) noexcept {
+    return a.kind == stage_work::backward || a.kind == stage_work::backward_weights;
   }
   [[nodiscard]] int owner(int stage) const { return owner_[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] bool takes_result(const stage_action& a) const noexcept {
@@ -145,20 +152,31 @@ class stage_runner {
       peak_in_flight_ = std::max(peak_in_flight_, ++in_flight_);
       return;
     }
-    const bool makes_weights = a.kind != stage_work::backward_inputs;
-    if (makes_weights) {
-      const bool is_last = --backwards_left_[stage] == 0;
-      around_(a.stage, is_last ? stage_backward::last : stage_backward::not_last,
+    if (a.kind == stage_work::backward && a.stage > 0 && backwards_left_ == 1) {
+      // The wrapper waits for sums with other ranks, and some may wait for what this one sends.
+      const stage_action inputs{stage_work::backward_inputs, a.stage, a.microbatch};
+      const stage_action weights{stage_work::backward_weights, a.stage, a.microbatch};
+      run_backward(messages, inputs, here, given);
+      run_backward(messages, weights, here, given);
+    } else {
+      run_backward(messages, a, here, given);
+    }
+  }
+
+  /// One action of a backward: all of it, or a half.
+  void run_backward(stage_messages<T>& messages, const stage_action& a, passage& here,
+              const stage_values<T>& given) {
+    if (makes_weight_gradient(a)) {
+      around_(--backwards_left_ == 0 ? stage_backward::last : stage_backward::not_last,
               [&] { backward(a, here, given); });
     } else {
       backward(a, here, given);
     }
     if (makes_input_gradient(a) && a.stage > 0) {
-      border_gradient<T> made = here.input->gradient();
       pass(messages, way::backwards, a.stage - 1, a.microbatch,
-           {std::move(made.sum), made.count});
+           {here.input->gradient().sum, here.count});
     }
-    if (!makes_weights) return;
+    if (!makes_weight_gradient(a)) return;
     here = {};
     --in_flight_;
   }
@@ -196,19 +214,22 @@ class stage_runner {
   void backward(const stage_action& a, passage& here, const stage_values<T>& given) {
     // A first stage whose parameters are all frozen has nothing to do.
     if (!here.loss && !here.rest && !here.output.requires_grad()) return;
-    backward_options how{.of = gradient_of::sum};
+    if (a.kind != stage_work::backward_weights) {
+      here.count = here.loss ? here.loss->count : given.count;
+    }
+    const backward_options how{.count = a.stage == counted_ ? here.count : 0,
+                               .of = gradient_of::sum};
+    const bool in_halves = a.kind == stage_work::backward_inputs;
     if (a.kind == stage_work::backward_weights) {
       here.rest->weights();
-    } else if (here.loss && a.kind == stage_work::backward) {
-      here.loss->backward(how);
+    } else if (here.loss && in_halves) {
+      here.rest.emplace(here.loss->sum.backward_inputs(how));
     } else if (here.loss) {
-      here.rest.emplace(here.loss->backward_inputs(how));
-    } else if (a.kind == stage_work::backward) {
-      how.count = given.count;
-      here.output.backward_from(given.values, how);
-    } else {
-      how.count = given.count;
+      here.loss->sum.backward(how);
+    } else if (in_halves) {
       here.rest.emplace(here.output.backward_inputs_from(given.values, how));
+    } else {
+      here.output.backward_from(given.values, how);
     }
     // What the graph and its values needed is not needed any more.
     here.loss.reset();
@@ -242,9 +263,10 @@ class stage_runner {
   nn::model_blocks<Input, T> blocks_;
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
+  int counted_;
   around_backward around_;
   std::vector<std::vector<passage>> passages_;  // by stage and micro-batch
-  std::vector<int> backwards_left_;             // by stage
+  std::ptrdiff_t backwards_left_ = 0;
   std::vector<action_span> spans_;
   int in_flight_ = 0, peak_in_flight_ = 0;
 };

@@ -1,0 +1,345 @@
+#include <parx/pipeline.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/autograd/function.hpp>
+#include <parx/comm/threads.hpp>
+#include <parx/mesh.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim/sgd.hpp>
+
+using namespace parx;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+struct samples {
+  tensor<float> x;
+  tensor<float> y;
+};
+
+/// Rows of whole numbers, so that sums are exact in whatever order.
+samples numbers(std::size_t rows, std::size_t width = 2) {
+  samples made{tensor<float>::empty({rows, width}), tensor<float>::empty({rows, width})};
+  for (std::size_t i = 0; i < rows * width; ++i) {
+    made.x.data()[i] = static_cast<float>(static_cast<int>(i % 5) - 2);
+    made.y.data()[i] = static_cast<float>(static_cast<int>(i % 3) - 1);
+  }
+  return made;
+}
+
+const auto squares = [](const variable<float>& found, const samples& b) {
+  return nn::mse_loss(found, b.y);
+};
+
+/// y = x * w, w all 2 at first.
+class scale : public nn::module<scale> {
+ public:
+  using value_type = float;
+  explicit scale(std::size_t width = 2) : weight_("weight", shape{width}) {}
+  [[nodiscard]] variable<float> forward(const variable<float>& x) { return x * weight_; }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, nn::init::constant(2));
+  }
+
+ private:
+  parameter<float> weight_;
+};
+
+nn::sequential<scale, scale, scale, scale> four() {
+  return nn::sequential{scale{}, scale{}, scale{}, scale{}};
+}
+
+std::string failure_of(int ranks, const auto& body) {
+  try {
+    run_threads(ranks, body);
+  } catch (const std::exception& failed) {
+    return failed.what();
+  }
+  return "nothing failed";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A stage that takes its time and computes nothing.
+class timed : public nn::module<timed> {
+ public:
+  using value_type = float;
+  struct durations {
+    std::chrono::microseconds f, i, w;
+  };
+  timed(durations all, bool is_first) : all_(all), is_first_(is_first), weight_("w", shape{1}) {}
+
+  [[nodiscard]] variable<float> forward(const variable<float>& given) {
+    // The first stage has no border of its own, so its I would take no time.
+    const variable<float> x = is_first_ ? border<float>(given.value()) : given;
+    std::this_thread::sleep_for(all_.f);
+    const auto made = [all = all_](const tensor<float>& upstream, grad_sink<float> dx,
+                                   grad_sink<float> dw) {
+      if (dx.needed()) {
+        std::this_thread::sleep_for(all.i);
+        dx.add(upstream);
+      }
+      if (dw.needed()) {
+        std::this_thread::sleep_for(all.w);
+        dw.add(tensor<float>::ones({1}));
+      }
+    };
+    return differentiable(x.value(), made, x, weight_);
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("w", weight_, nn::init::constant(1));
+  }
+
+ private:
+  durations all_;
+  bool is_first_;
+  parameter<float> weight_;
+};
+
+/// The timeline of the second step of eight timed blocks.
+pipeline_timeline timed_run(pipeline_schedule schedule, int microbatches, int chunks,
+                            std::chrono::microseconds unit, std::chrono::microseconds hop = 0us) {
+  pipeline_timeline found;
+  const int blocks = schedule == schedules::zbv || chunks == 2 ? 8 : 4;
+  const auto part = unit * 4 / blocks;
+  run_threads(4, [&](process_group& world) {
+    const timed::durations all{part, part, part};
+    const auto block = [&](bool is_first) { return timed(all, is_first); };
+    nn::sequential model{block(true),  block(false), block(false), block(false),
+                         block(false), block(false), block(false), block(false)};
+    auto used = model.blocks();
+    used.resize(static_cast<std::size_t>(blocks));
+    pipeline pipe{model, used, world,
+                  {.schedule = schedule, .microbatches = microbatches, .chunks = chunks,
+                   .hop = static_cast<double>(hop.count()) / static_cast<double>(3 * unit.count())}};
+    const samples one = numbers(static_cast<std::size_t>(microbatches), 1);
+    const auto loss = [](const variable<float>& y, const samples&) {
+      return weighted_loss<float>{sum(y), 1};
+    };
+    for (int step = 0; step < 2; ++step) {
+      barrier(world);  // so that all clocks start together
+      pipe.step(one, loss);
+      pipe.zero_grad();
+    }
+    pipeline_timeline mine = pipe.timeline();
+    if (world.rank() == 0) found = std::move(mine);
+  }, {.network = {.delay = hop}, .group = {}});
+  return found;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(all_ranks_get_the_loss_of_the_whole_batch_with_uneven_micro_batches) {
+  // 16 x - y by hand: four scales of 2.
+  const samples all = numbers(7);
+  double expected = 0;
+  for (std::size_t i = 0; i < all.x.size(); ++i) {
+    const double off = 16.0 * static_cast<double>(all.x.data()[i]) -
+                       static_cast<double>(all.y.data()[i]);
+    expected += off * off;
+  }
+  for (const named_schedule& each : pipeline_schedules) {
+    std::vector<nn::tally> trained(2), evaluated(2);
+    run_threads(2, [&](process_group& world) {
+      auto model = four();
+      pipeline pipe{model, world, {.schedule = each.make, .microbatches = 3}};
+      const auto rank = static_cast<std::size_t>(world.rank());
+      evaluated[rank] = pipe.evaluate(all, squares);
+      trained[rank] = pipe.step(all, squares);
+    });
+    for (const auto& found : {trained, evaluated}) {
+      for (const nn::tally& rank : found) {
+        BOOST_TEST(rank.sum == expected, each.name);
+        BOOST_TEST(rank.count == 14, each.name);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_has_values_of_its_own_stages_alone) {
+  std::vector<std::string> held(2);
+  run_threads(2, [&](process_group& world) {
+    auto model = four();
+    model.initialize(3);
+    pipeline pipe{model, world, {.microbatches = 2, .cut = {0, 3}}};
+    model.for_each_parameter([&](const std::string& path, auto& p) {
+      if (p.has_values()) held[static_cast<std::size_t>(world.rank())] += path + " ";
+    });
+    BOOST_TEST((pipe.cut() == std::vector<std::size_t>{0, 3}));
+  });
+  BOOST_TEST(held[0] == "0.weight 1.weight 2.weight ");
+  BOOST_TEST(held[1] == "3.weight ");
+}
+
+BOOST_AUTO_TEST_CASE(the_cut_makes_the_heaviest_stage_as_light_as_can_be) {
+  using cut = std::vector<std::size_t>;
+  BOOST_TEST((cut_by_weight(std::vector{1.0, 1.0, 1.0, 1.0}, 2) == cut{0, 2}));
+  BOOST_TEST((cut_by_weight(std::vector{9.0, 1.0, 1.0, 1.0}, 2) == cut{0, 1}));
+  BOOST_TEST((cut_by_weight(std::vector{1.0, 2.0, 3.0, 4.0, 5.0}, 3) == cut{0, 3, 4}));
+  BOOST_CHECK_THROW((void)cut_by_weight(std::vector{1.0}, 2), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(peak_in_flight_counts_what_the_proof_predicts) {
+  for (const named_schedule& each : pipeline_schedules) {
+    std::vector<int> found(2);
+    run_threads(2, [&](process_group& world) {
+      auto model = four();
+      pipeline pipe{model, world, {.schedule = each.make, .microbatches = 6}};
+      pipe.step(numbers(6), squares);
+      found[static_cast<std::size_t>(world.rank())] = pipe.peak_in_flight();
+    });
+    const auto proof = validate(each.make({.ranks = 2, .microbatches = 6}));
+    BOOST_TEST((found == proof.kept), each.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(stages_sum_their_gradients_over_the_data_parallel_ranks) {
+  // Whole numbers: pp 2 x dp 2 on two halves of a batch ends in the bits of one rank on all of it.
+  const samples all = numbers(8);
+  std::vector<float> expected;
+  run_threads(1, [&](process_group& world) {
+    auto model = four();
+    pipeline pipe{model, world, {.microbatches = 4}};
+    pipe.step(all, squares);
+    for (const auto& p : pipe.parameters()) {
+      expected.insert(expected.end(), p.grad().begin(), p.grad().end());
+    }
+  });
+  for (const auto schedule : {schedules::one_f_one_b, schedules::zb1p, schedules::zbv}) {
+    std::vector<std::vector<float>> found(4);
+    run_threads(4, [&](process_group& world) {
+      mesh<"pp", "dp"> grid{world, {2, 2}};
+      auto model = four();
+      pipeline pipe{model, grid["pp"],
+                    {.schedule = schedule, .microbatches = 2, .data_parallel = &grid["dp"]}};
+      const auto half = split_batch(all, 2)[static_cast<std::size_t>(grid.rank("dp"))];
+      pipe.step(half, squares);
+      auto& mine = found[static_cast<std::size_t>(world.rank())];
+      for (const auto& p : pipe.parameters()) {
+        mine.insert(mine.end(), p.grad().begin(), p.grad().end());
+      }
+    });
+    BOOST_TEST((found[0] == found[1]));
+    BOOST_TEST((found[2] == found[3]));
+    // Rank 0 has the blocks 0, 1 (and of a V: 0 and 3), rank 2 the others.
+    std::vector<float> together = found[0];
+    if (schedule == schedules::zbv) {
+      together.insert(together.begin() + 2, found[2].begin(), found[2].end());
+    } else {
+      together.insert(together.end(), found[2].begin(), found[2].end());
+    }
+    BOOST_TEST((together == expected));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_names_the_stage_the_action_and_the_micro_batch) {
+  std::vector<std::string> said(3);
+  const std::string thrown = failure_of(3, [&](process_group& world) {
+    auto model = four();
+    auto blocks = model.blocks();
+    int calls = 0;
+    blocks[2].forward = [&](const variable<float>& x, const tensor<float>&) {
+      if (++calls == 3) throw std::runtime_error("no such number");
+      return x;
+    };
+    pipeline pipe{model, blocks, world, {.microbatches = 4, .cut = {0, 2, 3}}};
+    try {
+      pipe.step(numbers(4), squares);
+    } catch (const std::exception& failed) {
+      said[static_cast<std::size_t>(world.rank())] = failed.what();
+      throw;
+    }
+  });
+  for (const std::string& each : said) {
+    BOOST_TEST(contains(each, "failed in 1F2 (stage 1, micro-batch 2)"), each);
+    BOOST_TEST(contains(each, "no such number"), each);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_run_is_refused_before_the_first_action) {
+  const auto made_with = [](pipeline_options options, int ranks = 2) {
+    return failure_of(ranks, [&](process_group& world) {
+      auto model = four();
+      pipeline pipe{model, world, options};
+      pipe.step(numbers(4), squares);
+    });
+  };
+  BOOST_TEST(contains(made_with({.microbatches = 2}, 5), "5 stages need as many blocks"));
+  BOOST_TEST(contains(made_with({.microbatches = 5}), "4 rows makes no 5 micro-batches"));
+  BOOST_TEST(contains(made_with({.microbatches = 2, .cut = {0, 7}}), "name the first block"));
+  BOOST_TEST(contains(made_with({.microbatches = 1, .table = from_csv("0F0,0B0\n1F0,1B0\n")}, 3),
+                      "is for 2 ranks"));
+  BOOST_TEST(contains(made_with({.microbatches = 1,
+                                 .table = from_csv("0UNSHARD,0F0,0B0\n1F0,1B0\n")}),
+                      "stages are not sharded"));
+  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+                        auto model = four();
+                        pipeline pipe{model, world, {.microbatches = 2 + world.rank()}};
+                      }),
+                      "has another schedule, number of micro-batches or cut"));
+}
+
+BOOST_AUTO_TEST_CASE(a_table_of_your_own_runs) {
+  std::vector<nn::tally> found(2);
+  run_threads(2, [&](process_group& world) {
+    auto model = four();
+    pipeline pipe{model, world,
+                  {.microbatches = 2,
+                   .table = from_csv("0F0,0F1,0B1,0B0,0REDUCE_GRAD\n1F1,1I1,1F0,1B0,1W1\n")}};
+    found[static_cast<std::size_t>(world.rank())] = pipe.step(numbers(4), squares);
+  });
+  BOOST_TEST(found[0].count == 8);
+}
+
+// Timed stages: they sleep, so that bubbles do not depend on cores.
+BOOST_AUTO_TEST_CASE(bubbles_of_timed_stages_are_those_of_the_formulas_within_5_per_cent) {
+  struct row {
+    pipeline_schedule make;
+    int chunks;
+    double bubble;
+  };
+  for (const row& each : {row{schedules::gpipe, 1, 3 / 11.0}, row{schedules::one_f_one_b, 1, 3 / 11.0},
+                          row{schedules::interleaved, 2, 3 / 19.0}, row{schedules::zb1p, 1, 3 / 27.0},
+                          row{schedules::zbv, 1, 3 / 51.0}}) {
+    double best = 1;
+    std::string name;
+    for (int attempt = 0; attempt < 3; ++attempt) {  // the machine may be busy
+      const pipeline_timeline run = timed_run(each.make, 8, each.chunks, 12ms);
+      best = std::min(best, 1 - (8 * 3 * 0.012) / run.makespan());
+      name = run.name;
+      if (best < each.bubble + 0.05) break;
+    }
+    BOOST_TEST_MESSAGE(name << ": bubble " << best << ", by the formula " << each.bubble);
+    BOOST_TEST(best > each.bubble - 0.05, name);
+    BOOST_TEST(best < each.bubble + 0.05, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(with_a_hop_of_half_a_forward_eager_1f1b_is_15_per_cent_faster) {
+  double ratio = 1;
+  for (int attempt = 0; attempt < 3 && ratio > 0.85; ++attempt) {
+    const double plain = timed_run(schedules::one_f_one_b, 32, 1, 4ms, 2ms).makespan();
+    ratio = timed_run(schedules::eager_one_f_one_b, 32, 1, 4ms, 2ms).makespan() / plain;
+  }
+  BOOST_TEST_MESSAGE("eager 1F1B takes " << ratio << " of 1F1B's time");
+  BOOST_TEST(ratio <= 0.85);
+}
