@@ -1,4 +1,5 @@
-// L8: tensor parallelism: matrices of a model cut over the ranks of an axis.
+// L8: tensor parallelism: matrices of a model cut over the ranks of an axis. By name, since it
+// needs all models: <parx/tensor_parallel/plans.hpp> (ready_plan).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
@@ -8,5 +9,7 @@
 #include <parx/mesh.hpp>                         // IWYU pragma: export
 #include <parx/tensor_parallel/algebra.hpp>      // IWYU pragma: export
 #include <parx/tensor_parallel/axis.hpp>         // IWYU pragma: export
+#include <parx/tensor_parallel/parallelize.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/placement.hpp>    // IWYU pragma: export
+#include <parx/tensor_parallel/plan.hpp>         // IWYU pragma: export
 #include <parx/tensor_parallel/transitions.hpp>  // IWYU pragma: export

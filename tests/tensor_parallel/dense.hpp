@@ -12,7 +12,8 @@ inline parx::tensor<float> integers(const parx::shape& s, std::uint64_t seed, in
   std::uint64_t state = seed * 0x9E3779B97F4A7C15U + 1;
   for (float& value : t) {
     state = state * 6364136223846793005U + 1442695040888963407U;
-    value = static_cast<float>(static_cast<int>((state >> 33) % (2U * static_cast<unsigned>(range) + 1)) - range);
+    const auto span = 2 * static_cast<std::uint64_t>(range) + 1;
+    value = static_cast<float>(static_cast<int>((state >> 33) % span) - range);
   }
   return t;
 }

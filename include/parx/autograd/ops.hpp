@@ -24,3 +24,4 @@
 #include <parx/autograd/ops/rotary.hpp>
 #include <parx/autograd/ops/softmax.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/autograd/ops/vocabulary.hpp>

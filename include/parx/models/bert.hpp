@@ -75,9 +75,9 @@ class bert_layer : public nn::module<bert_layer<T>> {
   using value_type = T;
 
   explicit bert_layer(const bert_config& c)
-      : query_(c.hidden_size, c.hidden_size, starts(c)),
-        key_(c.hidden_size, c.hidden_size, starts(c)),
-        value_(c.hidden_size, c.hidden_size, starts(c)),
+      : query_(c.hidden_size, c.hidden_size, reads(c)),
+        key_(c.hidden_size, c.hidden_size, reads(c)),
+        value_(c.hidden_size, c.hidden_size, reads(c)),
         attended_(c.hidden_size, c.hidden_size, starts(c)),
         wide_(c.hidden_size, c.intermediate_size, starts(c, activation::gelu)),
         narrow_(c.intermediate_size, c.hidden_size, starts(c)),
@@ -95,12 +95,12 @@ class bert_layer : public nn::module<bert_layer<T>> {
   [[nodiscard]] variable<T> forward(const variable<T>& x, const attention_options<T>& masks,
                                     bert_positions which = bert_positions::all) {
     const bool all = which == bert_positions::all;
-    const variable<T> read = all ? x : slice(x, 1, 0, 1);
+    const variable<T> read = all ? x : slice(x, 1, 0, 1), entered = query_.enter(x);
     const variable<T> context =
-        all ? attention_(linear<T>(x, side_by_side(&nn::linear<T>::weight),
+        all ? attention_(linear<T>(entered, side_by_side(&nn::linear<T>::weight),
                                    side_by_side(&nn::linear<T>::bias_values)),
                          masks)
-            : attention_(query_(read), key_(x), value_(x), masks);
+            : attention_(query_(slice(entered, 1, 0, 1)), key_(entered), value_(entered), masks);
     const variable<T> y = attended_norm_(attended_dropout_(attended_(context)) + read);
     return norm_(dropout_(narrow_(wide_(y))) + y);
   }
@@ -124,6 +124,12 @@ class bert_layer : public nn::module<bert_layer<T>> {
   [[nodiscard]] static nn::linear_options starts(const bert_config& c,
                                                  activation f = activation::none) {
     return {.start = nn::init::normal(0, c.initializer_range), .activation = f};
+  }
+  /// Three layers read one input.
+  [[nodiscard]] static nn::linear_options reads(const bert_config& c) {
+    nn::linear_options options = starts(c);
+    options.input = nn::matrix_cut::input::entered;
+    return options;
   }
   /// One product with all three matrices is faster than three.
   template <typename Part>

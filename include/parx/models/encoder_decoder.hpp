@@ -78,7 +78,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
                                    const tensor<Id>& source, const tensor<Mask>& source_mask) {
     const attention_options<T> causal{.causal = true};
     const auto states = decoder_(embed(target), memory, causal, masks(source_mask));
-    const auto logits = linear<T>(states, shared_.weight());
+    const auto logits = shared_.multiply(states);
     return pointer_ ? (*pointer_)(logits, states, memory, source, source_mask) : logits;
   }
 
@@ -102,7 +102,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   [[nodiscard]] variable<T> decode(const tensor<Id>& next, source_cache<T>* cache) {
     const variable<T> x = embed(next, cache->length());
     const auto states = decoder_(x, &cache->layers(), masks(cache->mask()));
-    const auto logits = linear<T>(states, shared_.weight());
+    const auto logits = shared_.multiply(states);
     return pointer_
                ? pointer_->point(logits, states, cache->pointer_keys(), cache->ids(), cache->mask())
                : logits;

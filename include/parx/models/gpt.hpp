@@ -65,8 +65,7 @@ class gpt_block : public nn::module<gpt_block<T>> {
   using value_type = T;
 
   explicit gpt_block(const gpt_config& c)
-      : width_(c.n_embd),
-        qkv_(c.n_embd, 3 * c.n_embd, nn::init::normal(0, c.initializer_range)),
+      : qkv_(c.n_embd, 3 * c.n_embd, nn::init::normal(0, c.initializer_range)),
         attended_(c.n_embd, c.n_embd, residual_start(c)),
         wide_(c.n_embd, inner(c), nn::init::normal(0, c.initializer_range), activation::gelu_tanh),
         narrow_(inner(c), c.n_embd, residual_start(c)),
@@ -108,11 +107,11 @@ class gpt_block : public nn::module<gpt_block<T>> {
   }
   [[nodiscard]] variable<T> attend(const variable<T>& qkv, nn::kv_cache<T>* cache) {
     if (cache == nullptr) return attention_(qkv, attention_options<T>{.causal = true});
-    const auto part = [&](std::size_t i) { return slice(qkv, -1, i * width_, (i + 1) * width_); };
+    const std::size_t width = qkv.extent(-1) / 3;
+    const auto part = [&](std::size_t i) { return slice(qkv, -1, i * width, (i + 1) * width); };
     return attention_(part(0), part(1), part(2), cache);
   }
 
-  std::size_t width_;
   detail::conv1d<T> qkv_, attended_, wide_, narrow_;
   nn::layer_norm<T> norm1_, norm2_;
   nn::dot_product_attention attention_;
@@ -195,7 +194,7 @@ class gpt : public nn::module<gpt<T>> {
                     slice<T>(positions_.weight(), 0, first, first + ids.extent(1)));
   }
   [[nodiscard]] variable<T> logits(const variable<T>& x) {
-    return linear<T>(norm_(x), words_.weight());
+    return words_.multiply(norm_(x));
   }
   /// The output multiplies with the words, and the positions are a slice.
   [[nodiscard]] nn::embedding_options starts() const {

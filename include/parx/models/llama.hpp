@@ -73,12 +73,12 @@ class llama_layer : public nn::module<llama_layer<T>> {
   llama_layer(const llama_config& c, const rotary_table<T>& table)
       : layout_(c.layout),
         table_(table),
-        query_(c.hidden_size, c.hidden_size, starts(c)),
-        key_(c.hidden_size, table.width() * c.num_key_value_heads, starts(c)),
-        value_(c.hidden_size, table.width() * c.num_key_value_heads, starts(c)),
+        query_(c.hidden_size, c.hidden_size, reads(c)),
+        key_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c)),
+        value_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c)),
         out_(c.hidden_size, c.hidden_size, starts(c)),
-        gate_(c.hidden_size, c.intermediate_size, starts(c)),
-        up_(c.hidden_size, c.intermediate_size, starts(c)),
+        gate_(c.hidden_size, c.intermediate_size, reads(c)),
+        up_(c.hidden_size, c.intermediate_size, reads(c)),
         down_(c.intermediate_size, c.hidden_size, starts(c)),
         norm1_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
         norm2_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
@@ -86,7 +86,7 @@ class llama_layer : public nn::module<llama_layer<T>> {
 
   /// x is (batch, positions, hidden_size); the positions before are in the cache, if there is one.
   [[nodiscard]] variable<T> forward(const variable<T>& x, nn::kv_cache<T>* cache) {
-    const variable<T> y = norm1_(x);
+    const variable<T> y = query_.enter(norm1_(x));
     const rotary_options turn{.layout = layout_,
                               .first_position = cache == nullptr ? 0 : cache->length()};
     const variable<T> q = rotary(query_(y), table_, turn), k = rotary(key_(y), table_, turn);
@@ -94,7 +94,7 @@ class llama_layer : public nn::module<llama_layer<T>> {
         cache == nullptr ? attention_(q, k, value_(y), attention_options<T>{.causal = true})
                          : attention_(q, k, value_(y), cache);
     const variable<T> z = x + out_(attended);
-    const variable<T> w = norm2_(z);
+    const variable<T> w = gate_.enter(norm2_(z));
     return z + down_(swiglu(gate_(w), up_(w)));
   }
 
@@ -115,6 +115,12 @@ class llama_layer : public nn::module<llama_layer<T>> {
  private:
   [[nodiscard]] static nn::linear_options starts(const llama_config& c) {
     return {.bias = nn::bias::none, .start = nn::init::normal(0, c.initializer_range)};
+  }
+  /// Several layers read one input.
+  [[nodiscard]] static nn::linear_options reads(const llama_config& c) {
+    nn::linear_options options = starts(c);
+    options.input = nn::matrix_cut::input::entered;
+    return options;
   }
 
   rotary_layout layout_;
@@ -206,7 +212,7 @@ class llama : public nn::module<llama<T>> {
   }
   [[nodiscard]] variable<T> logits(const variable<T>& x) {
     const variable<T> y = norm_(x);
-    return head_ ? (*head_)(y) : linear<T>(y, words_.weight());
+    return head_ ? (*head_)(y) : words_.multiply(y);
   }
   [[nodiscard]] static const llama_config& checked(const llama_config& c) {
     require(c.num_attention_heads > 0 && c.hidden_size % c.num_attention_heads == 0 &&

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <parx/autograd/ops/attention.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/nn/cut.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/module.hpp>
@@ -76,7 +79,7 @@ struct dot_product_attention_options {
 
 /// scaled_dot_product_attention with heads side by side, and dropout in training. Its path seeds
 /// the dropout.
-class dot_product_attention : public module<dot_product_attention> {
+class dot_product_attention : public module<dot_product_attention>, public cuttable_layer {
  public:
   explicit dot_product_attention(std::size_t heads, dot_product_attention_options options = {})
       : whole_heads_(heads), heads_(heads), dropout_(options.dropout) {}
@@ -90,6 +93,12 @@ class dot_product_attention : public module<dot_product_attention> {
             count, first, whole_heads_);
     first_head_ = first;
     heads_ = count;
+  }
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
+    if (how.how != cut::heads) refuse_cut(path, "attention", "heads");
+    const unit_range here = units_here(*axis, whole_heads_, path);
+    take_heads(here.begin, here.size());
   }
 
   /// (batch, positions, heads * width) each; masks as in attention_options, whose heads, dropout
@@ -143,14 +152,14 @@ struct multi_head_attention_options {
 /// PyTorch's nn.MultiheadAttention with batch_first = True, and its parameters: in_proj_weight (3
 /// width, width), in_proj_bias, out_proj.weight, out_proj.bias.
 template <typename T = float>
-class multi_head_attention : public module<multi_head_attention<T>> {
+class multi_head_attention : public module<multi_head_attention<T>>, public cuttable_layer {
  public:
   using value_type = T;
 
   /// Throws usage_error unless `heads` divides `width`.
   multi_head_attention(std::size_t width, std::size_t heads,
                        multi_head_attention_options options = {})
-      : width_(width),
+      : heads_(heads),
         in_weight_("in_proj_weight", {3 * width, width}),
         out_(width, width, {.bias = options.bias}),
         core_(heads, {.dropout = options.dropout}) {
@@ -163,48 +172,71 @@ class multi_head_attention : public module<multi_head_attention<T>> {
 
   /// x (batch, positions, width) attends to itself.
   [[nodiscard]] variable<T> forward(const variable<T>& x, const attention_options<T>& masks = {}) {
-    return out_(core_(parx::linear<T>(x, in_weight_, in_bias_), masks));
+    return out_(core_(all_three(x), masks));
   }
   /// query (batch, queries, width) attends to key and value (batch, keys, width).
   [[nodiscard]] variable<T> forward(const variable<T>& query, const variable<T>& key,
                                     const variable<T>& value,
                                     const attention_options<T>& masks = {}) {
-    return out_(core_(project(query, 0), project(key, 1), project(value, 2), masks));
+    const variable<T> k = cut_.enter(key);
+    const variable<T> v = key.node().get() == value.node().get() ? k : cut_.enter(value);
+    return out_(core_(project(cut_.enter(query), 0), project(k, 1), project(v, 2), masks));
   }
 
   /// x attends to itself and to the earlier positions in the cache, and is added to them; causal,
   /// without gradients for what is cached.
   [[nodiscard]] variable<T> forward(const variable<T>& x, kv_cache<T>* cache) {
-    const variable<T> all = parx::linear<T>(x, in_weight_, in_bias_);
-    const auto part = [&](std::size_t i) { return slice(all, -1, i * width_, (i + 1) * width_); };
+    const variable<T> all = all_three(x);
+    const std::size_t width = all.extent(-1) / 3;
+    const auto part = [&](std::size_t i) { return slice(all, -1, i * width, (i + 1) * width); };
     return out_(core_(part(0), part(1), part(2), cache));
   }
   /// query attends to a memory whose keys and values were made before.
   [[nodiscard]] variable<T> forward(const variable<T>& query, const projected_memory<T>& memory,
                                     const attention_options<T>& masks) {
-    return out_(core_(project(query, 0), memory.keys, memory.values, masks));
+    return out_(core_(project(cut_.enter(query), 0), memory.keys, memory.values, masks));
   }
   /// What forward() makes of `memory` (batch, keys, width) as key and value.
   [[nodiscard]] projected_memory<T> project(const variable<T>& memory) const {
-    return {project(memory, 1), project(memory, 2)};
+    const variable<T> entered = cut_.enter(memory);
+    return {project(entered, 1), project(entered, 2)};
+  }
+
+  /// By columns: its heads are dealt out, queries, keys and values of each. out_proj is cut by rows
+  /// then.
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
+    if (how.how != cut::columns) refuse_cut(path, "multi_head_attention", "columns");
+    layer_cut by_heads = how;
+    by_heads.units = heads_;
+    by_heads.blocks = 3;
+    cut_.cut(axis, by_heads, path, in_weight_, in_bias_, weight_layout::out_in);
+    const unit_range here = units_here(*axis, heads_, path);
+    core_.take_heads(here.begin, here.size());
   }
 
   template <typename Visit>
   void members(Visit& visit) {
-    visit("in_proj_weight", in_weight_, init::xavier_uniform(width_, 3 * width_));
+    const std::size_t width = in_weight_.global_shape()[1];
+    visit("in_proj_weight", in_weight_, init::xavier_uniform(width, 3 * width));
     visit("in_proj_bias", in_bias_, init::constant(0));
     visit("out_proj", out_);
     visit("core", core_);
   }
 
  private:
+  [[nodiscard]] variable<T> all_three(const variable<T>& x) const {
+    return cut_.apply<T>(x, in_weight_, in_bias_, activation::none, weight_layout::out_in);
+  }
+  /// Of an x that has been entered.
   [[nodiscard]] variable<T> project(const variable<T>& x, std::size_t part) const {
-    const std::size_t begin = part * width_, end = begin + width_;
+    const std::size_t width = in_weight_.extent(0) / 3, begin = part * width, end = begin + width;
     return parx::linear<T>(x, slice<T>(in_weight_, 0, begin, end),
                            in_bias_.defined() ? slice<T>(in_bias_, 0, begin, end) : variable<T>());
   }
 
-  std::size_t width_;
+  std::size_t heads_;
+  matrix_cut cut_;
   parameter<T> in_weight_;
   parameter<T> in_bias_;
   linear<T> out_;

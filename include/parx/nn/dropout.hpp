@@ -4,14 +4,18 @@
 // see random_layer.hpp.
 #pragma once
 
+#include <memory>
+#include <string_view>
+
 #include <parx/autograd/ops/dropout.hpp>
 #include <parx/core/check.hpp>
+#include <parx/nn/cut.hpp>
 #include <parx/nn/module.hpp>
 #include <parx/nn/random_layer.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
-class dropout : public module<dropout>, public random_layer {
+class dropout : public module<dropout>, public random_layer, public cuttable_layer {
  public:
   /// Drops each element with this probability. Throws usage_error unless it is in [0, 1).
   explicit dropout(double probability = 0.5) : probability_(probability) {
@@ -21,8 +25,9 @@ class dropout : public module<dropout>, public random_layer {
 
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
-    if (!is_training()) return x;
-    return parx::dropout(x, probability_, draw(), here_.of(x.shape()));
+    const variable<T> y =
+        is_training() ? parx::dropout(x, probability_, draw(), here_.of(x.shape())) : x;
+    return leave_ ? positions_here(*leave_, y) : y;
   }
 
   [[nodiscard]] double probability() const noexcept { return probability_; }
@@ -31,10 +36,22 @@ class dropout : public module<dropout>, public random_layer {
   /// would drop of the whole. For ranks that share a layer (tensor and sequence parallel), which
   /// have the seed and the replica in common.
   void take_chunk(const axis_chunk& here) noexcept { here_ = here; }
+  /// By columns, where units are the extent of the last axis in all, or positions; to_positions.
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
+    if (how.how == cut::to_positions) {
+      leave_ = axis;
+    } else if (how.how == cut::columns || how.how == cut::positions) {
+      take_chunk({how.how == cut::columns ? -1 : 1, axis->rank(), axis->size(), how.units});
+    } else {
+      refuse_cut(path, "dropout", "columns or positions");
+    }
+  }
 
  private:
   double probability_;
   axis_chunk here_;
+  std::shared_ptr<rank_axis> leave_;
 };
 
 }  // namespace parx::nn

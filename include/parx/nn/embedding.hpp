@@ -3,9 +3,14 @@
 
 #include <concepts>
 #include <cstddef>
+#include <memory>
+#include <string_view>
 
 #include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/embedding.hpp>
+#include <parx/autograd/ops/linear.hpp>
+#include <parx/autograd/ops/vocabulary.hpp>
+#include <parx/nn/cut.hpp>
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
@@ -24,7 +29,7 @@ struct embedding_options {
 };
 
 template <typename T = float>
-class embedding : public module<embedding<T>> {
+class embedding : public module<embedding<T>>, public cuttable_layer {
  public:
   using value_type = T;
 
@@ -37,7 +42,38 @@ class embedding : public module<embedding<T>> {
   /// The result is (indices..., width). Throws usage_error for an index outside the rows.
   template <std::integral Index>
   [[nodiscard]] variable<arithmetic_type<T>> forward(const tensor<Index>& indices) const {
-    return cast<arithmetic_type<T>>(parx::embedding<T>(weight_, indices));
+    using A = arithmetic_type<T>;
+    if (!axis_) return cast<A>(parx::embedding<T>(weight_, indices));
+    const variable<A> here = cast<A>(embedding_of_chunk<T>(
+        *axis_, weight_, weight_.global_shape()[0], indices));
+    if (between_ == between_cuts::whole)
+      return across::sum(*axis_, here, across::whole_gradient::same);
+    require_even_positions(*axis_, here.shape());
+    return across::sum_chunk(*axis_, here, 1);
+  }
+  /// x (..., width) times the matrix: the logits (..., rows) of an output that is tied to it. Where
+  /// it is cut, those of the rows here.
+  [[nodiscard]] variable<arithmetic_type<T>> multiply(
+      const variable<arithmetic_type<T>>& x) const {
+    using A = arithmetic_type<T>;
+    if (!axis_) return parx::linear<A>(x, cast<A>(weight_));
+    if (output_ == between_cuts::positions) {
+      return parx::linear<A>(across::gather(*axis_, x, 1, across::whole_gradient::partial),
+                             cast<A>(weight_));
+    }
+    return parx::linear<A>(x, cast<A>(weight_), {}, activation::none, weight_layout::out_in,
+                           std::make_shared<across::sum_behind_weight<A>>(*axis_));
+  }
+
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
+    if (how.how != cut::vocabulary) refuse_cut(path, "an embedding", "its vocabulary");
+    require(!axis_, "\"{}\" is cut already", path);
+    const unit_range here = units_here(*axis, weight_.global_shape()[0], path);
+    weight_.keep_part(weight_.spec().slice(0, here.begin, here.end));
+    axis_ = axis;
+    between_ = how.between;
+    output_ = how.output;
   }
 
   template <typename Visit>
@@ -49,6 +85,8 @@ class embedding : public module<embedding<T>> {
 
  private:
   initializer start_;
+  std::shared_ptr<rank_axis> axis_;
+  between_cuts between_ = between_cuts::whole, output_ = between_cuts::whole;
   parameter<T> weight_;
 };
 

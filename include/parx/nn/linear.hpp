@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string_view>
 
 #include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/linear.hpp>
+#include <parx/nn/cut.hpp>
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
@@ -19,16 +22,18 @@ struct linear_options {
   nn::bias bias = nn::bias::learned;
   initializer start = {};  ///< of the weight, the bias then starts from 0; keep: PyTorch's of both
   parx::activation activation = parx::activation::none;  ///< applied on the way: see parx::linear
+  matrix_cut::input input = matrix_cut::input::of_this_layer;  ///< entered: by enter() of a layer
 };
 
 template <typename T = float>
-class linear : public module<linear<T>> {
+class linear : public module<linear<T>>, public cuttable_layer {
  public:
   using value_type = T;
 
   /// From `in` to `out` features. weight is (out, in), bias (out), as in PyTorch.
   linear(std::size_t in, std::size_t out, linear_options options = {})
       : activation_(options.activation),
+        input_(options.input),
         start_(options.start.kind == initializer::distribution::keep ? init::fan_in_uniform(in)
                                                                      : options.start),
         bias_start_(options.start.kind == initializer::distribution::keep ? start_
@@ -40,7 +45,21 @@ class linear : public module<linear<T>> {
   /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return parx::linear<A>(x, cast<A>(weight_), cast<A>(bias_), activation_);
+    return cut_.apply<A>(x, cast<A>(weight_), cast<A>(bias_), activation_, weight_layout::out_in,
+                         input_);
+  }
+  /// Of an input that several layers read, which then have matrix_cut::input::entered: what is done
+  /// once for all where they are cut by columns.
+  template <typename A>
+  [[nodiscard]] variable<A> enter(const variable<A>& x) const {
+    return cut_.enter(x);
+  }
+
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
+    require(how.how != cut::rows || activation_ == parx::activation::none,
+            "\"{}\" applies its activation on the way, so it cannot be cut by rows", path);
+    cut_.cut(axis, how, path, weight_, bias_, weight_layout::out_in);
   }
 
   template <typename Visit>
@@ -55,6 +74,8 @@ class linear : public module<linear<T>> {
 
  private:
   parx::activation activation_;
+  matrix_cut::input input_;
+  matrix_cut cut_;
   initializer start_, bias_start_;
   parameter<T> weight_;
   parameter<T> bias_;

@@ -3,17 +3,40 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string_view>
 
 #include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/layer_norm.hpp>
 #include <parx/autograd/ops/rms_norm.hpp>
+#include <parx/nn/cut.hpp>
 #include <parx/nn/module.hpp>
 #include <parx/types/half.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
+/// A norm of which all ranks have the parameters. On positions that are cut, each has a part of
+/// their gradients.
+class cuttable_norm : public cuttable_layer {
+ public:
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
+    if (how.how != cut::positions) refuse_cut(path, "a norm", "positions");
+    axis_ = axis;
+  }
+
+ protected:
+  template <typename A>
+  [[nodiscard]] variable<A> used(const variable<A>& parameter) const {
+    return axis_ ? across::copy(*axis_, parameter) : parameter;
+  }
+
+ private:
+  std::shared_ptr<rank_axis> axis_;
+};
+
 template <typename T = float>
-class layer_norm : public module<layer_norm<T>> {
+class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
  public:
   using value_type = T;
 
@@ -25,7 +48,7 @@ class layer_norm : public module<layer_norm<T>> {
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return parx::layer_norm<A>(x, cast<A>(weight_), cast<A>(bias_), options_);
+    return parx::layer_norm<A>(x, used(cast<A>(weight_)), used(cast<A>(bias_)), options_);
   }
 
   template <typename Visit>
@@ -41,7 +64,7 @@ class layer_norm : public module<layer_norm<T>> {
 };
 
 template <typename T = float>
-class rms_norm : public module<rms_norm<T>> {
+class rms_norm : public module<rms_norm<T>>, public cuttable_norm {
  public:
   using value_type = T;
 
@@ -51,7 +74,7 @@ class rms_norm : public module<rms_norm<T>> {
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return parx::rms_norm<A>(x, cast<A>(weight_), options_);
+    return parx::rms_norm<A>(x, used(cast<A>(weight_)), options_);
   }
 
   template <typename Visit>

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string_view>
 
 #include <parx/autograd/ops/linear.hpp>
+#include <parx/nn/cut.hpp>
 #include <parx/nn/module.hpp>
 
 namespace parx::inline PARX_ABI::models::detail {
 
 template <typename T>
-class conv1d : public nn::module<conv1d<T>> {
+class conv1d : public nn::module<conv1d<T>>, public nn::cuttable_layer {
  public:
   using value_type = T;
 
@@ -22,7 +25,14 @@ class conv1d : public nn::module<conv1d<T>> {
 
   /// x is (..., in), the result (..., out).
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
-    return linear<T>(x, weight_, bias_, activation_, weight_layout::in_out);
+    return cut_.apply<T>(x, weight_, bias_, activation_, weight_layout::in_out);
+  }
+
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const nn::layer_cut& how,
+              std::string_view path) override {
+    require(how.how != nn::cut::rows || activation_ == parx::activation::none,
+            "\"{}\" applies its activation on the way, so it cannot be cut by rows", path);
+    cut_.cut(axis, how, path, weight_, bias_, weight_layout::in_out);
   }
 
   template <typename Visit>
@@ -33,6 +43,7 @@ class conv1d : public nn::module<conv1d<T>> {
 
  private:
   parx::activation activation_;
+  nn::matrix_cut cut_;
   nn::initializer start_;
   parameter<T> weight_, bias_;
 };

@@ -1,0 +1,166 @@
+// vocabulary: an embedding and a cross-entropy whose rows and classes lie on the ranks of an axis.
+//
+// Neither the table nor the logits are ever gathered. The embedding sums what each rank found of
+// its rows, one all-reduce of the result. The loss needs two reductions of a few numbers a row:
+// the largest logit, then the sum of exponentials with the label's logit (and with label smoothing
+// the sum of all). Backward of both sends nothing.
+// Source: Megatron-LM's vocab_parallel_embedding and vocab_parallel_cross_entropy.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/loss.hpp>
+#include <parx/autograd/ops/loss.hpp>
+#include <parx/autograd/ops/rows.hpp>
+#include <parx/autograd/rank_axis.hpp>
+#include <parx/types/chunk.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// This rank's summand of the rows at `indices`: `table` (rows here, width) is its chunk of a table
+/// of `whole` rows, and rows elsewhere are zero here. Sends nothing: see across::sum. Throws
+/// usage_error for an index outside the whole, on all ranks.
+template <typename T, std::integral Index>
+[[nodiscard]] variable<T> embedding_of_chunk(const rank_axis& axis, const variable<T>& table,
+                                             std::size_t whole, const tensor<Index>& indices) {
+  const std::size_t first = chunk_begin(whole, axis.size(), axis.rank());
+  const std::size_t count = table.extent(0), width = table.extent(1);
+  const tensor<Index> index = indices.contiguous();
+  shape s = indices.shape();
+  s.push_back(width);
+  tensor<T> picked = tensor<T>::zeros(s);
+  std::vector<std::size_t> rows, places;  // what is here, and where it goes
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const auto row = static_cast<std::size_t>(index.data()[i]);  // a negative index becomes huge
+    require(row < whole, "embedding: index {} at position {} is outside a table of {} rows",
+            index.data()[i], i, whole);
+    if (row < first || row >= first + count) continue;
+    rows.push_back(row - first);
+    places.push_back(i);
+  }
+  const tensor<T> source = table.value_at_rows(rows).contiguous();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(source.data() + rows[i] * width, width, picked.data() + places[i] * width);
+  }
+  return differentiable(
+      std::move(picked),
+      [rows = std::move(rows), places = std::move(places), width](const tensor<T>& upstream,
+                                                                  grad_sink<T> dtable) {
+        T* const sum = dtable.rows(rows).data();
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          const T* const u = upstream.data() + places[i] * width;
+          T* const to = sum + rows[i] * width;
+          for (std::size_t j = 0; j < width; ++j) to[j] += u[j];
+        }
+      },
+      table);
+}
+
+/// cross_entropy of logits (..., classes) of which `logits` is this rank's chunk of the last axis;
+/// labels and options are the same on all ranks, and so is the result. Throws as cross_entropy
+/// does, on all ranks.
+template <typename T, std::integral Label>
+[[nodiscard]] weighted_loss<T> vocab_cross_entropy(rank_axis& axis, const variable<T>& logits,
+                                                   std::size_t classes,
+                                                   const tensor<Label>& labels,
+                                                   const cross_entropy_options& options = {},
+                                                   call_site site = call_site::current()) {
+  const std::size_t first = chunk_begin(classes, axis.size(), axis.rank());
+  const std::size_t here = chunk_begin(classes, axis.size(), axis.rank() + 1) - first;
+  const std::size_t rows = labels.size();
+  require(logits.rank() == labels.rank() + 1 && logits.extent(-1) == here &&
+              logits.size() == rows * here,
+          "vocab_cross_entropy at {}:{}: of {} classes rank {} of {} has {}: logits of shape {} "
+          "and labels of shape {} do not fit",
+          site.file_name(), site.line, classes, axis.rank(), axis.size(), here,
+          to_string(logits.shape()), to_string(labels.shape()));
+  require(options.row_weights.empty() || options.row_weights.size() == rows,
+          "vocab_cross_entropy at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
+          options.row_weights.size(), rows);
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+          "vocab_cross_entropy at {}:{}: a label smoothing of {} is not in [0, 1]",
+          site.file_name(), site.line, options.label_smoothing);
+  const tensor<Label> label = labels.contiguous();
+  std::vector<T> weight(rows);
+  double count = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto index = static_cast<std::int64_t>(label.data()[row]);
+    weight[row] = index == options.ignore_index   ? T(0)
+                  : options.row_weights.empty() ? T(1)
+                                                : static_cast<T>(options.row_weights[row]);
+    require(weight[row] == T(0) || (index >= 0 && static_cast<std::size_t>(index) < classes),
+            "vocab_cross_entropy at {}:{}: the label of row {} is {}, but there are {} classes, "
+            "counted from 0",
+            site.file_name(), site.line, row, index, classes);
+    count += static_cast<double>(weight[row]);
+  }
+  const tensor<T> input = logits.value().contiguous();
+  const auto smoothing = static_cast<T>(options.label_smoothing);
+  const std::size_t figures = smoothing == T(0) ? 2 : 3;
+
+  std::vector<T> highest(rows, -std::numeric_limits<T>::infinity());
+  for (std::size_t row = 0; row < rows && here > 0; ++row)
+    highest[row] = detail::row_max(input.data() + row * here, here);
+  highest = detail::once([&] {
+    axis.all_reduce(const_view_of(highest), view_of(highest), rank_axis::reduction::max);
+    return highest;
+  });
+
+  // The gradient is a by-product of the exponentials, as in cross_entropy.
+  const tensor<T> gradient = tensor<T>::empty(logits.shape());
+  std::vector<T> sums(figures * rows);  // of exponentials, the label's logit, of highest - logits
+  const auto hit = [&](std::size_t row) {
+    return static_cast<std::size_t>(label.data()[row]) - first;  // huge where it is elsewhere
+  };
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (weight[row] == T(0) || here == 0) continue;
+    const T* const x = input.data() + row * here;
+    T* const of_row = sums.data() + figures * row;
+    of_row[0] = detail::row_exp(x, highest[row], here, gradient.data() + row * here);
+    if (hit(row) < here) of_row[1] = x[hit(row)] - highest[row];
+    if (figures == 3) {
+      const T top = highest[row];
+      of_row[2] = detail::reduce_lanes(0, here, T(0), detail::add_op{},
+                                       [=](std::size_t i) { return top - x[i]; });
+    }
+  }
+  sums = detail::once([&] {
+    axis.all_reduce(const_view_of(sums), view_of(sums), rank_axis::reduction::sum);
+    return sums;
+  });
+
+  const T everywhere = smoothing / static_cast<T>(classes);
+  double total = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    T* const e = gradient.data() + row * here;
+    if (weight[row] == T(0)) {
+      std::fill_n(e, here, T(0));
+      continue;
+    }
+    const T* const of_row = sums.data() + figures * row;
+    const T log_sum = std::log(of_row[0]);
+    T loss = log_sum - of_row[1];
+    if (figures == 3)
+      loss = (T(1) - smoothing) * loss + smoothing * log_sum + everywhere * of_row[2];
+    total += static_cast<double>(weight[row]) * static_cast<double>(loss);
+    const T scale = weight[row] / of_row[0], shift = weight[row] * everywhere;
+    for (std::size_t i = 0; i < here; ++i) e[i] = e[i] * scale - shift;
+    if (hit(row) < here) e[hit(row)] -= weight[row] * (T(1) - smoothing);
+  }
+  variable<T> sum = differentiable(
+      tensor<T>::scalar(static_cast<T>(total)),
+      [gradient](const tensor<T>& upstream, grad_sink<T> dx) {
+        if (dx.needed()) dx.map([u = upstream.item()](T g) { return u * g; }, gradient);
+      },
+      logits);
+  return {std::move(sum), count};
+}
+
+}  // namespace parx

@@ -1,0 +1,128 @@
+// plans: how the models of parx are cut, as the papers cut them.
+//
+// Between pairs of column and row activations are whole on all ranks; with between_cuts::positions
+// they are cut by positions (sequence parallel), which sends the same bytes and keeps a part of
+// them. Their number must then be a multiple of the ranks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/core/check.hpp>
+#include <parx/models/bert.hpp>
+#include <parx/models/encoder_decoder.hpp>
+#include <parx/models/gpt.hpp>
+#include <parx/models/llama.hpp>
+#include <parx/tensor_parallel/plan.hpp>
+
+namespace parx::inline PARX_ABI::tp {
+
+using nn::between_cuts;
+
+namespace detail {
+
+/// Lets all layers of a plan have this around them, and adds `others` where positions are cut.
+[[nodiscard]] inline plan between(between_cuts what, plan lines, const plan& others) {
+  if (what == between_cuts::whole) return lines;
+  for (plan_line& each : lines) {
+    (each.rule.how == nn::cut::vocabulary ? each.rule.output : each.rule.between) = what;
+  }
+  lines.insert(lines.end(), others.begin(), others.end());
+  return lines;
+}
+
+}  // namespace detail
+
+template <typename T>
+[[nodiscard]] plan ready_plan(const models::gpt<T>& model,
+                              between_cuts between = between_cuts::whole) {
+  const std::size_t count = model.config().n_head;
+  nn::layer_cut qkv = of_heads(column, count);
+  qkv.blocks = 3;
+  return detail::between(between,
+                         {{"*.wte", tied_vocab},
+                          {"*.attn.c_attn", qkv},
+                          {"*.attn", heads},
+                          {"*.attn.c_proj", of_heads(row, count)},
+                          {"*.mlp.c_fc", column},
+                          {"*.mlp.c_proj", row}},
+                         {{"*.drop", to_sequence},
+                          {"*.ln_*", sequence},
+                          {"*.resid_dropout", sequence},
+                          {"*.mlp.dropout", sequence}});
+}
+
+template <typename T>
+[[nodiscard]] plan ready_plan(const models::llama<T>& model,
+                              between_cuts between = between_cuts::whole) {
+  const models::llama_config& c = model.config();
+  nn::layer_cut keys = of_heads(column, c.num_key_value_heads);
+  keys.served = c.num_attention_heads;
+  const bool tied = c.embeddings == models::word_embeddings::tied;
+  plan lines{{"*.embed_tokens", tied ? tied_vocab : vocab},
+             {"*.q_proj", of_heads(column, c.num_attention_heads)},
+             {"*.k_proj", keys},
+             {"*.v_proj", keys},
+             {"*.self_attn", heads},
+             {"*.o_proj", of_heads(row, c.num_attention_heads)},
+             {"*.gate_proj", column},
+             {"*.up_proj", column},
+             {"*.down_proj", row}};
+  if (!tied) lines.push_back({"lm_head", head});
+  lines.front().rule.between = between;  // nothing between it and the layers
+  return detail::between(between, lines, {{"*norm", sequence}});
+}
+
+/// Throws usage_error for positions that are cut: its last layer computes the first one alone.
+template <typename T>
+[[nodiscard]] plan ready_plan(const models::bert_classifier<T>& model,
+                              between_cuts between = between_cuts::whole) {
+  require(between == between_cuts::whole,
+          "there is no sequence parallel plan for bert_classifier, whose last layer computes the "
+          "first position alone: take between_cuts::whole");
+  const models::bert_config& c = model.config();
+  const nn::layer_cut part = of_heads(column, c.num_attention_heads);
+  plan lines{{"*.word_embeddings", vocab},
+             {"*.attention.self.query", part},
+             {"*.attention.self.key", part},
+             {"*.attention.self.value", part},
+             {"*.attention.self", heads},
+             {"*.attention.output.dense", of_heads(row, c.num_attention_heads)},
+             {"*.intermediate.dense", column}};
+  for (std::size_t i = 0; i < c.num_hidden_layers; ++i)
+    lines.push_back({fmt::format("bert.encoder.layer.{}.output.dense", i), row});
+  return lines;
+}
+
+/// Throws usage_error for one with copying.
+template <typename T>
+[[nodiscard]] plan ready_plan(const models::encoder_decoder<T>& model,
+                              between_cuts between = between_cuts::whole) {
+  const models::encoder_decoder_config& c = model.config();
+  require(c.copying == models::copying::none,
+          "there is no tensor parallel plan for an encoder_decoder with copying: its pointer needs "
+          "the logits of the whole vocabulary");
+  plan lines{{"shared", tied_vocab},
+             {"*.self_attn", column},
+             {"*.multihead_attn", column},
+             {"*.out_proj", of_heads(row, c.attention_heads)},
+             {"*.linear1", column},
+             {"*.linear2", row}};
+  plan inner;  // dropout of what is cut by columns
+  const auto add = [&](const char* stack, std::size_t layers) {
+    for (std::size_t i = 0; i < layers; ++i)
+      inner.push_back({fmt::format("{}.layers.{}.dropout", stack, i), of_heads(column, c.ffn_dim)});
+  };
+  add("encoder", c.encoder_layers);
+  add("decoder", c.decoder_layers);
+  plan outer{{"dropout", to_sequence}, {"*.norm*", sequence}};
+  for (const char* each : {"*.dropout1", "*.dropout2", "*.dropout3"})
+    outer.push_back({each, sequence});
+  lines = detail::between(between, lines, outer);
+  lines.insert(lines.end(), inner.begin(), inner.end());
+  return lines;
+}
+
+}  // namespace parx::tp

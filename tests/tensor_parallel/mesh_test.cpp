@@ -1,0 +1,98 @@
+// Tensor parallel beside data parallel: a mesh of two axes.
+#include <parx/tensor_parallel/plans.hpp>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <boost/test/unit_test.hpp>
+
+#include <ddp/ranks.hpp>
+#include <tensor_parallel/against_dense.hpp>
+
+#include <parx/ddp/ddp.hpp>
+#include <parx/mesh.hpp>
+#include <parx/optim/sgd.hpp>
+
+using namespace parx::models;
+using parx::nn::between_cuts;
+
+namespace {
+
+constexpr std::size_t words = 37, steps = 3;
+
+llama<> small() {
+  return llama<>({.vocab_size = words, .hidden_size = 16, .intermediate_size = 22,
+                  .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2,
+                  .max_position_embeddings = 16, .initializer_range = 0.3});
+}
+
+/// Losses, norms before clipping, and the parameters in the end, by path.
+struct run {
+  std::vector<double> figures;
+  std::map<std::string, std::vector<float>> values;
+};
+
+/// One process with the samples of both data ranks.
+run alone() {
+  run r;
+  auto model = small();
+  model.initialize(7);
+  parx::optim::sgd opt{model.parameters(), {.lr = 0.1F}};
+  for (std::size_t step = 0; step < steps; ++step) {
+    parx::weighted_loss<float> loss{{}, 0};
+    for (const std::size_t replica : {0U, 1U}) {
+      const auto part = parx::cross_entropy(model(tokens(words, 12, 7 + replica + step)),
+                                            tokens(words, 12, 11 + replica));
+      if (replica == 0) loss = part;
+      else loss = {loss.sum + part.sum, loss.count + part.count};
+    }
+    loss.backward();
+    r.figures.push_back(parx::optim::clip_grad_norm(model.parameters(), 0.5));
+    opt.step();
+  }
+  model.for_each_parameter([&](const std::string& path, auto& p) {
+    r.values[path] = {p.value().begin(), p.value().end()};
+  });
+  return r;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ddp_times_tp_takes_the_steps_of_one_process_with_all_samples) {
+  const run expected = alone();
+  for (const auto between : {between_cuts::whole, between_cuts::positions}) {
+    const auto wrong = on_ranks(4, [&](parx::process_group& world) -> std::string {
+      parx::mesh<"dp", "tp"> mesh{world, {2, 2}};
+      auto model = small();
+      const auto tp =
+          parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model, between));
+      model.initialize(7);
+      parx::ddp ddp{model, mesh["dp"]};
+      parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1F}};
+      const auto replica = static_cast<std::size_t>(mesh.rank("dp"));
+      std::string said;
+      for (std::size_t step = 0; step < steps; ++step) {
+        tp.cross_entropy(ddp(tokens(words, 12, 7 + replica + step)),
+                         tokens(words, 12, 11 + replica))
+            .backward();
+        const double norm = tp.clip_grad_norm(ddp.parameters(), 0.5);
+        if (std::abs(norm - expected.figures[step]) > 1e-4 * expected.figures[step])
+          said += fmt::format("norm {} for {}; ", norm, expected.figures[step]);
+        opt.step();
+      }
+      model.for_each_parameter([&](const std::string& path, auto& p) {
+        const auto& values = expected.values.at(path);
+        p.spec().for_each_run([&](const parx::shard_run& part) {
+          for (std::size_t i = 0; i < part.length; ++i) {
+            if (std::abs(p.value().data()[part.local + i] - values[part.global + i]) > 1e-5F)
+              said = path + " differs; ";
+          }
+        });
+      });
+      return said;
+    });
+    for (const std::string& each : wrong) BOOST_TEST(each == "", each);
+  }
+}

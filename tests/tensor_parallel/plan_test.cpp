@@ -1,0 +1,152 @@
+#include <parx/tensor_parallel/parallelize.hpp>
+
+#include <string>
+#include <vector>
+
+#include <boost/test/unit_test.hpp>
+
+#include <ddp/ranks.hpp>
+
+#include <parx/nn/linear.hpp>
+
+using namespace parx::tp;
+
+namespace {
+
+/// Attention with grouped heads between its projections.
+class block : public parx::nn::module<block> {
+ public:
+  using value_type = float;
+
+  auto forward(const parx::variable<float>& x) {
+    return out_(attention_(query_(x), key_(x), value_(x)));
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("attn.q_proj", query_);
+    visit("attn.k_proj", key_);
+    visit("attn.v_proj", value_);
+    visit("attn", attention_);
+    visit("attn.o_proj", out_);
+  }
+
+ private:
+  parx::nn::linear<> query_{12, 12}, key_{12, 12}, value_{12, 12}, out_{12, 12};
+  parx::nn::dot_product_attention attention_{4};
+};
+
+plan good_plan() {
+  return {{"*.q_proj", of_heads(column, 4)},
+          {"*.k_proj", of_heads(column, 4)},
+          {"*.v_proj", of_heads(column, 4)},
+          {"*.o_proj", of_heads(row, 4)},
+          {"attn", heads}};
+}
+
+/// What each rank says of a plan, "" for nothing.
+template <typename Plan>
+std::vector<std::string> refusals(int ranks, Plan plan_of_rank) {
+  return on_ranks(ranks, [&](parx::process_group& group) -> std::string {
+    try {
+      block model;
+      (void)parx::parallelize(model, group, plan_of_rank(group.rank()));
+    } catch (const parx::usage_error& refused) {
+      return refused.what();
+    }
+    return "";
+  });
+}
+void require_refused(int ranks, const plan& lines, const std::string& words) {
+  for (const std::string& said : refusals(ranks, [&](int) { return lines; }))
+    BOOST_TEST(said.find(words) != std::string::npos, said);
+}
+
+plan with(plan lines, std::size_t index, const plan_line& line) {
+  lines[index] = line;
+  return lines;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_star_stands_for_any_characters) {
+  BOOST_TEST(matches("*.q_proj", "model.layers.0.self_attn.q_proj"));
+  BOOST_TEST(matches("shared", "shared"));
+  BOOST_TEST(matches("*norm*", "model.norm"));
+  BOOST_TEST(matches("a*b*c", "aXbXbXc"));
+  BOOST_TEST(!matches("*.q_proj", "q_proj"));
+  BOOST_TEST(!matches("*.q_proj", "x.q_proj.weight"));
+  BOOST_TEST(!matches("a*b*c", "aXbXb"));
+}
+
+BOOST_AUTO_TEST_CASE(what_lies_where_is_told_by_a_table) {
+  const auto tables = on_ranks(2, [](parx::process_group& group) {
+    block model;
+    return parx::parallelize(model, group, good_plan()).table();
+  });
+  const std::string& first = tables[0];
+  for (const char* words :
+       {"2 ranks", "attn.q_proj", "column, 4 units", "rows 0-5 of [12, 12], 288 bytes",
+        "backward all-reduce of its input's gradient", "columns 0-5 of [12, 12]",
+        "forward all-reduce of its result"}) {
+    BOOST_TEST(first.find(words) != std::string::npos, words << " is not in " << first);
+  }
+  BOOST_TEST(tables[1].find("rows 6-11 of [12, 12]") != std::string::npos, tables[1]);
+}
+
+BOOST_AUTO_TEST_CASE(lines_that_match_nothing_or_twice_or_contradict_each_other_are_refused) {
+  plan twice = good_plan();
+  twice.push_back({"*_proj", column});
+  require_refused(2, twice, "\"attn.q_proj\" is matched by both \"*.q_proj\" and \"*_proj\"");
+  plan nothing = good_plan();
+  nothing.push_back({"*.gate_proj", column});
+  require_refused(2, nothing, "no layer matches \"*.gate_proj\". The layers and their rules:");
+  plan whole_attention = good_plan();
+  whole_attention.pop_back();
+  require_refused(2, whole_attention,
+                  "\"attn\" lies whole, but its queries, keys or values are cut by column");
+  require_refused(2, {{"attn", heads}}, "\"attn\" has the rule heads, but none of its queries");
+  require_refused(2, with(good_plan(), 0, {"*.q_proj", vocab}),
+                  "is a linear layer: it can be cut by columns or by rows");
+  require_refused(2, with(good_plan(), 4, {"attn", column}), "attention: it can be cut by heads");
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_cut_are_named_with_those_that_can) {
+  require_refused(2, with(good_plan(), 0, {"*.q_proj", of_heads(column, 5)}),
+                  "\"attn.q_proj\": 12 outputs are not 5 units of one size");
+  require_refused(5, good_plan(),
+                  "\"attn.q_proj\" cannot be cut over 5 ranks: it has 4 to deal out, so 4 ranks at "
+                  "most");
+  parx::nn::layer_cut keys = of_heads(column, 2);
+  keys.served = 6;  // 3 heads of queries for each of 2 heads of keys, over 4 ranks: 2, 2, 1, 1
+  require_refused(4, with(good_plan(), 1, {"*.k_proj", keys}),
+                  "rank 1 would need a part of a group. Take a number of ranks that divides 2 or "
+                  "is a multiple of it");
+}
+
+BOOST_AUTO_TEST_CASE(plans_that_differ_between_ranks_are_refused_on_all) {
+  const auto said = refusals(3, [](int rank) {
+    return rank == 1 ? with(good_plan(), 0, {"*.q_proj", column}) : good_plan();
+  });
+  for (const std::string& each : said)
+    BOOST_TEST(each.find("have different plans or models") != std::string::npos, each);
+  const auto other_fault = refusals(2, [](int rank) {
+    return rank == 1 ? plan{{"nothing", column}} : good_plan();
+  });
+  BOOST_TEST(other_fault[0].find("have different plans or models") != std::string::npos);
+  BOOST_TEST(other_fault[1].find("no layer matches \"nothing\"") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_has_values_is_not_cut_any_more) {
+  const auto said = on_ranks(2, [](parx::process_group& group) -> std::string {
+    block model;
+    model.initialize(1);
+    try {
+      (void)parx::parallelize(model, group, good_plan());
+    } catch (const parx::usage_error& refused) {
+      return refused.what();
+    }
+    return "";
+  });
+  for (const std::string& each : said)
+    BOOST_TEST(each.find("has values already") != std::string::npos, each);
+}
