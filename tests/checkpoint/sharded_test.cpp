@@ -20,6 +20,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <parx/checkpoint/manager.hpp>
+#include <parx/checkpoint/pretrained.hpp>
 #include <parx/comm/collectives/split.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/optim.hpp>
@@ -386,6 +387,18 @@ BOOST_AUTO_TEST_CASE(files_of_other_programs_are_loaded_in_parts) {
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_is_saved_whole_into_a_folder_of_shards_takes_their_place) {
+  const scratch_folder scratch;
+  const std::string folder = scratch.file("out");
+  for (const auto& failure : save(folder, 3, cut::rows, 1)) BOOST_TEST(failure == "");
+  model all(cut::flat, 0, 1);
+  all.fill(2);
+  parx::save_pretrained(all.list, parx::json::object{}, folder);
+  model mine(cut::flat, 0, 1);
+  parx::load_sharded(folder, mine.list);
+  BOOST_TEST(mine.list[0].value().data()[5] == element("embed.weight", 5, 2));
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_a_table_that_were_put_off_are_saved_as_if_they_had_not_been) {

@@ -14,6 +14,7 @@
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
+#include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
@@ -56,6 +57,7 @@ inline void remove_shards(const std::filesystem::path& folder) {
       if (name != model_file_name && name.ends_with(".safetensors"))
         std::filesystem::remove(folder / name, failure);
     }
+    if (is_shard_index(whole)) std::filesystem::remove(folder / manifest_name, failure);
   } catch (const error& /*unreadable: then it names nothing*/) {
   } catch (const json::error&) {
   }
