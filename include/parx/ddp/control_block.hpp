@@ -23,6 +23,9 @@ class control_block {
   /// Samples of the step before, on all ranks that share the data: by these each has divided.
   [[nodiscard]] double& last_count() noexcept { return values_[2]; }
   [[nodiscard]] const double& last_count() const noexcept { return values_[2]; }
+  /// A number below 2^32 that is to be equal on all ranks; their sum.
+  [[nodiscard]] double& way() noexcept { return values_[3]; }
+  [[nodiscard]] const double& way() const noexcept { return values_[3]; }
   /// Ranks that have used parameter `i` of this group.
   [[nodiscard]] double& users(std::size_t i) noexcept { return values_[first_parameter + i]; }
   [[nodiscard]] const double& users(std::size_t i) const noexcept {
@@ -36,7 +39,7 @@ class control_block {
   [[nodiscard]] std::span<double> values() noexcept { return values_; }
 
  private:
-  static constexpr std::size_t first_parameter = 3;
+  static constexpr std::size_t first_parameter = 4;
 
   std::vector<double> values_;
 };

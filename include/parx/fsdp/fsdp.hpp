@@ -42,6 +42,34 @@
 
 namespace parx::inline PARX_ABI {
 
+/// Units whose values can be read: fsdp::gathered.
+class [[nodiscard]] gathered_values_scope {
+ public:
+  gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted)
+      : units_(units) {
+    try {
+      for (const std::size_t unit : wanted) {
+        units.open(unit);
+        open_.push_back(unit);
+      }
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~gathered_values_scope() { close(); }
+  gathered_values_scope(const gathered_values_scope&) = delete;
+  gathered_values_scope& operator=(const gathered_values_scope&) = delete;
+
+ private:
+  void close() noexcept {
+    for (const std::size_t unit : open_) units_.close(unit);
+  }
+
+  detail::sharded_units& units_;
+  std::vector<std::size_t> open_;
+};
+
 template <nn::module_type Module>
 class fsdp {
  public:
@@ -91,6 +119,18 @@ class fsdp {
     const nn::hooked_call within(&units_->hook(0));
     return std::forward<Function>(f)();
   }
+
+  /// Collective. While what it returns lives, these parameters of the model can be read whole, and
+  /// all that are in a unit with them. What is written there is lost: parameters() are what counts.
+  /// Throws usage_error for a parameter that is not the model's, and where the units do not fit
+  /// into memory together.
+  template <typename... T>
+  [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
+    return {*units_, {unit_of(parameters.node().get())...}};
+  }
+  /// To be called on all ranks before parameters() are written by something other than an
+  /// optimizer, an average of parx::optim or load(): what has been gathered is out of date then.
+  void before_write() { units_->written(); }
 
   /// Gives all parameters the first values that the model would have from this seed, each rank its
   /// part, and seeds its random layers. Local, and to be called by all ranks.
@@ -156,6 +196,15 @@ class fsdp {
   [[nodiscard]] ddp_times times() const noexcept { return units_->times(); }
 
  private:
+  [[nodiscard]] std::size_t unit_of(const void* node) {
+    std::size_t found = unit_place::nowhere, next = 0;
+    model_.for_each_parameter([&](const std::string&, auto& each) {
+      if (each.node().get() == node) found = units_->plan().place(next).unit;
+      ++next;
+    });
+    require(found != unit_place::nowhere, "{}: gathered() takes parameters of the model", who_);
+    return found;
+  }
   [[nodiscard]] unit_plan make_plan(
       const fsdp_options& options, std::vector<std::unique_ptr<detail::sharded_parameter>>& all) {
     std::vector<unit_parameter> parameters;

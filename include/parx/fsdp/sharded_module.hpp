@@ -45,6 +45,14 @@ class sharded_module {
     return parts;
   }
 
+  /// Of the whole model.
+  [[nodiscard]] std::size_t parameter_count() { return model_.parameter_count(); }
+
+  void gradient_checkpointing_enable()
+    requires requires(Module& model) { model.gradient_checkpointing_enable(); }
+  {
+    model_.gradient_checkpointing_enable();
+  }
   void train() { model_.train(); }
   void eval() { model_.eval(); }
   [[nodiscard]] std::vector<bool> training_modes() { return model_.training_modes(); }

@@ -154,6 +154,7 @@ class sharded_units final : private backward_observer {
     void end_backward() override {}
     void abandon_backward() noexcept override {}
     void before_step() const override { owner_.before_part_step(); }
+    void before_write() const override { owner_.written(); }
 
    private:
     sharded_units& owner_;
@@ -220,7 +221,7 @@ class sharded_units final : private backward_observer {
     gradients_->control().flags() = flag_.exchange(false) ? 1 : 0;
     async_before_ = async_seconds();
     try {
-      gradients_->start(*state_, start.of == gradient_of::mean);
+      gradients_->start(*state_, uses_->take_way(), start.of == gradient_of::mean);
       gradients_->launch(next.first, next.last);
     } catch (...) {
       abandon_backward();

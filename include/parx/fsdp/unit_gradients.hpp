@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -103,9 +104,11 @@ class unit_gradients {
   [[nodiscard]] control_block& control() noexcept { return control_; }
   [[nodiscard]] const control_block& control() const noexcept { return control_; }
 
-  /// Collective, asynchronous. Tells what this rank has counted and used. `is_mean`: gradients are
+  /// Collective, asynchronous. Tells what this rank has counted and used, and `way`, which is to be
+  /// equal on all ranks. `is_mean`: gradients are
   /// means already, of the one rank that there is.
-  void start(const reduction_state& state, bool is_mean) {
+  void start(const reduction_state& state, std::uint32_t way, bool is_mean) {
+    control_.way() = own_way_ = way;
     is_mean_ = is_mean;
     control_.count() = state.count();
     for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
@@ -119,7 +122,7 @@ class unit_gradients {
     for (std::size_t i = 0; i < flats_.size(); ++i) {
       const slot& its = slots_[i % slots_.size()];
       if (planned(i).unit != unit || flats_[i].has_left || its.holder == i) continue;
-      if (its.holder == nobody || flats_[its.holder].has_left) take_slot(i);
+      if (its.holder == nobody) take_slot(i);
     }
   }
   /// Collective, asynchronous, in order: the gradients of these flats are final.
@@ -133,6 +136,7 @@ class unit_gradients {
   /// Collective. All have been launched: blocks until this rank's parts are means.
   void finish() {
     telling_.wait();
+    require_one_way();
     for (const trained_table& each : tables_) each.rows->start();
     for (slot& each : slots_) settle(each);
     for (const trained_table& each : tables_) {
@@ -173,6 +177,16 @@ class unit_gradients {
     return plan_.flats()[flats_[i].flat];
   }
 
+  /// Ranks that gathered other units, of equal sizes, have computed with wrong values.
+  void require_one_way() const {
+    if (control_.way() == own_way_ * group_.size()) return;
+    throw_error(errc::mismatch,
+                "fsdp on group \"{}\": the ranks have called other modules, or in another order, "
+                "since the last step, so values of one unit were gathered into another. Every rank "
+                "must call the units in the same order; a rank without samples calls them with an "
+                "empty batch",
+                group_.name());
+  }
   static void settle(slot& each) {
     each.sum.wait();
     each.sum = {};
@@ -180,10 +194,8 @@ class unit_gradients {
   /// What its holder has not sent goes back to memory of the parameters' own.
   void evict(slot& from) noexcept {
     if (from.holder == nobody) return;
-    if (!flats_[from.holder].has_left) {
-      for (const flat_item& item : planned(from.holder).items) {
-        all_[item.parameter]->unbind_whole_grad();
-      }
+    for (const flat_item& item : planned(from.holder).items) {
+      all_[item.parameter]->unbind_whole_grad();
     }
     from.holder = nobody;
   }
@@ -236,6 +248,7 @@ class unit_gradients {
   std::vector<std::size_t> numbers_;  ///< by parameter
   control_block control_;
   work telling_;
+  double own_way_ = 0;
   bool is_mean_ = false;
   bool is_running_ = false;
 };

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include <parx/core/check.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 
@@ -51,6 +53,9 @@ class unit_uses {
   unit_uses(const unit_plan& plan, unit_values& values, std::size_t prefetch)
       : plan_(plan), values_(values), prefetch_(prefetch), active_(plan.units().size()) {}
 
+  /// A number below 2^32 that follows from the uses since it was taken last: ranks whose numbers
+  /// differ have gathered other units.
+  [[nodiscard]] std::uint32_t take_way() noexcept { return std::exchange(way_, 0); }
   /// Blocks until the unit is readable. Whether no other module of it computes already.
   bool enter_forward(std::size_t unit) {
     need(unit, forward_);
@@ -80,6 +85,7 @@ class unit_uses {
     if (active_[unit] == 0) values_.release(unit);
   }
   void need(std::size_t unit, use_order& order) {
+    way_ = (way_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
     make_readable(unit, unit);
     order.note(unit);
     for (std::size_t ahead = 0; ahead < prefetch_; ++ahead) {
@@ -94,6 +100,10 @@ class unit_uses {
     for (std::size_t other = active_.size(); other-- > 1 && !values_.has_room(unit);) {
       if (!plan_.is_within(used, other)) release_unused(other);
     }
+    require(values_.has_room(unit),
+            "fsdp: there is no memory for {}, because others are held by gathered(): read "
+            "parameters of one unit after the other, or raise .prefetch",
+            plan_.name(unit));
     values_.wait(unit);
   }
 
@@ -102,6 +112,7 @@ class unit_uses {
   const std::size_t prefetch_;
   std::vector<std::size_t> active_;  ///< by unit: modules of it that compute
   use_order forward_, backward_;
+  std::uint32_t way_ = 0;
 };
 
 }  // namespace parx::detail

@@ -109,6 +109,7 @@ class ema : public placed_state {
  private:
   void exchange(bool in) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (parameters_[i].observer() != nullptr) parameters_[i].observer()->before_write();
       const tensor<T>& value = parameters_[i].value();
       if constexpr (!is_half<T>) {
         std::swap_ranges(value.begin(), value.end(), shadows_[i].begin());

@@ -1,0 +1,75 @@
+// What a trainer asks of an fsdp besides forward and backward (train/wrapped_model.hpp), and
+// models on the disk: every rank writes and reads its parts, and no rank ever has more. What was
+// saved at one number of ranks, stage and choice of units loads at any other, and under a ddp.
+//
+//   parx::save(fsdp, "out/model");     // a folder, see checkpoint/sharded.hpp
+//   parx::load(fsdp, "out/model");     // or a Hugging Face folder, or a safetensors file
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/whole_file.hpp>
+#include <parx/core/source.hpp>
+#include <parx/fsdp/clip.hpp>
+#include <parx/fsdp/fsdp.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Collective. See save_sharded.
+template <typename Module>
+void save(fsdp<Module>& wrapper, const std::string& folder,
+          call_site site = call_site::current()) {
+  save_sharded(wrapper.group(), folder, sharded_over(wrapper.group()), wrapper.module(), site);
+}
+/// Local, and to be called by all ranks. See load_sharded.
+template <typename Module>
+state_report load(fsdp<Module>& wrapper, const std::filesystem::path& path,
+                  state_match match = state_match::strict) {
+  wrapper.before_write();
+  return load_sharded(path, wrapper.module(), match);
+}
+
+/// Collective. Adds the parts "model" and "optimizer", this rank's shards of them. Model and
+/// optimizer are borrowed.
+template <typename Module, typename Optimizer>
+void add_training_state(fsdp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
+                        call_site /*site*/ = call_site::current()) {
+  const sharding how = sharded_over(wrapper.group());
+  parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
+}
+
+/// Local. Adds the part `name` of something that is the parameters' (an optim::ema), this rank's
+/// shard of it. Borrowed.
+template <typename Module, typename State>
+void add_part(fsdp<Module>& wrapper, const std::string& name, State& state,
+              checkpoint_parts& parts) {
+  parts.add_shard(name, sharded_over(wrapper.group()), state);
+}
+
+/// Local, on every rank. Throws as load_state does where the parameters are others.
+template <typename Module>
+void load_model(fsdp<Module>& wrapper, const saved_checkpoint& saved) {
+  wrapper.before_write();
+  saved.load("model", wrapper.module());
+}
+
+/// Local, on every rank. The inverse of add_training_state.
+template <typename Module, typename Optimizer>
+void load_training_state(fsdp<Module>& wrapper, Optimizer& optimizer,
+                         const saved_checkpoint& saved) {
+  load_model(wrapper, saved);
+  saved.load("optimizer", optimizer);
+}
+
+/// Collective. All ranks write the whole model to `path`, one safetensors file.
+template <typename Module>
+void save_gathered(fsdp<Module>& wrapper, const std::string& path,
+                   call_site site = call_site::current()) {
+  save_whole(wrapper.group(), path, sharded_over(wrapper.group()), wrapper.module(), site);
+}
+
+}  // namespace parx

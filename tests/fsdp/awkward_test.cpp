@@ -1,0 +1,396 @@
+#include <parx/fsdp.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <comm/jobs.hpp>
+
+#include <parx/comm/threads.hpp>
+
+#include <parx/autograd.hpp>
+#include <parx/ddp.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+namespace {
+
+using parx::tensor;
+using variable = parx::variable<float>;
+
+// A unit with another one within it, which it gives one of its own parameters to.
+struct inner : parx::nn::module<inner> {
+  parx::nn::linear<> second{5, 6};
+  variable forward(const variable& x, const variable& scale) { return second(x) * scale; }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("second", second);
+  }
+};
+struct block : parx::nn::module<block> {
+  using value_type = float;
+  parx::nn::linear<> first{6, 5};
+  inner within;
+  parx::parameter<float> scale{"scale", {6}};
+  parx::parameter<float> empty{"empty", {0, 3}};
+  variable forward(const variable& x) { return x + within(parx::relu(first(x)), scale); }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("first", first);
+    visit("within", within);
+    visit("scale", scale, parx::nn::init::constant(0.5));
+    visit("empty", empty, parx::nn::init::constant(0));
+  }
+};
+struct model : parx::nn::module<model> {
+  using value_type = float;
+  std::vector<block> blocks;
+  parx::nn::linear<> spare{6, 6};  // used on request only
+  parx::nn::linear<> head{6, 3};
+  bool use_spare = false;
+  bool recompute = false;
+
+  model() {
+    for (int i = 0; i < 3; ++i) blocks.emplace_back();
+  }
+  variable forward(const variable& x) { return head(encode(x)); }
+  variable encode(const variable& x) {
+    variable y = x;
+    for (block& each : blocks) y = recompute ? parx::checkpoint(each, y) : each(y);
+    return use_spare ? spare(y) : y;
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("blocks", blocks);
+    visit("spare", spare);
+    visit("head", head);
+  }
+};
+
+tensor<float> samples(int rank, int step, std::size_t rows = 4) {
+  tensor<float> x = tensor<float>::empty({rows, 6});
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto k = static_cast<int>(i) * 7 + rank * 13 + step * 5;
+    x.data()[i] = static_cast<float>(k % 11 - 5) * 0.37F;
+  }
+  return x;
+}
+
+/// One step's forward and backward passes, on any wrapper.
+template <typename Wrapper>
+using step_of = std::function<void(Wrapper&, model&, parx::process_group&, int)>;
+
+struct variant {
+  bool recompute = false;
+  bool frozen = false;
+  parx::unit_choice units = parx::by_type<block, inner>;
+  parx::after_forward after_forward = parx::after_forward::release;
+  std::size_t prefetch = 1;
+  parx::value_storage values = parx::value_storage::by_hosts;
+};
+
+void prepare(model& m, const variant& how) {
+  m.recompute = how.recompute;
+  if (how.frozen) m.blocks[1].within.freeze();
+}
+
+/// What every wrapper does in a test, and the hash of the values afterwards, on each rank.
+template <typename Step>
+std::vector<std::uint64_t> hashes(jobs::kind kind, int world, int stage, const variant& how,
+                                  Step step) {
+  std::vector<std::uint64_t> found(static_cast<std::size_t>(world));
+  const auto failures = jobs::run_collecting(kind, world, [&](parx::process_group& group) {
+    model m;
+    prepare(m, how);
+    const auto train = [&](auto& wrapper) {
+      parx::optim::adamw opt{wrapper.parameters(), {.lr = 1e-2}};
+      for (int i = 0; i < 5; ++i) {
+        step(wrapper, m, group, i);
+        opt.step();
+      }
+      found[static_cast<std::size_t>(group.rank())] = wrapper.values_hash();
+    };
+    if (stage == 0) {
+      m.initialize(3);
+      parx::ddp ddp{m, group, {.order = parx::reduction_order::serial}};
+      train(ddp);
+    } else {
+      parx::fsdp fsdp{m, group,
+                      {.stage = stage,
+                       .units = how.units,
+                       .values = how.values,
+                       .after_forward = how.after_forward,
+                       .prefetch = how.prefetch}};
+      fsdp.initialize(3);
+      train(fsdp);
+    }
+  });
+  for (const std::string& failure : failures) BOOST_TEST(failure == "");
+  return found;
+}
+
+template <typename Step>
+void check_all(Step step, const variant& how = {}, jobs::kind kind = jobs::kind::inproc) {
+  const auto expected = hashes(kind, 2, 0, how, step);
+  BOOST_TEST(expected[0] == expected[1]);
+  for (const int stage : {1, 2, 3}) {
+    const auto found = hashes(kind, 2, stage, how, step);
+    BOOST_TEST(found == expected, "stage " << stage << " differs from ddp");
+  }
+  variant gathered = how;
+  gathered.values = parx::value_storage::gathered;
+  BOOST_TEST(hashes(kind, 2, 3, gathered, step) == expected, "gathered units differ from ddp");
+}
+
+const auto plain_step = [](auto& wrapper, model&, parx::process_group& group, int i) {
+  const auto x = samples(group.rank(), i);
+  parx::nn::mse_loss(wrapper(x), x.slice(1, 0, 3)).backward();
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(units_within_units_train_to_the_bits_of_ddp) { check_all(plain_step); }
+
+BOOST_AUTO_TEST_CASE(also_over_tcp_and_between_hosts) {
+  check_all(plain_step, {}, jobs::kind::tcp);
+  const auto expected = hashes(jobs::kind::hybrid, 4, 0, {}, plain_step);
+  for (const int stage : {1, 3}) {
+    BOOST_TEST(hashes(jobs::kind::hybrid, 4, stage, {}, plain_step) == expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(however_the_model_is_cut_into_units) {
+  check_all(plain_step, {.units = {}});
+  check_all(plain_step, {.units = parx::by_path({"blocks.*", "head"})});
+  check_all(plain_step, {.units = parx::by_size(200)});
+  check_all(plain_step, {.after_forward = parx::after_forward::keep, .prefetch = 0});
+  check_all(plain_step, {.prefetch = 5});
+}
+
+BOOST_AUTO_TEST_CASE(more_ranks_than_elements_is_allowed) {
+  const auto expected = hashes(jobs::kind::inproc, 9, 0, {}, plain_step);
+  BOOST_TEST(hashes(jobs::kind::inproc, 9, 3, {}, plain_step) == expected);
+}
+
+BOOST_AUTO_TEST_CASE(frozen_units_are_gathered_and_not_trained) {
+  check_all(plain_step, {.frozen = true});
+}
+
+BOOST_AUTO_TEST_CASE(checkpointed_units_are_gathered_again_for_their_recomputation) {
+  check_all(plain_step, {.recompute = true});
+}
+
+BOOST_AUTO_TEST_CASE(two_forward_passes_before_one_backward) {
+  const auto step = [](auto& wrapper, model&, parx::process_group& group, int i) {
+    const auto x = samples(group.rank(), i), y = samples(group.rank(), i + 9);
+    const auto a = wrapper(x), b = wrapper(y);
+    parx::nn::mse_loss(a + b, x.slice(1, 0, 3)).backward();
+  };
+  check_all(step);
+  check_all(step, {.recompute = true});
+}
+
+BOOST_AUTO_TEST_CASE(micro_batches_are_added_up_without_traffic_to_the_bits_of_ddp) {
+  check_all([](auto& wrapper, model&, parx::process_group& group, int i) {
+    {
+      const auto guard = wrapper.no_sync();
+      for (int part = 0; part < 2; ++part) {
+        const auto x = samples(group.rank(), 3 * i + part);
+        parx::nn::mse_loss(wrapper(x), x.slice(1, 0, 3)).backward();
+      }
+    }
+    const auto x = samples(group.rank(), 3 * i + 2);
+    parx::nn::mse_loss(wrapper(x), x.slice(1, 0, 3)).backward();
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_parameter_that_no_rank_uses_has_no_gradient_and_some_steps_use_it) {
+  check_all([](auto& wrapper, model& m, parx::process_group& group, int i) {
+    m.use_spare = i >= 2;
+    plain_step(wrapper, m, group, i);
+  });
+  // One that some rank uses has one on all.
+  check_all([](auto& wrapper, model& m, parx::process_group& group, int i) {
+    m.use_spare = group.rank() == 1;
+    plain_step(wrapper, m, group, i);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_without_samples_takes_part) {
+  check_all([](auto& wrapper, model&, parx::process_group& group, int i) {
+    const std::size_t rows = group.rank() == 0 || i % 2 == 0 ? 4 : 0;
+    const auto x = samples(group.rank(), i, rows);
+    parx::nn::mse_loss(wrapper(x), x.slice(1, 0, 3)).backward();
+  });
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_between_steps_changes_nothing) {
+  check_all([](auto& wrapper, model& m, parx::process_group& group, int i) {
+    if (i % 2 == 0) {
+      const parx::no_grad guard;
+      (void)wrapper(samples(group.rank(), i + 50));
+    }
+    plain_step(wrapper, m, group, i);
+    const parx::no_grad guard;
+    (void)wrapper(samples(group.rank(), i + 60));
+  });
+}
+
+namespace {
+
+constexpr auto gathered = parx::value_storage::gathered;
+
+/// What each rank of two threw in body(fsdp, model).
+template <typename Body>
+std::vector<std::string> refusals(parx::fsdp_options options, Body body) {
+  return jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+    model m;
+    parx::fsdp fsdp{m, group, options};
+    body(fsdp, m, group);
+  });
+}
+void check_says(const std::vector<std::string>& failures, const std::string& part) {
+  for (const std::string& each : failures) {
+    BOOST_TEST(each.find(part) != std::string::npos, "\"" << each << "\" does not say " << part);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_read_outside_of_its_unit_names_the_parameter) {
+  for (const int stage : {1, 3}) {
+    const parx::fsdp_options options{
+        .stage = stage, .units = parx::by_type<block>, .values = gathered};
+    check_says(refusals(options, [](auto&, model& m, auto&) { (void)m.blocks[1].scale.value(); }),
+               "parameter \"blocks.1.scale\" (6) is sharded by fsdp");
+    // Also right after a forward pass, and for the root.
+    check_says(refusals(options,
+                        [](auto& fsdp, model& m, auto& group) {
+                          (void)fsdp(samples(group.rank(), 0));
+                          (void)m.head.weight().value();
+                        }),
+               "parameter \"head.weight\"");
+    check_says(refusals(options,
+                        [](auto&, model& m, auto& group) {
+                          (void)m.head(samples(group.rank(), 0));  // not through fsdp
+                        }),
+               "fsdp.call([&]");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(values_can_be_read_while_they_are_gathered_and_methods_called_in_call) {
+  for (const int stage : {1, 2, 3}) {
+    std::vector<std::vector<float>> found(2), encoded(2);
+    const auto failures = refusals(
+        {.stage = stage, .units = parx::by_type<block>, .values = gathered},
+        [&](auto& fsdp, model& m, auto& group) {
+          const auto at = static_cast<std::size_t>(group.rank());
+          {
+            const auto whole = fsdp.gathered(m.blocks[2].scale, m.head.weight());
+            for (const float value : m.blocks[2].scale.value().span()) found[at].push_back(value);
+          }
+          const parx::no_grad guard;
+          const auto y = fsdp.call([&] { return m.encode(samples(0, 0)); });
+          encoded[at].assign(y.value().begin(), y.value().end());
+        });
+    check_says(failures, "");
+    BOOST_TEST(found[0] == std::vector<float>(6, 0.5F));
+    BOOST_TEST(found[1] == found[0]);
+    model alone;
+    alone.initialize(0);
+    const parx::no_grad guard;
+    const auto y = alone.encode(samples(0, 0));
+    const std::vector<float> expected(y.value().begin(), y.value().end());
+    BOOST_TEST(encoded[0] == expected);
+    BOOST_TEST(encoded[1] == expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_rank_takes_its_part_of_rank_0s_values) {
+  for (const int stage : {1, 3}) {
+    std::vector<std::uint64_t> found(2);
+    (void)jobs::run_collecting(jobs::kind::tcp, 2, [&](parx::process_group& group) {
+      model m;
+      m.initialize(group.rank() == 0 ? 11 : 12);
+      parx::fsdp fsdp{m, group, {.stage = stage, .units = parx::by_type<block>}};
+      found[static_cast<std::size_t>(group.rank())] = fsdp.values_hash();
+    });
+    parx::run_threads(1, [&](parx::process_group& alone) {
+      model m;
+      m.initialize(11);
+      found.push_back(parx::ddp(m, alone).values_hash());
+    });
+    BOOST_TEST(found[0] == found[2]);
+    BOOST_TEST(found[1] == found[2]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_average_that_is_swapped_in_is_what_the_model_computes_with) {
+  for (const int stage : {1, 3}) {
+    check_says(refusals({.stage = stage, .units = parx::by_type<block>, .values = gathered},
+                        [&](auto& fsdp, model& m, auto& group) {
+                          parx::optim::ema average{fsdp.parameters(), {.decay = 0}};
+                          const auto before = fsdp.values_hash();
+                          parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1}};
+                          plain_step(fsdp, m, group, 0);
+                          opt.step();
+                          const auto after = fsdp.values_hash();
+                          parx::require(before != after, "no step");
+                          const auto swapped = average.swap();
+                          parx::require(fsdp.values_hash() == before, "not the average");
+                        }),
+               "");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused) {
+  const auto nothing = [](auto&, model&, auto&) {};
+  check_says(refusals({.stage = 4}, nothing), ".stage is 1");
+  check_says(refusals({.units = parx::by_type<parx::nn::dropout>}, nothing),
+             "has no module of type parx::");
+  check_says(refusals({.units = parx::by_path({"blocks.7"})}, nothing),
+             "has no module \"blocks.7\"");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {
+  const auto failures =
+      jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+        model m;
+        if (group.rank() == 1) m.blocks.pop_back();
+        parx::fsdp fsdp{m, group, {.units = parx::by_type<block>}};
+      });
+  check_says(failures, "- rank 0: blocks.2.scale (6) float32, trained, without values, in unit");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_call_units_in_another_order_are_told_so_before_the_step) {
+  check_says(refusals({.units = parx::by_type<block>, .values = gathered, .prefetch = 0},
+                      [](auto& fsdp, model& m, auto& group) {
+                        const std::size_t first = group.rank() == 0 ? 0 : 1;
+                        const auto x = samples(group.rank(), 0);
+                        const auto y = fsdp.call(
+                            [&] { return m.blocks[1 - first](m.blocks[first](x)); });
+                        parx::nn::mse_loss(y, x).backward();
+                      }),
+             "in another order");
+}
+
+BOOST_AUTO_TEST_CASE(a_backward_that_fails_on_one_rank_ends_all_with_its_reason) {
+  const auto failures =
+      refusals({.units = parx::by_type<block>, .values = gathered},
+               [](auto& fsdp, model&, auto& group) {
+        const auto x = samples(group.rank(), 0);
+        const auto y = fsdp(x);
+        const auto z = parx::differentiable(
+            y.value(),
+            [fails = group.rank() == 1](const tensor<float>& upstream, parx::grad_sink<float> dy) {
+              if (fails) throw std::runtime_error("the disk is full");
+              dy.add(upstream);
+            },
+            y);
+        parx::nn::mse_loss(z, x.slice(1, 0, 3)).backward();
+      });
+  check_says(failures, "the disk is full");
+}
