@@ -15,27 +15,27 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-struct any_member {
+struct any_batch_member {
   template <typename T>
   operator T() const;  // NOLINT(google-explicit-constructor): only named, to count members
 };
 template <typename Batch, std::size_t... I>
-consteval bool has_members(std::index_sequence<I...> /*numbers*/) {
-  return requires { Batch{((void)I, any_member{})...}; };
+consteval bool has_batch_width(std::index_sequence<I...> /*numbers*/) {
+  return requires { Batch{((void)I, any_batch_member{})...}; };
 }
 template <typename Batch, std::size_t Count = 8>
-consteval std::size_t member_count() {
-  if constexpr (Count == 0 || has_members<Batch>(std::make_index_sequence<Count>())) {
+consteval std::size_t batch_width() {
+  if constexpr (Count == 0 || has_batch_width<Batch>(std::make_index_sequence<Count>())) {
     return Count;
   } else {
-    return member_count<Batch, Count - 1>();
+    return batch_width<Batch, Count - 1>();
   }
 }
 
 /// visit(members...) of an aggregate.
 template <typename Batch, typename Visit>
-decltype(auto) with_members(const Batch& of, Visit visit) {
-  constexpr std::size_t count = member_count<Batch>();
+decltype(auto) with_batch_members(const Batch& of, Visit visit) {
+  constexpr std::size_t count = batch_width<Batch>();
   static_assert(std::is_aggregate_v<Batch> && count >= 1 && count <= 6,
                 "a pipeline's batch is an aggregate of one to six tensors, whose rows are samples");
   if constexpr (count == 1) {
@@ -65,7 +65,7 @@ decltype(auto) with_members(const Batch& of, Visit visit) {
 /// batch's memory. Throws usage_error where there are fewer rows than parts.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& whole, int count) {
-  const std::size_t rows = detail::with_members(
+  const std::size_t rows = detail::with_batch_members(
       whole, [](const auto& first, const auto&...) { return first.extent(0); });
   require(count > 0 && rows >= static_cast<std::size_t>(count),
           "a batch of {} rows makes no {} micro-batches: each has at least one row", rows, count);
@@ -76,7 +76,7 @@ template <typename Batch>
       // Weights that were never filled stay empty.
       return member.defined() && member.rank() > 0 ? member.slice(0, begin, end) : member;
     };
-    parts.push_back(detail::with_members(
+    parts.push_back(detail::with_batch_members(
         whole, [&](const auto&... members) { return Batch{part(members)...}; }));
   }
   return parts;
