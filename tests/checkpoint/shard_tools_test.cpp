@@ -21,6 +21,8 @@
 #include <messages.hpp>
 #include <tensor/shard_oracle.hpp>
 
+using parx::differences_of;
+using parx::safetensors_shards;
 using parx_test::mentions;
 using parx_test::scratch_folder;
 
@@ -231,14 +233,14 @@ BOOST_AUTO_TEST_CASE(a_difference_is_named_with_its_size_and_place) {
   save(b);
   fs::create_directories(one);
   parx::merge_shards(parx::safetensors_shards(a), one + "/model.safetensors");
-  BOOST_TEST(parx::differences_of(parx::safetensors_shards(a), parx::safetensors_shards(b)).empty());
+  BOOST_TEST(differences_of(safetensors_shards(a), safetensors_shards(b)).empty());
   BOOST_TEST(
-      parx::differences_of(parx::safetensors_shards(a), parx::safetensors_shards(one)).empty());
+      differences_of(safetensors_shards(a), safetensors_shards(one)).empty());
   // The last two elements of a shard's data: "proj" of rank 1, row 5, columns 12 and 13.
   const float more[2]{116.0F, 3.0F};
   overwrite(fs::path(b) / shard(2), fs::file_size(fs::path(b) / shard(2)) - 8,
             {reinterpret_cast<const char*>(more), 8});
-  const auto report = parx::differences_of(parx::safetensors_shards(a), parx::safetensors_shards(b));
+  const auto report = differences_of(safetensors_shards(a), safetensors_shards(b));
   BOOST_TEST(report.names.empty());
   BOOST_TEST_REQUIRE(report.values.size() == 1U);
   const auto& proj = report.values[0];

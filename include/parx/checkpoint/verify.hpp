@@ -50,6 +50,16 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
+/// An index as a text that does not depend on the order of its tensors.
+[[nodiscard]] inline std::string sorted_text(shard_index index) {
+  std::sort(index.tensors.begin(), index.tensors.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (auto& each : index.tensors)
+    std::sort(each.parts.begin(), each.parts.end(),
+              [](const auto& a, const auto& b) { return a.file < b.file; });
+  return encode_index(index);
+}
+
 /// Opens every file of the index, too: the headers have to say what the index says.
 inline void verify_shards(const std::filesystem::path& folder, const std::string& name) {
   const safetensors_shards shards(folder, name);
@@ -59,8 +69,8 @@ inline void verify_shards(const std::filesystem::path& folder, const std::string
   }
   if (!shards.step()) return;
   const auto index = folder / (name + std::string(shard_index_suffix));
-  const std::string written = input_file(index.string()).whole_text();
-  if (encode_index(index_of_files(folder, parse_index(json::parse(written)).files)) != written) {
+  const shard_index written = parse_index(json::parse(input_file(index.string()).whole_text()));
+  if (sorted_text(index_of_files(folder, written.files)) != sorted_text(written)) {
     throw_error(errc::bad_data, "\"{}\" says otherwise than the headers of its files.",
                 index.string());
   }

@@ -1,0 +1,123 @@
+// Values and moments of a sharded model on the disk, against the files that one rank of a ddp
+// writes after the same steps.
+#include <parx/fsdp.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/test/unit_test.hpp>
+
+#include <parx/checkpoint.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+#include <data/support.hpp>
+#include <ddp/ranks.hpp>
+
+namespace {
+
+// A table that is large enough to be cut by rows, and layers of odd sizes.
+struct net : parx::nn::module<net> {
+  parx::nn::embedding<> table{3001, 16};
+  parx::nn::linear<> first{16, 33};
+  parx::nn::linear<> second{33, 5};
+
+  parx::variable<float> forward(const parx::tensor<std::int64_t>& ids) {
+    return second(parx::relu(first(table(ids))));
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("table", table);
+    visit("first", first);
+    visit("second", second);
+  }
+};
+
+template <typename Wrapper, typename Optimizer>
+void train(Wrapper& wrapper, Optimizer& optimizer, int rank, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    auto ids = parx::tensor<std::int64_t>::empty({6});
+    auto labels = parx::tensor<std::int64_t>::empty({6});
+    for (std::size_t i = 0; i < 6; ++i) {
+      ids.data()[i] = static_cast<std::int64_t>(i * 577 + 3) * (rank + 2) * (step + 1) % 3001;
+      labels.data()[i] = (static_cast<std::int64_t>(i) + rank + step) % 5;
+    }
+    parx::nn::cross_entropy(wrapper(ids), labels).backward();
+    optimizer.step();
+  }
+}
+
+const parx::optim::adamw_options options{.lr = 0.02, .weight_decay = 0.1};
+
+// use(fsdp, optimizer, group) on `world` ranks.
+template <typename Use>
+void with_fsdp(int world, int stage, Use use) {
+  on_ranks(world, [&](parx::process_group& group) {
+    net model;
+    parx::fsdp fsdp{model, group, {.stage = stage, .units = parx::by_type<parx::nn::linear<>>}};
+    parx::optim::adamw optimizer{fsdp.parameters(), options};
+    use(fsdp, optimizer, group);
+    return 0;
+  });
+}
+
+template <typename Wrapper, typename Optimizer>
+void save(Wrapper& fsdp, Optimizer& optimizer, parx::process_group& group,
+          const std::string& folder) {
+  parx::checkpoint_parts parts;
+  parts.add_shard("model", parx::sharded_over(group), fsdp.module());
+  parts.add_shard("optimizer", parx::sharded_over(group), optimizer);
+  parx::save_sharded(group, folder, parts);
+}
+
+// The tensors that differ; those of `b` are in shards.
+std::string differences(const std::string& a, const std::string& b) {
+  std::string found;
+  for (const std::string part : {"model", "optimizer"}) {
+    const auto report = parx::differences_of(parx::safetensors_shards(a, part),
+                                             parx::safetensors_shards(b, part));
+    found += report.names.text();
+    for (const auto& each : report.values) found += " " + each.name;
+  }
+  return found;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_four_ranks_save_and_fewer_load_has_the_values_and_moments_of_a_ddp) {
+  const parx_test::scratch_folder scratch;
+  const std::string plain = scratch.file("ddp");
+  on_ranks(4, [&](parx::process_group& group) {
+    net model;
+    model.initialize(0);
+    parx::ddp ddp{model, group, {.order = parx::reduction_order::serial}};
+    parx::optim::adamw optimizer{ddp.parameters(), options};
+    train(ddp, optimizer, group.rank(), 6);
+    if (group.rank() == 0) {
+      std::filesystem::create_directories(plain);
+      parx::save_state(model, plain + "/model.safetensors");
+      parx::save_state(optimizer, plain + "/optimizer.safetensors");
+    }
+    return 0;
+  });
+  for (const int stage : {1, 3}) {
+    const std::string folder = scratch.file("stage" + std::to_string(stage));
+    with_fsdp(4, stage, [&](auto& fsdp, auto& optimizer, parx::process_group& group) {
+      train(fsdp, optimizer, group.rank(), 6);
+      save(fsdp, optimizer, group, folder);
+    });
+    BOOST_TEST(differences(plain, folder) == "");
+    for (const int world : {1, 2, 3}) {
+      const std::string again = scratch.file("again");
+      with_fsdp(world, stage, [&](auto& fsdp, auto& optimizer, parx::process_group& group) {
+        fsdp.initialize(7);
+        const auto saved = parx::saved_checkpoint::open(folder, parx::checkpoint_check::sizes);
+        saved.load("model", fsdp.module());
+        saved.load("optimizer", optimizer);
+        save(fsdp, optimizer, group, again);
+      });
+      BOOST_TEST(differences(plain, again) == "");
+    }
+  }
+}
