@@ -14,6 +14,7 @@
 #include <parx/pipeline/looped_bfs.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/messages.hpp>
+#include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>

@@ -66,6 +66,9 @@ struct pipeline_options {
   std::vector<double> weights{};
   /// The ranks that have the same stages and different samples: mesh["dp"].
   process_group* data_parallel = nullptr;
+  /// All ranks that train the model: mesh.all(). Needed where data_parallel has several and stages
+  /// share parameters, and by a trainer.
+  process_group* job = nullptr;
   /// Of each stage's gradients over those; its reduction groups sum tied parameters.
   ddp_options reductions{};
 };
@@ -96,7 +99,9 @@ class pipeline {
     open_links();
     runner_.emplace(group_, blocks_, owner_, cut_, first_trained_stage(),
                     [this](stage_backward which, const auto& backward) {
-                      if (!reducing_ || which == stage_backward::last) return backward();
+                      if (!reducing_ || (which == stage_backward::last && synchronising_)) {
+                        return backward();
+                      }
                       const auto adding = reducing_->no_sync();
                       backward();
                     });
@@ -151,7 +156,24 @@ class pipeline {
     own_->for_each_parameter([](const std::string&, auto& each) { each.zero_grad(); });
   }
 
+  /// Gradient accumulation over several steps: all but the last one within this scope.
+  [[nodiscard]] no_sync_scope no_sync() noexcept { return no_sync_scope(synchronising_); }
+
   [[nodiscard]] process_group& group() noexcept { return group_; }
+  // What the trainer asks (train/wrapped_model.hpp).
+  [[nodiscard]] process_group& data_group() noexcept {
+    return options_.data_parallel != nullptr ? *options_.data_parallel : alone_;
+  }
+  [[nodiscard]] process_group& job_group() noexcept {
+    return options_.job != nullptr ? *options_.job : group_;
+  }
+  [[nodiscard]] process_group* gradient_group() noexcept { return &group_; }
+  /// Where several ranks of group() have the parameter: the first of them, which counts it where
+  /// each counts once. Else this rank.
+  [[nodiscard]] int counted_by(const std::string& path) const {
+    const auto found = tied_users_.find(path);
+    return found == tied_users_.end() ? group_.rank() : found->second.front();
+  }
   [[nodiscard]] const pipeline_table& table() { return plan_for(options_.microbatches).table; }
   /// The first block of each stage.
   [[nodiscard]] const std::vector<std::size_t>& cut() const noexcept { return cut_; }
@@ -272,16 +294,17 @@ class pipeline {
     model_.for_each_parameter([&](const std::string& path, auto& each) {
       if (!own_->has(path) && each.has_values()) each.forget_values();
     });
-    process_group& data = options_.data_parallel != nullptr ? *options_.data_parallel : alone_;
     ddp_options reductions = options_.reductions;
-    for (auto& each : sum_tied(data)) reductions.reduction_groups.push_back(each);
+    for (auto& each : sum_tied(site)) reductions.reduction_groups.push_back(each);
     bool has_parameters = false;
     own_->for_each_parameter([&](const std::string&, auto&) { has_parameters = true; });
-    if (has_parameters) reducing_.emplace(*own_, data, std::move(reductions), site);
+    if (has_parameters) reducing_.emplace(*own_, data_group(), std::move(reductions), site);
   }
 
-  /// Groups for the parameters of this rank that other ranks use too.
-  [[nodiscard]] std::vector<reduction_group> sum_tied(const process_group& data) {
+  /// Groups for the parameters of this rank that other ranks use too: these ranks with their
+  /// data-parallel ones.
+  [[nodiscard]] std::vector<reduction_group> sum_tied(call_site site) {
+    std::map<std::string, std::vector<int>> users_by_name;
     model_.for_each_parameter([&](const std::string& path, auto& each) {
       std::vector<int> users;
       for (std::size_t s = 0; s < owner_.size(); ++s) {
@@ -289,20 +312,36 @@ class pipeline {
       }
       std::sort(users.begin(), users.end());
       users.erase(std::unique(users.begin(), users.end()), users.end());
-      if (users.size() < 2 || !own_->has(path) || !each.reduction_group().empty()) return;
-      require(data.size() == 1,
-              "pipeline: parameter \"{}\" is tied over the ranks {} of group \"{}\", and each "
-              "stage has {} data-parallel ranks: call reduce_over(name) for it, and name the group "
-              "of all those ranks in pipeline_options::reductions",
-              path, fmt::join(users, ", "), group_.name(), data.size());
+      if (users.size() < 2) return;
+      tied_users_[path] = users;
+      if (!each.reduction_group().empty()) return;
       const std::string name = fmt::format("stages of ranks {}", fmt::join(users, "+"));
-      if (tied_.find(name) == tied_.end()) {
-        tied_.emplace(name, group_.subgroup(users, {.name = name}));
-      }
-      each.reduce_over(name);
+      users_by_name[name] = users;
+      if (own_->has(path)) each.reduce_over(name);
     });
+    if (users_by_name.empty()) return {};
+    require(data_group().size() == 1 || options_.job != nullptr,
+            "pipeline at {}:{}: \"{}\" is tied over stages with {} data-parallel ranks each: name "
+            "the group of all ranks in pipeline_options::job, mesh.all()",
+            site.file_name(), site.line, tied_users_.begin()->first, data_group().size());
+    // Of each rank of the pipeline, its data-parallel ranks, by their numbers in the job.
+    process_group &data = data_group(), &job = job_group();
+    const auto replicas = static_cast<std::size_t>(data.size());
+    const std::array<int, 1> mine{job.rank()};
+    std::vector<int> beside(replicas), all(replicas * static_cast<std::size_t>(group_.size()));
+    all_gather(data, mine, beside, {}, site);
+    all_gather(group_, beside, all, {}, site);
     std::vector<reduction_group> groups;
-    for (auto& [name, group] : tied_) groups.push_back({name, group});
+    for (const auto& [name, users] : users_by_name) {
+      if (!std::binary_search(users.begin(), users.end(), group_.rank())) continue;
+      std::vector<int> members;
+      for (const int user : users) {
+        const auto first = all.begin() + static_cast<std::ptrdiff_t>(replicas) * user;
+        members.insert(members.end(), first, first + static_cast<std::ptrdiff_t>(replicas));
+      }
+      const auto made = tied_.emplace(name, job.subgroup(members, {.name = name}, site)).first;
+      groups.push_back({name, made->second});
+    }
     return groups;
   }
 
@@ -340,7 +379,9 @@ class pipeline {
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
+  std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
+  bool synchronising_ = true;
   std::optional<ddp<stage_part<Model>>> reducing_;
   std::optional<stage_runner<Input, T>> runner_;
   const pipeline_table* last_table_ = nullptr;

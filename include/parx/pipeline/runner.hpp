@@ -78,9 +78,13 @@ class stage_runner {
         fail(a);
       }
     }
-    messages.finish();
     std::array<double, 2> total{figure.sum, figure.count};
-    broadcast(group_, total, {.root = owner_.back()});
+    try {
+      messages.finish();
+      broadcast(group_, total, {.root = owner_.back()});
+    } catch (...) {
+      fail(actions.back(), "behind");
+    }
     return {total[0], total[1]};
   }
 
@@ -237,7 +241,7 @@ class stage_runner {
   }
 
   /// Tells all ranks, and throws what names the place beside the cause.
-  [[noreturn]] void fail(const stage_action& a) {
+  [[noreturn]] void fail(const stage_action& a, const char* place = "in") {
     const std::exception_ptr cause = std::current_exception();
     errc code = errc::aborted;
     error_context context{.operation = to_string(a), .group = group_.name(), .rank = group_.rank()};
@@ -253,8 +257,8 @@ class stage_runner {
         is_compute(a.kind)
             ? fmt::format("{} (stage {}, micro-batch {})", to_string(a), a.stage, a.microbatch)
             : to_string(a);
-    const std::string where = fmt::format("pipeline: rank {} of group \"{}\" failed in {}",
-                                          group_.rank(), group_.name(), action);
+    const std::string where = fmt::format("pipeline: rank {} of group \"{}\" failed {} {}",
+                                          group_.rank(), group_.name(), place, action);
     if (!group_.closed()) group_.abort(where + "; caused by: " + text_of(cause));
     throw error(code, where, std::move(context), cause);
   }

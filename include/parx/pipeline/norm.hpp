@@ -1,0 +1,33 @@
+// The norm of a gradient whose parts lie on the stages: exact, and the same on all ranks.
+//
+//   const double norm = grad_norm(pipe, optimizer.targets());
+//   optim::scale_grad(optimizer.targets(), norm, 1.0);
+//
+// Squares are added up exactly (square_sum), so the norm does not depend on the cut. Of parameters
+// that several stages share, one rank counts them.
+#pragma once
+
+#include <vector>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/source.hpp>
+#include <parx/optim/clip.hpp>
+#include <parx/pipeline/pipeline.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Collective over the pipeline, after the step's gradients are there.
+template <typename Model, typename Input, typename T>
+[[nodiscard]] double grad_norm(pipeline<Model, Input, T>& pipe,
+                               const std::vector<optim::target<T>>& targets,
+                               call_site site = call_site::current()) {
+  std::vector<optim::target<T>> counted;
+  for (const optim::target<T>& each : targets) {
+    if (pipe.counted_by(each.name()) == pipe.group().rank()) counted.push_back(each);
+  }
+  auto squares = optim::grad_squares(counted);
+  all_reduce(pipe.group(), squares.words(), {}, site);
+  return squares.norm();
+}
+
+}  // namespace parx
