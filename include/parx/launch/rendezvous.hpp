@@ -66,7 +66,8 @@ class rendezvous {
           .world_size = job.world_size,
           .local_world_size = job.local_world_size.value_or(job.world_size),
           .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
-          .env = env};
+          .env = env,
+          .key = key_of(job)};
       endpoint_.reset(new detail::endpoint(std::move(options)));
       await_everybody(limit);
       if (job.rank == 0) endpoint_->publish_placements(limit);
@@ -133,7 +134,10 @@ class rendezvous {
 
   /// PyTorch's own store, which torchrun keeps, knows no keys.
   [[nodiscard]] static std::optional<job_key> key_of_store(const launch_env& job) {
-    if (job.secret.empty() || job.keeper == store_keeper::agent) return std::nullopt;
+    return job.keeper == store_keeper::agent ? std::nullopt : key_of(job);
+  }
+  [[nodiscard]] static std::optional<job_key> key_of(const launch_env& job) {
+    if (job.secret.empty()) return std::nullopt;
     return job_key(job.secret, job.run_id);
   }
 
@@ -210,11 +214,10 @@ class rendezvous {
   }
 
   void open_store(const deadline& limit) {
-    const bool local = detail::is_loopback(job_.master_host) || job_.master_host == "localhost";
     if (job_.hosts_store()) {
       try {
         server_.emplace(tcp_store_server_options{
-            .address = local ? job_.master_host : std::string(),
+            .address = detail::narrowest_address(job_.master_host),
             .port = job_.master_port,
             .key = key_of_store(job_)});
       } catch (const error& failure) {

@@ -322,15 +322,15 @@ class hybrid_transport final : public transport {
   /// Sends a mate the descriptor of shared memory.
   void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
     const detail::peer_record& record = record_of(key.peer, limit.remaining());
-    auto socket = detail::endpoint::connect_to_memory(key.peer, record);
+    auto socket = shared_->connect_to_memory(key.peer, record);
     while (!socket.valid()) {
       if (limit.passed()) {
         throw link_lost(key.peer, "it does not take shared memory: too many stand in line");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      socket = detail::endpoint::connect_to_memory(key.peer, record);
+      socket = shared_->connect_to_memory(key.peer, record);
     }
-    shared_->pass_memory(socket, file, key, rank_);
+    shared_->pass_memory(socket, file, key, rank_, record);
   }
   [[nodiscard]] detail::shared_memory await_memory(const detail::link_key& key,
                                                    const deadline& limit) {

@@ -173,7 +173,7 @@ class shm_link final : public detail::process_link {
   }
 
   [[nodiscard]] bool connect() {
-    const descriptor socket = detail::endpoint::connect_to_memory(key_.peer, peer_);
+    const descriptor socket = shared_.connect_to_memory(key_.peer, peer_);
     if (!socket.valid()) return false;
     const bool readable = shared_.can_read(bell_->pid(), peer_);
     const std::size_t ring_bytes = readable ? layout::small_ring : layout::large_ring;
@@ -181,7 +181,7 @@ class shm_link final : public detail::process_link {
     memory_ = detail::shared_memory(file, layout::bytes_for(ring_bytes));
     new (memory_.data()) layout;
     shared_layout().ring_bytes = ring_bytes;
-    shared_.pass_memory(socket, file, key_, from_);
+    shared_.pass_memory(socket, file, key_, from_, peer_);
     finish_opening(readable);
     return true;
   }

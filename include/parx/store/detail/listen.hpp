@@ -15,6 +15,7 @@
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/port_owner.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -67,6 +68,25 @@ namespace parx::inline PARX_ABI::detail {
               "another port.",
               port,
               owner.pid != 0 ? fmt::format(" by process {} ({})", owner.pid, owner.command) : "");
+}
+
+/// Where to listen for those who are told to come to `host`: at its address where it has one, which
+/// is this host's and can be reached from others, or at loopback where that is all that it means.
+/// Else, as for "this host" in a file of names that says 127.0.1.1, at all addresses ("").
+[[nodiscard]] inline std::string narrowest_address(const std::string& host) {
+  std::string reason;
+  const address_list found = resolve(host, 0, reason);
+  std::string only;
+  for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
+    const std::string text = address_text(*a);
+    if (!only.empty() && text != only) return host == "localhost" ? host : std::string();
+    only = text;
+  }
+  if (only.starts_with("127.") || only == "::1") {
+    return host == only || host == "localhost" ? host : std::string();
+  }
+  int unused = 0;
+  return found != nullptr && listen_at(*found, unused).valid() ? only : std::string();
 }
 
 /// Listens on `address` (a name or number; empty: every address, IPv6 and IPv4 on one socket) and

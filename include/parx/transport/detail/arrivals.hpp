@@ -2,14 +2,16 @@
 //
 // Listens for TCP and, where memory is shared, at an abstract Unix socket. A connection there is
 // the doorbell of two processes, or brings memory: that is mapped at once, so that what nobody has
-// claimed yet takes no descriptor. A connection counts only after its hello with the job's token;
-// at most `most_strangers` others may be half open, for five seconds each. What a group has not
+// claimed yet takes no descriptor. A connection counts only after a hello that proves that it is of
+// this job, at the Unix socket only of the same user; nothing that others send is an error here. At
+// most `most_strangers` may be half open, for five seconds each. What a group has not
 // claimed when it closes is closed with it, and so is what comes for it later.
 // Threads: safe from any thread.
 #pragma once
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -24,10 +26,12 @@
 #include <vector>
 
 #include <parx/core/error.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/link_memory.hpp>
+#include <parx/transport/detail/link_proof.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sockets.hpp>
 
@@ -86,9 +90,13 @@ class arrivals {
     return {tcp_.get(), memory_.get()};
   }
 
-  void set_token(std::string token) {
+  /// How hellos are judged: by the key, with the challenge that this rank has published, or by the
+  /// token where the job has no secret.
+  void take_in(std::string token, std::optional<job_key> key, std::string challenge) {
     const std::lock_guard lock(mutex_);
     token_ = std::move(token);
+    key_ = std::move(key);
+    challenge_ = std::move(challenge);
   }
 
   /// Takes what has come for a link, once it is there. Does not block. Throws errc::io where
@@ -103,6 +111,15 @@ class arrivals {
     arrival taken = std::move(found->second);
     arrived_.erase(found);
     return taken;
+  }
+
+  /// Whether the process that has connected to a Unix socket, or that listens at the one that this
+  /// process has connected to, belongs to this one's user: as when it started to listen, or now.
+  [[nodiscard]] bool is_of_this_user(int socket) const noexcept {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           (peer.uid == user_ || peer.uid == ::geteuid());
   }
 
   /// Closes what nobody has claimed of a group that has ended here, now and when it comes later.
@@ -128,6 +145,7 @@ class arrivals {
     hello_bytes bytes{};  ///< of its hello
     std::size_t received = 0;
     descriptor memory{};  ///< that it has brought
+    bool lost_memory = false;  ///< this process had no descriptor for it
   };
 
   void accept_from(int listener) {
@@ -143,6 +161,7 @@ class arrivals {
         strangers_.erase(strangers_.begin());
         continue;
       }
+      if (listener == memory_.get() && !is_of_this_user(socket.get())) continue;
       caller next{.socket = std::move(socket), .since = clock::now()};
       if (heard(next)) continue;  // usually its hello is there already
       if (strangers_.size() >= most_strangers) strangers_.erase(strangers_.begin());
@@ -167,18 +186,24 @@ class arrivals {
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    // Not sizeof control, whose padding has room for a second descriptor.
+    message.msg_controllen = CMSG_LEN(sizeof(int));
     const auto got = ::recvmsg(each.socket.get(), &message, MSG_CMSG_CLOEXEC);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
-    // The kernel passes no memory to a process that has no descriptor left for it.
-    if (got > 0 && (message.msg_flags & MSG_CTRUNC) != 0) throw_shortage(EMFILE);
     if (got > 0) {
       each.received += static_cast<std::size_t>(got);
       const cmsghdr* head = CMSG_FIRSTHDR(&message);
-      if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+      const bool brings =
+          head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS;
+      if (brings) {
         int sent = -1;
         std::memcpy(&sent, CMSG_DATA(head), sizeof sent);
         each.memory = descriptor(sent);
+      }
+      if ((message.msg_flags & MSG_CTRUNC) != 0) {
+        if (brings) return true;  // more than one
+        // The kernel passes no memory to a process that has no descriptor left for it.
+        each.lost_memory = true;
       }
     }
     if (each.received < sizeof(link_hello)) return clock::now() - each.since > stranger_patience;
@@ -188,21 +213,39 @@ class arrivals {
 
   void welcome(caller& each) {
     const auto greeting = parse_hello(each.bytes);
-    const bool known = greeting && !token_.empty() && token_.size() <= greeting->token.size() &&
-                       std::equal(token_.begin(), token_.end(), greeting->token.begin());
-    if (!known) {
-      log(log_level::debug, "closed a connection that did not show this job's token");
+    if (!greeting || !is_proven(*greeting)) {
+      log(log_level::debug, "closed a connection that did not prove to be of this job");
       return;
     }
+    if (each.lost_memory) throw_shortage(EMFILE);
     const link_key wants{greeting->group, greeting->from, greeting->what_for,
                          greeting->stream};
     arrival came;
     if (!each.memory.valid()) came.socket = std::move(each.socket);
     else came.memory = shared_memory(each.memory, shared_memory::size_of(each.memory));
     if (ended(wants.group)) return refuse(wants, came);
-    const auto earlier = find_arrived(wants);
-    if (earlier == arrived_.end()) arrived_.emplace_back(wants, std::move(came));
-    else earlier->second = std::move(came);
+    // The first one counts: a link is opened once.
+    if (find_arrived(wants) != arrived_.end()) return refuse(wants, came);
+    if (key_ && came.socket.valid() && is_tcp(came.socket.get())) {
+      const mac proof = proof_of_welcome(*key_, *greeting);
+      // There is always room for it; where the peer has gone already, its link finds out.
+      static_cast<void>(::send(came.socket.get(), proof.data(), proof.size(), MSG_NOSIGNAL));
+    }
+    arrived_.emplace_back(wants, std::move(came));
+  }
+
+  [[nodiscard]] bool is_proven(const link_hello& greeting) {
+    if (key_) {
+      return equal_in_constant_time(greeting.proof, proof_of_hello(*key_, greeting, challenge_)) &&
+             heard_.take(greeting.rank, greeting.count);
+    }
+    return token_.size() == greeting.proof.size() &&
+           std::equal(token_.begin(), token_.end(), job_key::view(greeting.proof).begin());
+  }
+  [[nodiscard]] static bool is_tcp(int socket) noexcept {
+    int family = AF_UNSPEC;
+    socklen_t size = sizeof family;
+    return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX;
   }
 
   /// A connection is closed with its arrival. The rank that passed a link's memory reads there that
@@ -224,12 +267,16 @@ class arrivals {
     return std::find(ended_.begin(), known, group) != known;
   }
 
+  uid_t user_ = ::geteuid();
   socket_address address_;
   descriptor tcp_;
   std::string network_control_;
   descriptor memory_;
   std::mutex mutex_;
   std::string token_;
+  std::optional<job_key> key_;
+  std::string challenge_;
+  heard_hellos heard_;
   std::vector<caller> strangers_;  ///< the longest waiting first
   std::vector<arrived> arrived_;   ///< not claimed yet
   // The latest groups that have ended: a peer is late by a few of them, not by hundreds.

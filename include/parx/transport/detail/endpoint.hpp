@@ -15,6 +15,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +27,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/store/store.hpp>
@@ -34,6 +37,7 @@
 #include <parx/transport/detail/doorbell.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
+#include <parx/transport/detail/link_proof.hpp>
 #include <parx/transport/detail/notices.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
@@ -51,6 +55,7 @@ struct endpoint_options {
   int local_world_size = 1;
   bool may_spin = false;
   environment env;
+  std::optional<job_key> key = std::nullopt;  ///< where the job has a secret
 };
 
 class endpoint {
@@ -68,7 +73,8 @@ class endpoint {
                   agreed.size(), token_.size());
     }
     std::copy_n(agreed.begin(), token_.size(), token_.begin());
-    arrivals_.set_token(agreed);
+    own_.challenge = random_hex();
+    arrivals_.take_in(agreed, options_.key, own_.challenge);
     own_.port = arrivals_.port();
     own_.probe = address_of(token_.data());
     if (!arrivals_.shares_memory()) own_.memory.clear();
@@ -179,16 +185,28 @@ class endpoint {
     options_.job_store->set("placements", to_text(place(*options_.job_store, limit)), limit);
   }
 
-  /// What the connecting side of a link says first.
-  [[nodiscard]] hello_bytes hello(const link_key& key, int from) const noexcept {
+  /// What the connecting side of a link says first, to the rank of that record.
+  [[nodiscard]] link_hello hello(const link_key& key, int from, const peer_record& peer) {
     link_hello greeting;
     greeting.what_for = key.what_for;
     greeting.group = key.group;
     greeting.from = from;
     greeting.to = key.peer;
     greeting.stream = key.stream;
-    std::copy(token_.begin(), token_.end(), greeting.token.begin());
-    return std::bit_cast<hello_bytes>(greeting);
+    greeting.rank = options_.rank;
+    if (options_.key) {
+      const std::lock_guard lock(mutex_);
+      greeting.count = hellos_[peer.challenge]++;
+      greeting.proof = proof_of_hello(*options_.key, greeting, peer.challenge);
+    } else {
+      std::copy(token_.begin(), token_.end(), greeting.proof.begin());
+    }
+    return greeting;
+  }
+  /// What a peer that has heard it sends first over TCP; nothing in a job without a secret.
+  [[nodiscard]] std::optional<mac> welcome_to(const link_hello& greeting) const {
+    if (!options_.key) return std::nullopt;
+    return proof_of_welcome(*options_.key, greeting);
   }
 
   /// The connection with `rank` of the job, a process of this host, that all groups share. Null
@@ -209,22 +227,25 @@ class endpoint {
 
   /// A connection to where a rank of this host takes in shared memory; none while too many others
   /// stand in line there. Throws link_lost, and parx::error where this process can make no socket.
-  [[nodiscard]] static descriptor connect_to_memory(int peer, const peer_record& record) {
+  [[nodiscard]] descriptor connect_to_memory(int peer, const peer_record& record) const {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
     if (!socket.valid()) {
       throw_error(errc::io, "no socket can be made for a connection to rank {}: {}", peer,
                   shortage_text(errno));
     }
-    if (::connect(socket.get(), name.data(), name.length) == 0) return socket;
+    if (::connect(socket.get(), name.data(), name.length) == 0) {
+      if (arrivals_.is_of_this_user(socket.get())) return socket;
+      throw link_lost(peer, "the socket at which it shares memory belongs to another user");
+    }
     if (errno == EAGAIN || errno == EINTR) return {};
     throw link_lost(peer, fmt::format("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Says over it what it is for, and passes the memory. Throws link_lost.
   void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key,
-                   int from) const {
-    const auto greeting = hello(key, from);
-    if (!send_with_descriptor(socket.get(), greeting.data(), greeting.size(), memory.get())) {
+                   int from, const peer_record& peer) {
+    const auto greeting = hello(key, from, peer);
+    if (!send_with_descriptor(socket.get(), &greeting, sizeof greeting, memory.get())) {
       throw link_lost(key.peer,
                       fmt::format("it does not take shared memory: {}", errno_text(errno)));
     }
@@ -320,12 +341,12 @@ class endpoint {
   [[nodiscard]] static link_key doorbell_key(int rank) noexcept {
     return {all_groups, rank, purpose::doorbell};
   }
-  [[nodiscard]] descriptor call_at(int rank, int peer, const peer_record& record) const {
+  [[nodiscard]] descriptor call_at(int rank, int peer, const peer_record& record) {
     descriptor socket = connect_to_memory(peer, record);
     if (!socket.valid()) return socket;
-    const auto greeting = hello(doorbell_key(rank), options_.rank);
-    if (::send(socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(greeting.size())) {
+    const auto greeting = hello(doorbell_key(rank), options_.rank, record);
+    if (::send(socket.get(), &greeting, sizeof greeting, MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(sizeof greeting)) {
       throw link_lost(peer, fmt::format("it does not take a greeting: {}", errno_text(errno)));
     }
     return socket;
@@ -403,6 +424,8 @@ class endpoint {
   /// By rank, once known.
   std::vector<peer_record> records_ =
       std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));
+  /// To the peer of each challenge.
+  std::map<std::string, std::uint64_t> hellos_;
   std::optional<std::string> abort_reason_;
   std::atomic<bool> abort_known_{false};
   std::atomic<clock::rep> asked_in_vain_{0};  ///< when the store last gave no answer; 0: never

@@ -27,18 +27,21 @@ enum class purpose : std::uint32_t {
 };
 
 struct link_hello {
-  static constexpr std::uint32_t expected_magic = 0x31485850;  // "PXH1"
+  static constexpr std::uint32_t expected_magic = 0x32485850;  // "PXH2"
   std::uint32_t magic = expected_magic;
   purpose what_for = purpose::collective;
   std::uint64_t group = 0;
   std::int32_t from = -1;  ///< the connecting rank, in the group's numbering
   std::int32_t to = -1;
-  std::array<char, 32> token{};  ///< the job's token, read from its store
   std::int32_t stream = 0;  ///< of the connections that are one link, or of the shared areas
-  std::int32_t reserved = 0;
+  std::int32_t rank = -1;   ///< the connecting rank, in the job's numbering
+  std::uint64_t count = 0;  ///< of its earlier hellos to this peer
+  /// That it is a rank of this job: see link_proof. In a job without a secret the token from the
+  /// job's store.
+  std::array<unsigned char, 32> proof{};
 };
 using hello_bytes = std::array<std::byte, sizeof(link_hello)>;
-static_assert(sizeof(link_hello) == 64 && std::is_trivially_copyable_v<link_hello>);
+static_assert(sizeof(link_hello) == 72 && std::is_trivially_copyable_v<link_hello>);
 
 [[nodiscard]] inline std::optional<link_hello> parse_hello(const hello_bytes& bytes) noexcept {
   const auto hello = std::bit_cast<link_hello>(bytes);

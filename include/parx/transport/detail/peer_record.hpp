@@ -30,16 +30,17 @@ struct peer_record {
   std::uint16_t port = 0;
   int pid = 0;
   std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
+  std::string challenge = {};  ///< what hellos to it sign, besides themselves
   int streams = 1;  ///< TCP connections that it wants a link to have; of two ranks the fewer hold
 
   [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
-                       memory, port, pid, probe, streams);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
+                       memory, port, pid, probe, streams, challenge);
   }
   /// Throws errc::protocol for anything that to_text() did not write.
   [[nodiscard]] static peer_record from_text(std::string_view text) {
-    std::array<std::string_view, 9> lines;
+    std::array<std::string_view, 10> lines;
     for (std::string_view& line : lines) {
       const auto end = text.find('\n');
       if (end == std::string_view::npos) {
@@ -58,6 +59,7 @@ struct peer_record {
         record.streams < 1) {
       throw_error(errc::protocol, "a rank's record in the store has a number that is none");
     }
+    record.challenge = lines[9];
     return record;
   }
 };

@@ -1,7 +1,8 @@
 // tcp_stream: one TCP connection to a peer, from its opening to its end.
 //
 // The hot path calls the socket's non-blocking operations directly, on the thread that needs the
-// progress. Opening does not block either: a connection that is on its way is looked at again.
+// progress. Opening does not block either: a connection that is on its way is looked at again. In a
+// job with a secret the connecting side believes nothing that comes before its peer's proof.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,7 +33,7 @@ class tcp_stream {
   /// A stream that connects to its peer as rank `from` of the group. Throws link_lost, and
   /// parx::error where this process lacks what that takes.
   tcp_stream(endpoint& shared, const link_key& key, int from, const peer_record& peer)
-      : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id), from_(from) {
+      : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id) {
     if (is_loopback(peer.address) && !same_host_) {
       throw link_lost(key.peer, fmt::format("it is on another host ({}) but offers the loopback "
                                             "address {}; set PARX_SOCKET_IFNAME there to the "
@@ -45,6 +47,8 @@ class tcp_stream {
       throw_error(errc::io, "no socket can be made for a connection to rank {}: {}", key.peer,
                   shortage_text(errno));
     }
+    greeting_ = shared.hello(key, from, peer);
+    expected_ = shared.welcome_to(greeting_);
     state_ = state::connecting;
     if (same_host_) avoid_pacing(socket_.get());
     if (::connect(socket_.get(), address.data(), address.length) != 0 && errno != EINPROGRESS) {
@@ -66,6 +70,7 @@ class tcp_stream {
   /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost. Where more is sent
   /// at once, the kernel may keep what fills no packet.
   std::size_t send(std::span<iovec> parts, bool more_follows = false) {
+    if (expected_) static_cast<void>(is_welcome());
     const auto sent = put(parts, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
@@ -73,6 +78,7 @@ class tcp_stream {
   }
   /// The same; also 0 when the stream has ended. `wanted` is the size of all parts.
   std::size_t receive(std::span<iovec> parts, std::size_t wanted) {
+    if (expected_ && !is_welcome()) return 0;
     const auto received = take(parts);
     if (received > 0) {
       if (wanted > quick_ack_bytes) {
@@ -160,6 +166,25 @@ class tcp_stream {
     return ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
   }
 
+  /// Whether the peer's proof is there: takes what has come of it. Throws link_lost for a wrong
+  /// one.
+  [[nodiscard]] bool is_welcome() {
+    const auto got = ::recv(socket_.get(), proof_.data() + proof_size_,
+                            proof_.size() - proof_size_, MSG_DONTWAIT);
+    if (got == 0) ended_ = true;
+    if (got < 0 && errno != EAGAIN && errno != EINTR) throw link_lost(key_.peer, reason(errno));
+    if (got <= 0) return false;
+    proof_size_ += static_cast<std::size_t>(got);
+    if (proof_size_ < proof_.size()) return false;
+    if (!equal_in_constant_time(proof_, *expected_)) {
+      throw link_lost(key_.peer, fmt::format("what answers at its address {} does not know this "
+                                             "job's secret",
+                                             address_));
+    }
+    expected_.reset();
+    return true;
+  }
+
   [[nodiscard]] bool finish_opening() {
     switch (state_) {
       case state::open: return true;
@@ -177,9 +202,8 @@ class tcp_stream {
         const int failure = connection_state(socket_.get());
         if (failure == EINPROGRESS) return false;
         if (failure != 0) refuse(failure);
-        const auto greeting = shared_->hello(key_, from_);
-        if (::send(socket_.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
-            static_cast<ssize_t>(greeting.size())) {
+        if (::send(socket_.get(), &greeting_, sizeof greeting_, MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(sizeof greeting_)) {
           throw link_lost(key_.peer,
                           fmt::format("it does not take a greeting: {}", errno_text(errno)));
         }
@@ -206,7 +230,10 @@ class tcp_stream {
   endpoint* shared_;
   link_key key_;
   bool same_host_;
-  int from_ = -1;
+  link_hello greeting_;         ///< of a stream that connects
+  std::optional<mac> expected_;  ///< its peer's proof, until that has come
+  mac proof_{};                  ///< what has come of it
+  std::size_t proof_size_ = 0;
   std::string address_;
   parx::descriptor socket_;
   state state_ = state::awaiting;
