@@ -81,9 +81,16 @@ BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
                           {"GROUP_RANK", "9"},
                           {"RANK", "9"},
                           {"PARX_RANK", "9"},
+                          {"PARX_SECRET", "that of another job"},
                           {"SLURM_JOB_ID", "77"},
                           {"HOME", "/root"}};
-  const environment rank = parx::detail::rank_variables(outer, {4, 4711, "run", "secret", 2}, 3);
+  const parx::detail::local_job job{.ranks = 4,
+                                    .port = 4711,
+                                    .run_id = "run",
+                                    .secret_file = "/proc/1/fd/5",
+                                    .secret = {},
+                                    .threads_per_rank = 2};
+  const environment rank = parx::detail::rank_variables(outer, job, 3);
   const environment expected{{"HOME", "/root"},
                              {"LOCAL_RANK", "3"},
                              {"LOCAL_WORLD_SIZE", "4"},
@@ -96,7 +103,7 @@ BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
                              {"PARX_MASTER_PORT", "4711"},
                              {"PARX_RANK", "3"},
                              {"PARX_RUN_ID", "run"},
-                             {"PARX_SECRET", "secret"},
+                             {"PARX_SECRET_FILE", "/proc/1/fd/5"},
                              {"PARX_WORLD_SIZE", "4"},
                              {"RANK", "3"},
                              {"SLURM_JOB_ID", "77"},

@@ -39,11 +39,16 @@ each_rank_gets_both_families_of_variables() {
   for r in 0 1 2; do has out "[rank $r] $r/3 $r/3 $r/3 $r/3 127.0.0.1=127.0.0.1 0"; done
 }
 the_secret_is_the_same_for_all_ranks_and_new_for_each_job() {
-  run 0 -n 2 --tag-output=false sh -c 'echo $PARX_SECRET $PARX_RUN_ID $MASTER_PORT'; sort -u out >first
-  run 0 -n 2 --tag-output=false sh -c 'echo $PARX_SECRET $PARX_RUN_ID $MASTER_PORT'; sort -u out >second
+  run 0 -n 2 --tag-output=false sh -c 'echo $(cat $PARX_SECRET_FILE) $PARX_RUN_ID $MASTER_PORT'; sort -u out >first
+  run 0 -n 2 --tag-output=false sh -c 'echo $(cat $PARX_SECRET_FILE) $PARX_RUN_ID $MASTER_PORT'; sort -u out >second
   [ "$(wc -l <first)" = 1 ] && [ "$(wc -l <second)" = 1 ]
   grep -Eq '^[0-9a-f]{32} [0-9a-f]{32} [0-9]+$' first
   [ "$(cut -d' ' -f1 first)" != "$(cut -d' ' -f1 second)" ]
+}
+the_secret_is_nowhere_in_the_environment_of_the_ranks() {
+  export PARX_SECRET=outer
+  run 0 -n 2 --tag-output=false sh -c 'env | grep -c "$(cat $PARX_SECRET_FILE)"; echo "<$PARX_SECRET>"; stat -L -c %a $PARX_SECRET_FILE'
+  [ "$(sort -u out | tr '\n' ' ')" = '0 600 <> ' ]
 }
 an_outer_launchers_rank_is_taken_away() {
   export OMPI_COMM_WORLD_RANK=5 PMI_RANK=5 SLURM_PROCID=5 TORCHELASTIC_USE_AGENT_STORE=True RANK=5 SLURM_JOB_ID=9

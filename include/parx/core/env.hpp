@@ -1,14 +1,17 @@
 // Typed access to environment variables.
 //
 // An `environment` is a plain map, so that everything which reads variables is a pure function that
-// tests can call with a table. `process_environment()` copies the real one.
+// tests can call with a table. `process_environment()` copies the real one, with what was taken out
+// of it by `hide_variable()`.
 #pragma once
 
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +23,23 @@ namespace parx::inline PARX_ABI {
 
 using environment = std::map<std::string, std::string, std::less<>>;
 
+namespace detail {
+
+struct hidden_variables {
+  std::mutex mutex;
+  environment values;
+
+  static hidden_variables& instance() {
+    static hidden_variables all;
+    return all;
+  }
+};
+
+}  // namespace detail
+
 [[nodiscard]] inline environment process_environment() {
+  auto& hidden = detail::hidden_variables::instance();
+  const std::lock_guard lock(hidden.mutex);
   environment result;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -29,7 +48,19 @@ using environment = std::map<std::string, std::string, std::less<>>;
       result.emplace(text.substr(0, equals), text.substr(equals + 1));
     }
   }
+  result.insert(hidden.values.begin(), hidden.values.end());
   return result;
+}
+
+/// Takes a variable out of what this process's children inherit. Not while another thread reads the
+/// environment.
+inline void hide_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) return;
+  auto& hidden = detail::hidden_variables::instance();
+  const std::lock_guard lock(hidden.mutex);
+  hidden.values.insert_or_assign(name, value);
+  ::unsetenv(name);
 }
 
 /// The value of `name`, or nullopt where it is unset or empty.

@@ -13,10 +13,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// All of the file, or nullopt where it cannot be read; errno says why.
-[[nodiscard]] inline std::optional<std::string> file_text(const std::string& path) {
-  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return std::nullopt;
+/// What is left of an open file, or nullopt where it cannot be read; errno says why.
+[[nodiscard]] inline std::optional<std::string> text_of_file(const descriptor& file) {
   std::string text;
   char piece[4096];
   while (true) {
@@ -28,6 +26,12 @@ namespace parx::inline PARX_ABI::detail {
       return std::nullopt;
     }
   }
+}
+
+/// All of the file.
+[[nodiscard]] inline std::optional<std::string> file_text(const std::string& path) {
+  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() ? text_of_file(file) : std::nullopt;
 }
 
 }  // namespace parx::detail

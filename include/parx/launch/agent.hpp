@@ -31,6 +31,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/hmac.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/detail/child_process.hpp>
@@ -39,6 +40,7 @@
 #include <parx/launch/detail/output_channel.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
+#include <parx/launch/detail/secret_file.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -75,8 +77,16 @@ class agent {
     for (const auto& [name, value] : options_.variables) env.insert_or_assign(name, value);
     const std::string file = find_program(options_.command.front(), env);
     const reserved_port port;
-    const local_job job{options_.ranks, port.number(), random_hex(), random_hex(),
-                        threads_per_rank()};
+    // Ranks without a secret warn of it.
+    const std::string secret = why_no_hmac().empty() ? random_hex() : std::string();
+    const secret_file file_with_secret(secret);
+    const bool in_file = !secret.empty() && !file_with_secret.path().empty();
+    const local_job job{.ranks = options_.ranks,
+                        .port = port.number(),
+                        .run_id = random_hex(),
+                        .secret_file = in_file ? file_with_secret.path() : std::string(),
+                        .secret = in_file ? std::string() : secret,
+                        .threads_per_rank = threads_per_rank()};
     if (!options_.log_dir.empty()) make_log_dir();
 
     catch_signals();

@@ -133,6 +133,24 @@ inline void read_group_settings(const environment& env, group_options& group) {
   read_algorithm_rules(env, group.choice);
 }
 
+/// Says once, for all ranks, what it means that a job has no secret, or a store that knows none.
+inline void provide_secret(launch_env& job, const environment& env) {
+  std::string why_not;
+  if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
+  if (job.secret.empty()) {
+    log0(log_level::warn,
+         "this job has no secret{}: whoever reaches {}:{} can join it, read what its ranks tell "
+         "each other about themselves, and end it. Start it by parxrun, or give all ranks the same "
+         "PARX_SECRET, or PARX_SECRET_FILE",
+         why_not, job.master_host, job.master_port);
+  } else if (job.keeper == store_keeper::agent) {
+    log0(log_level::warn,
+         "PARX_SECRET protects the ranks' links, but not the store at {}:{}, which is PyTorch's: "
+         "whoever reaches it can end this job",
+         job.master_host, job.master_port);
+  }
+}
+
 }  // namespace detail
 
 /// Collective over the job; blocks until all its ranks have come. Standard output is written line
@@ -141,7 +159,8 @@ inline void read_group_settings(const environment& env, group_options& group) {
 /// not find each other.
 [[nodiscard]] inline world init(init_options options = {}) {
   fill_standard_descriptors();
-  options.env = detail::with_hydra_run_id(std::move(options.env));
+  options.env = detail::with_secret(detail::with_hydra_run_id(std::move(options.env)));
+  hide_variable("PARX_SECRET");
   launch_env job = detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
   if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
@@ -151,6 +170,7 @@ inline void read_group_settings(const environment& env, group_options& group) {
   static_cast<void>(detail::checked(options.group));
   const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
   if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (job.world_size > 1) detail::provide_secret(job, options.env);
   if (job.world_size == 1) {
     read_settings();
     return world(std::move(job), nullptr, world::alone(), options.group);

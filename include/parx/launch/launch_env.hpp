@@ -6,11 +6,13 @@
 // with RANK and WORLD_SIZE), torchrun's names, Open MPI, PMI, a Slurm step, alone.
 //
 // Under every launcher PARX_MASTER_ADDR or MASTER_ADDR, and PARX_MASTER_PORT or MASTER_PORT, say
-// where rank 0 keeps the store; PARX_RUN_ID names the job; PARX_SECRET is what its ranks share.
+// where rank 0 keeps the store; PARX_RUN_ID names the job; PARX_SECRET, or the file that
+// PARX_SECRET_FILE names, is what its ranks share.
 #pragma once
 
 #include <parx/core/env.hpp>
 #include <parx/launch/detail/hydra.hpp>
+#include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/mpi_env.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
@@ -48,7 +50,7 @@ namespace parx::inline PARX_ABI {
 
 /// The job that this process was started in.
 [[nodiscard]] inline launch_env detect_launch() {
-  return detect_launch(detail::with_hydra_run_id(process_environment()));
+  return detect_launch(detail::with_secret(detail::with_hydra_run_id(process_environment())));
 }
 
 }  // namespace parx

@@ -17,7 +17,8 @@ struct local_job {
   int ranks = 1;
   std::uint16_t port = 0;
   std::string run_id;
-  std::string secret;
+  std::string secret_file;  ///< of which the ranks read their secret; empty where there is none
+  std::string secret;       ///< itself, where it cannot be had in a file
   int threads_per_rank = 1;  ///< becomes OMP_NUM_THREADS where that is unset
 };
 
@@ -53,7 +54,11 @@ struct local_job {
     set_both("MASTER_PORT", std::to_string(job.port));
   }
   set("PARX_RUN_ID", job.run_id);
-  set("PARX_SECRET", job.secret);
+  for (const std::string_view name : {"PARX_SECRET", "PARX_SECRET_FILE"}) {
+    if (const auto outer = env.find(name); outer != env.end()) env.erase(outer);
+  }
+  if (!job.secret_file.empty()) set("PARX_SECRET_FILE", job.secret_file);
+  if (!job.secret.empty()) set("PARX_SECRET", job.secret);
   if (!env_string(env, "OMP_NUM_THREADS")) {
     set("OMP_NUM_THREADS", std::to_string(job.threads_per_rank));
   }

@@ -1,0 +1,121 @@
+// job_secret: where a rank has its job's secret from.
+//
+// PARX_SECRET; or the file that PARX_SECRET_FILE names, as parxrun does; or, under srun, a file of
+// the user's own, made once and read by all ranks: where all of them are on one host, or where the
+// home directory is on a file system that hosts share. A job's key is made of it and of the job's
+// run id, so that jobs of one user are strangers to each other all the same. Files with secrets
+// belong to this user and are closed to all others (0600), or they are refused.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include <parx/core/check.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/file_text.hpp>
+#include <parx/core/hmac.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/launch/launcher.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// The text of a file with a secret, without white space at its end. Throws usage_error where
+/// others may read it or where it is empty, errc::io where it cannot be read.
+[[nodiscard]] inline std::string secret_in(const std::string& path) {
+  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat about {};
+  if (!file.valid() || ::fstat(file.get(), &about) != 0) {
+    throw_error(errc::io, "the job's secret cannot be read from {}: {}", path, errno_text(errno));
+  }
+  require(S_ISREG(about.st_mode) && about.st_uid == ::geteuid() && (about.st_mode & 077) == 0,
+          "the job's secret is not taken from {}: it must be a file of this user's that nobody "
+          "else may read or write; chmod 600 it",
+          path);
+  std::string text = text_of_file(file).value_or("");
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  require(!text.empty(), "the job's secret in {} is empty", path);
+  return text;
+}
+
+/// Whether hosts share the file system of a path.
+[[nodiscard]] inline bool is_shared_among_hosts(const std::string& path) {
+  struct statfs about {};
+  if (::statfs(path.c_str(), &about) != 0) return false;
+  // NFS, Lustre, GPFS, BeeGFS, Ceph, PanFS, AFS, SMB2, CIFS, 9P: statfs(2) and their sources.
+  for (const unsigned long type :
+       {0x6969UL, 0x0bd00bd0UL, 0x47504653UL, 0x19830326UL, 0x00c36400UL, 0xaad7aaeaUL,
+        0x5346414fUL, 0xfe534d42UL, 0xff534d42UL, 0x01021997UL}) {
+    if (static_cast<unsigned long>(static_cast<unsigned>(about.f_type)) == type) return true;
+  }
+  return false;
+}
+
+/// The secret of this user, made where there is none yet. Throws what secret_in() does.
+[[nodiscard]] inline std::string secret_of_user(const std::string& home) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(home) / ".config" / "parx";
+  const fs::path path = folder / "secret";
+  if (::access(path.c_str(), F_OK) == 0) return secret_in(path);
+  std::error_code why;
+  fs::create_directories(folder, why);
+  // Many ranks may do this at once: the first link() counts, and no rank sees half a secret.
+  std::string fresh = (folder / "secret.XXXXXX").string();
+  const descriptor file(::mkostemp(fresh.data(), O_CLOEXEC));  // 0600
+  const std::string text = random_hex() + "\n";
+  const bool written = file.valid() && ::write(file.get(), text.data(), text.size()) ==
+                                           static_cast<ssize_t>(text.size());
+  const bool linked = written && (::link(fresh.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int failure = errno;
+  if (file.valid()) ::unlink(fresh.c_str());
+  if (!linked) {
+    throw_error(errc::io, "no secret can be kept in {}: {}", path.string(), errno_text(failure));
+  }
+  return secret_in(path);
+}
+
+/// `env` with PARX_SECRET as that of PARX_SECRET_FILE. Throws what secret_in() does.
+[[nodiscard]] inline environment with_secret(environment env) {
+  if (env_string(env, "PARX_SECRET")) return env;
+  if (const auto path = env_string(env, "PARX_SECRET_FILE")) {
+    env.insert_or_assign("PARX_SECRET", secret_in(*path));
+  }
+  return env;
+}
+
+/// Where a job of srun has none: one for all its ranks, or nothing and, in `why_not`, the reason.
+[[nodiscard]] inline std::string derived_secret(const launch_env& job, const environment& env,
+                                                std::string& why_not) {
+  const std::string home = env_string(env, "HOME").value_or("");
+  if (job.started_by != launcher::slurm || home.empty()) return {};
+  const bool on_one_host = job.local_world_size == job.world_size;
+  if (!on_one_host && !is_shared_among_hosts(home)) {
+    why_not = fmt::format(" (none is made, since {} is not known to be shared among hosts)", home);
+    return {};
+  }
+  if (!why_no_hmac().empty()) {
+    why_not = fmt::format(" (none is made: {})", why_no_hmac());
+    return {};
+  }
+  try {
+    return secret_of_user(home);
+  } catch (const std::exception& failure) {
+    why_not = fmt::format(" (none is made: {})", failure.what());
+    return {};
+  }
+}
+
+}  // namespace parx::detail
