@@ -27,6 +27,7 @@
 
 #include <parx/autograd/ops/across.hpp>
 #include <parx/autograd/ops/vocabulary.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/nn/attention.hpp>
@@ -64,6 +65,30 @@ class parallelized {
     return across::gather(*axis_, logits, -1, across::whole_gradient::same, classes_);
   }
 
+  /// For save_sharded and checkpoints (checkpoint/sharded.hpp): `world` are all ranks, `replicas`
+  /// those that have the same parts (data parallel). Nothing is gathered; what several ranks have
+  /// they write together. Loads at any number of ranks and any cut.
+  [[nodiscard]] sharding sharded_over(const process_group& world,
+                                      const process_group& replicas) const {
+    require(world.size() == axis_->size() * replicas.size(),
+            "sharded_over: {} ranks with {} parts and {} copies of each", world.size(),
+            axis_->size(), replicas.size());
+    sharding how = spread_over(world);
+    how.copies = [parts = place_in(replicas), all = place_in(world)](const auto&,
+                                                                     const shard_spec& part) {
+      return part.is_whole() ? all : parts;
+    };
+    return how;
+  }
+  /// The same where the axis is all ranks.
+  [[nodiscard]] sharding sharded() const {
+    sharding how = spread_over(axis_->group());
+    how.copies = [all = how.file](const auto&, const shard_spec& part) {
+      return part.is_whole() ? all : shard_place{};
+    };
+    return how;
+  }
+
   /// optim::clip_grad_norm by the norm of all parts, of which whole parameters count once. One
   /// all-reduce of 4 KiB.
   template <typename T>
@@ -79,6 +104,13 @@ class parallelized {
   }
 
  private:
+  [[nodiscard]] static shard_place place_in(const process_group& group) {
+    return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
+  }
+  [[nodiscard]] static sharding spread_over(const process_group& world) {
+    return {.file = place_in(world), .copies = {}, .others = place_in(world)};
+  }
+
   std::shared_ptr<tp::axis> axis_;
   std::size_t classes_;
   std::string table_;
