@@ -13,3 +13,4 @@
 #include <parx/tensor_parallel/placement.hpp>    // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>         // IWYU pragma: export
 #include <parx/tensor_parallel/transitions.hpp>  // IWYU pragma: export
+#include <parx/tensor_parallel/vocabulary.hpp>   // IWYU pragma: export

@@ -43,6 +43,8 @@ mistakes=(  # a statement, and words of the sentence
   'matmul(I, W1)' 'the gradient of an invariant is never summed: copy_to(axis, x) first'
   'matmul(W1, R)' 'no product of matrices that lie so'
   'cross_entropy(S, y)' 'each rank has some classes of these logits: vocab_cross_entropy'
+  'vocab_cross_entropy(a, I, 8, y)' 'vocab_cross_entropy takes logits that are cut by classes'
+  'vocab_parallel_embedding(a, I, 8, y)' 'the table of vocab_parallel_embedding is cut by its rows'
   'cross_entropy(P, y)' 'logits that are partial sums have no softmax'
   'R.backward()' 'a replicated loss counts once per rank'
   'S.backward()' 'a loss is one number'
@@ -51,12 +53,14 @@ program() {  # program STATEMENT...
   cat <<'END'
 #include <parx/tensor_parallel/algebra.hpp>
 #include <parx/tensor_parallel/transitions.hpp>
+#include <parx/tensor_parallel/vocabulary.hpp>
 using namespace parx::tp;
 using f = float;
 void calls(parx::rank_axis& a, replicated<f> R, invariant<f> I, partial<f> P, sharded<f, -1> S,
            sharded<f, 1> seq, sharded<f, 0> W0, sharded<f, 1> W1, parx::tensor<int> y) {
   (void)(reduce_from(a, row_linear(relu(column_linear(copy_to(a, I), W0, W0)), W1)) + I);
   (void)reduce_scatter_from<1>(a, P + R * P), (void)gather_from<replicated>(a, seq);
+  (void)vocab_parallel_embedding(a, W0, 8, y), (void)vocab_cross_entropy(a, S, 8, y);
   (void)cross_entropy(I, y), (void)rms_norm(seq, copy_to(a, I)), (void)all_to_all<-1>(a, seq);
   I.backward(), P.backward();
 END

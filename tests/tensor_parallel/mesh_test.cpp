@@ -1,8 +1,10 @@
 // Tensor parallel beside data parallel: a mesh of two axes.
 #include <parx/tensor_parallel/plans.hpp>
 
+#include <chrono>
 #include <cmath>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -59,6 +61,31 @@ run alone() {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_that_fails_in_forward_is_named_by_those_that_wait_in_other_groups) {
+  // Rank 3 fails before its tensor parallel sum. Rank 2 waits for it there, rank 1 in its data
+  // parallel group, rank 0 for rank 1 in its tensor parallel group.
+  std::vector<std::string> said(4);
+  const auto run = [&] {
+    on_ranks(4, [&](parx::process_group& world) {
+      parx::mesh<"dp", "tp"> mesh{world, {2, 2}};
+      std::vector<float> numbers(64);
+      if (world.rank() == 3) throw std::runtime_error("no memory in forward");
+      try {
+        parx::all_reduce(world.rank() == 1 ? mesh["dp"] : mesh["tp"], numbers);
+      } catch (const parx::error& failure) {
+        said[static_cast<std::size_t>(world.rank())] = failure.what();
+        throw;
+      }
+      return 0;
+    });
+  };
+  const auto start = std::chrono::steady_clock::now();
+  BOOST_CHECK_THROW(run(), std::runtime_error);
+  BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 10);
+  for (const std::size_t rank : {0U, 1U, 2U})
+    BOOST_TEST(said[rank].find("no memory in forward") != std::string::npos, said[rank]);
+}
 
 BOOST_AUTO_TEST_CASE(ddp_times_tp_takes_the_steps_of_one_process_with_all_samples) {
   const run expected = alone();

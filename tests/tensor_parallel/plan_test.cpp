@@ -85,7 +85,8 @@ BOOST_AUTO_TEST_CASE(what_lies_where_is_told_by_a_table) {
   });
   const std::string& first = tables[0];
   for (const char* words :
-       {"2 ranks", "attn.q_proj", "column, 4 units", "rows 0-5 of [12, 12], 288 bytes",
+       {"2 ranks", "attn.q_proj", "column, 4 units",
+        "rows 0-5 of [12, 12], 288 bytes; sends 48 bytes a token",
         "backward all-reduce of its input's gradient", "columns 0-5 of [12, 12]",
         "forward all-reduce of its result"}) {
     BOOST_TEST(first.find(words) != std::string::npos, words << " is not in " << first);

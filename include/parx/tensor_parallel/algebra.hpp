@@ -273,7 +273,7 @@ template <placed_type X, std::integral Label>
                                  const cross_entropy_options& options = {}) {
   static_assert(!is_sharded_by<X, -1>,
                 "each rank has some classes of these logits: vocab_cross_entropy(axis, logits, "
-                "labels)");
+                "classes, labels)");
   static_assert(!is<X, placement::partial>,
                 "logits that are partial sums have no softmax: reduce_from(axis, sums) before");
   static_assert(!is<X, placement::replicated>,

@@ -171,7 +171,8 @@ struct planned_layer {
   return "";
 }
 
-/// What a layer with this rule sends, and of what.
+/// What a layer with this rule sends, and of what. The layers that read one input sum its gradient
+/// once.
 [[nodiscard]] inline std::string traffic_of(const nn::layer_cut& rule) {
   const bool positions = rule.between == nn::between_cuts::positions;
   switch (rule.how) {
@@ -237,8 +238,15 @@ template <typename Model>
       if (path.substr(0, path.rfind('.')) != each.path) return;
       using value = typename std::remove_cvref_t<decltype(parameter)>::value_type;
       if (rule.result == nn::cut_result::logits) classes = parameter.global_shape()[0];
-      table += fmt::format("  {}, {} bytes\n", parameter.spec().text(),
-                           parameter.size() * sizeof(value));
+      const shard_spec& part = parameter.spec();
+      table += fmt::format("  {}, {} bytes", part.text(), parameter.size() * sizeof(value));
+      if (part.global_shape().rank() == 2 && !part.cuts().empty()) {
+        // Both ways together, by a ring, whether whole or by positions.
+        const double both_ways = 2.0 * (group.size() - 1) / group.size();
+        const auto width = static_cast<double>(part.global_shape()[1 - part.cuts()[0].axis]);
+        table += fmt::format("; sends {} bytes a token", both_ways * width * sizeof(value));
+      }
+      table += '\n';
     });
   }
   return {axis, classes, std::move(table)};
