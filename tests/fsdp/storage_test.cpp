@@ -153,6 +153,17 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_no_memory_cannot_share_pages) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_model_that_the_machine_has_no_memory_for_is_refused_before_any_is_allocated) {
+  on(jobs::kind::inproc, 2, [](process_group& group) {
+    // 80 layers of 12 x 16384^2: 258 billion parameters, a terabyte.
+    models::gpt<> model{{.vocab_size = 100, .n_positions = 8, .n_embd = 16384, .n_layer = 80}};
+    const std::string said = parx_test::message_of([&] { fsdp wrapper{model, group}; });
+    if (!parx_test::mentions(said, "usage: fsdp at ", "stage 3, of ", " parameters needs "))
+      throw std::runtime_error(said);
+    return outcome{};
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_owns_rows_of_the_words_and_no_other) {
   on(jobs::kind::inproc, 3, [](process_group& group) {
     models::bert_classifier<> model{small_bert};

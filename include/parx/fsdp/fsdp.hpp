@@ -36,6 +36,7 @@
 #include <parx/ddp/layout.hpp>
 #include <parx/ddp/row_exchange.hpp>
 #include <parx/fsdp/options.hpp>
+#include <parx/fsdp/required_memory.hpp>
 #include <parx/fsdp/sharded_module.hpp>
 #include <parx/fsdp/sharded_units.hpp>
 #include <parx/nn/module.hpp>
@@ -89,6 +90,8 @@ class fsdp {
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
     unit_plan plan = make_plan(options, all);
     check_layout(plan, all, options, site);
+    detail::require_memory(plan, all, group, options,
+                           fmt::format("{}, stage {},", who_, options.stage));
     for (const auto& each : all) had_values_.push_back(each->has_values());
     units_.reset(new detail::sharded_units(group, std::move(plan), std::move(all), options, who_,
                                            site));
