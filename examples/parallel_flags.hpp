@@ -1,22 +1,29 @@
-// --parallel: how a training program deals a model out over its ranks.
+// --parallel: how a training program deals its model out over the ranks, and what it does with a
+// model that no rank has as a whole.
 //
-//   --parallel ddp | zero1 | zero2 | fsdp | hybrid
+//   --parallel ddp | zero1 | zero2 | fsdp
 //
-// The value is a list of words and of settings, "word,name=number", of which one word is known
-// today. The plan (parx/plan.hpp) refuses a way that takes more memory than there is.
+// The value is a list of words and settings, "word,name=number", of which one word is known today.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "options.hpp"
+#include <parx/checkpoint.hpp>
+#include <parx/comm.hpp>
 #include <parx/ddp.hpp>
 #include <parx/ddp/training_state.hpp>
 #include <parx/fsdp.hpp>
+#include <parx/fsdp/training_state.hpp>
 #include <parx/plan.hpp>
 
 namespace examples {
@@ -45,34 +52,87 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
 
 inline void add_parallel_flag(cxxopts::Options& options) {
   options.add_options("Ranks")(
-      "parallel", "ddp; or cut over the ranks the optimizer's state (zero1), gradients (zero2), "
-      "values (fsdp), within hosts (hybrid)", text("ddp"));
+      "parallel",
+      "what is cut over the ranks: nothing (ddp), the optimizer's state (zero1), gradients as well "
+      "(zero2), values as well (fsdp)",
+      text("ddp"));
 }
 
 [[nodiscard]] inline parallel_settings parallel_flag(const cxxopts::ParseResult& given) {
   const std::string said = given["parallel"].as<std::string>();
   const auto words = detail::words_of(said);
-  constexpr std::array<std::pair<std::string_view, int>, 5> ways{
-      {{"ddp", 0}, {"zero1", 1}, {"zero2", 2}, {"fsdp", 3}, {"hybrid", 3}}};
-  for (const auto& [way, stage] : ways) {
-    if (words.size() == 1 && words[0].first == way && words[0].second.empty()) {
-      return {std::string(way), stage};
-    }
-  }
-  parx::throw_usage("--parallel \"{}\": give ddp, zero1, zero2, fsdp or hybrid", said);
+  constexpr std::array<std::string_view, 4> ways{"ddp", "zero1", "zero2", "fsdp"};
+  const auto way = std::find(ways.begin(), ways.end(), words.front().first);
+  parx::require(words.size() == 1 && words.front().second.empty() && way != ways.end(),
+                "--parallel \"{}\": give ddp, zero1, zero2 or fsdp", said);
+  return {said, static_cast<int>(way - ways.begin())};
 }
 
-/// Collective. Calls use(wrapped) with the model as --parallel says; `units` are what is gathered
-/// at a time. Throws parx::usage_error where `work`, with AdamW, takes more memory than a rank has.
+/// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
+/// `units` are what is gathered at a time. The first values come from `seed`. Throws
+/// parx::usage_error where that and AdamW's state take more memory than there is.
 template <typename Model, typename Use>
 void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
-                   const parx::unit_choice& units, Use&& use) {
+                   std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
+  constexpr std::size_t moments = 8;
+  const bool shared = s.stage == 3 && group.shares_memory();
+  parx::require_fits(parx::shapes_of(model), parx::cluster_of(group),
+                     {.name = s.way, .stage = s.stage, .host_pages = shared}, {}, moments);
   if (s.stage == 0) {
+    model.initialize(seed);
     parx::ddp ddp{model, group};
     return use(ddp);
   }
   parx::fsdp fsdp{model, group, {.stage = s.stage, .units = units}};
+  fsdp.initialize(seed);
   use(fsdp);
+}
+
+template <typename Wrapped>
+inline constexpr bool is_cut = false;
+template <typename Model>
+inline constexpr bool is_cut<parx::fsdp<Model>> = true;
+
+/// Collective. f() with methods of the model: on rank 0 alone where every rank has all of it, else
+/// on all of them together.
+template <typename Wrapped, typename F>
+void on_model(Wrapped& wrapped, F&& f) {
+  if constexpr (is_cut<Wrapped>) {
+    wrapped.call(std::forward<F>(f));
+  } else if (wrapped.group().rank() == 0) {
+    std::forward<F>(f)();
+  }
+}
+
+/// Collective. Gives `copy`, a model of the same configuration, all values on every rank.
+template <typename Wrapped, typename Model>
+void copy_values(Wrapped& wrapped, Model& copy) {
+  parx::process_group& group = wrapped.group();
+  std::vector<parx::parameter<float>> parts = wrapped.parameters();
+  std::size_t next = 0;
+  copy.materialize();
+  copy.for_each_parameter([&](const std::string&, parx::parameter<float>& whole) {
+    const auto part = parts[next++].value().span();
+    if constexpr (is_cut<Wrapped>) {
+      // The parts of the ranks follow each other in the whole.
+      const std::size_t own = part.size();
+      std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
+      parx::all_gather(group, std::span(&own, 1), sizes);
+      parx::all_gather_v(group, part, whole.value().span(), sizes);
+    } else {
+      std::copy(part.begin(), part.end(), whole.value().begin());
+    }
+  });
+}
+
+/// Collective. The model as a folder in Hugging Face's layout.
+template <typename Wrapped>
+void save_model(Wrapped& wrapped, const parx::json::value& config, const std::string& folder,
+                const parx::text_files& files) {
+  if (wrapped.group().rank() == 0) parx::save_pretrained_config(config, folder, files);
+  parx::barrier(wrapped.group());
+  save_gathered(wrapped, folder + "/model.safetensors");
+  parx::print0(wrapped.group(), "model: {}\n", folder);
 }
 
 }  // namespace examples

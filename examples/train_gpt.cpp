@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "corpus_flags.hpp"
+#include "parallel_flags.hpp"
 #include "trainer_flags.hpp"
 #include <parx/data.hpp>
-#include <parx/ddp.hpp>
 #include <parx/models.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
@@ -21,13 +21,12 @@ namespace data = parx::data;
 
 namespace {
 
-template <typename Model>
-void train(Model model, const examples::corpus& text, const examples::trainer_settings& s,
-           parx::world& world) {
-  model.initialize(s.trainer.seed);
-  parx::ddp ddp{model, world};
+template <typename Wrapped, typename Model>
+void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
+           const examples::trainer_settings& s, parx::world& world) {
   parx::optim::adamw opt{parx::optim::decay_groups(
-      ddp.parameters(), parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
+      wrapped.parameters(),
+      parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
   const data::distributed_sampler share{text.train.size(), world, {.seed = s.trainer.seed}};
   const data::distributed_sampler part{
       text.held_out.size(), world, {.order = data::sample_order::sequential}};
@@ -37,7 +36,7 @@ void train(Model model, const examples::corpus& text, const examples::trainer_se
   const auto loss_of = [](auto& net, const auto& batch) {
     return parx::nn::cross_entropy(net(batch.input_ids), batch.labels);
   };
-  parx::train::trainer trainer{ddp, opt, loader, loss_of, s.trainer};
+  parx::train::trainer trainer{wrapped, opt, loader, loss_of, s.trainer};
   trainer.add_evaluation(held_out, [&](auto& net, const auto& batch) -> parx::train::metrics {
     return {{"loss", loss_of(net, batch)}};
   });
@@ -45,23 +44,33 @@ void train(Model model, const examples::corpus& text, const examples::trainer_se
   const double loss = trainer.evaluate().at("eval_loss") * text.tokens_of_a_character;
   parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", loss,
                loss / std::log(2.0));
-  if (world.rank() != 0) return;
   if (!s.trainer.output_dir.empty()) {
-    const std::string folder = s.trainer.output_dir + "/model";
-    parx::save_pretrained(model, to_json(model.config()), folder, text.files);
-    fmt::print("model: {}\n", folder);
+    examples::save_model(wrapped, to_json(model.config()), s.trainer.output_dir + "/model",
+                         text.files);
   }
-  const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
-  const auto written = parx::models::generate(model, prompt, text.sampling);
-  fmt::print("{}{}\n", text.decode(text.prompt), text.decode({written.begin(), written.end()}));
+  examples::on_model(wrapped, [&] {
+    const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
+    const auto written = parx::models::generate(model, prompt, text.sampling);
+    if (world.rank() != 0) return;
+    fmt::print("{}{}\n", text.decode(text.prompt), text.decode({written.begin(), written.end()}));
+  });
 }
+
+template <typename Layer, typename Model>
+void train(Model model, const examples::corpus& text, const examples::trainer_settings& s,
+           const examples::parallel_settings& parallel, parx::world& world) {
+  examples::with_parallel(parallel, model, world, s.trainer.seed, parx::by_type<Layer>,
+                          [&](auto& wrapped) { train(wrapped, model, text, s, world); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using examples::text;
-  cxxopts::Options options("train_gpt", "Trains a language model, data parallel\n");
+  cxxopts::Options options("train_gpt", "Trains a language model\n");
   options.add_options()("h,help", "print this");
   examples::add_corpus_flags(options);
+  examples::add_parallel_flag(options);
   options.add_options("Model")
       ("arch", "gpt or llama", text("gpt"))
       ("n-layer", "layers", text("4"))
@@ -78,6 +87,7 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto s = examples::trainer_flags(given);
+    const auto parallel = examples::parallel_flag(given);
     const auto size = [&](const char* flag) {
       return examples::number<std::size_t>(given, flag, 1, 1 << 20);
     };
@@ -90,20 +100,26 @@ int main(int argc, char** argv) {
     const std::size_t layers = size("n-layer"), heads = size("n-head"), width = size("n-embd");
     const std::size_t block = text.train.context_length();
     if (arch == "gpt") {
-      train(parx::models::gpt<>{{.vocab_size = text.vocab_size,
-                                 .n_positions = block,
-                                 .n_embd = width,
-                                 .n_layer = layers,
-                                 .n_head = heads,
-                                 .embd_pdrop = dropout,
-                                 .attn_pdrop = dropout,
-                                 .resid_pdrop = dropout}},
-            text, s, world);
+      train<parx::models::gpt_block<>>(
+          parx::models::gpt<>{{.vocab_size = text.vocab_size,
+                               .n_positions = block,
+                               .n_embd = width,
+                               .n_layer = layers,
+                               .n_head = heads,
+                               .embd_pdrop = dropout,
+                               .attn_pdrop = dropout,
+                               .resid_pdrop = dropout}},
+          text, s, parallel, world);
     } else {
-      train(parx::models::llama<>{{.vocab_size = text.vocab_size, .hidden_size = width,
-                                   .intermediate_size = 8 * width / 3, .num_hidden_layers = layers,
-                                   .num_attention_heads = heads, .num_key_value_heads = heads,
-                                   .max_position_embeddings = block}}, text, s, world);
+      train<parx::models::llama_layer<>>(
+          parx::models::llama<>{{.vocab_size = text.vocab_size,
+                                 .hidden_size = width,
+                                 .intermediate_size = 8 * width / 3,
+                                 .num_hidden_layers = layers,
+                                 .num_attention_heads = heads,
+                                 .num_key_value_heads = heads,
+                                 .max_position_embeddings = block}},
+          text, s, parallel, world);
     }
     examples::finish_run(world, s);
   });

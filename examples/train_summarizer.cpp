@@ -5,15 +5,14 @@
 //   srun -n 6 train_summarizer --train a.tsv --test b.tsv --source 2 --target 1
 //   parxrun -n 2 train_summarizer --eval-only out/model --test other.jsonl.gz --beams 8
 #include <algorithm>
-#include <cstdint>
 #include <string>
-#include <vector>
 
+#include "parallel_flags.hpp"
+#include "summarise.hpp"
 #include "summary_flags.hpp"
 #include "trainer_flags.hpp"
 #include <parx/checkpoint.hpp>
 #include <parx/data.hpp>
-#include <parx/ddp.hpp>
 #include <parx/models.hpp>
 #include <parx/optim.hpp>
 #include <parx/train.hpp>
@@ -22,48 +21,12 @@ namespace data = parx::data;
 namespace models = parx::models;
 namespace nn = parx::nn;
 
-// Summaries of this rank's share of the pairs, and the ROUGE-L of all ranks': the mean F1.
-void summarise(models::encoder_decoder<float>& model, const examples::pair_list& pairs,
-               const data::sequence_pairs& encoded, const data::wordpiece_tokenizer& tokenizer,
-               const examples::summary_settings& s, parx::world& world) {
-  auto search = s.search;
-  search.start_token = encoded.start_id();
-  search.end_token = encoded.end_id();
-  std::size_t words = pairs.size() / 2;
-  for (const auto& pair : pairs) words += data::rouge_words(pair.target).size();
-  words /= pairs.size();
-  nn::tally written, first_sentence, first_words;
-  const data::distributed_sampler share{
-      pairs.size(), world, {.order = data::sample_order::sequential}};
-  for (const auto& [index, weight] : share.entries(0)) {
-    if (weight == 0) continue;
-    const auto& [source, target] = pairs[index];
-    const auto ids = encoded.source(index);
-    const auto made =
-        models::beam_search(model, std::vector<std::int64_t>(ids.begin(), ids.end()), search);
-    const std::string summary =
-        tokenizer.decode(std::vector<data::token_id>(made.begin(), made.end()));
-    written += {data::rouge_l(summary, target).f1, 1};
-    first_sentence += {data::rouge_l(data::lead_sentence(source), target).f1, 1};
-    first_words += {data::rouge_l(data::lead_words(source, words), target).f1, 1};
-    if (written.count <= static_cast<double>(s.samples)) {
-      parx::print0(world, "text:    {} ...\nwanted:  {}\nwritten: {}\n\n",
-                   data::lead_words(source, 30), target, summary);
-    }
-  }
-  parx::print0(world,
-               "test ROUGE-L: {:.2f} of {} summaries (first sentence {:.2f}, first {} words "
-               "{:.2f})\n",
-               100 * parx::global_mean(world, written), pairs.size(),
-               100 * parx::global_mean(world, first_sentence), words,
-               100 * parx::global_mean(world, first_words));
-}
-
 int main(int argc, char** argv) {
   cxxopts::Options options(
-      "train_summarizer", "Trains an encoder-decoder transformer on pairs of texts, data parallel");
+      "train_summarizer", "Trains an encoder-decoder transformer on pairs of texts");
   options.add_options()("h,help", "print this");
   examples::add_summary_flags(options);
+  examples::add_parallel_flag(options);
   examples::add_trainer_flags(options, {.trainer = {.num_train_epochs = 6,
                                                     .learning_rate = 0.001,
                                                     .warmup_ratio = 0.1,
@@ -76,6 +39,7 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto training = examples::trainer_flags(given);
+    const auto parallel = examples::parallel_flag(given);
     auto s = examples::summary_flags(given);
     examples::start_run(world, training);
 
@@ -96,20 +60,16 @@ int main(int argc, char** argv) {
     s.model.max_position_embeddings =
         std::max(s.lengths.max_source_length, s.lengths.max_target_length);
     models::encoder_decoder<float> model(s.model);
-    model.initialize(training.trainer.seed);
     if (!s.trained.empty()) {
       parx::load_pretrained(model, parx::json::object{}, s.trained);
       parx::print0(world, "{} pairs, {} texts cut\n", test.size(), test.counts().truncated_rows);
-      return summarise(model, test_pairs, test, tokenizer, s, world);
+      return examples::summarise(model, test_pairs, test, tokenizer, s, world);
     }
 
     const data::sequence_pairs train(train_pairs, tokenizer, s.lengths);
     parx::print0(world, "{} + {} pairs, {} + {} texts cut; vocabulary of {}\n", train.size(),
                  test.size(), train.counts().truncated_rows, test.counts().truncated_rows,
                  tokenizer.size());
-    parx::ddp ddp{model, world};
-    parx::optim::adamw opt{parx::optim::decay_groups(
-        ddp.parameters(), parx::optim::adamw_options{.weight_decay = training.weight_decay})};
     const data::length_groups like_lengths{.lengths = train.lengths(),
                                            .batch = training.batch_size *
                                                     static_cast<std::size_t>(world.size()) *
@@ -132,18 +92,31 @@ int main(int argc, char** argv) {
       return nn::cross_entropy(m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids),
                                batch.labels, {.label_smoothing = smoothing});
     };
-    parx::train::trainer trainer{
-        ddp, opt, loader, [&](auto& m, auto& batch) { return loss(m, batch, s.label_smoothing); },
-        training.trainer};
-    trainer.add_evaluation(held_out, [&](auto& m, auto& batch) -> parx::train::metrics {
-      return {{"loss", loss(m, batch, 0)}};
-    });
-    trainer.train();
-    if (const auto& folder = training.trainer.output_dir; !folder.empty() && world.rank() == 0) {
-      parx::save_pretrained(model, to_json(s.model), folder + "/model",
-                            parx::bert_tokenizer_files(tokenizer.tokens().text()));
-    }
-    summarise(model, test_pairs, test, tokenizer, s, world);
+    const auto run = [&](auto& wrapped) {
+      parx::optim::adamw opt{parx::optim::decay_groups(
+          wrapped.parameters(),
+          parx::optim::adamw_options{.weight_decay = training.weight_decay})};
+      parx::train::trainer trainer{
+          wrapped, opt, loader,
+          [&](auto& m, auto& batch) { return loss(m, batch, s.label_smoothing); },
+          training.trainer};
+      trainer.add_evaluation(held_out, [&](auto& m, auto& batch) -> parx::train::metrics {
+        return {{"loss", loss(m, batch, 0)}};
+      });
+      trainer.train();
+      if (const auto& folder = training.trainer.output_dir; !folder.empty()) {
+        examples::save_model(wrapped, to_json(s.model), folder + "/model",
+                             parx::bert_tokenizer_files(tokenizer.tokens().text()));
+      }
+      // Summaries end after different numbers of words: each rank needs all of the model.
+      models::encoder_decoder<float> whole(s.model);
+      examples::copy_values(wrapped, whole);
+      examples::summarise(whole, test_pairs, test, tokenizer, s, world);
+    };
+    examples::with_parallel(parallel, model, world, training.trainer.seed,
+                            parx::by_type<nn::transformer_encoder_layer<float>,
+                                          nn::transformer_decoder_layer<float>>,
+                            run);
     examples::finish_run(world, training);
   });
 }

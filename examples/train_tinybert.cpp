@@ -5,10 +5,10 @@
 //   --learning-rate 5e-4 --dropout 0.1 --token-dropout 0 --label-smoothing-factor 0
 #include <string>
 
+#include "parallel_flags.hpp"
 #include "text_flags.hpp"
 #include "trainer_flags.hpp"
 #include <parx/data.hpp>
-#include <parx/ddp.hpp>
 #include <parx/models.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
@@ -60,9 +60,10 @@ data::loader_options share(const data::text_classification& texts, data::sample_
 
 int main(int argc, char** argv) {
   using examples::text;
-  cxxopts::Options options("train_tinybert", "Trains a BERT text classifier, data parallel\n");
+  cxxopts::Options options("train_tinybert", "Trains a BERT text classifier\n");
   options.add_options()("h,help", "print this");
   examples::add_text_flags(options);
+  examples::add_parallel_flag(options);
   options.add_options("Model")
       ("hidden-size", "numbers of a token", text("64"))
       ("num-hidden-layers", "layers", text("2"))
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto s = examples::trainer_flags(given, {"loss", "accuracy"});
+    const auto parallel = examples::parallel_flag(given);
     parx::models::bert_config config = read_config(given);
     const double smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);
     const double hidden = examples::number(given, "token-dropout", 0.0, 1.0);
@@ -103,42 +105,40 @@ int main(int argc, char** argv) {
     config.vocab_size = tokenizer.size();
     config.num_labels = texts.classes();
     parx::models::bert_classifier<float> model(config);
-    model.initialize(s.trainer.seed);
-    parx::ddp ddp{model, world};
-    parx::optim::adamw opt{parx::optim::decay_groups(
-        ddp.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
 
     using enum data::sample_order;
     const data::loader loader{texts, share(texts, shuffled, s.batch_size, s, world)};
     const data::loader test{held_out, share(held_out, sequential, s.eval_batch_size, s, world)};
-    std::uint64_t step = 0;
-    parx::train::trainer trainer{
-        ddp, opt, loader,
-        [&](auto& net, const auto& batch) {
-          const auto ids = data::hidden_tokens(
-              batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
-              parx::train::step_seed(s.trainer.seed, step, world.rank()));
-          return nn::cross_entropy(net(ids, batch.attention_mask), batch.labels,
-                                   {.row_weights = batch.weights, .label_smoothing = smoothing});
-        },
-        s.trainer};
-    const auto count_steps = [&](const auto& state) { step = state.global_step; };
-    trainer.add_callbacks({.on_train_begin = count_steps, .on_step_end = count_steps});
-    trainer.add_evaluation(test, [&](auto& net, const auto& batch) -> parx::train::metrics {
-      const auto logits = net(batch.input_ids, batch.attention_mask);
-      return {{"loss", nn::cross_entropy(logits, batch.labels, {.row_weights = batch.weights})},
-              {"accuracy", nn::accuracy(logits, batch.labels, {.row_weights = batch.weights})}};
-    });
-    trainer.train();
-    parx::print0(world, "test accuracy: {:.2f} % of {} texts\n",
-                 100 * trainer.evaluate().at("eval_accuracy"), held_out.size());
-
-    if (!s.trainer.output_dir.empty() && world.rank() == 0) {
-      const std::string folder = s.trainer.output_dir + "/model";
-      parx::save_pretrained(model, to_json(config), folder,
-                            parx::bert_tokenizer_files(tokenizer.tokens().text()));
-      fmt::print("model: {}\n", folder);
-    }
+    const auto train = [&](auto& wrapped) {
+      parx::optim::adamw opt{parx::optim::decay_groups(
+          wrapped.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
+      std::uint64_t step = 0;
+      parx::train::trainer trainer{
+          wrapped, opt, loader,
+          [&](auto& net, const auto& batch) {
+            const auto ids = data::hidden_tokens(
+                batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
+                parx::train::step_seed(s.trainer.seed, step, world.rank()));
+            return nn::cross_entropy(net(ids, batch.attention_mask), batch.labels,
+                                     {.row_weights = batch.weights, .label_smoothing = smoothing});
+          },
+          s.trainer};
+      const auto count_steps = [&](const auto& state) { step = state.global_step; };
+      trainer.add_callbacks({.on_train_begin = count_steps, .on_step_end = count_steps});
+      trainer.add_evaluation(test, [&](auto& net, const auto& batch) -> parx::train::metrics {
+        const auto logits = net(batch.input_ids, batch.attention_mask);
+        return {{"loss", nn::cross_entropy(logits, batch.labels, {.row_weights = batch.weights})},
+                {"accuracy", nn::accuracy(logits, batch.labels, {.row_weights = batch.weights})}};
+      });
+      trainer.train();
+      parx::print0(world, "test accuracy: {:.2f} % of {} texts\n",
+                   100 * trainer.evaluate().at("eval_accuracy"), held_out.size());
+      if (s.trainer.output_dir.empty()) return;
+      examples::save_model(wrapped, to_json(config), s.trainer.output_dir + "/model",
+                           parx::bert_tokenizer_files(tokenizer.tokens().text()));
+    };
+    examples::with_parallel(parallel, model, world, s.trainer.seed,
+                            parx::by_type<parx::models::bert_layer<float>>, train);
     examples::finish_run(world, s);
   });
 }

@@ -66,12 +66,11 @@ inline void remove_shards(const std::filesystem::path& folder) {
 
 }  // namespace detail
 
-/// Writes the model, its configuration and `files` (a tokenizer's) into `folder`, which is created.
-/// Each file appears whole or not at all, the model last; a model in several files that was there
-/// is removed after that. Throws errc::io.
-template <typename Model>
-void save_pretrained(Model& model, const json::value& config, const std::filesystem::path& folder,
-                     const text_files& files = {}) {
+/// Writes what save_pretrained() writes but the model: its configuration and `files` into `folder`,
+/// which is created. For a model that lies on several ranks: rank 0 does this, and all ranks write
+/// model.safetensors (save_gathered).
+inline void save_pretrained_config(const json::value& config, const std::filesystem::path& folder,
+                                   const text_files& files = {}) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) {
@@ -80,6 +79,15 @@ void save_pretrained(Model& model, const json::value& config, const std::filesys
   }
   for (const auto& [name, text] : files) detail::write_atomically((folder / name).string(), text);
   detail::write_atomically((folder / "config.json").string(), json::dump(config, 2) + "\n");
+}
+
+/// Writes the model, its configuration and `files` (a tokenizer's) into `folder`, which is created.
+/// Each file appears whole or not at all, the model last; a model in several files that was there
+/// is removed after that. Throws errc::io.
+template <typename Model>
+void save_pretrained(Model& model, const json::value& config, const std::filesystem::path& folder,
+                     const text_files& files = {}) {
+  save_pretrained_config(config, folder, files);
   save_state(model, (folder / detail::model_file_name).string(), {{"format", "pt"}});
   detail::remove_shards(folder);
 }
