@@ -6,6 +6,7 @@ program=$1
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failures=0
+command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 0; }
 
 # says CODE TEXT ARGUMENT...: ends with that code and says TEXT.
 says() {

@@ -2,13 +2,13 @@
 // writes after the same steps.
 #include <parx/fsdp.hpp>
 
+#include <filesystem>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <boost/test/unit_test.hpp>
 
 #include <parx/checkpoint.hpp>
+#include <parx/fsdp/training_state.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
@@ -66,8 +66,7 @@ template <typename Wrapper, typename Optimizer>
 void save(Wrapper& fsdp, Optimizer& optimizer, parx::process_group& group,
           const std::string& folder) {
   parx::checkpoint_parts parts;
-  parts.add_shard("model", parx::sharded_over(group), fsdp.module());
-  parts.add_shard("optimizer", parx::sharded_over(group), optimizer);
+  add_training_state(fsdp, optimizer, parts);
   parx::save_sharded(group, folder, parts);
 }
 
@@ -111,10 +110,7 @@ BOOST_AUTO_TEST_CASE(what_four_ranks_save_and_fewer_load_has_the_values_and_mome
     for (const int world : {1, 2, 3}) {
       const std::string again = scratch.file("again");
       with_fsdp(world, stage, [&](auto& fsdp, auto& optimizer, parx::process_group& group) {
-        fsdp.initialize(7);
-        const auto saved = parx::saved_checkpoint::open(folder, parx::checkpoint_check::sizes);
-        saved.load("model", fsdp.module());
-        saved.load("optimizer", optimizer);
+        load_training_state(fsdp, optimizer, parx::saved_checkpoint::open(folder));
         save(fsdp, optimizer, group, again);
       });
       BOOST_TEST(differences(plain, again) == "");

@@ -140,9 +140,12 @@ state_report load_sharded(const std::filesystem::path& path, Target& model,
 }
 /// Collective. The same on all ranks; what fails on one is an error on every rank.
 template <typename Target>
-void load_sharded(process_group& group, const std::filesystem::path& path, Target& model,
-                  call_site site = call_site::current()) {
-  detail::agree(&group, site, [&] { load_sharded(path, model); });
+state_report load_sharded(process_group& group, const std::filesystem::path& path, Target& model,
+                          state_match match = state_match::strict,
+                          call_site site = call_site::current()) {
+  state_report report;
+  detail::agree(&group, site, [&] { report = load_sharded(path, model, match); });
+  return report;
 }
 
 }  // namespace parx

@@ -25,12 +25,13 @@ void save(fsdp<Module>& wrapper, const std::string& folder,
           call_site site = call_site::current()) {
   save_sharded(wrapper.group(), folder, sharded_over(wrapper.group()), wrapper.module(), site);
 }
-/// Local, and to be called by all ranks. See load_sharded.
+/// Collective. See load_sharded.
 template <typename Module>
 state_report load(fsdp<Module>& wrapper, const std::filesystem::path& path,
-                  state_match match = state_match::strict) {
+                  state_match match = state_match::strict,
+                  call_site site = call_site::current()) {
   wrapper.before_write();
-  return load_sharded(path, wrapper.module(), match);
+  return load_sharded(wrapper.group(), path, wrapper.module(), match, site);
 }
 
 /// Collective. Adds the parts "model" and "optimizer", this rank's shards of them. Model and
