@@ -29,11 +29,11 @@
 namespace parx::inline PARX_ABI::nn {
 
 enum class cut {
-  columns,     ///< by outputs; of dropout: its inputs are, by their last axis
-  rows,        ///< by inputs, which are cut by their last axis; the result is whole
-  vocabulary,  ///< an embedding by its rows
-  heads,       ///< attention: some heads are here
-  positions,   ///< a norm or dropout: whole, of inputs that are cut by positions (axis 1)
+  columns,       ///< by outputs; of dropout: its inputs are, by their last axis
+  rows,          ///< by inputs, which are cut by their last axis; the result is whole
+  vocabulary,    ///< an embedding by its rows
+  heads,         ///< attention: some heads are here
+  positions,     ///< a norm or dropout: whole, of inputs that are cut by positions (axis 1)
   to_positions,  ///< dropout: of whole inputs, and its result goes on cut by positions
 };
 
@@ -118,8 +118,7 @@ inline void require_even_positions(const rank_axis& axis, const shape& s) {
   for (int rank = 0; rank < axis.size(); ++rank) {  // what one refuses all do
     const unit_range queries{chunk_begin(served, axis.size(), rank),
                              chunk_begin(served, axis.size(), rank + 1)};
-    require(serving(queries).size() == 1 ||
-                (queries.begin % each == 0 && queries.end % each == 0),
+    require(serving(queries).size() == 1 || (queries.begin % each == 0 && queries.end % each == 0),
             "\"{}\": {} heads of queries, {} for each head of keys and values, cannot be cut over "
             "{} ranks: rank {} would need a part of a group. Take a number of ranks that divides "
             "{} or is a multiple of it",
@@ -141,9 +140,7 @@ class matrix_cut {
  public:
   [[nodiscard]] explicit operator bool() const noexcept { return axis_ != nullptr; }
   [[nodiscard]] rank_axis& axis() const noexcept { return *axis_; }
-  [[nodiscard]] bool by_positions() const noexcept {
-    return between_ == between_cuts::positions;
-  }
+  [[nodiscard]] bool by_positions() const noexcept { return between_ == between_cuts::positions; }
 
   /// `bias` may be undefined.
   template <typename T>

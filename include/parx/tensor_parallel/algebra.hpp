@@ -40,8 +40,7 @@ inline constexpr bool are_alike = [] {
   }
 }();
 template <typename A, typename B, placement One, placement Other>
-inline constexpr bool are =
-    (is<A, One> && is<B, Other>) || (is<A, Other> && is<B, One>);
+inline constexpr bool are = (is<A, One> && is<B, Other>) || (is<A, Other> && is<B, One>);
 
 /// What A + B and A * B have in common: refuses what may not be mixed.
 template <typename A, typename B>
@@ -209,8 +208,7 @@ template <placed_type X, placed_type Weight, placed_type Bias>
   detail::require_columns<X, Weight>();
   static_assert(is_sharded_by<Bias, 0>,
                 "the bias of column_linear is cut as its outputs are: sharded<T, 0>");
-  return sharded<typename X::value_type, -1>(
-      parx::linear(x.local(), weight.local(), bias.local()));
+  return sharded<typename X::value_type, -1>(parx::linear(x.local(), weight.local(), bias.local()));
 }
 
 /// A summand of x W^T, of inputs that are cut by their last axis and a weight cut by its inputs.
@@ -250,8 +248,8 @@ template <placed_type A, placed_type B>
   static_assert(same || !(is<A, placement::invariant> || is<B, placement::invariant>),
                 "beside what differs by rank the gradient of an invariant is never summed: "
                 "copy_to(axis, x) first");
-  static_assert(whole || same || columns || rows || inner || sums ||
-                    is<A, placement::invariant> || is<B, placement::invariant> ||
+  static_assert(whole || same || columns || rows || inner || sums || is<A, placement::invariant> ||
+                    is<B, placement::invariant> ||
                     (is<A, placement::partial> && is<B, placement::partial>),
                 "no product of matrices that lie so: replicated x columns sharded<T, 1>, rows "
                 "sharded<T, 0> x replicated, sharded<T, 1> x sharded<T, 0>, replicated x partial");

@@ -74,10 +74,8 @@ class parallelized {
             "sharded_over: {} ranks with {} parts and {} copies of each", world.size(),
             axis_->size(), replicas.size());
     sharding how = spread_over(world);
-    how.copies = [parts = place_in(replicas), all = place_in(world)](const auto&,
-                                                                     const shard_spec& part) {
-      return part.is_whole() ? all : parts;
-    };
+    how.copies = [parts = place_in(replicas), all = place_in(world)](
+                     const auto&, const shard_spec& part) { return part.is_whole() ? all : parts; };
     return how;
   }
   /// The same where the axis is all ranks.
@@ -232,8 +230,8 @@ template <typename Model>
     if (each.lines.empty()) continue;
     const nn::layer_cut& rule = lines[each.lines[0]].rule;
     each.layer->lie_on(axis, rule, each.path);
-    table += fmt::format("{:<44} {:<28} {}\n", each.path, tp::to_string(rule),
-                         detail::traffic_of(rule));
+    table +=
+        fmt::format("{:<44} {:<28} {}\n", each.path, tp::to_string(rule), detail::traffic_of(rule));
     model.for_each_parameter([&](const std::string& path, auto& parameter) {
       if (path.substr(0, path.rfind('.')) != each.path) return;
       using value = typename std::remove_cvref_t<decltype(parameter)>::value_type;

@@ -94,7 +94,9 @@ void takes_placed(const placed<T, Kind>&);
 }  // namespace detail
 
 template <typename X>
-concept placed_type = requires(const X& x) { detail::takes_placed(x); };
+concept placed_type = requires(const X& x) {
+  detail::takes_placed(x);
+};
 
 /// Whether X is of this kind; of a sharded one whatever its axis.
 template <typename X, placement Kind>

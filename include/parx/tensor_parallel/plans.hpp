@@ -104,12 +104,9 @@ template <typename T>
   require(c.copying == models::copying::none,
           "there is no tensor parallel plan for an encoder_decoder with copying: its pointer needs "
           "the logits of the whole vocabulary");
-  plan lines{{"shared", tied_vocab},
-             {"*.self_attn", column},
-             {"*.multihead_attn", column},
-             {"*.out_proj", of_heads(row, c.attention_heads)},
-             {"*.linear1", column},
-             {"*.linear2", row}};
+  plan lines{{"shared", tied_vocab},       {"*.self_attn", column},
+             {"*.multihead_attn", column}, {"*.out_proj", of_heads(row, c.attention_heads)},
+             {"*.linear1", column},        {"*.linear2", row}};
   plan inner;  // dropout of what is cut by columns
   const auto add = [&](const char* stack, std::size_t layers) {
     for (std::size_t i = 0; i < layers; ++i)

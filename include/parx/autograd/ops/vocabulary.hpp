@@ -68,8 +68,7 @@ template <typename T, std::integral Index>
 /// does, on all ranks.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> vocab_cross_entropy(rank_axis& axis, const variable<T>& logits,
-                                                   std::size_t classes,
-                                                   const tensor<Label>& labels,
+                                                   std::size_t classes, const tensor<Label>& labels,
                                                    const cross_entropy_options& options = {},
                                                    call_site site = call_site::current()) {
   const std::size_t first = chunk_begin(classes, axis.size(), axis.rank());
@@ -92,7 +91,7 @@ template <typename T, std::integral Label>
   double count = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     const auto index = static_cast<std::int64_t>(label.data()[row]);
-    weight[row] = index == options.ignore_index   ? T(0)
+    weight[row] = index == options.ignore_index ? T(0)
                   : options.row_weights.empty() ? T(1)
                                                 : static_cast<T>(options.row_weights[row]);
     require(weight[row] == T(0) || (index >= 0 && static_cast<std::size_t>(index) < classes),
