@@ -129,9 +129,14 @@ void copy_values(Wrapped& wrapped, Model& copy) {
 template <typename Wrapped>
 void save_model(Wrapped& wrapped, const parx::json::value& config, const std::string& folder,
                 const parx::text_files& files) {
-  if (wrapped.group().rank() == 0) parx::save_pretrained_config(config, folder, files);
-  parx::barrier(wrapped.group());
-  save_gathered(wrapped, folder + "/model.safetensors");
+  const bool is_first = wrapped.group().rank() == 0;
+  if constexpr (is_cut<Wrapped>) {
+    if (is_first) parx::save_pretrained_config(config, folder, files);
+    parx::barrier(wrapped.group());
+    save_gathered(wrapped, folder + "/model.safetensors");
+  } else if (is_first) {
+    parx::save_pretrained(wrapped.module(), config, folder, files);
+  }
   parx::print0(wrapped.group(), "model: {}\n", folder);
 }
 
