@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -152,6 +153,27 @@ const auto plain_step = [](auto& wrapper, model&, parx::process_group& group, in
 
 }  // namespace
 
+namespace {
+
+constexpr auto gathered = parx::value_storage::gathered;
+
+/// What each rank of two threw in body(fsdp, model).
+template <typename Body>
+std::vector<std::string> refusals(parx::fsdp_options options, Body body) {
+  return jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+    model m;
+    parx::fsdp fsdp{m, group, options};
+    body(fsdp, m, group);
+  });
+}
+void check_says(const std::vector<std::string>& failures, const std::string& part) {
+  for (const std::string& each : failures) {
+    BOOST_TEST(each.find(part) != std::string::npos, "\"" << each << "\" does not say " << part);
+  }
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(units_within_units_train_to_the_bits_of_ddp) { check_all(plain_step); }
 
 BOOST_AUTO_TEST_CASE(also_over_tcp_and_between_hosts) {
@@ -160,6 +182,62 @@ BOOST_AUTO_TEST_CASE(also_over_tcp_and_between_hosts) {
   for (const int stage : {1, 3}) {
     BOOST_TEST(hashes(jobs::kind::hybrid, 4, stage, {}, plain_step) == expected);
   }
+}
+
+BOOST_AUTO_TEST_CASE(hosts_or_an_axis_that_cut_the_model_among_themselves_train_to_the_same_bits) {
+  const auto train = [](parx::process_group& group, parx::fsdp_options options, auto& found) {
+    model m;
+    m.initialize(group.rank() == 0 ? 3 : 4);  // rank 0's are everybody's
+    options.units = parx::by_type<block, inner>;
+    parx::fsdp fsdp{m, group, options};
+    parx::optim::adamw opt{fsdp.parameters(), {.lr = 1e-2}};
+    for (int i = 0; i < 5; ++i) {
+      plain_step(fsdp, m, group, i);
+      found.norms[static_cast<std::size_t>(group.rank())] = parx::clip_grad_norm(fsdp, 0.1);
+      opt.step();
+    }
+    found.hashes[static_cast<std::size_t>(group.rank())] = fsdp.values_hash();
+  };
+  struct outcome {
+    std::vector<std::uint64_t> hashes = std::vector<std::uint64_t>(4);
+    std::vector<double> norms = std::vector<double>(4);
+    bool operator==(const outcome&) const = default;
+  };
+  outcome expected;
+  check_says(jobs::run_collecting(jobs::kind::hybrid, 4,
+                                  [&](auto& group) { train(group, {.stage = 1}, expected); }),
+             "");
+  BOOST_TEST(expected.hashes[0] == expected.hashes[3]);
+  for (const int stage : {1, 2, 3}) {
+    for (const auto values : {parx::value_storage::by_hosts, gathered}) {
+      outcome hosts, axis;
+      check_says(jobs::run_collecting(
+                     jobs::kind::hybrid, 4,
+                     [&](auto& group) {
+                       train(group, {.stage = stage, .shard_within = "host", .values = values},
+                             hosts);
+                     }),
+                 "");
+      check_says(jobs::run_collecting(
+                     jobs::kind::tcp, 4,
+                     [&](auto& group) {
+                       const int first = group.rank() / 2 * 2;
+                       auto pair = group.subgroup(std::array{first, first + 1});
+                       train(group, {.stage = stage, .shard_within = pair}, axis);
+                     }),
+                 "");
+      BOOST_TEST((hosts == expected), "hosts in stage " << stage);
+      BOOST_TEST((axis == expected), "pairs in stage " << stage);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_cannot_be_divided_evenly_are_refused) {
+  const auto failures = jobs::run_collecting(jobs::kind::hybrid, 3, [](auto& group) {
+    model m;
+    parx::fsdp fsdp{m, group, {.shard_within = "host"}};
+  });
+  check_says(failures, ".shard_within divides the ranks of group");
 }
 
 BOOST_AUTO_TEST_CASE(however_the_model_is_cut_into_units) {
@@ -238,27 +316,6 @@ BOOST_AUTO_TEST_CASE(evaluation_between_steps_changes_nothing) {
     (void)wrapper(samples(group.rank(), i + 60));
   });
 }
-
-namespace {
-
-constexpr auto gathered = parx::value_storage::gathered;
-
-/// What each rank of two threw in body(fsdp, model).
-template <typename Body>
-std::vector<std::string> refusals(parx::fsdp_options options, Body body) {
-  return jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
-    model m;
-    parx::fsdp fsdp{m, group, options};
-    body(fsdp, m, group);
-  });
-}
-void check_says(const std::vector<std::string>& failures, const std::string& part) {
-  for (const std::string& each : failures) {
-    BOOST_TEST(each.find(part) != std::string::npos, "\"" << each << "\" does not say " << part);
-  }
-}
-
-}  // namespace
 
 BOOST_AUTO_TEST_CASE(a_read_outside_of_its_unit_names_the_parameter) {
   for (const int stage : {1, 3}) {

@@ -20,7 +20,7 @@ template <typename Module, typename T>
 [[nodiscard]] double grad_norm(fsdp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
                                call_site site = call_site::current()) {
   square_sum squares = optim::grad_squares(targets);
-  all_reduce(wrapper.group(), squares.words(), {}, site);
+  all_reduce(wrapper.shard_group(), squares.words(), {}, site);
   return squares.norm();
 }
 
@@ -36,7 +36,7 @@ double clip_grad_norm(fsdp<Module>& wrapper, double max_norm,
   wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
     optim::target<T>(part).for_each_grad([&](std::span<const T> grad) { squares.add(grad); });
   });
-  all_reduce(wrapper.group(), squares.words(), {}, site);
+  all_reduce(wrapper.shard_group(), squares.words(), {}, site);
   const double norm = squares.norm();
   if (found == optim::nonfinite::error && !std::isfinite(norm)) {
     throw_error(errc::bad_data,

@@ -88,13 +88,14 @@ class fsdp {
             "{}: .stage is 1 (optimizer state), 2 (and gradients) or 3 (and values), not {}", who_,
             options.stage);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
-    unit_plan plan = make_plan(options, all);
+    detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
+    unit_plan plan = make_plan(options, groups.shards.size(), all);
     check_layout(plan, all, options, site);
     detail::require_memory(plan, all, group, options,
                            fmt::format("{}, stage {},", who_, options.stage));
     for (const auto& each : all) had_values_.push_back(each->has_values());
-    units_.reset(new detail::sharded_units(group, std::move(plan), std::move(all), options, who_,
-                                           site));
+    units_.reset(new detail::sharded_units(group, std::move(groups), std::move(plan),
+                                           std::move(all), options, who_, site));
     shards_.reset(new sharded_module<Module>(model_, units_->all()));
     fill(0, [&](std::size_t i) { return !had_values_[i]; });
     model_.materialize();
@@ -191,7 +192,11 @@ class fsdp {
   // What the trainer asks (train/wrapped_model.hpp).
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
-  [[nodiscard]] process_group* gradient_group() noexcept { return &group_; }
+  [[nodiscard]] process_group* gradient_group() noexcept { return &shard_group(); }
+  /// The ranks whose parts are the whole model: group(), unless .shard_within says otherwise.
+  [[nodiscard]] process_group& shard_group() noexcept { return units_->shards(); }
+  /// The ranks that have the same part as this one.
+  [[nodiscard]] process_group& replica_group() noexcept { return units_->replicas(); }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return units_->gradients().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
     return units_->gradients().bytes(index);
@@ -209,7 +214,8 @@ class fsdp {
     return found;
   }
   [[nodiscard]] unit_plan make_plan(
-      const fsdp_options& options, std::vector<std::unique_ptr<detail::sharded_parameter>>& all) {
+      const fsdp_options& options, int shards,
+      std::vector<std::unique_ptr<detail::sharded_parameter>>& all) {
     std::vector<unit_parameter> parameters;
     std::map<const void*, std::size_t> known;
     model_.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& each) {
@@ -221,6 +227,7 @@ class fsdp {
               each.spec().text());
       known.emplace(each.node().get(), parameters.size());
       const bool by_rows = options.tables == embedding_tables::by_rows && group_.size() > 1 &&
+                           shards == group_.size() &&
                            detail::row_exchange::suits(*make_parameter_handle(path, each));
       parameters.push_back({path, {}, dtype_of<T>, each.shape(), each.requires_grad(), by_rows});
       all.emplace_back(new detail::sharded_parameter_of<T>(path, each));
@@ -250,7 +257,7 @@ class fsdp {
       return bytes;
     };
     return {parameters, detail::chosen_units(options.units, modules, who_, bytes_of),
-            static_cast<std::size_t>(group_.size())};
+            static_cast<std::size_t>(shards)};
   }
 
   void check_layout(const unit_plan& plan,
@@ -258,8 +265,10 @@ class fsdp {
                     const fsdp_options& options, call_site site) {
     if (group_.size() == 1) return;
     std::string text = fmt::format(
-        "stage {}, values {}, tables {}, {} after forward, {} units ahead, order {}\n",
-        options.stage, static_cast<int>(options.values), static_cast<int>(options.tables),
+        "stage {} over {} ranks, values {}, tables {}, {} after forward, {} units ahead, order "
+        "{}\n",
+        options.stage, plan.flats().empty() ? 1 : plan.flats().front().ranks,
+        static_cast<int>(options.values), static_cast<int>(options.tables),
         options.after_forward == after_forward::keep ? "kept" : "released", options.prefetch,
         static_cast<int>(options.order));
     for (std::size_t i = 0; i < all.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <parx/comm/schedule/reduction_order.hpp>
+#include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -33,6 +34,9 @@ struct fsdp_options {
   /// values, too.
   int stage = 3;
   unit_choice units{};
+  /// Hybrid sharding: see shard_groups.hpp. Gradients then travel as a ddp's, between all ranks,
+  /// and tables of embeddings are in units.
+  shard_scope shard_within{};
   value_storage values = value_storage::by_hosts;
   embedding_tables tables = embedding_tables::by_rows;
   parx::after_forward after_forward = parx::after_forward::release;

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +25,7 @@
 #include <parx/autograd/recompute.hpp>
 #include <parx/autograd/region.hpp>
 #include <parx/comm/abort_reason.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/log.hpp>
@@ -34,6 +34,7 @@
 #include <parx/fsdp/gathered_values.hpp>
 #include <parx/fsdp/host_values.hpp>
 #include <parx/fsdp/options.hpp>
+#include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
 #include <parx/fsdp/unit_plan.hpp>
@@ -48,15 +49,16 @@ class sharded_units final : private backward_observer {
   using parameters = unit_gradients::parameters;
 
   /// Collective. `all` are the parameters in the order of the plan; `who` begins errors.
-  sharded_units(process_group& group, unit_plan plan, parameters all,
+  sharded_units(process_group& group, shard_groups groups, unit_plan plan, parameters all,
                 const fsdp_options& options, std::string who, call_site site)
       : who_(std::move(who)), keeps_(options.after_forward == after_forward::keep),
-        group_(group), gathering_(whole_group(group, site)), plan_(std::move(plan)),
+        group_(group), gathering_(std::move(groups.shards)),
+        replicas_(std::move(groups.replicas)), plan_(std::move(plan)),
         all_(std::move(all)), of_unit_(plan_.units().size()), steps_(*this) {
     const std::size_t units = plan_.units().size();
     values_ = storage_of(options, site);
     take_values(site);
-    gradients_.reset(new unit_gradients(plan_, all_, cut_tables(site), group_,
+    gradients_.reset(new unit_gradients(plan_, all_, cut_tables(site), group_, rank_of_part(),
                                         options.stage == 1 ? gradient_memory_of::all_flats
                                                            : gradient_memory_of::slots,
                                         options.order, site));
@@ -73,6 +75,9 @@ class sharded_units final : private backward_observer {
   sharded_units(const sharded_units&) = delete;
   sharded_units& operator=(const sharded_units&) = delete;
 
+  /// The ranks whose parts are the whole, and those that have this rank's part.
+  [[nodiscard]] process_group& shards() noexcept { return gathering_; }
+  [[nodiscard]] process_group& replicas() noexcept { return replicas_; }
   [[nodiscard]] const unit_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] const parameters& all() const noexcept { return all_; }
   [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
@@ -160,10 +165,8 @@ class sharded_units final : private backward_observer {
     sharded_units& owner_;
   };
 
-  [[nodiscard]] static process_group whole_group(const process_group& group, call_site site) {
-    std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return group.subgroup(ranks, {.name = group.name() + "/gather"}, site);
+  [[nodiscard]] std::size_t rank_of_part() const noexcept {
+    return static_cast<std::size_t>(gathering_.rank());
   }
   [[nodiscard]] std::vector<reduction_state::member> members() const {
     std::vector<reduction_state::member> named;
@@ -180,7 +183,7 @@ class sharded_units final : private backward_observer {
   [[nodiscard]] std::unique_ptr<unit_values> storage_of(const fsdp_options& options,
                                                         call_site site) {
     const bool may_share = options.stage == 3 && options.values != value_storage::gathered;
-    if (options.values == value_storage::shared || (may_share && group_.shares_memory())) {
+    if (options.values == value_storage::shared || (may_share && gathering_.shares_memory())) {
       return std::make_unique<host_values>(plan_, gathering_, site);
     }
     const std::size_t units = plan_.units().size();
@@ -283,7 +286,7 @@ class sharded_units final : private backward_observer {
   const std::string who_;
   const bool keeps_;
   process_group& group_;
-  process_group gathering_;
+  process_group gathering_, replicas_;
   const unit_plan plan_;
   std::unique_ptr<unit_values> values_;
   std::unique_ptr<unit_gradients> gradients_;
@@ -301,7 +304,7 @@ class sharded_units final : private backward_observer {
 };
 
 inline void sharded_units::take_values(call_site site) {
-  const auto rank = static_cast<std::size_t>(group_.rank());
+  const std::size_t rank = rank_of_part();
   for (std::size_t flat = 0; flat < plan_.flats().size(); ++flat) {
     const unit_flat& each = plan_.flats()[flat];
     const std::size_t element = size_of(each.type);
@@ -317,6 +320,7 @@ inline void sharded_units::take_values(call_site site) {
       const const_buffer_view all{whole.data(), rank == 0 ? each.whole() : 0, each.type};
       const buffer_view part{values_->part(flat), each.part, each.type};
       scatter(gathering_, all, part, {.root = 0}, site);
+      if (replicas_.size() > 1) broadcast(replicas_, part, {.root = 0}, site);
     }
     for (const flat_item& item : each.items) {
       sharded_parameter& placed = *all_[item.parameter];

@@ -19,11 +19,20 @@
 
 namespace parx::inline PARX_ABI {
 
+namespace detail {
+
+template <typename Module>
+[[nodiscard]] sharding sharding_of(fsdp<Module>& wrapper) {
+  return sharded_over(wrapper.group(), wrapper.replica_group());
+}
+
+}  // namespace detail
+
 /// Collective. See save_sharded.
 template <typename Module>
 void save(fsdp<Module>& wrapper, const std::string& folder,
           call_site site = call_site::current()) {
-  save_sharded(wrapper.group(), folder, sharded_over(wrapper.group()), wrapper.module(), site);
+  save_sharded(wrapper.group(), folder, detail::sharding_of(wrapper), wrapper.module(), site);
 }
 /// Collective. See load_sharded.
 template <typename Module>
@@ -39,7 +48,7 @@ state_report load(fsdp<Module>& wrapper, const std::filesystem::path& path,
 template <typename Module, typename Optimizer>
 void add_training_state(fsdp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
                         call_site /*site*/ = call_site::current()) {
-  const sharding how = sharded_over(wrapper.group());
+  const sharding how = detail::sharding_of(wrapper);
   parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
 }
 
@@ -48,7 +57,7 @@ void add_training_state(fsdp<Module>& wrapper, Optimizer& optimizer, checkpoint_
 template <typename Module, typename State>
 void add_part(fsdp<Module>& wrapper, const std::string& name, State& state,
               checkpoint_parts& parts) {
-  parts.add_shard(name, sharded_over(wrapper.group()), state);
+  parts.add_shard(name, detail::sharding_of(wrapper), state);
 }
 
 /// Local, on every rank. Throws as load_state does where the parameters are others.
@@ -70,7 +79,7 @@ void load_training_state(fsdp<Module>& wrapper, Optimizer& optimizer,
 template <typename Module>
 void save_gathered(fsdp<Module>& wrapper, const std::string& path,
                    call_site site = call_site::current()) {
-  save_whole(wrapper.group(), path, sharded_over(wrapper.group()), wrapper.module(), site);
+  save_whole(wrapper.group(), path, detail::sharding_of(wrapper), wrapper.module(), site);
 }
 
 }  // namespace parx

@@ -45,12 +45,13 @@ class unit_gradients {
  public:
   using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
 
-  /// Collective over `group`. Binds the gradients of `all`; everything is borrowed.
+  /// Collective over `group`, of whose parts this rank's is number `part`. Binds the gradients of
+  /// `all`; everything is borrowed.
   unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
-                 process_group& group, gradient_memory_of kind, reduction_order order,
-                 call_site site)
-      : plan_(plan), all_(all), tables_(std::move(tables)), group_(group), kind_(kind),
-        order_(order), site_(site), numbers_(all.size()), control_(all.size()) {
+                 process_group& group, std::size_t part, gradient_memory_of kind,
+                 reduction_order order, call_site site)
+      : plan_(plan), all_(all), tables_(std::move(tables)), group_(group), rank_(part),
+        kind_(kind), order_(order), site_(site), numbers_(all.size()), control_(all.size()) {
     for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
       if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
     }
@@ -71,16 +72,15 @@ class unit_gradients {
     if (kind == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
     std::byte* at = memory_->data();
     for (slot& each : slots_) each.memory = std::exchange(at, at + each.bytes);
-    std::byte* part = parts_ != nullptr ? parts_->data() : nullptr;
-    const auto rank = static_cast<std::size_t>(group.rank());
+    std::byte* next = parts_ != nullptr ? parts_->data() : nullptr;
     for (std::size_t i = 0; i < flats_.size(); ++i) {
       const std::size_t room = planned(i).part_bytes();
-      flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(part, part + room)
-                                                         : slots_[i].memory + rank * room;
+      flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(next, next + room)
+                                                         : slots_[i].memory + rank_ * room;
       for (const flat_item& item : planned(i).items) {
         numbers_[item.parameter] = i;
         all_[item.parameter]->bind_part_grad(
-            flats_[i].part + plan.part_offset(item.parameter, rank) * size_of(planned(i).type));
+            flats_[i].part + plan.part_offset(item.parameter, rank_) * size_of(planned(i).type));
       }
       if (kind == gradient_memory_of::all_flats) take_slot(i);
     }
@@ -165,6 +165,7 @@ class unit_gradients {
     std::size_t bytes = 0;
     std::byte* memory = nullptr;
     std::size_t holder = nobody;  ///< the flat whose gradients are here
+    std::size_t summed = nobody;  ///< the flat of which `sum` leaves all ranks the whole
     work sum = {};
   };
   struct leaving {
@@ -187,9 +188,13 @@ class unit_gradients {
                 "empty batch",
                 group_.name());
   }
-  static void settle(slot& each) {
+  void settle(slot& each) {
     each.sum.wait();
     each.sum = {};
+    const std::size_t left = std::exchange(each.summed, nobody);
+    if (left == nobody || kind_ == gradient_memory_of::all_flats) return;
+    const std::size_t bytes = planned(left).part_bytes();
+    std::memcpy(flats_[left].part, each.memory + rank_ * bytes, bytes);
   }
   /// What its holder has not sent goes back to memory of the parameters' own.
   void evict(slot& from) noexcept {
@@ -229,6 +234,12 @@ class unit_gradients {
     const buffer_view all{its.memory, flat.whole(), flat.type};
     const buffer_view part{flats_[i].part, flat.part, flat.type};
     // The count was sent before, so it is there when this sum starts to run.
+    if (flat.ranks < static_cast<std::size_t>(group_.size())) {
+      its.summed = i;
+      its.sum = async_all_reduce(
+          group_, all, {.divide_by = &control_.count(), .order = order_}, site_);
+      return;
+    }
     its.sum = async_reduce_scatter(
         group_, all, part,
         {.divide_by = is_mean_ ? nullptr : &control_.count(), .order = order_}, site_);
@@ -238,6 +249,7 @@ class unit_gradients {
   const parameters& all_;
   const std::vector<trained_table> tables_;
   process_group& group_;
+  const std::size_t rank_;  ///< the number of this rank's part
   const gradient_memory_of kind_;
   const reduction_order order_;
   const call_site site_;
