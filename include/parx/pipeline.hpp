@@ -1,5 +1,6 @@
 // parx/pipeline.hpp: pipeline parallelism: schedules as tables, proven before they run, and
-// the runner that trains a model by them.
+// the runner that trains a model by them. By name, since it needs more than others want to compile:
+// <parx/pipeline/training_state.hpp> (the trainer, checkpoints).
 #pragma once
 
 #include <parx/pipeline/action.hpp>

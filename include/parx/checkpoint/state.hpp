@@ -70,6 +70,7 @@ struct state_report {
 enum class state_match {
   strict,   ///< any difference is an error
   partial,  ///< what fits is loaded, the rest is reported
+  part,     ///< as strict, of a target that is a part of what was saved: a pipeline's stage
 };
 
 namespace detail {
@@ -294,7 +295,9 @@ template <typename File>
 template <typename File>
 state_report load_entries(std::vector<state_entry> entries, const File& file, state_match match) {
   auto [report, fitting] = fit_state(std::move(entries), file);
-  if (match == state_match::strict && !report.empty()) {
+  const bool has_all = report.missing.empty() && report.mismatched.empty();
+  const bool fits = match == state_match::part ? has_all : report.empty();
+  if (match != state_match::partial && !fits) {
     throw_error(errc::bad_data,
                 "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was "
                 "when the {} was made, or load with state_match::partial.",

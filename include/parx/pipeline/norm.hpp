@@ -23,7 +23,7 @@ template <typename Model, typename Input, typename T>
                                call_site site = call_site::current()) {
   std::vector<optim::target<T>> counted;
   for (const optim::target<T>& each : targets) {
-    if (pipe.counted_by(each.name()) == pipe.group().rank()) counted.push_back(each);
+    if (pipe.user_of(each.name()).index == 0) counted.push_back(each);
   }
   auto squares = optim::grad_squares(counted);
   all_reduce(pipe.group(), squares.words(), {}, site);

@@ -36,7 +36,9 @@
 
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/ddp.hpp>
@@ -168,11 +170,41 @@ class pipeline {
     return options_.job != nullptr ? *options_.job : group_;
   }
   [[nodiscard]] process_group* gradient_group() noexcept { return &group_; }
-  /// Where several ranks of group() have the parameter: the first of them, which counts it where
-  /// each counts once. Else this rank.
-  [[nodiscard]] int counted_by(const std::string& path) const {
-    const auto found = tied_users_.find(path);
-    return found == tied_users_.end() ? group_.rank() : found->second.front();
+  /// Where several ranks of group() have the parameter: how many, and which of them this one is.
+  /// The first counts it where each parameter counts once. `name` is its path, or that of some
+  /// state of it, "path.exp_avg".
+  [[nodiscard]] shard_place user_of(const std::string& name) const {
+    for (const auto& [path, users] : tied_users_) {
+      if (!is_within(name, {path})) continue;
+      const auto here = std::find(users.begin(), users.end(), group_.rank());
+      return {static_cast<std::size_t>(here - users.begin()), users.size()};
+    }
+    return {};
+  }
+  /// A flag of any rank of the job comes with the gradients of the next step to all of them.
+  void raise_flag() noexcept {
+    if (reducing_) reducing_->raise_flag();
+    own_flag_ = true;
+  }
+  /// Collective over the pipeline.
+  [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
+    const bool mine = reducing_ ? reducing_->flag_raised() : std::exchange(own_flag_, false);
+    std::array<int, 1> any{mine ? 1 : 0};
+    all_reduce(group_, any, {.op = reduce_op::max}, site);
+    return any[0] != 0;
+  }
+  /// Collective over the data-parallel ranks.
+  void broadcast_buffers(call_site site = call_site::current()) {
+    if (reducing_) reducing_->broadcast_buffers(site);
+  }
+  [[nodiscard]] ddp_times times() const noexcept {
+    return reducing_ ? reducing_->times() : ddp_times{};
+  }
+  [[nodiscard]] std::size_t bucket_count() const noexcept {
+    return reducing_ ? reducing_->bucket_count() : 0;
+  }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
+    return reducing_->bucket_bytes(index);
   }
   [[nodiscard]] const pipeline_table& table() { return plan_for(options_.microbatches).table; }
   /// The first block of each stage.
@@ -382,6 +414,7 @@ class pipeline {
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
   bool synchronising_ = true;
+  bool own_flag_ = false;  // of a rank without parameters
   std::optional<ddp<stage_part<Model>>> reducing_;
   std::optional<stage_runner<Input, T>> runner_;
   const pipeline_table* last_table_ = nullptr;

@@ -56,7 +56,11 @@ class stage_runner {
   nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss) {
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
     stage_messages<T> messages(group_, table.stages, table.microbatches);
-    for (const stage_action& a : actions) expect(messages, table, a);
+    try {
+      for (const stage_action& a : actions) expect(messages, table, a);
+    } catch (...) {
+      fail(actions.front(), "before");
+    }
     passages_.clear();
     for (const int rank : owner_) {
       passages_.emplace_back(rank == group_.rank() ? microbatches.size() : 0);
@@ -240,7 +244,8 @@ class stage_runner {
     here.output = {};
   }
 
-  /// Tells all ranks, and throws what names the place beside the cause.
+  /// Tells all ranks, and throws what names the place beside the cause: in the action, before the
+  /// first one or behind the last.
   [[noreturn]] void fail(const stage_action& a, const char* place = "in") {
     const std::exception_ptr cause = std::current_exception();
     errc code = errc::aborted;

@@ -43,7 +43,13 @@ class stage_part {
       if (has(path)) visitor(path, buffer);
     });
   }
+  // Modes and random numbers are the whole model's: they take no memory.
   void set_replica(std::uint64_t replica) { whole_->set_replica(replica); }
+  void reseed(std::uint64_t seed) { whole_->reseed(seed); }
+  void train() { whole_->train(); }
+  void eval() { whole_->eval(); }
+  [[nodiscard]] std::vector<bool> training_modes() { return whole_->training_modes(); }
+  void set_training_modes(const std::vector<bool>& modes) { whole_->set_training_modes(modes); }
 
  private:
   Model* whole_;

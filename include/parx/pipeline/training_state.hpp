@@ -1,0 +1,95 @@
+// What a trainer asks of a pipeline besides step() (train/wrapped_model.hpp), and models on the
+// disk: every rank writes and reads its stages. What was saved by any number of stages loads by any
+// other, under a ddp, or in Python.
+//
+//   train::trainer trainer{pipe, optimizer, loader, [](auto& p, auto& batch) {
+//     return p.step(batch, criterion);
+//   }, options};
+//   parx::save(pipe, "out/model");     // a folder, see checkpoint/sharded.hpp
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/whole_file.hpp>
+#include <parx/core/source.hpp>
+#include <parx/pipeline/norm.hpp>
+#include <parx/pipeline/pipeline.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Which of the job's ranks writes what: the data-parallel ranks of a stage have the same, and so
+/// have stages that share a parameter. Valid while the pipeline lives.
+template <typename Model, typename Input, typename T>
+[[nodiscard]] sharding sharded_over(pipeline<Model, Input, T>& pipe) {
+  const auto place_in = [](const process_group& group) {
+    return shard_place{static_cast<std::size_t>(group.rank()),
+                       static_cast<std::size_t>(group.size())};
+  };
+  const shard_place replica = place_in(pipe.data_group());
+  return {.file = place_in(pipe.job_group()),
+          .copies =
+              [&pipe, replica](const std::string& name, const shard_spec&) {
+                const shard_place user = pipe.user_of(name);
+                return shard_place{user.index * replica.count + replica.index,
+                                   user.count * replica.count};
+              },
+          .others = replica};
+}
+
+/// Collective over the job. See save_sharded.
+template <typename Model, typename Input, typename T>
+void save(pipeline<Model, Input, T>& pipe, const std::string& folder,
+          call_site site = call_site::current()) {
+  save_sharded(pipe.job_group(), folder, sharded_over(pipe), pipe.module(), site);
+}
+/// Collective over the job. See load_sharded.
+template <typename Model, typename Input, typename T>
+state_report load(pipeline<Model, Input, T>& pipe, const std::filesystem::path& path,
+                  state_match match = state_match::part,
+                  call_site site = call_site::current()) {
+  return load_sharded(pipe.job_group(), path, pipe.module(), match, site);
+}
+
+/// Collective. Adds the parts "model" and "optimizer", this rank's stages of them. Model and
+/// optimizer are borrowed.
+template <typename Model, typename Input, typename T, typename Optimizer>
+void add_training_state(pipeline<Model, Input, T>& pipe, Optimizer& optimizer,
+                        checkpoint_parts& parts, call_site /*site*/ = call_site::current()) {
+  const sharding how = sharded_over(pipe);
+  parts.add_shard("model", how, pipe.module()).add_shard("optimizer", how, optimizer);
+}
+
+/// Local. Adds the part `name` of something that is the parameters' (an optim::ema). Borrowed.
+template <typename Model, typename Input, typename T, typename State>
+void add_part(pipeline<Model, Input, T>& pipe, const std::string& name, State& state,
+              checkpoint_parts& parts) {
+  parts.add_shard(name, sharded_over(pipe), state);
+}
+
+/// Local, on every rank. Throws as load_state does where the parameters are others.
+template <typename Model, typename Input, typename T>
+void load_model(pipeline<Model, Input, T>& pipe, const saved_checkpoint& saved) {
+  saved.load("model", pipe.module(), state_match::part);
+}
+
+/// Local, on every rank. The inverse of add_training_state.
+template <typename Model, typename Input, typename T, typename Optimizer>
+void load_training_state(pipeline<Model, Input, T>& pipe, Optimizer& optimizer,
+                         const saved_checkpoint& saved) {
+  load_model(pipe, saved);
+  saved.load("optimizer", optimizer, state_match::part);
+}
+
+/// Collective. All ranks write the whole model to `path`, one safetensors file.
+template <typename Model, typename Input, typename T>
+void save_gathered(pipeline<Model, Input, T>& pipe, const std::string& path,
+                   call_site site = call_site::current()) {
+  save_whole(pipe.job_group(), path, sharded_over(pipe), pipe.module(), site);
+}
+
+}  // namespace parx

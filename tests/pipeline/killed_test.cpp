@@ -1,0 +1,94 @@
+// kill -9 of a stage's process in the middle of a step: every other rank, whatever it waits for,
+// names its own stage and micro-batch and the rank that has gone.
+#include <parx/pipeline/pipeline.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <regex>
+#include <string>
+
+#include <launch/processes.hpp>
+
+#include <parx/mesh.hpp>
+#include <parx/nn.hpp>
+#include <parx/pipeline/catalog.hpp>
+
+namespace {
+
+using parx::tensor;
+
+struct batch {
+  tensor<float> x;
+  tensor<std::int64_t> y;
+};
+
+/// pp x dp processes that train until something happens; the victim dies in its forward of
+/// micro-batch 2 of the third step.
+void train(parx::world& world, int replicas, int victim, parx::pipeline_schedule schedule) {
+  parx::mesh<"pp", "dp"> mesh{world, {world.size() / replicas, replicas}};
+  parx::nn::sequential model{parx::nn::linear{4, 8}, parx::nn::linear{8, 8}, parx::nn::linear{8, 3}};
+  auto blocks = model.blocks();
+  int calls = 0;
+  for (auto& each : blocks) {
+    each.forward = [inner = each.forward, rank = world.rank(), &calls, victim](const auto& x,
+                                                                            const auto& in) {
+      if (rank == victim && ++calls == 11) ::kill(::getpid(), SIGKILL);  // 4 a step, then 2
+      return inner(x, in);
+    };
+  }
+  parx::pipeline pipe{model, std::move(blocks), mesh["pp"],
+                      {.schedule = schedule, .microbatches = 4, .data_parallel = &mesh["dp"],
+                       .job = &mesh.all()}};
+  const batch data{tensor<float>::ones({8, 4}), tensor<std::int64_t>::zeros({8})};
+  for (;;) {
+    static_cast<void>(pipe.step(data, [](const auto& y, const batch& part) {
+      return parx::nn::cross_entropy(y, part.y);
+    }));
+    pipe.zero_grad();
+  }
+}
+
+void kill_one(int replicas, int victim, const char* schedule) {
+  processes::job all;
+  const int world = 3 * replicas;
+  for (int rank = 0; rank < world; ++rank) {
+    all.start(rank, world, [=](parx::world& group) {
+      train(group, replicas, victim, parx::schedule_named(schedule));
+    });
+  }
+  const auto results = all.wait();
+  double first = 1e9, last = 0;
+  for (int rank = 0; rank < world; ++rank) {
+    const auto& each = results[static_cast<std::size_t>(rank)];
+    first = std::min(first, each.seconds);
+    last = std::max(last, each.seconds);
+    if (rank == victim) {
+      BOOST_TEST(each.exit_code == 128 + SIGKILL);
+      continue;
+    }
+    const int stage = rank / replicas;
+    const std::regex place("(before|in|behind) " + std::to_string(stage) + "[FBIW][0-3] \\(stage " +
+                           std::to_string(stage) + ", micro-batch [0-3]\\)");
+    BOOST_TEST(std::regex_search(each.text, place), "rank " << rank << ": " << each.text);
+    BOOST_TEST(processes::contains(each.text, "rank " + std::to_string(victim)),
+               "rank " << rank << ": " << each.text);
+  }
+  BOOST_TEST(last - first < 2);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_rank_names_its_stage_and_micro_batch_when_a_stage_is_killed) {
+  for (const char* const schedule : {"1f1b", "zb1p"}) {
+    for (const int victim : {0, 1, 2}) {
+      BOOST_TEST_CONTEXT(schedule << ", stage " << victim) { kill_one(1, victim, schedule); }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_another_replica_name_theirs_too) { kill_one(2, 3, "1f1b"); }
