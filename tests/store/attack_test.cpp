@@ -128,8 +128,13 @@ void judge(const char* name, const victim& server, const std::vector<double>& wa
   BOOST_TEST_MESSAGE(name << ": " << waits.size() << " requests, median "
                           << waits[waits.size() / 2] << " ms, p99 " << p99 << " ms, longest "
                           << waits.back() << " ms; " << grown << " MiB");
+#ifdef __SANITIZE_ADDRESS__
+  // It keeps what was freed, and is slow.
+  BOOST_TEST(p99 < 500);
+#else
   BOOST_TEST(p99 < 50);
   BOOST_TEST(grown < 64);
+#endif
 }
 
 const std::string a_mebibyte(1 << 20, 'v');
