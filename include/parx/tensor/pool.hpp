@@ -80,7 +80,7 @@ class memory_pool {
         return block;
       }
     }
-    void* const fresh = from_heap(size);
+    void* const fresh = from_heap(size, bytes);
     const std::lock_guard lock(mutex_);
     ++stats_.system_allocations;
     count_live(size);
@@ -144,21 +144,22 @@ class memory_pool {
   [[nodiscard]] static std::align_val_t alignment_of(std::size_t size) noexcept {
     return std::align_val_t{size < huge_page ? alignment : huge_page};
   }
-  [[nodiscard]] static void* heap_block(std::size_t size) {
+  [[nodiscard]] static void* heap_block(std::size_t size, [[maybe_unused]] std::size_t bytes) {
     void* const block = ::operator new (size, alignment_of(size));
 #ifdef MADV_HUGEPAGE
-    if (size >= huge_page) ::madvise(block, size / huge_page * huge_page, MADV_HUGEPAGE);
+    // Of what is asked for: a storage's header and 4 MiB shall not take three huge pages.
+    if (bytes >= huge_page) ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);
 #endif
     return block;
   }
-  [[nodiscard]] void* from_heap(std::size_t size) {
+  [[nodiscard]] void* from_heap(std::size_t size, std::size_t bytes) {
     try {
-      return heap_block(size);
+      return heap_block(size, bytes);
     } catch (const std::bad_alloc&) {
       trim();
     }
     try {
-      return heap_block(size);
+      return heap_block(size, bytes);
     } catch (const std::bad_alloc&) {
       throw out_of_memory(size, stats().live_bytes);
     }
