@@ -31,7 +31,8 @@ struct batch {
 /// micro-batch 2 of the third step.
 void train(parx::world& world, int replicas, int victim, parx::pipeline_schedule schedule) {
   parx::mesh<"pp", "dp"> mesh{world, {world.size() / replicas, replicas}};
-  parx::nn::sequential model{parx::nn::linear{4, 8}, parx::nn::linear{8, 8}, parx::nn::linear{8, 3}};
+  parx::nn::sequential model{parx::nn::linear{4, 8}, parx::nn::linear{8, 8},
+                             parx::nn::linear{8, 3}};
   auto blocks = model.blocks();
   int calls = 0;
   for (auto& each : blocks) {

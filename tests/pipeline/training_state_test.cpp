@@ -46,8 +46,9 @@ outcome run(Wrapper& wrapper, Step step, Measure measure, train::trainer_options
   parx::optim::adamw optimizer{wrapper.parameters(), {.lr = 0.02}};
   const auto loader_of = [&](std::size_t rows) {
     return parx::data::loader{
-        source, {.batch_size = rows,
-                 .sampler = parx::data::distributed_sampler{48, wrapper.data_group(), {.seed = 5}}}};
+        source,
+        {.batch_size = rows,
+         .sampler = parx::data::distributed_sampler{48, wrapper.data_group(), {.seed = 5}}}};
   };
   const auto loader = loader_of(4);
   train::trainer trainer{wrapper, optimizer, loader, step, options};
