@@ -412,6 +412,16 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused) {
              "has no module \"blocks.7\"");
 }
 
+BOOST_AUTO_TEST_CASE(an_optimizer_of_the_models_own_parameters_is_refused) {
+  check_says(refusals({.units = parx::by_type<block>},
+                      [](auto& fsdp, model& m, auto& group) {
+                        parx::optim::sgd opt{m.parameters(), {.lr = 0.1F}};
+                        plain_step(fsdp, m, group, 0);
+                        opt.step();
+                      }),
+             "make it of fsdp.parameters()");
+}
+
 BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {
   const auto failures =
       jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {

@@ -60,6 +60,8 @@ class backward_observer {
   virtual void abandon_backward() noexcept = 0;
   /// An optimizer is about to use the gradient of an attached leaf. May throw usage_error.
   virtual void before_step() const {}
+  /// An optimizer steps that has an attached leaf, which got no gradient. May throw usage_error.
+  virtual void step_without_gradient() const {}
   /// The value of an attached leaf is about to be written by something other than a step: swapped
   /// with an average, read from a file. Called on all ranks alike.
   virtual void before_write() const {}

@@ -207,6 +207,10 @@ class sharded_units final : private backward_observer {
 
   // As the observer of the model's parameters.
 
+  void step_without_gradient() const override {
+    throw_usage("{}: an optimizer was made of the model's own parameters, whose gradients go to "
+                "the ranks' parts: make it of fsdp.parameters()", who_);
+  }
   [[nodiscard]] gradient_of wanted() const override {
     const bool makes_mean = synchronising_ && group_.size() == 1 && state_->is_whole(held());
     return makes_mean ? gradient_of::mean : gradient_of::sum;

@@ -50,9 +50,7 @@ class optimizer : public placed_state {
   /// Updates every target that has a gradient, then drops the gradients. Local, does not block.
   /// Throws usage_error where gradients have not left this rank yet (ddp's no_sync()).
   void step() {
-    for (const slot& one : slots_) {  // refused before any of them has moved
-      if (one.updated.has_grad()) one.updated.before_step();
-    }
+    for (const slot& one : slots_) one.updated.before_step();  // refused before any has moved
     for (slot& one : slots_) {
       if (!one.updated.has_grad()) continue;
       ++one.steps;

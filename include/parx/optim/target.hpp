@@ -70,10 +70,13 @@ class target {
   }
   /// Not defined() for spans.
   [[nodiscard]] const parameter<T>& owner() const noexcept { return parameter_; }
-  /// Throws usage_error where a wrapper has not made the gradient what a step may use.
+  /// Throws usage_error where a wrapper has not made the gradient what a step may use, or never
+  /// gives this parameter one.
   void before_step() const {
-    if (!parameter_.defined()) return;
-    if (const backward_observer* const wrapper = parameter_.observer()) wrapper->before_step();
+    const backward_observer* const wrapper = parameter_.defined() ? parameter_.observer() : nullptr;
+    if (wrapper == nullptr) return;
+    if (parameter_.has_grad()) wrapper->before_step();
+    else wrapper->step_without_gradient();
   }
   /// A parameter's next gradient overwrites this one. Spans are the caller's to write.
   void zero_grad() const {
