@@ -1,7 +1,7 @@
 // --parallel: how a training program deals its model out over the ranks, and what it does with a
 // model that no rank has as a whole.
 //
-//   --parallel ddp | zero1 | zero2 | fsdp
+//   --parallel ddp | zero1 | zero2 | fsdp | hybrid
 //
 // The value is a list of words and settings, "word,name=number", of which one word is known today.
 #pragma once
@@ -31,6 +31,7 @@ namespace examples {
 struct parallel_settings {
   std::string way = "ddp";
   int stage = 0;  ///< of ZeRO; 0: ddp
+  bool within_hosts = false;  ///< the ranks of each host cut the model among themselves
 };
 
 namespace detail {
@@ -54,18 +55,18 @@ inline void add_parallel_flag(cxxopts::Options& options) {
   options.add_options("Ranks")(
       "parallel",
       "what is cut over the ranks: nothing (ddp), the optimizer's state (zero1), gradients as well "
-      "(zero2), values as well (fsdp)",
+      "(zero2), values as well (fsdp), the same inside each host (hybrid)",
       text("ddp"));
 }
 
 [[nodiscard]] inline parallel_settings parallel_flag(const cxxopts::ParseResult& given) {
   const std::string said = given["parallel"].as<std::string>();
   const auto words = detail::words_of(said);
-  constexpr std::array<std::string_view, 4> ways{"ddp", "zero1", "zero2", "fsdp"};
+  constexpr std::array<std::string_view, 5> ways{"ddp", "zero1", "zero2", "fsdp", "hybrid"};
   const auto way = std::find(ways.begin(), ways.end(), words.front().first);
   parx::require(words.size() == 1 && words.front().second.empty() && way != ways.end(),
-                "--parallel \"{}\": give ddp, zero1, zero2 or fsdp", said);
-  return {said, static_cast<int>(way - ways.begin())};
+                "--parallel \"{}\": give ddp, zero1, zero2, fsdp or hybrid", said);
+  return {said, std::min(static_cast<int>(way - ways.begin()), 3), *way == "hybrid"};
 }
 
 /// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
@@ -75,15 +76,24 @@ template <typename Model, typename Use>
 void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
                    std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
   constexpr std::size_t moments = 8;
-  const bool shared = s.stage == 3 && group.shares_memory();
-  parx::require_fits(parx::shapes_of(model), parx::cluster_of(group),
-                     {.name = s.way, .stage = s.stage, .host_pages = shared}, {}, moments);
+  const auto machine = parx::cluster_of(group);
+  const bool shared = s.stage == 3 && (s.within_hosts || group.shares_memory());
+  parx::require_fits(parx::shapes_of(model), machine,
+                     {.name = s.way,
+                      .stage = s.stage,
+                      .replicas = s.within_hosts ? machine.hosts : 1,
+                      .host_pages = shared},
+                     {}, moments);
   if (s.stage == 0) {
     model.initialize(seed);
     parx::ddp ddp{model, group};
     return use(ddp);
   }
-  parx::fsdp fsdp{model, group, {.stage = s.stage, .units = units}};
+  parx::fsdp fsdp{
+      model, group,
+      {.stage = s.stage,
+       .units = units,
+       .shard_within = s.within_hosts ? parx::shard_scope("host") : parx::shard_scope()}};
   fsdp.initialize(seed);
   use(fsdp);
 }
@@ -107,7 +117,6 @@ void on_model(Wrapped& wrapped, F&& f) {
 /// Collective. Gives `copy`, a model of the same configuration, all values on every rank.
 template <typename Wrapped, typename Model>
 void copy_values(Wrapped& wrapped, Model& copy) {
-  parx::process_group& group = wrapped.group();
   std::vector<parx::parameter<float>> parts = wrapped.parameters();
   std::size_t next = 0;
   copy.materialize();
@@ -115,6 +124,7 @@ void copy_values(Wrapped& wrapped, Model& copy) {
     const auto part = parts[next++].value().span();
     if constexpr (is_cut<Wrapped>) {
       // The parts of the ranks follow each other in the whole.
+      parx::process_group& group = wrapped.shard_group();
       const std::size_t own = part.size();
       std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
       parx::all_gather(group, std::span(&own, 1), sizes);

@@ -107,7 +107,7 @@ if tries train_gpt "$@"; then
   [ "$(grep 'validation loss' "$work/said")" = "$kept" ] || failed "$name: recomputed activations are others than \"$kept\""
   ends 0 1 --epochs 0.0001 "${small[@]}" --disable-progress --eval-strategy no
   says 'Total optimization steps = [0-9]+$'
-  for way in ddp zero1 zero2 fsdp; do
+  for way in ddp zero1 zero2 fsdp hybrid; do
     ends 0 2 "${steps[@]}" --save-strategy steps --save-steps 3 --parallel "$way" --output-dir "$work/$way"
     cmp "$work/ddp/model/model.safetensors" "$work/$way/model/model.safetensors" >>"$work/said" 2>&1 ||
       failed "$name: --parallel $way ends in other bits than ddp"
@@ -115,7 +115,7 @@ if tries train_gpt "$@"; then
   ends 0 3 --max-steps 5 "${small[@]}" --disable-progress --parallel zero2 --output-dir "$work/fsdp" --resume
   says 'Continuing training from global step'
   ends 2 1 --parallel fsdp,dp=2
-  says '--parallel "fsdp,dp=2": give ddp, zero1, zero2 or fsdp'
+  says '--parallel "fsdp,dp=2": give ddp, zero1, zero2, fsdp or hybrid'
   printf 'too short\n' >"$work/short.txt"
   ends 2 1 --data "$work/short.txt"
   says 'shorter than one sample'
