@@ -499,8 +499,12 @@ BOOST_AUTO_TEST_CASE(what_ends_a_job_while_its_world_is_made_is_said_on_every_ra
     const auto ends = all.wait();
     failed = ends[0].exit_code == 1;
     if (!failed) continue;
-    BOOST_TEST(contains(ends[0].text, "timed out waiting for rank 1"), ends[0].text);
-    BOOST_TEST(contains(ends[1].text, "timed out waiting for rank 1"), ends[1].text);
+    // In so short a time it hears neither from rank 1 nor, now and then, from the store.
+    const std::string silent = "timed out waiting for rank 1";
+    const std::string reason =
+        contains(ends[0].text, silent) ? silent : "has not told its address within 0.0 s";
+    BOOST_TEST(contains(ends[0].text, reason), ends[0].text);
+    BOOST_TEST(contains(ends[1].text, reason), ends[1].text);
   }
   BOOST_TEST(failed);
 }
