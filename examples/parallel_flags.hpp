@@ -3,70 +3,42 @@
 //
 //   --parallel ddp | zero1 | zero2 | fsdp | hybrid
 //
-// The value is a list of words and settings, "word,name=number", of which one word is known today.
+// See parallel_settings.hpp for all that it may say.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "options.hpp"
+#include "parallel_settings.hpp"
 #include <parx/checkpoint.hpp>
 #include <parx/comm.hpp>
 #include <parx/ddp.hpp>
 #include <parx/ddp/training_state.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/fsdp/training_state.hpp>
+#include <parx/mesh.hpp>
 #include <parx/plan.hpp>
 
 namespace examples {
-
-struct parallel_settings {
-  std::string way = "ddp";
-  int stage = 0;  ///< of ZeRO; 0: ddp
-  bool within_hosts = false;  ///< the ranks of each host cut the model among themselves
-};
-
-namespace detail {
-
-/// "a,b=3" as {"a", ""} and {"b", "3"}.
-inline std::vector<std::pair<std::string, std::string>> words_of(std::string_view list) {
-  std::vector<std::pair<std::string, std::string>> words;
-  while (true) {
-    const std::string_view word = list.substr(0, list.find(','));
-    const std::size_t equals = std::min(word.find('='), word.size());
-    words.emplace_back(word.substr(0, equals),
-                       equals < word.size() ? word.substr(equals + 1) : std::string_view{});
-    if (word.size() == list.size()) return words;
-    list.remove_prefix(word.size() + 1);
-  }
-}
-
-}  // namespace detail
 
 inline void add_parallel_flag(cxxopts::Options& options) {
   options.add_options("Ranks")(
       "parallel",
       "what is cut over the ranks: nothing (ddp), the optimizer's state (zero1), gradients as well "
-      "(zero2), values as well (fsdp), the same inside each host (hybrid)",
+      "(zero2), values as well (fsdp), the same inside each host (hybrid); =N: over N ranks; pp=N: "
+      "N stages, with schedule=, microbatches=, chunks=; tp=N: layers cut over N ranks",
       text("ddp"));
 }
 
 [[nodiscard]] inline parallel_settings parallel_flag(const cxxopts::ParseResult& given) {
-  const std::string said = given["parallel"].as<std::string>();
-  const auto words = detail::words_of(said);
-  constexpr std::array<std::string_view, 5> ways{"ddp", "zero1", "zero2", "fsdp", "hybrid"};
-  const auto way = std::find(ways.begin(), ways.end(), words.front().first);
-  parx::require(words.size() == 1 && words.front().second.empty() && way != ways.end(),
-                "--parallel \"{}\": give ddp, zero1, zero2, fsdp or hybrid", said);
-  return {said, std::min(static_cast<int>(way - ways.begin()), 3), *way == "hybrid"};
+  return parse_parallel(given["parallel"].as<std::string>());
 }
 
 /// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
@@ -75,6 +47,10 @@ inline void add_parallel_flag(cxxopts::Options& options) {
 template <typename Model, typename Use>
 void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
                    std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
+  parx::require(s.pp == 1 && s.tp == 1,
+                "--parallel \"{}\": this program cuts its model into neither stages nor layers",
+                s.said);
+  const parx::mesh<"dp"> mesh{group, {s.dp}};
   constexpr std::size_t moments = 8;
   const auto machine = parx::cluster_of(group);
   const bool shared = s.stage == 3 && (s.within_hosts || group.shares_memory());

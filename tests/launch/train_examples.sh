@@ -114,8 +114,10 @@ if tries train_gpt "$@"; then
   done
   ends 0 3 --max-steps 5 "${small[@]}" --disable-progress --parallel zero2 --output-dir "$work/fsdp" --resume
   says 'Continuing training from global step'
-  ends 2 1 --parallel fsdp,dp=2
-  says '--parallel "fsdp,dp=2": give ddp, zero1, zero2, fsdp or hybrid'
+  ends 2 1 --parallel fsdp,of=2
+  says '--parallel "fsdp,of=2": there is no "of". Give ddp, zero1, zero2, fsdp or hybrid'
+  ends 2 1 --parallel fsdp=2
+  says 'needs more than the 1 ranks of its group'
   printf 'too short\n' >"$work/short.txt"
   ends 2 1 --data "$work/short.txt"
   says 'shorter than one sample'
