@@ -102,10 +102,11 @@ class module : public detail::module_state {
     if (!ready_) prepare(0, detail::made_for::what_has_none);
   }
 
-  /// The same of those parameters alone whose path wanted() takes. The others stay as they are, for
-  /// a wrapper that keeps a part of the model on each rank.
-  void materialize_where(const std::function<bool(const std::string& path)>& wanted) {
-    prepare(0, detail::made_for::what_has_none, wanted);
+  /// The same of those parameters alone whose path wanted() takes, from `seed`. The others stay as
+  /// they are, for a wrapper that keeps a part of the model on each rank.
+  void materialize_where(const std::function<bool(const std::string& path)>& wanted,
+                         std::uint64_t seed = 0) {
+    prepare(seed, detail::made_for::what_has_none, wanted);
   }
 
   /// Starts the random layers (dropout) anew. A run that is resumed takes a seed that it has not

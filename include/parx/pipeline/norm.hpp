@@ -4,7 +4,8 @@
 //   optim::scale_grad(optimizer.targets(), norm, 1.0);
 //
 // Squares are added up exactly (square_sum), so the norm does not depend on the cut. Of parameters
-// that several stages share, one rank counts them.
+// that several stages share, one rank counts them, and so of those that lie whole on ranks over
+// which layers are cut.
 #pragma once
 
 #include <vector>
@@ -16,17 +17,18 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective over the pipeline, after the step's gradients are there.
+/// Collective over the model's ranks, after the step's gradients are there.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] double grad_norm(pipeline<Model, Input, T>& pipe,
                                const std::vector<optim::target<T>>& targets,
                                call_site site = call_site::current()) {
   std::vector<optim::target<T>> counted;
   for (const optim::target<T>& each : targets) {
-    if (pipe.user_of(each.name()).index == 0) counted.push_back(each);
+    const bool is_counted_here = pipe.tensor_group().rank() == 0 || !each.spec().is_whole();
+    if (is_counted_here && pipe.user_of(each.name()).index == 0) counted.push_back(each);
   }
   auto squares = optim::grad_squares(counted);
-  all_reduce(pipe.group(), squares.words(), {}, site);
+  all_reduce(*pipe.gradient_group(), squares.words(), {}, site);
   return squares.norm();
 }
 

@@ -68,9 +68,15 @@ struct pipeline_options {
   std::vector<double> weights{};
   /// The ranks that have the same stages and different samples: mesh["dp"].
   process_group* data_parallel = nullptr;
+  /// The ranks that have the other parts of these stages' layers: mesh["tp"].
+  process_group* tensor_parallel = nullptr;
+  /// The ranks that have the model together, where layers are cut: mesh.flatten({"pp", "tp"}).
+  process_group* model_parallel = nullptr;
   /// All ranks that train the model: mesh.all(). Needed where data_parallel has several and stages
   /// share parameters, and by a trainer.
   process_group* job = nullptr;
+  /// Of the first values of parameters that have none.
+  std::uint64_t seed = 0;
   /// Of each stage's gradients over those; its reduction groups sum tied parameters.
   ddp_options reductions{};
 };
@@ -169,7 +175,13 @@ class pipeline {
   [[nodiscard]] process_group& job_group() noexcept {
     return options_.job != nullptr ? *options_.job : group_;
   }
-  [[nodiscard]] process_group* gradient_group() noexcept { return &group_; }
+  /// Those that have the other parts of the same stages' layers.
+  [[nodiscard]] process_group& tensor_group() noexcept {
+    return options_.tensor_parallel != nullptr ? *options_.tensor_parallel : alone_;
+  }
+  [[nodiscard]] process_group* gradient_group() noexcept {
+    return options_.model_parallel != nullptr ? options_.model_parallel : &group_;
+  }
   /// Where several ranks of group() have the parameter: how many, and which of them this one is.
   /// The first counts it where each parameter counts once. `name` is its path, or that of some
   /// state of it, "path.exp_avg".
@@ -186,11 +198,11 @@ class pipeline {
     if (reducing_) reducing_->raise_flag();
     own_flag_ = true;
   }
-  /// Collective over the pipeline.
+  /// Collective over the model's ranks.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
     const bool mine = reducing_ ? reducing_->flag_raised() : std::exchange(own_flag_, false);
     std::array<int, 1> any{mine ? 1 : 0};
-    all_reduce(group_, any, {.op = reduce_op::max}, site);
+    all_reduce(*gradient_group(), any, {.op = reduce_op::max}, site);
     return any[0] != 0;
   }
   /// Collective over the data-parallel ranks.
@@ -302,15 +314,16 @@ class pipeline {
     const std::string text =
         fmt::format("{}{}", to_csv(table), fmt::join(cut_.begin(), cut_.end(), ","));
     const std::uint64_t mine[] = {detail::fnv1a(text)};
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(group_.size()));
-    all_gather(group_, mine, all, {}, site);
+    process_group& job = job_group();
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(job.size()));
+    all_gather(job, mine, all, {}, site);
     const auto other =
         std::find_if(all.begin(), all.end(), [&](auto each) { return each != *mine; });
     if (other == all.end()) return;
     throw_error(errc::mismatch,
                 "pipeline at {}:{}: rank {} of group \"{}\" has another schedule, number of "
                 "micro-batches or cut than rank {}, which has {} of {} micro-batches, cut at {}",
-                site.file_name(), site.line, other - all.begin(), group_.name(), group_.rank(),
+                site.file_name(), site.line, other - all.begin(), job.name(), job.rank(),
                 table.name, table.microbatches, fmt::join(cut_, ", "));
   }
 
@@ -322,7 +335,8 @@ class pipeline {
       own.insert(own.end(), parts.begin(), parts.end());
     }
     own_.emplace(model_, std::move(own));
-    model_.materialize_where([&](const std::string& path) { return own_->has(path); });
+    model_.materialize_where([&](const std::string& path) { return own_->has(path); },
+                             options_.seed);
     model_.for_each_parameter([&](const std::string& path, auto& each) {
       if (!own_->has(path) && each.has_values()) each.forget_values();
     });

@@ -22,23 +22,27 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Which of the job's ranks writes what: the data-parallel ranks of a stage have the same, and so
-/// have stages that share a parameter. Valid while the pipeline lives.
+/// Which of the job's ranks writes what: the data-parallel ranks of a stage have the same, so have
+/// stages that share a parameter, and so of whole ones have the ranks over which layers are cut.
+/// Valid while the pipeline lives.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] sharding sharded_over(pipeline<Model, Input, T>& pipe) {
   const auto place_in = [](const process_group& group) {
     return shard_place{static_cast<std::size_t>(group.rank()),
                        static_cast<std::size_t>(group.size())};
   };
-  const shard_place replica = place_in(pipe.data_group());
+  /// Of `outer` groups of ranks with the same, of which each has `inner` ranks.
+  const auto within = [](shard_place outer, shard_place inner) {
+    return shard_place{outer.index * inner.count + inner.index, outer.count * inner.count};
+  };
+  const shard_place replica = place_in(pipe.data_group()), cut = place_in(pipe.tensor_group());
   return {.file = place_in(pipe.job_group()),
           .copies =
-              [&pipe, replica](const std::string& name, const shard_spec&) {
-                const shard_place user = pipe.user_of(name);
-                return shard_place{user.index * replica.count + replica.index,
-                                   user.count * replica.count};
+              [=, &pipe](const std::string& name, const shard_spec& part) {
+                const shard_place same = within(pipe.user_of(name), replica);
+                return part.is_whole() ? within(same, cut) : same;
               },
-          .others = replica};
+          .others = within(replica, cut)};
 }
 
 /// Collective over the job. See save_sharded.

@@ -1,0 +1,156 @@
+// parallelize over a mesh: a model in stages, its layers cut, and copies of both: 3D parallelism.
+//
+//   parx::mesh<"pp", "dp", "tp"> mesh{world, {2, 2, 2}};
+//   parx::models::llama<> model{config};                // shapes alone
+//   auto parallel = parx::parallelize(model, mesh, {.tp = parx::tp::ready_plan(model),
+//                                                   .pp = {.microbatches = 8}});
+//   parx::optim::adamw opt{parallel.parameters(), {.lr = 3e-4f}};
+//   auto loss = parallel.step(batch, [&](auto& logits, auto& part) {
+//     return parallel.cross_entropy(logits, part.labels);
+//   });                                                 // (sum, count) on all ranks
+//   opt.step();
+//
+// Samples are dealt out over mesh["dp"]; ranks that differ in "pp" and "tp" alone get the same. An
+// axis that has one rank, or that the mesh does not have, costs nothing. Losses, norms and
+// parameters are those of one process that adds up the same micro-batches, but for the order of
+// sums.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/mesh/mesh.hpp>
+#include <parx/pipeline/norm.hpp>
+#include <parx/pipeline/pipeline.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct parallel_options {
+  /// How layers are cut over mesh["tp"]: tp::ready_plan(model). Not looked at where that is one
+  /// rank.
+  tp::plan tp{};
+  /// The stages over mesh["pp"]. Its groups are the mesh's.
+  pipeline_options pp{};
+};
+
+namespace detail {
+
+[[nodiscard]] inline int axis_size(const mesh<>& of, std::string_view name) {
+  for (const mesh_axis& each : of.layout().axes()) {
+    if (each.name == name) return each.size;
+  }
+  return 1;
+}
+
+/// The axes of these that the mesh has; none of them is this rank alone.
+[[nodiscard]] inline process_group& axes_group(mesh<>& of,
+                                               std::initializer_list<std::string_view> names) {
+  std::vector<std::string_view> known;
+  for (const std::string_view name : names) {
+    if (axis_size(of, name) > 1) known.push_back(name);
+  }
+  return of.flatten(known);
+}
+
+/// The layers of a model that are cut before its stages are made.
+template <typename Model>
+struct layers_over_mesh {
+  layers_over_mesh(Model& model, mesh<>& of, const parallel_options& options, call_site site) {
+    for (const mesh_axis& each : of.layout().axes()) {
+      require(each.name == "pp" || each.name == "dp" || each.name == "tp",
+              "parallelize at {}:{}: the mesh has the axis \"{}\", and a model is cut over pp "
+              "(stages), dp (samples) and tp (layers)",
+              site.file_name(), site.line, each.name);
+    }
+    require(options.pp.data_parallel == nullptr && options.pp.tensor_parallel == nullptr &&
+                options.pp.model_parallel == nullptr && options.pp.job == nullptr,
+            "parallelize at {}:{}: the groups of .pp are those of the mesh: leave them out",
+            site.file_name(), site.line);
+    const int ranks = axis_size(of, "tp");
+    require(ranks == 1 || !options.tp.empty(),
+            "parallelize at {}:{}: the axis \"tp\" has {} ranks, and .tp says of no layer how it "
+            "is cut: give tp::ready_plan(model) or lines of your own",
+            site.file_name(), site.line, ranks);
+    // What is the same along "tp" is compared there; here, that it is so on all ranks.
+    std::string lines;
+    for (const tp::plan_line& each : options.tp) {
+      lines += fmt::format("{}: {}\n", each.pattern, tp::to_string(each.rule));
+    }
+    const auto digest = static_cast<std::int64_t>(fnv1a(lines) >> 1);
+    std::int64_t range[] = {digest, -digest};
+    all_reduce(of.all(), range, {.op = reduce_op::max}, site);
+    require(range[0] == -range[1],
+            "parallelize at {}:{}: the ranks of {} have different plans for .tp; rank {} has\n{}",
+            site.file_name(), site.line, of.all().name(), of.all().rank(), lines);
+    if (ranks > 1) cut.emplace(parallelize(model, axes_group(of, {"tp"}), options.tp, site));
+  }
+
+  std::optional<parallelized> cut;
+};
+
+[[nodiscard]] inline pipeline_options over_mesh(mesh<>& of, pipeline_options options) {
+  options.data_parallel = &axes_group(of, {"dp"});
+  options.tensor_parallel = &axes_group(of, {"tp"});
+  options.model_parallel = &axes_group(of, {"pp", "tp"});
+  options.job = &of.all();
+  return options;
+}
+
+}  // namespace detail
+
+/// What parallelize() makes: a pipeline of the stages here, for a trainer or by hand.
+template <typename Model, typename Input, typename T>
+class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<Model, Input, T> {
+  using layers = detail::layers_over_mesh<Model>;
+
+ public:
+  /// See parallelize.
+  parallel_model(Model& model, nn::model_blocks<Input, T> blocks, mesh<>& over,
+                 parallel_options options, call_site site = call_site::current())
+      : layers(model, over, options, site),
+        pipeline<Model, Input, T>(model, std::move(blocks), detail::axes_group(over, {"pp"}),
+                                  detail::over_mesh(over, std::move(options.pp)), site) {}
+
+  /// nn::cross_entropy of what the last stage returns, of whose classes a rank may have a part. For
+  /// the function that step() and evaluate() take.
+  template <std::integral Label>
+  [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
+                                               const tensor<Label>& labels,
+                                               const cross_entropy_options& options = {},
+                                               call_site site = call_site::current()) const {
+    if (!layers::cut) return parx::cross_entropy(logits, labels, options, site);
+    return layers::cut->cross_entropy(logits, labels, options, site);
+  }
+  /// All classes of such logits. Collective over mesh["tp"].
+  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
+    return layers::cut ? layers::cut->whole_logits(logits) : logits;
+  }
+};
+
+/// Collective over the mesh. The model has no values yet, and no rank ever has all of it; what it
+/// computes with is `seed` of options.pp, or a checkpoint. Model and mesh are borrowed and must
+/// outlive what is returned; the model must not move. Throws as tp's parallelize and as pipeline's
+/// constructor do, usage_error for a mesh with other axes, parx::error (errc::mismatch) where ranks
+/// have different schedules or cuts: all before the first step.
+template <typename Model, typename Input, typename T>
+[[nodiscard]] parallel_model<Model, Input, T> parallelize(
+    Model& model, nn::model_blocks<Input, T> blocks, mesh<>& over, parallel_options options = {},
+    call_site site = call_site::current()) {
+  return {model, std::move(blocks), over, std::move(options), site};
+}
+/// Of a model whose blocks() need no argument.
+template <typename Model>
+[[nodiscard]] auto parallelize(Model& model, mesh<>& over, parallel_options options = {},
+                               call_site site = call_site::current()) {
+  return parallelize(model, model.blocks(), over, std::move(options), site);
+}
+
+}  // namespace parx
