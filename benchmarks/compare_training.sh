@@ -63,7 +63,7 @@ for ((round = 1; round <= rounds; round++)); do
       torch torch "$world" --model "$model" "$@"
       if [[ $world -gt 1 ]]; then torch torch-view "$world" --model "$model" --bucket-view "$@"; fi
       if [[ $world == 1 ]]; then
-        parx bare "$world" --model "$model" --bare "$@"
+        parx bare "$world" --model "$model" --parallel bare "$@"
         record pinned taskset -c 0 "$bin/parx-bench-train" --seconds "$length" --model "$model" "$@"
       fi
     done

@@ -3,12 +3,14 @@
 //
 //   parx-bench-train --model bert
 //   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --seconds 8
-//   parx-bench-train --model mlp --bare           the loop without the ddp wrapper
+//   parx-bench-train --model mlp --parallel bare  the loop without the ddp wrapper
+//   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --width 512 --parallel tp
 //
 // GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has one of its own. Synthetic
 // batches with a fixed seed, eight of them in turn; a step is forward, backward (with the
 // gradients' all-reduce) and the optimizer. Phases are medians on rank 0; "hidden" is the share of
-// the communication during which backward was computing.
+// the communication during which backward was computing. With tp the ranks have parts of one GPT
+// (tp-sp: sequence parallel, too) and take the same batch, with the others one each.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -25,6 +27,8 @@
 #include <parx/models.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
+#include <parx/tensor_parallel.hpp>
+#include <parx/tensor_parallel/plans.hpp>
 
 namespace nn = parx::nn;
 using seconds = std::chrono::duration<double>;
@@ -34,14 +38,19 @@ namespace {
 
 constexpr std::size_t batches = 8;
 
-enum class wrapper { ddp, bare };
+enum class wrapper { ddp, bare, tp, tp_sp };
 
 struct settings {
-  std::string model;
+  std::string model, name;
   std::size_t batch, length;
   double dropout, seconds;
   std::size_t warm_up, bucket;
+  parx::models::gpt_config gpt;
   wrapper wrapped;
+
+  [[nodiscard]] bool one_batch() const noexcept {
+    return wrapped == wrapper::tp || wrapped == wrapper::tp_sp;
+  }
 };
 
 ids random_ids(const parx::random_stream& stream, parx::shape shape, std::uint32_t limit) {
@@ -130,8 +139,9 @@ void measure(parx::world& world, const settings& s, Forward forward, Optimizer& 
       R"("optimizer_ms": {:.3f}, "steps": {}, "peak_mib": {:.1f}, "first_loss": {:.4f}, )"
       R"("last_loss": {:.4f}, "gradient_mib": {:.2f}, "hidden": {:.3f}}})"
       "\n",
-      s.wrapped == wrapper::bare ? "bare" : "ddp", s.model, world.size(), s.batch, s.dropout,
-      static_cast<double>(s.batch * static_cast<std::size_t>(world.size()) * steps) / wall,
+      s.name, s.model, world.size(), s.batch, s.dropout,
+      static_cast<double>(s.batch * (s.one_batch() ? 1U : static_cast<std::size_t>(world.size())) *
+                          steps) / wall,
       median_ms(taken, [](const phases& p) { return p.step(); }),
       median_ms(taken, [](const phases& p) { return p.forward; }),
       median_ms(taken, [](const phases& p) { return p.backward; }),
@@ -198,19 +208,33 @@ void train_bert(parx::world& world, const settings& s) {
 }
 
 void train_gpt(parx::world& world, const settings& s) {
+  const auto words = static_cast<std::uint32_t>(s.gpt.vocab_size);
   std::vector<ids> text;
   for (std::size_t i = 0; i < batches; ++i) {
-    text.push_back(random_ids(stream_of(world, i, "text"), {s.batch, s.length + 1}, 256));
+    const parx::random_stream stream =
+        s.one_batch() ? parx::random_stream(1000, "text").substream(i)
+                      : stream_of(world, i, "text");
+    text.push_back(random_ids(stream, {s.batch, s.length + 1}, words));
   }
-  parx::models::gpt<> model{{.vocab_size = 256, .n_positions = s.length, .embd_pdrop = s.dropout,
-                             .attn_pdrop = s.dropout, .resid_pdrop = s.dropout}};
-  train(
-      world, s, model,
-      [&](auto& net, std::size_t i) {
-        return nn::cross_entropy(net(text[i].slice(1, 0, s.length)),
-                                 text[i].slice(1, 1, s.length + 1));
-      },
-      make_adamw);
+  const auto read = [&](std::size_t i) { return text[i].slice(1, 0, s.length); };
+  const auto next = [&](std::size_t i) { return text[i].slice(1, 1, s.length + 1); };
+  parx::models::gpt<> model{s.gpt};
+  if (!s.one_batch()) {
+    return train(
+        world, s, model,
+        [&](auto& net, std::size_t i) { return nn::cross_entropy(net(read(i)), next(i)); },
+        make_adamw);
+  }
+  const auto between =
+      s.wrapped == wrapper::tp ? nn::between_cuts::whole : nn::between_cuts::positions;
+  const auto tp = parx::parallelize(model, world, parx::tp::ready_plan(model, between));
+  model.initialize(0);
+  auto optimizer = make_adamw(model.parameters());
+  double bytes = 0;
+  for (const auto& each : model.parameters()) bytes += static_cast<double>(each.size()) * 4;
+  measure(
+      world, s, [&](std::size_t i) { return tp.cross_entropy(model(read(i)), next(i)); }, optimizer,
+      {.gradient_mib = bytes / 0x1p20});
 }
 
 template <std::size_t... Layer>
@@ -265,19 +289,34 @@ int main(int argc, char** argv) {
       ("seconds", "length of the measurement", text("4"))
       ("warm-up", "steps before it", text("8"))
       ("bucket-mib", "size of a gradient bucket", text("25"))
-      ("bare", "without the ddp wrapper: each rank for itself")
+      ("parallel", "ddp; bare: each rank for itself; tp, tp-sp: a GPT in parts", text("ddp"))
+      ("width", "of gpt", text("128"))
+      ("layers", "of gpt", text("4"))
+      ("heads", "of gpt", text("4"))
+      ("vocab", "of gpt", text("256"))
       ("h,help", "print this");
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     settings s{.model = examples::choice(given, "model", {"bert", "mlp", "cnn", "gpt", "deep"}),
+               .name = examples::choice(given, "parallel", {"ddp", "bare", "tp", "tp-sp"}),
                .batch = examples::number<std::size_t>(given, "batch", 0, 1'000'000),
                .length = examples::number<std::size_t>(given, "seq", 1, 1'000'000),
                .dropout = examples::number(given, "dropout", 0.0, 0.99),
                .seconds = examples::number(given, "seconds", 0.0, 1e6),
                .warm_up = examples::number<std::size_t>(given, "warm-up", 2, 1'000'000),
                .bucket = examples::number<std::size_t>(given, "bucket-mib", 1, 1 << 20) << 20,
-               .wrapped = given.count("bare") != 0 ? wrapper::bare : wrapper::ddp};
+               .gpt = {.vocab_size = examples::number<std::size_t>(given, "vocab", 2, 1'000'000),
+                       .n_embd = examples::number<std::size_t>(given, "width", 1, 1'000'000),
+                       .n_layer = examples::number<std::size_t>(given, "layers", 1, 1000),
+                       .n_head = examples::number<std::size_t>(given, "heads", 1, 1000)},
+               .wrapped = wrapper::ddp};
+    s.gpt.n_positions = s.length;
+    s.gpt.embd_pdrop = s.gpt.attn_pdrop = s.gpt.resid_pdrop = s.dropout;
+    if (s.name == "bare") s.wrapped = wrapper::bare;
+    if (s.name == "tp") s.wrapped = wrapper::tp;
+    if (s.name == "tp-sp") s.wrapped = wrapper::tp_sp;
+    parx::require(!s.one_batch() || s.model == "gpt", "--parallel {} is for --model gpt", s.name);
     if (s.batch == 0) s.batch = usual_batch(s.model);
     train_model(world, s);
   });

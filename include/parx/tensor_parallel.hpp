@@ -9,6 +9,7 @@
 #include <parx/mesh.hpp>                         // IWYU pragma: export
 #include <parx/tensor_parallel/algebra.hpp>      // IWYU pragma: export
 #include <parx/tensor_parallel/axis.hpp>         // IWYU pragma: export
+#include <parx/tensor_parallel/explain.hpp>      // IWYU pragma: export
 #include <parx/tensor_parallel/parallelize.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/placement.hpp>    // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>         // IWYU pragma: export

@@ -18,8 +18,8 @@ tensor<int> mask_of(std::size_t positions) {
   return mask;
 }
 
-bert_classifier<> small_bert() {
-  return bert_classifier<>({.vocab_size = words, .hidden_size = 16, .num_hidden_layers = 2,
+bert_classifier<> small_bert(std::size_t layers) {
+  return bert_classifier<>({.vocab_size = words, .hidden_size = 16, .num_hidden_layers = layers,
                             .num_attention_heads = 4, .intermediate_size = 18,
                             .max_position_embeddings = 16, .num_labels = 3,
                             .initializer_range = 0.3});
@@ -35,17 +35,33 @@ auto translated(encoder_decoder<>& model) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(bert_has_the_loss_and_gradients_of_one_rank_with_the_same_dropout) {
+namespace {
+
+void require_bert(std::vector<int> worlds, std::size_t layers, std::size_t positions,
+                  between_cuts between) {
   const auto labels = tensor<int>::from({2, 0}, {2});
-  const auto logits = [](bert_classifier<>& model) {
-    return model(tokens(words, 9, 7), mask_of(9));
+  const auto logits = [=](bert_classifier<>& model) {
+    return model(tokens(words, positions, 7), mask_of(positions));
   };
   require_equal_to_dense(
-      {1, 2, 3, 4}, small_bert, [](auto& model) { return parx::tp::ready_plan(model); },
+      std::move(worlds), [=] { return small_bert(layers); },
+      [=](auto& model) { return parx::tp::ready_plan(model, between); },
       [&](auto& model) { return parx::cross_entropy(logits(model), labels); },
       [&](const parx::parallelized& tp, auto& model) {
         return tp.cross_entropy(logits(model), labels);
       });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(bert_has_the_loss_and_gradients_of_one_rank_with_the_same_dropout) {
+  require_bert({1, 2, 3, 4}, 2, 9, between_cuts::whole);
+}
+
+BOOST_AUTO_TEST_CASE(sequence_parallel_bert_has_them_too) {
+  require_bert({2, 4}, 1, 12, between_cuts::positions);
+  require_bert({2, 3, 4}, 2, 12, between_cuts::positions);
+  require_bert({2}, 3, 12, between_cuts::positions);
 }
 
 BOOST_AUTO_TEST_CASE(the_encoder_decoder_has_them_with_activations_whole_or_cut_by_positions) {

@@ -81,14 +81,14 @@ BOOST_AUTO_TEST_CASE(a_star_stands_for_any_characters) {
 BOOST_AUTO_TEST_CASE(what_lies_where_is_told_by_a_table) {
   const auto tables = on_ranks(2, [](parx::process_group& group) {
     block model;
-    return parx::parallelize(model, group, good_plan()).table();
+    return parx::parallelize(model, group, good_plan()).explained().table();
   });
   const std::string& first = tables[0];
   for (const char* words :
        {"2 ranks", "attn.q_proj", "column, 4 units",
-        "rows 0-5 of [12, 12], 288 bytes; sends 48 bytes a token",
-        "backward all-reduce of its input's gradient", "columns 0-5 of [12, 12]",
-        "forward all-reduce of its result"}) {
+        "weight: rows 0-5 of [12, 12], 288 bytes",
+        "backward all-reduce of its input's gradient: 48 bytes", "columns 0-5 of [12, 12]",
+        "forward all-reduce of its result: 48 bytes"}) {
     BOOST_TEST(first.find(words) != std::string::npos, words << " is not in " << first);
   }
   BOOST_TEST(tables[1].find("rows 6-11 of [12, 12]") != std::string::npos, tables[1]);

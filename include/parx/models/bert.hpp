@@ -75,9 +75,9 @@ class bert_layer : public nn::module<bert_layer<T>> {
   using value_type = T;
 
   explicit bert_layer(const bert_config& c)
-      : query_(c.hidden_size, c.hidden_size, reads(c)),
-        key_(c.hidden_size, c.hidden_size, reads(c)),
-        value_(c.hidden_size, c.hidden_size, reads(c)),
+      : query_(c.hidden_size, c.hidden_size, reads(c, first)),
+        key_(c.hidden_size, c.hidden_size, reads(c, others)),
+        value_(c.hidden_size, c.hidden_size, reads(c, others)),
         attended_(c.hidden_size, c.hidden_size, starts(c)),
         wide_(c.hidden_size, c.intermediate_size, starts(c, activation::gelu)),
         narrow_(c.intermediate_size, c.hidden_size, starts(c)),
@@ -121,14 +121,17 @@ class bert_layer : public nn::module<bert_layer<T>> {
   }
 
  private:
+  static constexpr auto first = nn::matrix_cut::input::entered_for_all;
+  static constexpr auto others = nn::matrix_cut::input::entered;
+
   [[nodiscard]] static nn::linear_options starts(const bert_config& c,
                                                  activation f = activation::none) {
     return {.start = nn::init::normal(0, c.initializer_range), .activation = f};
   }
   /// Three layers read one input.
-  [[nodiscard]] static nn::linear_options reads(const bert_config& c) {
+  [[nodiscard]] static nn::linear_options reads(const bert_config& c, nn::matrix_cut::input input) {
     nn::linear_options options = starts(c);
-    options.input = nn::matrix_cut::input::entered;
+    options.input = input;
     return options;
   }
   /// One product with all three matrices is faster than three.

@@ -73,12 +73,12 @@ class llama_layer : public nn::module<llama_layer<T>> {
   llama_layer(const llama_config& c, const rotary_table<T>& table)
       : layout_(c.layout),
         table_(table),
-        query_(c.hidden_size, c.hidden_size, reads(c)),
-        key_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c)),
-        value_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c)),
+        query_(c.hidden_size, c.hidden_size, reads(c, first)),
+        key_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c, others)),
+        value_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c, others)),
         out_(c.hidden_size, c.hidden_size, starts(c)),
-        gate_(c.hidden_size, c.intermediate_size, reads(c)),
-        up_(c.hidden_size, c.intermediate_size, reads(c)),
+        gate_(c.hidden_size, c.intermediate_size, reads(c, first)),
+        up_(c.hidden_size, c.intermediate_size, reads(c, others)),
         down_(c.intermediate_size, c.hidden_size, starts(c)),
         norm1_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
         norm2_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
@@ -113,13 +113,17 @@ class llama_layer : public nn::module<llama_layer<T>> {
   }
 
  private:
+  static constexpr auto first = nn::matrix_cut::input::entered_for_all;
+  static constexpr auto others = nn::matrix_cut::input::entered;
+
   [[nodiscard]] static nn::linear_options starts(const llama_config& c) {
     return {.bias = nn::bias::none, .start = nn::init::normal(0, c.initializer_range)};
   }
   /// Several layers read one input.
-  [[nodiscard]] static nn::linear_options reads(const llama_config& c) {
+  [[nodiscard]] static nn::linear_options reads(const llama_config& c,
+                                                nn::matrix_cut::input input) {
     nn::linear_options options = starts(c);
-    options.input = nn::matrix_cut::input::entered;
+    options.input = input;
     return options;
   }
 

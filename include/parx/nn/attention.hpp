@@ -94,10 +94,15 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
     first_head_ = first;
     heads_ = count;
   }
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
+  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+                                   std::string_view path) const override {
     if (how.how != cut::heads) refuse_cut(path, "attention", "heads");
-    const unit_range here = units_here(*axis, whole_heads_, path);
+    static_cast<void>(units_here(where, whole_heads_, path));
+    return {};
+  }
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut&,
+              std::string_view path) override {
+    const unit_range here = units_here(place_on(*axis), whole_heads_, path);
     take_heads(here.begin, here.size());
   }
 
@@ -204,14 +209,16 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
 
   /// By columns: its heads are dealt out, queries, keys and values of each. out_proj is cut by rows
   /// then.
+  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+                                   std::string_view path) const override {
+    if (how.how != cut::columns) refuse_cut(path, "multi_head_attention", "columns");
+    return cut_.part(where, by_heads(how), path, in_weight_, in_bias_, weight_layout::out_in)
+        .named("in_proj_weight", "in_proj_bias");
+  }
   void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
               std::string_view path) override {
-    if (how.how != cut::columns) refuse_cut(path, "multi_head_attention", "columns");
-    layer_cut by_heads = how;
-    by_heads.units = heads_;
-    by_heads.blocks = 3;
-    cut_.cut(axis, by_heads, path, in_weight_, in_bias_, weight_layout::out_in);
-    const unit_range here = units_here(*axis, heads_, path);
+    cut_.cut(axis, by_heads(how), path, in_weight_, in_bias_, weight_layout::out_in);
+    const unit_range here = units_here(place_on(*axis), heads_, path);
     core_.take_heads(here.begin, here.size());
   }
 
@@ -225,6 +232,11 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
   }
 
  private:
+  [[nodiscard]] layer_cut by_heads(layer_cut how) const noexcept {
+    how.units = heads_;
+    how.blocks = 3;
+    return how;
+  }
   [[nodiscard]] variable<T> all_three(const variable<T>& x) const {
     return cut_.apply<T>(x, in_weight_, in_bias_, activation::none, weight_layout::out_in);
   }

@@ -37,14 +37,23 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
   /// have the seed and the replica in common.
   void take_chunk(const axis_chunk& here) noexcept { here_ = here; }
   /// By columns, where units are the extent of the last axis in all, or positions; to_positions.
+  [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
+                                   std::string_view path) const override {
+    if (how.how == cut::to_positions) {
+      const cut_message whole{cut_pass::backward, cut_collective::all_gather,
+                              "its result's gradient", how.units};
+      return {{}, {how.inputs, whole}};
+    }
+    if (how.how != cut::columns && how.how != cut::positions)
+      refuse_cut(path, "dropout", "columns or positions");
+    return {};
+  }
   void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
+              std::string_view) override {
     if (how.how == cut::to_positions) {
       leave_ = axis;
-    } else if (how.how == cut::columns || how.how == cut::positions) {
-      take_chunk({how.how == cut::columns ? -1 : 1, axis->rank(), axis->size(), how.units});
     } else {
-      refuse_cut(path, "dropout", "columns or positions");
+      take_chunk({how.how == cut::columns ? -1 : 1, axis->rank(), axis->size(), how.units});
     }
   }
 

@@ -65,12 +65,25 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
                            std::make_shared<across::sum_behind_weight<A>>(*axis_));
   }
 
+  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+                                   std::string_view path) const override {
+    if (how.how != cut::vocabulary) refuse_cut(path, "an embedding", "its vocabulary");
+    const shard_spec whole = shard_spec::whole(weight_.global_shape());
+    const unit_range here = units_here(where, whole.shape()[0], path);
+    layer_part part{{{"weight", whole.slice(0, here.begin, here.end)}},
+                    messages_of_result(how, whole.shape()[1])};
+    if (how.result == cut_result::logits) {
+      layer_cut once = how;
+      once.inputs = 1;
+      const auto of_output = messages_of_input(once, how.output, whole.shape()[1]);
+      part.messages.insert(part.messages.end(), of_output.begin(), of_output.end());
+    }
+    return part;
+  }
   void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
               std::string_view path) override {
-    if (how.how != cut::vocabulary) refuse_cut(path, "an embedding", "its vocabulary");
     require(!axis_, "\"{}\" is cut already", path);
-    const unit_range here = units_here(*axis, weight_.global_shape()[0], path);
-    weight_.keep_part(weight_.spec().slice(0, here.begin, here.end));
+    weight_.keep_part(part_on(place_on(*axis), how, path).cut[0].part);
     axis_ = axis;
     between_ = how.between;
     output_ = how.output;

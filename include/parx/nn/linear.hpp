@@ -22,7 +22,7 @@ struct linear_options {
   nn::bias bias = nn::bias::learned;
   initializer start = {};  ///< of the weight, the bias then starts from 0; keep: PyTorch's of both
   parx::activation activation = parx::activation::none;  ///< applied on the way: see parx::linear
-  matrix_cut::input input = matrix_cut::input::of_this_layer;  ///< entered: by enter() of a layer
+  matrix_cut::input input = matrix_cut::input::of_this_layer;  ///< see enter()
 };
 
 template <typename T = float>
@@ -55,10 +55,17 @@ class linear : public module<linear<T>>, public cuttable_layer {
     return cut_.enter(x);
   }
 
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
+  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+                                   std::string_view path) const override {
     require(how.how != cut::rows || activation_ == parx::activation::none,
             "\"{}\" applies its activation on the way, so it cannot be cut by rows", path);
+    layer_cut counted = how;
+    if (input_ == matrix_cut::input::entered) counted.inputs = 0;
+    return cut_.part(where, counted, path, weight_, bias_, weight_layout::out_in)
+        .named("weight", "bias");
+  }
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+              std::string_view path) override {
     cut_.cut(axis, how, path, weight_, bias_, weight_layout::out_in);
   }
 

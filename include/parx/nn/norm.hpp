@@ -20,19 +20,39 @@ namespace parx::inline PARX_ABI::nn {
 class cuttable_norm : public cuttable_layer {
  public:
   void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
-    if (how.how != cut::positions) refuse_cut(path, "a norm", "positions");
+              std::string_view) override {
     axis_ = axis;
+    leaves_ = how.how == cut::from_positions;
   }
 
  protected:
+  /// Of a norm with so many parameters of `width`.
+  [[nodiscard]] static layer_part part_of_norm(const layer_cut& how, std::string_view path,
+                                               std::size_t parameters, std::size_t width) {
+    if (how.how != cut::positions && how.how != cut::from_positions)
+      refuse_cut(path, "a norm", "positions");
+    const cut_message summed{cut_pass::backward, cut_collective::all_reduce,
+                             "a parameter's gradient", 0, width};
+    layer_part part{{}, {parameters, summed}};
+    if (how.how == cut::from_positions) {
+      part.messages.push_back(
+          {cut_pass::forward, cut_collective::all_gather, "its result", width});
+    }
+    return part;
+  }
   template <typename A>
   [[nodiscard]] variable<A> used(const variable<A>& parameter) const {
     return axis_ ? across::copy(*axis_, parameter) : parameter;
   }
+  /// What goes on from the normalised x.
+  template <typename A>
+  [[nodiscard]] variable<A> left(const variable<A>& x) const {
+    return leaves_ ? across::gather(*axis_, x, 1, across::whole_gradient::same) : x;
+  }
 
  private:
   std::shared_ptr<rank_axis> axis_;
+  bool leaves_ = false;
 };
 
 template <typename T = float>
@@ -48,7 +68,12 @@ class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return parx::layer_norm<A>(x, used(cast<A>(weight_)), used(cast<A>(bias_)), options_);
+    return left(
+        parx::layer_norm<A>(x, used(cast<A>(weight_)), used(cast<A>(bias_)), options_));
+  }
+  [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
+                                   std::string_view path) const override {
+    return part_of_norm(how, path, 2, weight_.size());
   }
 
   template <typename Visit>
@@ -74,7 +99,11 @@ class rms_norm : public module<rms_norm<T>>, public cuttable_norm {
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return parx::rms_norm<A>(x, used(cast<A>(weight_)), options_);
+    return left(parx::rms_norm<A>(x, used(cast<A>(weight_)), options_));
+  }
+  [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
+                                   std::string_view path) const override {
+    return part_of_norm(how, path, 1, weight_.size());
   }
 
   template <typename Visit>

@@ -35,10 +35,20 @@ inline constexpr nn::layer_cut heads{.how = nn::cut::heads};
 inline constexpr nn::layer_cut sequence{.how = nn::cut::positions};
 /// The dropout behind which positions are cut.
 inline constexpr nn::layer_cut to_sequence{.how = nn::cut::to_positions};
+/// The norm behind which they are whole again.
+inline constexpr nn::layer_cut from_sequence{.how = nn::cut::from_positions};
 
-/// `rule` for a layer with this many heads, which are not cut apart.
+/// `rule` for a layer with this many heads, which are not cut apart; for dropout: with so many
+/// features.
 [[nodiscard]] constexpr nn::layer_cut of_heads(nn::layer_cut rule, std::size_t count) noexcept {
   rule.units = count;
+  return rule;
+}
+
+/// `rule` for a layer that is called so many times in a step, or reads so many inputs. Explains
+/// messages alone.
+[[nodiscard]] constexpr nn::layer_cut of_inputs(nn::layer_cut rule, std::size_t count) noexcept {
+  rule.inputs = count;
   return rule;
 }
 
@@ -84,6 +94,8 @@ using plan = std::vector<plan_line>;
         return "sequence";
       case nn::cut::to_positions:
         return "to sequence";
+      case nn::cut::from_positions:
+        return "from sequence";
     }
     return "?";
   }();

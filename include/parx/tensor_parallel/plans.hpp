@@ -48,7 +48,7 @@ template <typename T>
                           {"*.attn.c_proj", of_heads(row, count)},
                           {"*.mlp.c_fc", column},
                           {"*.mlp.c_proj", row}},
-                         {{"*.drop", to_sequence},
+                         {{"*.drop", of_heads(to_sequence, model.config().n_embd)},
                           {"*.ln_*", sequence},
                           {"*.resid_dropout", sequence},
                           {"*.mlp.dropout", sequence}});
@@ -75,24 +75,35 @@ template <typename T>
   return detail::between(between, lines, {{"*norm", sequence}});
 }
 
-/// Throws usage_error for positions that are cut: its last layer computes the first one alone.
+/// Its last layer computes the first position alone, so it gets them all.
 template <typename T>
 [[nodiscard]] plan ready_plan(const models::bert_classifier<T>& model,
                               between_cuts between = between_cuts::whole) {
-  require(between == between_cuts::whole,
-          "there is no sequence parallel plan for bert_classifier, whose last layer computes the "
-          "first position alone: take between_cuts::whole");
   const models::bert_config& c = model.config();
   const nn::layer_cut part = of_heads(column, c.num_attention_heads);
-  plan lines{{"*.word_embeddings", vocab},
-             {"*.attention.self.query", part},
-             {"*.attention.self.key", part},
-             {"*.attention.self.value", part},
-             {"*.attention.self", heads},
-             {"*.attention.output.dense", of_heads(row, c.num_attention_heads)},
-             {"*.intermediate.dense", column}};
-  for (std::size_t i = 0; i < c.num_hidden_layers; ++i)
-    lines.push_back({fmt::format("bert.encoder.layer.{}.output.dense", i), row});
+  plan lines{{"*.word_embeddings", vocab}};
+  for (std::size_t i = 0; i < c.num_hidden_layers; ++i) {
+    const bool last = i + 1 == c.num_hidden_layers;
+    const auto add = [&](const char* layer, nn::layer_cut rule, bool of_first_position) {
+      rule.between = last ? between_cuts::whole : between;
+      rule.seen = last && of_first_position ? 1 : 0;
+      lines.push_back({fmt::format("bert.encoder.layer.{}.{}", i, layer), rule});
+    };
+    add("attention.self.query", part, false);
+    add("attention.self.key", part, false);
+    add("attention.self.value", part, false);
+    add("attention.self", heads, false);
+    add("attention.output.dense", of_heads(row, c.num_attention_heads), true);
+    add("intermediate.dense", column, true);
+    add("output.dense", row, true);
+    if (between == between_cuts::whole || last) continue;
+    add("attention.output.dropout", sequence, false);
+    add("attention.output.LayerNorm", sequence, false);
+    add("output.dropout", sequence, false);
+    add("output.LayerNorm", i + 2 == c.num_hidden_layers ? from_sequence : sequence, false);
+  }
+  if (between == between_cuts::positions && c.num_hidden_layers > 1)
+    lines.push_back({"bert.embeddings.dropout", of_heads(to_sequence, c.hidden_size)});
   return lines;
 }
 
@@ -104,9 +115,14 @@ template <typename T>
   require(c.copying == models::copying::none,
           "there is no tensor parallel plan for an encoder_decoder with copying: its pointer needs "
           "the logits of the whole vocabulary");
-  plan lines{{"shared", tied_vocab},       {"*.self_attn", column},
-             {"*.multihead_attn", column}, {"*.out_proj", of_heads(row, c.attention_heads)},
-             {"*.linear1", column},        {"*.linear2", row}};
+  // Both sides look up in the embedding; the decoder's second attention reads the encoder's result,
+  // too.
+  plan lines{{"shared", of_inputs(tied_vocab, 2)},
+             {"*.self_attn", column},
+             {"*.multihead_attn", of_inputs(column, 2)},
+             {"*.out_proj", of_heads(row, c.attention_heads)},
+             {"*.linear1", column},
+             {"*.linear2", row}};
   plan inner;  // dropout of what is cut by columns
   const auto add = [&](const char* stack, std::size_t layers) {
     for (std::size_t i = 0; i < layers; ++i)
@@ -114,7 +130,7 @@ template <typename T>
   };
   add("encoder", c.encoder_layers);
   add("decoder", c.decoder_layers);
-  plan outer{{"dropout", to_sequence}, {"*.norm*", sequence}};
+  plan outer{{"dropout", of_inputs(of_heads(to_sequence, c.d_model), 2)}, {"*.norm*", sequence}};
   for (const char* each : {"*.dropout1", "*.dropout2", "*.dropout3"})
     outer.push_back({each, sequence});
   lines = detail::between(between, lines, outer);

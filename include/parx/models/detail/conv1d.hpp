@@ -28,10 +28,15 @@ class conv1d : public nn::module<conv1d<T>>, public nn::cuttable_layer {
     return cut_.apply<T>(x, weight_, bias_, activation_, weight_layout::in_out);
   }
 
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const nn::layer_cut& how,
-              std::string_view path) override {
+  [[nodiscard]] nn::layer_part part_on(const nn::cut_place& where, const nn::layer_cut& how,
+                                       std::string_view path) const override {
     require(how.how != nn::cut::rows || activation_ == parx::activation::none,
             "\"{}\" applies its activation on the way, so it cannot be cut by rows", path);
+    return cut_.part(where, how, path, weight_, bias_, weight_layout::in_out)
+        .named("weight", "bias");
+  }
+  void lie_on(const std::shared_ptr<rank_axis>& axis, const nn::layer_cut& how,
+              std::string_view path) override {
     cut_.cut(axis, how, path, weight_, bias_, weight_layout::in_out);
   }
 

@@ -1,0 +1,271 @@
+// explain: what a plan does to a model, before anything is cut and without a group.
+//
+//   const auto told = parx::tp::explain(model, lines, {.ranks = 4, .texts = 8, .positions = 128});
+//   std::puts(told.table().c_str());
+//
+// For each layer its rule, the part of its parameters on one rank, and the collectives of a step
+// with their bytes; parallelize() refuses what this refuses, in the same words. Pure: the model is
+// not changed. Bytes are payload, sent by a rank, of algorithms that send no more than they must:
+// 2 (n - 1) / n of the data for an all-reduce, half of that for a gather or a scatter.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/check.hpp>
+#include <parx/nn/attention.hpp>
+#include <parx/nn/cut.hpp>
+#include <parx/tensor_parallel/plan.hpp>
+
+namespace parx::inline PARX_ABI::tp {
+
+struct explain_options {
+  int ranks = 2;
+  int rank = 0;               ///< whose parts are shown
+  std::size_t texts = 1;      ///< in a step, of so many positions each
+  std::size_t positions = 1;
+};
+
+/// A layer that a plan cuts.
+struct explained_layer {
+  struct parameter {
+    std::string name;
+    shard_spec part;
+    std::size_t bytes;  ///< of values, on this rank
+  };
+  std::string path;
+  nn::layer_cut rule;
+  std::vector<parameter> parameters = {};
+  std::vector<nn::cut_message> messages = {};
+};
+
+/// A layer of the model and the lines of the plan that are for it.
+struct planned_layer {
+  std::string path;
+  nn::cuttable_layer* layer = nullptr;
+  bool is_attention = false;
+  std::vector<std::size_t> lines = {};
+};
+
+[[nodiscard]] constexpr const char* to_string(nn::cut_collective how) noexcept {
+  return how == nn::cut_collective::all_reduce   ? "all-reduce"
+         : how == nn::cut_collective::all_gather ? "all-gather"
+                                                 : "reduce-scatter";
+}
+
+class explanation {
+ public:
+  explanation(explain_options options, std::size_t number_bytes)
+      : options_(options), number_bytes_(number_bytes) {}
+
+  [[nodiscard]] const std::vector<explained_layer>& layers() const noexcept { return layers_; }
+  /// Classes of the logits where they are cut, else 0.
+  [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
+  /// Of all parameters, on this rank and in all.
+  [[nodiscard]] std::size_t parameter_bytes() const noexcept { return here_bytes_; }
+  [[nodiscard]] std::size_t whole_parameter_bytes() const noexcept { return whole_bytes_; }
+  /// What a rank sends in a step, and in how many collectives.
+  [[nodiscard]] double bytes_a_step() const {
+    double all = 0;
+    for_each_message([&](const nn::cut_message& each) { all += bytes_of(each); });
+    return all;
+  }
+  [[nodiscard]] std::size_t collectives_a_step() const {
+    std::size_t all = 0;
+    for_each_message([&](const nn::cut_message&) { ++all; });
+    return all;
+  }
+  /// A paragraph a layer, and the sums.
+  [[nodiscard]] std::string table() const {
+    std::string text = fmt::format("rank {} of {} ranks; bytes that it sends in a step of {} x {} "
+                                   "positions\n",
+                                   options_.rank, options_.ranks, options_.texts,
+                                   options_.positions);
+    for (const explained_layer& each : layers_) {
+      text += fmt::format("{:<44} {}\n", each.path, tp::to_string(each.rule));
+      for (const auto& [name, part, bytes] : each.parameters)
+        text += fmt::format("  {}: {}, {} bytes\n", name, part.text(), bytes);
+      for (const nn::cut_message& message : each.messages) {
+        text += fmt::format("  {} {} of {}: {:.0f} bytes\n",
+                            message.pass == nn::cut_pass::forward ? "forward" : "backward",
+                            tp::to_string(message.how), message.of, bytes_of(message));
+      }
+    }
+    return text + fmt::format("in all: {} of {} bytes of parameters; a step sends {:.0f} bytes in "
+                              "{} collectives\n",
+                              here_bytes_, whole_bytes_, bytes_a_step(), collectives_a_step());
+  }
+
+  void add(explained_layer layer) { layers_.push_back(std::move(layer)); }
+  void add_bytes(std::size_t here, std::size_t whole) noexcept {
+    here_bytes_ += here;
+    whole_bytes_ += whole;
+  }
+  void set_classes(std::size_t classes) noexcept { classes_ = classes; }
+
+ private:
+  template <typename Use>
+  void for_each_message(Use use) const {
+    for (const explained_layer& each : layers_) {
+      for (const nn::cut_message& message : each.messages) use(message);
+    }
+  }
+  [[nodiscard]] double bytes_of(const nn::cut_message& message) const {
+    const std::size_t tokens =
+        options_.texts * (message.seen > 0 ? message.seen : options_.positions);
+    const std::size_t numbers = message.fixed + message.a_token * tokens;
+    const double ways = message.how == nn::cut_collective::all_reduce ? 2 : 1;
+    return ways * (options_.ranks - 1) / options_.ranks *
+           static_cast<double>(numbers * number_bytes_);
+  }
+
+  explain_options options_;
+  std::size_t number_bytes_;
+  std::vector<explained_layer> layers_;
+  std::size_t classes_ = 0, here_bytes_ = 0, whole_bytes_ = 0;
+};
+
+namespace detail {
+
+/// The layers of a model that can be cut.
+template <typename Model>
+[[nodiscard]] std::vector<planned_layer> planned_layers(Model& model, const plan& lines) {
+  std::vector<planned_layer> layers;
+  model.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
+    if constexpr (std::derived_from<Part, nn::cuttable_layer>) {
+      planned_layer found{path, &part, std::same_as<Part, nn::dot_product_attention>};
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        if (matches(lines[i].pattern, path)) found.lines.push_back(i);
+      }
+      layers.push_back(std::move(found));
+    }
+  });
+  return layers;
+}
+
+[[nodiscard]] inline std::string plan_table(const std::vector<planned_layer>& layers,
+                                            const plan& lines) {
+  std::string table;
+  for (const planned_layer& each : layers) {
+    table += fmt::format("\n  {:<44}", each.path);
+    if (each.lines.empty()) table += " whole";
+    for (const std::size_t line : each.lines) {
+      table += fmt::format(" {} (by \"{}\")", tp::to_string(lines[line].rule), lines[line].pattern);
+    }
+  }
+  return table;
+}
+
+/// What is wrong with a plan, "" for nothing.
+[[nodiscard]] inline std::string plan_fault(const std::vector<planned_layer>& layers,
+                                            const plan& lines, const nn::cut_place& where) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool used = std::any_of(layers.begin(), layers.end(), [&](const planned_layer& each) {
+      return std::find(each.lines.begin(), each.lines.end(), i) != each.lines.end();
+    });
+    if (!used) return fmt::format("no layer matches \"{}\"", lines[i].pattern);
+  }
+  for (const planned_layer& each : layers) {
+    if (each.lines.size() > 1) {
+      return fmt::format("\"{}\" is matched by both \"{}\" and \"{}\"", each.path,
+                         lines[each.lines[0]].pattern, lines[each.lines[1]].pattern);
+    }
+    if (!each.lines.empty()) {
+      try {
+        static_cast<void>(each.layer->part_on(where, lines[each.lines[0]].rule, each.path));
+      } catch (const usage_error& refused) {
+        return refused.what();
+      }
+    }
+    if (!each.is_attention) continue;
+    const std::string within = each.path + ".";
+    const bool has_columns =
+        std::any_of(layers.begin(), layers.end(), [&](const planned_layer& other) {
+          return other.path.starts_with(within) && !other.lines.empty() &&
+                 lines[other.lines[0]].rule.how == nn::cut::columns;
+        });
+    if (has_columns == each.lines.empty()) {
+      return fmt::format("\"{}\" {}", each.path,
+                         has_columns ? "lies whole, but its queries, keys or values are cut by "
+                                       "column: give it the rule heads"
+                                     : "has the rule heads, but none of its queries, keys and "
+                                       "values is cut by column");
+    }
+  }
+  return "";
+}
+
+/// Of a plan without faults.
+template <typename Model>
+[[nodiscard]] explanation explained(Model& model, const std::vector<planned_layer>& layers,
+                                    const plan& lines, const explain_options& options) {
+  explanation told(options, sizeof(arithmetic_type<typename Model::value_type>));
+  std::vector<std::pair<std::string, shard_spec>> cut;  // by the parameter's path
+  for (const planned_layer& each : layers) {
+    if (each.lines.empty()) continue;
+    explained_layer layer{each.path, lines[each.lines[0]].rule};
+    nn::layer_part part = each.layer->part_on({options.rank, options.ranks}, layer.rule, each.path);
+    layer.messages = std::move(part.messages);
+    model.for_each_parameter([&](const std::string& path, auto& parameter) {
+      const std::size_t dot = path.rfind('.');
+      if (dot == std::string::npos || path.substr(0, dot) != each.path) return;
+      using value = typename std::remove_cvref_t<decltype(parameter)>::value_type;
+      const std::string name = path.substr(dot + 1);
+      shard_spec here = shard_spec::whole(parameter.global_shape());
+      for (const auto& known : part.cut) {
+        if (known.name == name) here = known.part;
+      }
+      if (layer.rule.result == nn::cut_result::logits && parameter.global_shape().rank() == 2)
+        told.set_classes(parameter.global_shape()[0]);
+      cut.emplace_back(path, here);
+      layer.parameters.push_back({name, here, here.size() * sizeof(value)});
+    });
+    told.add(std::move(layer));
+  }
+  if (told.classes() > 0) {
+    using nn::cut_message;
+    const auto reduced = [](const char* what, std::size_t numbers) {
+      return cut_message{nn::cut_pass::forward, nn::cut_collective::all_reduce, what, numbers};
+    };
+    told.add({"(the loss)",
+              head,
+              {},
+              {reduced("the largest logits", 1), reduced("exponentials and labels' logits", 2)}});
+  }
+  model.for_each_parameter([&](const std::string& path, auto& parameter) {
+    using value = typename std::remove_cvref_t<decltype(parameter)>::value_type;
+    const auto known = std::find_if(cut.begin(), cut.end(),
+                                    [&](const auto& each) { return each.first == path; });
+    const std::size_t whole = parameter.global_shape().size();
+    told.add_bytes((known == cut.end() ? whole : known->second.size()) * sizeof(value),
+                   whole * sizeof(value));
+  });
+  return told;
+}
+
+}  // namespace detail
+
+/// Throws usage_error for a plan whose lines match no layer or one twice, contradict each other, or
+/// cannot be cut so, with a table of all layers.
+template <typename Model>
+[[nodiscard]] explanation explain(Model& model, const plan& lines,
+                                  const explain_options& options = {},
+                                  call_site site = call_site::current()) {
+  require(options.ranks > 0 && options.rank >= 0 && options.rank < options.ranks,
+          "explain at {}:{}: there is no rank {} of {}", site.file_name(), site.line, options.rank,
+          options.ranks);
+  const std::vector<planned_layer> layers = detail::planned_layers(model, lines);
+  const std::string fault = detail::plan_fault(layers, lines, {options.rank, options.ranks});
+  require(fault.empty(), "explain at {}:{}: {}. The layers and their rules:{}", site.file_name(),
+          site.line, fault, detail::plan_table(layers, lines));
+  return detail::explained(model, layers, lines, options);
+}
+
+}  // namespace parx::tp
