@@ -14,5 +14,14 @@ install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxC
               cmake/native.cmake cmake/FindCBLAS.cmake cmake/FindDNNL.cmake
         DESTINATION ${package_dir})
 if(PARX_BUILD_EXAMPLES)
-  install(TARGETS parxrun)
+  # What users of an installed parx run. Those that are only checked (PARX_BUILD_TRAINERS=CHECK) are
+  # no programs.
+  foreach(tool IN ITEMS parxrun parx_checkpoint parx_plan parx_pipeline parx_report parx-bench)
+    if(TARGET ${tool})
+      get_target_property(type ${tool} TYPE)
+      if(type STREQUAL EXECUTABLE)
+        install(TARGETS ${tool})
+      endif()
+    endif()
+  endforeach()
 endif()

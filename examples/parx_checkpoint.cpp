@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <parx/checkpoint.hpp>
+#include <parx/core/printable.hpp>
 
 namespace {
 
@@ -24,9 +25,17 @@ constexpr std::string_view usage =
     "  parx_checkpoint info PATH          the tensors, their types, shapes and sizes\n"
     "  parx_checkpoint verify FOLDER      checksums; shards that are missing, of several steps,\n"
     "                                     with holes or overlaps. Exits with 1 where it finds one\n"
-    "  parx_checkpoint merge FOLDER FILE.safetensors [PART]   one file of all shards of PART (model)\n"
+    "  parx_checkpoint merge FOLDER FILE.safetensors [PART]   one file of all shards of PART "
+    "(model)\n"
     "  parx_checkpoint diff PATH PATH     the tensors that differ, and by how much. Exits with 1\n"
     "                                     where they do\n";
+
+/// A line of output. Names come from files that anybody may have written: what would act on a
+/// terminal is escaped.
+template <typename... Args>
+void print_line(fmt::format_string<Args...> text, Args&&... args) {
+  fmt::print("{}\n", parx::printable(fmt::vformat(text, fmt::make_format_args(args...))));
+}
 
 std::string readable(std::uint64_t bytes) {
   if (bytes < 10'000) return fmt::format("{} B", bytes);
@@ -49,33 +58,32 @@ std::map<std::string, parx::safetensors_shards> tensors_at(const fs::path& path)
 int info(const fs::path& path) {
   if (fs::exists(path / "manifest.json")) {
     const auto saved = parx::saved_checkpoint::open(path, parx::checkpoint_check::sizes);
-    fmt::print("checkpoint of step {}", saved.step());
-    if (saved.metric()) fmt::print(", metric {}", *saved.metric());
-    fmt::print("\n");
+    print_line("checkpoint of step {}{}", saved.step(),
+               saved.metric() ? fmt::format(", metric {}", *saved.metric()) : "");
     for (const auto& file : saved.manifest().files)
-      fmt::print("  {}  {}\n", file.name, readable(file.bytes));
+      print_line("  {}  {}", file.name, readable(file.bytes));
   }
   if (fs::exists(path / "config.json"))
     fmt::print("config.json\n{}\n", parx::json::dump(parx::load_config(path), 2));
   for (const auto& [name, part] : tensors_at(path)) {
-    fmt::print("{}, {} file{}\n", name, part.files().size(), part.files().size() == 1 ? "" : "s");
+    print_line("{}, {} file{}", name, part.files().size(), part.files().size() == 1 ? "" : "s");
     std::size_t widest = 0;
     std::uint64_t bytes = 0;
     for (const auto& tensor : part.tensors()) widest = std::max(widest, tensor.name.size());
     for (const auto& tensor : part.tensors()) {
-      fmt::print("  {:<{}}  {:<8} {:>12}  [{}]\n", tensor.name, widest, tensor.dtype_name,
+      print_line("  {:<{}}  {:<8} {:>12}  [{}]", tensor.name, widest, tensor.dtype_name,
                  readable(tensor.end - tensor.begin), fmt::join(tensor.shape, ", "));
       bytes += tensor.end - tensor.begin;
     }
-    fmt::print("  {} tensors, {}\n", part.tensors().size(), readable(bytes));
+    print_line("  {} tensors, {}", part.tensors().size(), readable(bytes));
   }
   return 0;
 }
 
 int verify(const fs::path& path) {
   const auto faults = parx::faults_of(path);
-  for (const std::string& fault : faults) fmt::print("{}\n", fault);
-  if (faults.empty()) fmt::print("\"{}\" is whole\n", path.string());
+  for (const std::string& fault : faults) print_line("{}", fault);
+  if (faults.empty()) print_line("\"{}\" is whole", path.string());
   return faults.empty() ? 0 : 1;
 }
 
@@ -91,7 +99,7 @@ int diff(const fs::path& a, const fs::path& b) {
     for (const auto& [name, part] : parts) {
       if (others.contains(name)) continue;
       same = false;
-      fmt::print("{}: only in {}\n", name, path.string());
+      print_line("{}: only in {}", name, path.string());
     }
   };
   only(first, second, a);
@@ -100,16 +108,15 @@ int diff(const fs::path& a, const fs::path& b) {
     if (!second.contains(name)) continue;
     const auto report = parx::differences_of(part, second.at(name));
     same = same && report.empty();
-    for (const auto& each : report.names.missing) fmt::print("{}: only in {}\n", each, a.string());
-    for (const auto& each : report.names.unexpected)
-      fmt::print("{}: only in {}\n", each, b.string());
-    for (const auto& each : report.names.mismatched) fmt::print("{}\n", each);
+    for (const auto& each : report.names.missing) print_line("{}: only in {}", each, a.string());
+    for (const auto& each : report.names.unexpected) print_line("{}: only in {}", each, b.string());
+    for (const auto& each : report.names.mismatched) print_line("{}", each);
     for (const auto& each : report.values) {
-      fmt::print("{}: {} elements differ, most by {:.3g}: element {} is {} and {}\n", each.name,
+      print_line("{}: {} elements differ, most by {:.3g}: element {} is {} and {}", each.name,
                  each.elements, each.largest, each.where, each.first, each.second);
     }
   }
-  if (same) fmt::print("no differences\n");
+  if (same) print_line("no differences");
   return same ? 0 : 1;
 }
 

@@ -28,11 +28,21 @@ int count_own_arguments(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--" || !argument.starts_with('-')) return i;
-    for (const std::string_view takes_value : {"-n", "--ranks", "--log-dir", "--grace", "--env"}) {
+    for (const std::string_view takes_value :
+         {"-n", "-np", "--ranks", "--log-dir", "--grace", "--env"}) {
       if (argument == takes_value) ++i;
     }
   }
   return argc;
+}
+
+/// The first `count` arguments, where -np, as mpirun has it, is -n.
+std::vector<const char*> with_short_n(int count, const char* const* argv) {
+  std::vector<const char*> arguments(argv, argv + count);
+  for (const char*& each : arguments) {
+    if (std::string_view(each) == "-np") each = "-n";
+  }
+  return arguments;
 }
 
 parx::agent_options read_options(const cxxopts::ParseResult& given) {
@@ -60,7 +70,8 @@ int main(int argc, char** argv) {
     cxxopts::Options description("parxrun", "Starts N ranks of a program on this host.\n");
     description.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
     auto option = description.add_options();
-    option("n,ranks", "Number of ranks", cxxopts::value<std::string>()->default_value("1"), "N");
+    option("n,ranks", "Number of ranks; -np, as mpirun has it, is the same",
+           cxxopts::value<std::string>()->default_value("1"), "N");
     option("log-dir", "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here",
            cxxopts::value<std::string>()->default_value(""), "DIR");
     option("tag-output", "Put \"[rank R] \" before each line; --tag-output=false leaves it out",
@@ -72,11 +83,13 @@ int main(int argc, char** argv) {
     option("version", "Print the version");
     option("h,help", "Print this");
     const int own = count_own_arguments(argc, argv);
-    const auto given = examples::parse(description, own, argv);
+    const auto own_arguments = with_short_n(own, argv);
+    const auto given = examples::parse(description, own, own_arguments.data());
     if (given.count("help") != 0) {
       fmt::print(
           "{}\nA rank that fails ends the others within a second, and its exit code is parxrun's.\n"
-          "A second SIGINT or SIGTERM does not wait for --grace. Exit code 75 says that the ranks were\n"
+          "A second SIGINT or SIGTERM does not wait for --grace. Exit code 75 says that the ranks "
+          "were\n"
           "stopped and have saved their work: started again, they go on.\n"
           "Rank 0 has parxrun's standard input unless that is a terminal; the others have none.\n",
           description.help());

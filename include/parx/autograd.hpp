@@ -20,4 +20,5 @@
 #include <parx/autograd/ops.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_handle.hpp>
+#include <parx/autograd/print.hpp>
 #include <parx/autograd/variable.hpp>

@@ -232,6 +232,8 @@ BOOST_AUTO_TEST_CASE(empty_batches_give_empty_results_and_zero_gradients) {
   const variable<float> w(tensor<float>::ones({4, 3}), gradient::wanted);
   const variable<float> k(tensor<float>::ones({2, 1, 3, 3}), gradient::wanted);
   const variable<float> b(tensor<float>::ones({2}), gradient::wanted);
+  BOOST_TEST((mean(variable<float>(tensor<float>::zeros({0, 5, 3})), {1}).shape() == shape{0, 3}));
+  BOOST_CHECK_THROW((void)mean(variable<float>(tensor<float>::zeros({0, 3})), {0}), usage_error);
   const auto y = linear(variable<float>(tensor<float>::zeros({0, 3})), w);
   BOOST_TEST((y.shape() == shape{0, 4}));
   sum(relu(y)).backward();

@@ -1,3 +1,4 @@
+#include <parx/launch/detail/known_variables.hpp>
 #include <parx/launch/launch_env.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -383,6 +384,23 @@ BOOST_AUTO_TEST_CASE(a_half_set_or_contradictory_environment_is_refused_by_name)
                 {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
   check_refused(with(parxrun_task(), {{"RANK", "1"}}),
                 {"PARX_RANK=3 contradicts RANK=1", "nested"});
+}
+
+BOOST_AUTO_TEST_CASE(a_misspelt_variable_is_told_with_the_one_that_was_meant) {
+  const auto told = parx::detail::misspelt_variables({{"PARX_TIMEOUTT", "60"},
+                                                      {"PARX_TRANSPORT", "tcp"},
+                                                      {"PARX_TEST_DATA", "/data"},
+                                                      {"PARX", "1"},
+                                                      {"PARX_ALGOS", "ring"}});
+  BOOST_REQUIRE(told.size() == 2U);
+  BOOST_TEST(told[0] == "parx reads no variable PARX_ALGOS. Did you mean PARX_ALGO?");
+  BOOST_TEST(told[1] == "parx reads no variable PARX_TIMEOUTT. Did you mean PARX_TIMEOUT?");
+}
+
+BOOST_AUTO_TEST_CASE(the_distance_of_words_is_levenshteins) {
+  BOOST_TEST(parx::detail::edit_distance("kitten", "sitting") == 3U);
+  BOOST_TEST(parx::detail::edit_distance("", "abc") == 3U);
+  BOOST_TEST(parx::detail::edit_distance("flaw", "lawn") == 2U);
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ each_rank_gets_both_families_of_variables() {
     $PARX_LOCAL_RANK/$PARX_LOCAL_WORLD_SIZE $MASTER_ADDR=$PARX_MASTER_ADDR $((MASTER_PORT - PARX_MASTER_PORT))'
   for r in 0 1 2; do has out "[rank $r] $r/3 $r/3 $r/3 $r/3 127.0.0.1=127.0.0.1 0"; done
 }
+np_is_another_name_of_n() { run 0 -np 2 sh -c 'echo $RANK/$WORLD_SIZE'; has out '[rank 1] 1/2'; }
 the_secret_is_the_same_for_all_ranks_and_new_for_each_job() {
   run 0 -n 2 --tag-output=false sh -c 'echo $(cat $PARX_SECRET_FILE) $PARX_RUN_ID $MASTER_PORT'; sort -u out >first
   run 0 -n 2 --tag-output=false sh -c 'echo $(cat $PARX_SECRET_FILE) $PARX_RUN_ID $MASTER_PORT'; sort -u out >second

@@ -86,6 +86,18 @@ BOOST_AUTO_TEST_CASE(layers_and_their_gradients_are_pytorchs) {
                      {2, 1, 6, 6});
 }
 
+BOOST_AUTO_TEST_CASE(batch_norm_of_a_batch_without_rows_changes_nothing) {
+  nn::batch_norm norm{3};
+  norm.initialize(1);
+  const auto y = norm(variable<float>(tensor<float>::zeros({0, 3, 2})));
+  BOOST_TEST((y.shape() == shape{0, 3, 2}));
+  sum(y).backward();
+  norm.for_each_buffer([](const std::string& path, auto& buffer) {
+    const double expected = path == "running_var" ? 1 : 0;
+    for (const auto each : buffer.value().span()) BOOST_TEST(static_cast<double>(each) == expected);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(batch_norm_its_gradients_and_its_running_statistics_are_pytorchs) {
   if (!torch_numbers()) return;
   nn::batch_norm norm{3};

@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include <fmt/ranges.h>
+
 using parx::tensor;
 
 BOOST_AUTO_TEST_CASE(matrices_are_printed_in_nested_brackets) {
@@ -24,4 +26,10 @@ BOOST_AUTO_TEST_CASE(tensors_go_to_streams) {
   std::ostringstream out;
   out << tensor<int>::iota({2}) << parx::shape{2};
   BOOST_TEST(out.str() == "[0, 1](2)");
+}
+
+BOOST_AUTO_TEST_CASE(fmt_prints_tensors_and_shapes_also_beside_its_own_ranges) {
+  BOOST_TEST(fmt::format("{} of shape {}", tensor<int>::iota({2, 2}), parx::shape{2, 2}) ==
+             "[[0, 1],\n [2, 3]] of shape (2, 2)");
+  BOOST_TEST(fmt::format("{:>8}", tensor<int>::iota({2})) == "  [0, 1]");
 }

@@ -21,6 +21,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/own_process.hpp>
+#include <parx/launch/detail/known_variables.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/transport/solo.hpp>
@@ -67,8 +68,10 @@ class world : public process_group {
 
   world(launch_env job, std::unique_ptr<rendezvous> meeting, std::unique_ptr<transport> network,
         group_options options)
-      : process_group(std::move(network), "world", options), job_(std::move(job)),
-        meeting_(std::move(meeting)), patience_(options.timeout) {
+      : process_group(std::move(network), "world", options),
+        job_(std::move(job)),
+        meeting_(std::move(meeting)),
+        patience_(options.timeout) {
     try {
       ready_choice(*this);
     } catch (...) {
@@ -164,6 +167,8 @@ inline void provide_secret(launch_env& job, const environment& env) {
   launch_env job = detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
   if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
+  for (const auto& each : detail::misspelt_variables(options.env))
+    log0(log_level::warn, "{}", each);
   if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
     options.rendezvous_timeout = *given;
   }
@@ -181,4 +186,4 @@ inline void provide_secret(launch_env& job, const environment& env) {
   return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }
 
-}  // namespace parx
+}  // namespace parx::inline PARX_ABI

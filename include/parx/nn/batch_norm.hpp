@@ -66,6 +66,7 @@ class batch_norm_layer : public module<Derived> {
 
  private:
   void track(const batch_statistics& batch) {
+    if (batch.count == 0) return;  // a batch without rows tells nothing
     require(batch.count > 1, "batch_norm: {} values a channel have no variance to train with",
             batch.count);
     const double unbiased = batch.count / (batch.count - 1);

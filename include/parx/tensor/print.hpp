@@ -1,9 +1,12 @@
-// to_string and operator<< for tensors: nested brackets as NumPy prints them, long axes shortened.
+// to_string, operator<< and fmt for tensors and shapes: nested brackets as NumPy prints them, long
+// axes shortened.
 #pragma once
 
 #include <cstddef>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -62,3 +65,26 @@ std::ostream& operator<<(std::ostream& out, const tensor<T>& t) {
 inline std::ostream& operator<<(std::ostream& out, const shape& s) { return out << to_string(s); }
 
 }  // namespace parx
+
+FMT_BEGIN_NAMESPACE
+// fmt/ranges.h would print a tensor as the plain list of its elements.
+template <typename T, typename Char>
+struct is_range;
+template <typename T, typename Char>
+struct is_range<parx::tensor<T>, Char> : std::false_type {};
+FMT_END_NAMESPACE
+
+template <typename T>
+struct fmt::formatter<parx::tensor<T>> : fmt::formatter<std::string_view> {
+  template <typename Context>
+  auto format(const parx::tensor<T>& t, Context& context) const {
+    return fmt::formatter<std::string_view>::format(parx::to_string(t), context);
+  }
+};
+template <>
+struct fmt::formatter<parx::shape> : fmt::formatter<std::string_view> {
+  template <typename Context>
+  auto format(const parx::shape& s, Context& context) const {
+    return fmt::formatter<std::string_view>::format(parx::to_string(s), context);
+  }
+};

@@ -121,3 +121,11 @@ class record {
 }
 
 }  // namespace parx::train
+
+template <>
+struct fmt::formatter<parx::train::record> : fmt::formatter<std::string_view> {
+  template <typename Context>
+  auto format(const parx::train::record& line, Context& context) const {
+    return fmt::formatter<std::string_view>::format(parx::train::dict_text(line), context);
+  }
+};

@@ -28,6 +28,16 @@ template <typename T>
       x);
 }
 
+/// How many values go into each mean over `axes`. Throws usage_error where that is none; a result
+/// without elements is no such case (a batch without rows).
+[[nodiscard]] inline std::size_t values_behind_mean(const shape& s, std::span<const int> axes) {
+  const shape kept = keep_reduced(s, axes);
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < s.rank(); ++i) count *= kept[i] == 0 ? 1 : s[i] / kept[i];
+  require(count > 0, "the mean of a variable of shape {} is the mean of nothing", to_string(s));
+  return count;
+}
+
 }  // namespace detail
 
 /// The sum over some axes.
@@ -48,10 +58,8 @@ template <typename T>
 [[nodiscard]] variable<T> mean(const variable<T>& x, std::initializer_list<int> axes,
                                reduced_axes after = reduced_axes::dropped) {
   const std::span<const int> list(axes.begin(), axes.size());
-  const std::size_t results = detail::keep_reduced(x.shape(), list).size();
-  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing",
-          to_string(x.shape()));
-  return detail::scaled_sum(x, list, after, T(1) / static_cast<T>(x.size() / results));
+  const std::size_t count = detail::values_behind_mean(x.shape(), list);
+  return detail::scaled_sum(x, list, after, T(1) / static_cast<T>(count));
 }
 /// The mean of all elements, a scalar.
 template <typename T>
