@@ -138,6 +138,19 @@ BOOST_AUTO_TEST_CASE(a_collective_names_the_receive_that_a_missing_rank_is_in) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(calls_are_counted_as_the_program_counts_them_whatever_joins_the_ranks) {
+  for (const auto kind : kinds) {
+    const auto failures = jobs::run_collecting(kind, 2, [](parx::process_group& group) {
+      std::vector<float> x(10);
+      parx::all_reduce(group, x);  // where memory is shared, something goes ahead of it
+      parx::all_reduce(group, x);
+      if (group.rank() == 0) parx::barrier(group, {.timeout = 500ms});
+      else std::this_thread::sleep_for(1s);
+    });
+    BOOST_TEST(parx_test::mentions(failures[0], "barrier #3 on group"), failures[0]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_has_gone_on_is_not_said_to_wait_any_more) {
   for (const auto kind : kinds) {
     const auto failures = jobs::run_collecting(kind, 3, [](parx::process_group& group) {

@@ -32,7 +32,7 @@ struct call_header {
   std::uint8_t reduction = no_reduction;  ///< reduce_op, or user_reduction
   std::uint8_t algorithm = 0;
   std::uint64_t group = 0;
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;  ///< even for the caller's own calls; see number()
   std::uint64_t count = 0;
   std::int32_t root = -1;  ///< the root, or a message's tag
   std::uint32_t line = 0;
@@ -41,6 +41,10 @@ struct call_header {
   std::uint32_t sizes = 0;
   std::uint32_t arithmetic = 0;  ///< hash of what scales the result or orders the reduction
   std::array<char, 16> file{};
+
+  /// The n-th call that the program made on this group, from 1 on, as its author counts. What the
+  /// group does by itself ahead of a call (host_memory.hpp) has the odd sequence below it.
+  [[nodiscard]] std::uint64_t number() const noexcept { return (sequence + 1) / 2; }
 
   void set_file(std::string_view name) noexcept {
     file.fill('\0');

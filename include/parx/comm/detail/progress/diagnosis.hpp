@@ -36,7 +36,7 @@ class diagnosis {
   /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
   [[nodiscard]] std::string title(const call& request) const {
     const std::string number =
-        is_message(request) ? std::string() : fmt::format(" #{}", request.header.sequence);
+        is_message(request) ? std::string() : fmt::format(" #{}", request.header.number());
     return fmt::format("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
                        name_, network_.rank(), network_.size(), request.site.file_name(),
                        request.site.line);
@@ -45,7 +45,7 @@ class diagnosis {
   [[nodiscard]] error_context context_of(const call& request, int peer) const {
     return {.operation = std::string(name_of(request.what)),
             .group = name_,
-            .sequence = request.header.sequence,
+            .sequence = request.header.number(),
             .rank = network_.rank(),
             .peer = peer,
             .host = peer >= 0 ? network_.host_of(peer) : std::string(),
@@ -152,7 +152,7 @@ class diagnosis {
     }
     const std::string number = found.theirs.sequence == mine.sequence
                                    ? std::string()
-                                   : fmt::format(" (its #{})", found.theirs.sequence);
+                                   : fmt::format(" (its #{})", found.theirs.number());
     return fmt::format(
         "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank "
         "must issue the same collectives in the same order with the same count, dtype and root",
@@ -255,7 +255,7 @@ class diagnosis {
   /// its name.
   [[nodiscard]] std::string place_of(const notice& theirs) const {
     static constexpr std::size_t most_listed = 4;
-    std::string text = theirs.call.sequence > 0 ? fmt::format("#{}, ", theirs.call.sequence) : "";
+    std::string text = theirs.call.sequence > 0 ? fmt::format("#{}, ", theirs.call.number()) : "";
     text += describe(theirs.call);
     if (theirs.call.group != id_) text += fmt::format(" on group \"{}\"", theirs.group);
     if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;

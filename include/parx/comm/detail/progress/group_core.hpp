@@ -206,7 +206,9 @@ class group_core final : private inline_groups::group {
   void admit(call& request) {
     if (ending_.has_come()) throw words_.refusal_of(request, ending_.reason());
     if (!request.named) name(request);
-    if (!is_message(request)) request.header.sequence = ++sequence_;
+    if (is_message(request)) return;
+    if (!request.introduces) ++calls_;
+    request.header.sequence = 2 * calls_ + (request.introduces ? 1 : 0);
   }
   void name(call& request) const {
     request.header.group = id_;
@@ -454,7 +456,7 @@ class group_core final : private inline_groups::group {
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
-  std::uint64_t sequence_ = 0;
+  std::uint64_t calls_ = 0;  ///< issued on this group, but for introductions
   ending ending_;
   std::thread thread_;
 

@@ -158,7 +158,7 @@ class pending_calls {
     memory_.prepare(front, network_);
     open_span(front);
     if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
-    running_->arg("sequence", front.header.sequence);
+    running_->arg("sequence", front.header.number());
     engine_.start(*front.steps, front.data, front.header, network_, memory_.board(),
                   front.timeout);
     if (front.names_late) words_.post({front.header});
