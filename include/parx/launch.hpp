@@ -8,5 +8,4 @@
 #include <parx/launch/init.hpp>        // IWYU pragma: export
 #include <parx/launch/launch_env.hpp>  // IWYU pragma: export
 #include <parx/launch/launcher.hpp>    // IWYU pragma: export
-#include <parx/launch/rendezvous.hpp>  // IWYU pragma: export
 #include <parx/launch/run.hpp>         // IWYU pragma: export

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Objects compiled with different -march flags share no inline function of parx, and one that hands
-# parx's types to another does not link:   abi.sh COMPILER [FLAG...]
+# parx's types to another does not link, nor do the header-only and the compiled form:
+#   abi.sh COMPILER [FLAG...]
 set -u
 [ "$(uname -m)" = x86_64 ] || { echo "NOT TRIED: the flags here are those of x86-64"; exit 77; }
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && cd "$folder" || exit 1
@@ -73,6 +74,7 @@ compile $v3 -DUNIT=wide -c unit.cpp -o wide.o &
 compile $v1 -c giver.cpp -o giver.o &
 compile $v3 -c taker.cpp -o wide_taker.o &
 compile $v1 -c taker.cpp -o taker.o &
+compile $v1 -DPARX_SEPARATE_COMPILATION -c giver.cpp -o separate_giver.o &
 compile $v1 -c main.cpp -o main.o &
 wait
 compile main.o narrow.o wide.o -o program
@@ -95,6 +97,11 @@ if message=$("${compiler[@]}" giver.o wide_taker.o -o different 2>&1); then
   fail "a tensor was handed to code compiled for other vectors"
 elif ! grep -q "${narrow_tag}::tensor<float>" <<<"$message"; then
   fail "the linker does not name $narrow_tag::tensor:"$'\n'"$message"
+fi
+if message=$("${compiler[@]}" separate_giver.o taker.o -o different 2>&1); then
+  fail "a tensor of the compiled form was handed to header-only code"
+elif ! grep -q "${narrow_tag}_compiled::tensor<float>" <<<"$message"; then
+  fail "the linker does not name ${narrow_tag}_compiled::tensor:"$'\n'"$message"
 fi
 if [ "$(grep -o -w -m1 -e avx2 -e f16c -e fma /proc/cpuinfo | sort -u | wc -l)" -lt 3 ]; then
   echo "NOT TRIED: the program itself, since this processor has no AVX2"

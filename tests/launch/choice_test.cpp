@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/comm.hpp>
 #include <parx/comm/explain.hpp>
 

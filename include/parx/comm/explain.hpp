@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include <parx/comm/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/explain.hpp>
 
@@ -12,18 +11,12 @@ namespace parx::inline PARX_ABI {
 /// The algorithms that could do `what` on `bytes` bytes of the whole vector, with their predicted
 /// times, the chosen one and the reason. explain_text() of schedule/explain.hpp renders it.
 /// Collective when it is the group's first operation, else local.
-[[nodiscard]] inline std::vector<explanation> explain(process_group& group, operation what,
-                                                      std::size_t bytes,
-                                                      call_site site = call_site::current()) {
-  detail::group_core& core = *detail::core_of(group);
-  ready_choice(group, site);
-  const call_shape shape{.what = what,
-                         .rank = group.rank(),
-                         .world = group.size(),
-                         .count = bytes,
-                         .staging_bytes = core.choice().staging_bytes(),
-                         .host_of = core.choice().hosts()};
-  return explain_table(shape, core.choice().costs(), core.choice().rules());
-}
+[[nodiscard]] std::vector<explanation> explain(process_group& group, operation what,
+                                               std::size_t bytes,
+                                               call_site site = call_site::current());
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/comm/detail/explain_impl.hpp>
+#endif

@@ -14,6 +14,7 @@
 
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -67,8 +68,7 @@ template <typename T>
   require(size <= static_cast<std::size_t>(-1) / sizeof(T) / 2,
           "allocate_shared at {}:{}: {} elements of {} bytes are more than memory can hold",
           site.file_name(), site.line, size, sizeof(T));
-  const auto limit = deadline::after(detail::core_of(group)->options().timeout);
-  return {detail::core_of(group)->share(size * sizeof(T), limit), group.rank(), size};
+  return {detail::share_memory(group, size * sizeof(T)), group.rank(), size};
 }
 
 }  // namespace parx

@@ -4,56 +4,35 @@
 // the deadline bounds is better than memory that changes under somebody's hands.
 #pragma once
 
-#include <exception>
 #include <memory>
-#include <utility>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI {
 
+namespace detail {
+class group_core;
+struct call;
+}  // namespace detail
+
 class [[nodiscard]] work {
  public:
-  work() = default;
-  work(std::shared_ptr<detail::group_core> group, std::unique_ptr<detail::call> request)
-      : group_(std::move(group)), request_(std::move(request)) {}
-  work(work&&) noexcept = default;
-  work& operator=(work&& other) noexcept {
-    if (this != &other) {
-      settle();
-      group_ = std::move(other.group_);
-      source_rank_ = other.source_rank_;
-      request_ = std::move(other.request_);
-    }
-    return *this;
-  }
-  ~work() { settle(); }
+  work();
+  work(std::shared_ptr<detail::group_core> group, std::unique_ptr<detail::call> request);
+  work(work&&) noexcept;
+  work& operator=(work&& other) noexcept;
+  ~work();
 
   /// Blocks until the operation is done; throws its parx::error. Does nothing the second time.
-  void wait() {
-    if (request_ == nullptr) return;
-    group_->require_here();
-    group_->wait(*request_);
-    const auto finished = std::move(request_);
-    source_rank_ = finished->peer;
-    finished->rethrow();
-  }
+  void wait();
   /// Whether wait() would return (or throw) at once. Never blocks; where it would not, the thread
   /// hands its core on for a moment.
-  [[nodiscard]] bool test() {
-    if (request_ == nullptr) return true;
-    group_->require_here();
-    return group_->test(*request_);
-  }
+  [[nodiscard]] bool test();
   /// Of an async_recv_any, after wait(): the rank whose message it was.
   [[nodiscard]] int source_rank() const noexcept { return source_rank_; }
 
  private:
-  void settle() noexcept {
-    // In a forked process nobody moves it on, and nothing is written to its buffer.
-    if (request_ != nullptr && group_->is_here()) group_->wait(*request_);
-    request_ = nullptr;
-  }
+  void settle() noexcept;
 
   std::shared_ptr<detail::group_core> group_;
   std::unique_ptr<detail::call> request_;
@@ -61,3 +40,7 @@ class [[nodiscard]] work {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/comm/detail/work_impl.hpp>
+#endif

@@ -7,6 +7,11 @@
 // flags or backends each keep their own functions; where one hands parx's types to another, the
 // link fails on a name such as parx::v0_1_avx2_eigen::tensor, which says what differs.
 // In source code the tag is never written: parx::tensor finds it.
+//
+// The form is part of the tag, too. Header-only is the default. With PARX_SEPARATE_COMPILATION
+// headers declare what is no template, marked PARX_INLINE, and parx/src.hpp, in one object file of
+// the program or in parx::compiled, defines it: see there. Where objects of both forms hand each
+// other parx's types, the link fails on parx::v0_1_avx2_eigen_compiled::...
 #pragma once
 
 #include <parx/core/version.hpp>
@@ -30,10 +35,21 @@
 #define PARX_ABI_GEMM eigen
 #endif
 
-#define PARX_ABI_JOIN(major, minor, vectors, gemm) v##major##_##minor##_##vectors##_##gemm
-#define PARX_ABI_NAME(major, minor, vectors, gemm) PARX_ABI_JOIN(major, minor, vectors, gemm)
-#define PARX_ABI \
-  PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_GEMM)
+#if defined(PARX_SEPARATE_COMPILATION)
+#define PARX_INLINE
+#define PARX_ABI_FORM _compiled
+#else
+#define PARX_INLINE inline
+#define PARX_ABI_FORM
+#endif
+
+#define PARX_ABI_JOIN(major, minor, vectors, gemm, form) \
+  v##major##_##minor##_##vectors##_##gemm##form
+#define PARX_ABI_NAME(major, minor, vectors, gemm, form) \
+  PARX_ABI_JOIN(major, minor, vectors, gemm, form)
+#define PARX_ABI                                                                          \
+  PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_GEMM, \
+                PARX_ABI_FORM)
 
 // The same as text, for what reads demangled names.
 #define PARX_ABI_QUOTED(name) #name

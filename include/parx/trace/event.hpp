@@ -15,8 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <parx/trace/chrome.hpp>  // so that PARX_TRACE works in every program that has a span
-#include <parx/trace/detail/recorder.hpp>
+#include <parx/trace/detail/record.hpp>
 
 namespace parx::inline PARX_ABI::trace {
 
@@ -78,20 +77,9 @@ class span {
 
  private:
   // Out of line, so that a span in a hot function is one load and one branch of code.
-  [[gnu::noinline]] void open(std::string_view name, literal category) noexcept {
-    event_.emplace();
-    event_->name = detail::short_text<48>(name);
-    event_->category = category.text();
-    event_->start_ns = detail::now_ns();
-  }
-  [[gnu::noinline]] void close() noexcept {
-    event_->duration_ns = detail::now_ns() - event_->start_ns;
-    detail::recorder::record(*event_);
-  }
-  [[gnu::noinline]] void add(detail::argument next) noexcept {
-    if (event_->argument_count == event_->arguments.size()) return;
-    event_->arguments[event_->argument_count++] = next;
-  }
+  [[gnu::cold]] void open(std::string_view name, literal category) noexcept;
+  [[gnu::cold]] void close() noexcept;
+  [[gnu::cold]] void add(detail::argument next) noexcept;
 
   std::optional<detail::event> event_;
 };
@@ -105,11 +93,15 @@ void counter(std::string_view name, T value) noexcept {
   now.name = detail::short_text<48>(name);
   now.arguments[0] = {"value", detail::to_number(value)};
   now.argument_count = 1;
-  detail::recorder::record(now);
+  detail::record(now);
 }
 
 /// The calling thread's name in traces ("compute", "comm"); its first 32 bytes are kept. Remembered
 /// whether or not anything records.
-inline void name_thread(std::string_view name) { detail::recorder::name_this_thread(name); }
+void name_thread(std::string_view name);
 
 }  // namespace parx::trace
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/trace/detail/event_impl.hpp>
+#endif

@@ -15,8 +15,7 @@
 #include <utility>
 
 #include <parx/comm/axis_extents.hpp>
-#include <parx/comm/detail/issue/arguments.hpp>
-#include <parx/comm/work.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -59,7 +58,7 @@ void recv_any_shape(process_group& group, int from, Allocate&& allocate,
     return std::span<std::byte>(allocate(type, extents));
   };
   detail::fill_any_shape(group, from, by_reference, options, site, request);
-  detail::core_of(group)->run(request);
+  detail::run(group, request);
 }
 
 /// `allocate` is copied or moved. It is called by the thread that moves the operation on, which is
@@ -70,8 +69,7 @@ template <message_allocator Allocate>
                                         call_site site = call_site::current()) {
   auto request = std::make_unique<detail::call>();
   detail::fill_any_shape(group, from, std::move(allocate), options, site, *request);
-  detail::core_of(group)->submit(*request);
-  return {detail::core_of(group), std::move(request)};
+  return detail::start(group, std::move(request));
 }
 
 }  // namespace parx

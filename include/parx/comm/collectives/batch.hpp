@@ -41,7 +41,7 @@ class batch {
   void run() {
     last_ = nullptr;
     const auto all = std::move(first_);
-    if (all != nullptr) detail::core_of(*group_)->run(*all);
+    if (all != nullptr) detail::run(*group_, *all);
   }
 
   /// The same behind the caller's back: one work for all. The batch is then empty.
@@ -49,8 +49,7 @@ class batch {
     last_ = nullptr;
     auto all = std::move(first_);
     if (all == nullptr) return {};
-    detail::core_of(*group_)->submit(*all);
-    return {detail::core_of(*group_), std::move(all)};
+    return detail::start(*group_, std::move(all));
   }
 
  private:

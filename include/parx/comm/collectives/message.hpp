@@ -65,7 +65,7 @@ void send(process_group& group, const Data& data, int to, Options options = {},
           call_site site = call_site::current()) {
   detail::call request;
   detail::fill_message<operation::send>(group, to, data, options, site, request);
-  detail::core_of(group)->run(request);
+  detail::run(group, request);
 }
 
 /// Blocks until the next message of rank `from` with this tag fills `data`.
@@ -75,7 +75,7 @@ void recv(process_group& group, Data&& data, int from, Options options = {},
   detail::explain_lost_result<Data>();
   detail::call request;
   detail::fill_message<operation::recv>(group, from, data, options, site, request);
-  detail::core_of(group)->run(request);
+  detail::run(group, request);
 }
 
 /// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages
@@ -88,7 +88,7 @@ template <typename Data, typename Options = message_options>
   detail::call request;
   detail::fill_unchecked_message<operation::recv>(group, detail::any_source, data, options, site,
                                                   request);
-  detail::core_of(group)->run(request);
+  detail::run(group, request);
   return request.peer;
 }
 
@@ -99,8 +99,7 @@ template <typename Data, typename Options = message_options>
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message<operation::send>(group, to, data, options, site, *request);
-  detail::core_of(group)->submit(*request);
-  return {detail::core_of(group), std::move(request)};
+  return detail::start(group, std::move(request));
 }
 template <typename Data, typename Options = message_options>
 [[nodiscard]] work async_recv(process_group& group, Data&& data, int from, Options options = {},
@@ -108,8 +107,7 @@ template <typename Data, typename Options = message_options>
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message<operation::recv>(group, from, data, options, site, *request);
-  detail::core_of(group)->submit(*request);
-  return {detail::core_of(group), std::move(request)};
+  return detail::start(group, std::move(request));
 }
 
 /// After wait(), work::source_rank() is the sender. Of several that wait at a time, the one issued
@@ -121,8 +119,7 @@ template <typename Data, typename Options = message_options>
   auto request = std::make_unique<detail::call>();
   detail::fill_unchecked_message<operation::recv>(group, detail::any_source, data, options, site,
                                                   *request);
-  detail::core_of(group)->submit(*request);
-  return {detail::core_of(group), std::move(request)};
+  return detail::start(group, std::move(request));
 }
 
 }  // namespace parx

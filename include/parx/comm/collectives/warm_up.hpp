@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include <parx/comm/detail/issue/arguments.hpp>
+#include <parx/comm/detail/issue/issue.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -41,7 +41,7 @@ inline void warm_up(process_group& group, std::span<const int> peers, warm_up_op
       last = &request.next;
     }
   }
-  if (first != nullptr) detail::core_of(group)->run(*first);
+  if (first != nullptr) detail::run(group, *first);
 }
 
 }  // namespace parx

@@ -1,0 +1,103 @@
+// Definitions of process_group.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/hash.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+PARX_INLINE const group_options& checked(const group_options& options) {
+  require(options.timeout.count() > 0,
+          "a group's timeout must be positive, not {} ms; there is no infinite setting",
+          options.timeout.count());
+  return options;
+}
+
+PARX_INLINE const std::shared_ptr<group_core>& core_of(const process_group& group) {
+  group.core_->require_here();
+  return group.core_;
+}
+
+PARX_INLINE std::shared_ptr<const shared_area> share_memory(process_group& group,
+                                                            std::size_t bytes) {
+  group_core& core = *core_of(group);
+  return core.share(bytes, deadline::after(core.options().timeout));
+}
+
+}  // namespace detail
+
+PARX_INLINE process_group::process_group(std::unique_ptr<transport> network, std::string name,
+                                         group_options options)
+    : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name),
+                                   detail::checked(options)),
+            detail::end_in_own_process{}) {}
+
+PARX_INLINE int process_group::rank() const noexcept { return core_->rank(); }
+PARX_INLINE int process_group::size() const noexcept { return core_->size(); }
+PARX_INLINE const std::string& process_group::name() const noexcept { return core_->name(); }
+PARX_INLINE std::size_t process_group::bytes_sent() const noexcept { return core_->bytes_sent(); }
+PARX_INLINE std::size_t process_group::bytes_received() const noexcept {
+  return core_->bytes_received();
+}
+PARX_INLINE double process_group::async_seconds() const noexcept { return core_->async_seconds(); }
+PARX_INLINE std::vector<int> process_group::hosts() const {
+  return detail::core_of(*this)->network().hosts();
+}
+PARX_INLINE bool process_group::shares_memory() const {
+  return detail::core_of(*this)->network().shares_memory();
+}
+
+PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
+                                                  subgroup_options options, call_site site) const {
+  std::string list;
+  bool member = false;
+  const auto check = [&](bool holds, const std::string& why) {
+    require(holds, "subgroup of group \"{}\" at {}:{}: {}", name(), site.file_name(), site.line,
+            why);
+  };
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto here = ranks.begin() + static_cast<std::ptrdiff_t>(i);
+    check(*here >= 0 && *here < size(),
+          fmt::format("rank {} is not one of its {} ranks", *here, size()));
+    check(std::find(ranks.begin(), here, *here) == here,
+          fmt::format("rank {} is listed twice", *here));
+    member |= *here == rank();
+    list += fmt::format("{}{}", i > 0 ? "," : "", *here);
+  }
+  check(member, fmt::format("this rank, {}, is not among the members {}", rank(), list));
+  const std::uint64_t base = detail::fnv1a(list, detail::core_of(*this)->id());
+  return derive(ranks, base,
+                options.name.empty() ? fmt::format("{}/[{}]", name(), list) : options.name);
+}
+
+PARX_INLINE void process_group::abort(std::string_view reason) {
+  if (core_->is_here()) core_->abort(reason);
+}
+PARX_INLINE bool process_group::closed() const { return core_->closed(); }
+PARX_INLINE void process_group::poll() { detail::core_of(*this)->poll(); }
+
+PARX_INLINE process_group process_group::derive(std::span<const int> ranks, std::uint64_t base,
+                                                const std::string& name) const {
+  // The same members may form a group more than once.
+  const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
+  group_options options = core_->options();
+  options.choice = core_->choice().for_subgroup(ranks);
+  return process_group(std::shared_ptr<detail::group_core>(
+      new detail::group_core(core_->network().subgroup(ranks, id), name, id, options),
+      detail::end_in_own_process{}));
+}
+
+}  // namespace parx

@@ -1,0 +1,49 @@
+// Definitions of work.hpp.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/work.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE work::work() = default;
+PARX_INLINE work::work(std::shared_ptr<detail::group_core> group,
+                       std::unique_ptr<detail::call> request)
+    : group_(std::move(group)), request_(std::move(request)) {}
+PARX_INLINE work::work(work&&) noexcept = default;
+PARX_INLINE work& work::operator=(work&& other) noexcept {
+  if (this != &other) {
+    settle();
+    group_ = std::move(other.group_);
+    source_rank_ = other.source_rank_;
+    request_ = std::move(other.request_);
+  }
+  return *this;
+}
+PARX_INLINE work::~work() { settle(); }
+
+PARX_INLINE void work::wait() {
+  if (request_ == nullptr) return;
+  group_->require_here();
+  group_->wait(*request_);
+  const auto finished = std::move(request_);
+  source_rank_ = finished->peer;
+  finished->rethrow();
+}
+
+PARX_INLINE bool work::test() {
+  if (request_ == nullptr) return true;
+  group_->require_here();
+  return group_->test(*request_);
+}
+
+PARX_INLINE void work::settle() noexcept {
+  // In a forked process nobody moves it on, and nothing is written to its buffer.
+  if (request_ != nullptr && group_->is_here()) group_->wait(*request_);
+  request_ = nullptr;
+}
+
+}  // namespace parx

@@ -1,0 +1,155 @@
+// Definitions of init.hpp.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/measure.hpp>
+#include <parx/comm/schedule/rules.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/file_text.hpp>
+#include <parx/launch/detail/hydra.hpp>
+#include <parx/launch/detail/job_secret.hpp>
+#include <parx/launch/detail/known_variables.hpp>
+#include <parx/launch/init.hpp>
+#include <parx/launch/launch_env.hpp>
+#include <parx/launch/rendezvous.hpp>
+#include <parx/transport/solo.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// The value of `name`, in seconds. Throws usage_error for what is no time to wait: NaN, 0, or so
+/// many seconds that the clock has no such number, with which every wait would end at once.
+[[nodiscard]] inline std::optional<std::chrono::milliseconds> env_seconds(const environment& env,
+                                                                          std::string_view name) {
+  const auto seconds = env_number<double>(env, name);
+  if (!seconds) return std::nullopt;
+  require(*seconds >= 1e-3 && *seconds <= 1e9, "{}=\"{}\": give seconds, from 0.001 to 1000000000",
+          name, env_string(env, name).value_or(""));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+}
+
+/// PARX_ALGO ("all_reduce:ring,broadcast:tree"), then the file that PARX_ALGO_FILE names, ahead of
+/// what the program gave. Throws usage_error for what is no rule, errc::io where the file cannot be
+/// read.
+inline void read_algorithm_rules(const environment& env, choice_options& choice) {
+  auto rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
+  if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
+    const auto text = file_text(*path);
+    if (!text) {
+      throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path,
+                  errno_text(errno));
+    }
+    for (auto& each : parse_algorithm_rules(*text, *path)) rules.push_back(std::move(each));
+  }
+  if (rules.empty()) return;
+  if (choice.rules != nullptr) {
+    for (algorithm_rule each : *choice.rules) rules.push_back(std::move(each));
+  }
+  choice.rules.reset(new std::vector<algorithm_rule>(std::move(rules)));
+}
+
+/// What the environment says of groups, ahead of what the program gave. Throws as its parts do.
+inline void read_group_settings(const environment& env, group_options& group) {
+  if (const auto mode = env_string(env, "PARX_PROGRESS")) {
+    require(*mode == "thread" || *mode == "inline",
+            "PARX_PROGRESS=\"{}\" is neither thread nor inline", *mode);
+    group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
+  }
+  if (const auto given = env_seconds(env, "PARX_TIMEOUT")) group.timeout = *given;
+  read_algorithm_rules(env, group.choice);
+}
+
+/// Says once, for all ranks, what it means that a job has no secret, or a store that knows none.
+inline void provide_secret(launch_env& job, const environment& env) {
+  std::string why_not;
+  if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
+  if (job.secret.empty()) {
+    log0(log_level::warn,
+         "this job has no secret{}: whoever reaches {}:{} can join it, read what its ranks tell "
+         "each other about themselves, and end it. Start it by parxrun, or give all ranks the same "
+         "PARX_SECRET, or PARX_SECRET_FILE",
+         why_not, job.master_host, job.master_port);
+  } else if (job.keeper == store_keeper::agent) {
+    log0(log_level::warn,
+         "PARX_SECRET protects the ranks' links, but not the store at {}:{}, which is PyTorch's: "
+         "whoever reaches it can end this job",
+         job.master_host, job.master_port);
+  }
+}
+
+}  // namespace detail
+
+PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
+                         std::unique_ptr<transport> network, group_options options)
+    : process_group(std::move(network), "world", options), job_(std::move(job)),
+      meeting_(std::move(meeting)), patience_(options.timeout) {
+  try {
+    ready_choice(*this);
+  } catch (...) {
+    static_cast<process_group&>(*this) = process_group(alone());
+    if (meeting_ != nullptr) meeting_->leave_because_of(text_of(std::current_exception()));
+    throw;
+  }
+}
+
+PARX_INLINE world::~world() {
+  const bool unwinding = std::uncaught_exceptions() > exceptions_;
+  if (unwinding && !closed()) {
+    abort(fmt::format("rank {} left its program by an exception; see its output", rank()));
+  }
+  const bool failed = closed();
+  static_cast<process_group&>(*this) = process_group(alone());
+  if (!process_.is_this()) {  // a forked copy: the store and its server are the rank's
+    detail::keep_for_good(meeting_.release());
+  } else if (meeting_ != nullptr) {
+    meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
+  }
+}
+
+PARX_INLINE std::shared_ptr<store> world::job_store() const {
+  return meeting_ != nullptr ? meeting_->job_store() : nullptr;
+}
+
+PARX_INLINE std::unique_ptr<transport> world::alone() {
+  return std::unique_ptr<transport>(new solo_transport());
+}
+
+PARX_INLINE world init(init_options options) {
+  fill_standard_descriptors();
+  options.env = detail::with_secret(detail::with_hydra_run_id(std::move(options.env)));
+  hide_variable("PARX_SECRET");
+  launch_env job = detect_launch(options.env);
+  logger::instance().set_rank(job.rank, job.world_size);
+  if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
+  for (const auto& each : detail::misspelt_variables(options.env))
+    log0(log_level::warn, "{}", each);
+  if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
+    options.rendezvous_timeout = *given;
+  }
+  static_cast<void>(detail::checked(options.group));
+  const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
+  if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (job.world_size > 1) detail::provide_secret(job, options.env);
+  if (job.world_size == 1) {
+    read_settings();
+    return world(std::move(job), nullptr, world::alone(), options.group);
+  }
+  auto meeting = std::make_unique<rendezvous>(
+      job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
+  auto network = meeting->connect();
+  return world(std::move(job), std::move(meeting), std::move(network), options.group);
+}
+
+}  // namespace parx

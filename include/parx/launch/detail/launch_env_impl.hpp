@@ -1,0 +1,44 @@
+// Definitions of launch_env.hpp.
+#pragma once
+
+#include <parx/core/env.hpp>
+#include <parx/launch/detail/hydra.hpp>
+#include <parx/launch/detail/job_secret.hpp>
+#include <parx/launch/detail/mpi_env.hpp>
+#include <parx/launch/detail/rank_env.hpp>
+#include <parx/launch/detail/slurm_env.hpp>
+#include <parx/launch/launch_env.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE launch_env detect_launch(const environment& env) {
+  using namespace detail;
+  launch_env job;
+  if (any_set(env, {"PARX_RANK", "PARX_WORLD_SIZE"})) {
+    job = from_parx(env);
+  } else if (any_set(env, {"RANK"})) {
+    job = from_torchrun(env);
+  } else if (any_set(env, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) {
+    job = from_open_mpi(env);
+  } else if (any_set(env, {"PMI_RANK", "PMI_SIZE"}) && !is_srun_pmi(env)) {
+    job = from_pmi(env);
+  } else if (in_slurm_step(env)) {
+    job = from_slurm(env);
+  } else {
+    job = from_nothing(env);
+  }
+  check_world_size_variable(env, job);
+  if (auto run_id = env_string(env, "PARX_RUN_ID")) job.run_id = *run_id;
+  if (job.started_by == launcher::torchrun) {
+    // A static torchrun keeps one store, with its old keys, over restarts.
+    job.run_id += "." + env_string(env, "TORCHELASTIC_RESTART_COUNT").value_or("0");
+  }
+  job.secret = env_string(env, "PARX_SECRET").value_or("");
+  return job;
+}
+
+PARX_INLINE launch_env detect_launch() {
+  return detect_launch(detail::with_secret(detail::with_hydra_run_id(process_environment())));
+}
+
+}  // namespace parx

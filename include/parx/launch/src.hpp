@@ -1,0 +1,6 @@
+// The compiled part of launch, for parx/src.hpp.
+#pragma once
+
+#include <parx/launch/detail/hostlist_impl.hpp>
+#include <parx/launch/detail/init_impl.hpp>
+#include <parx/launch/detail/launch_env_impl.hpp>

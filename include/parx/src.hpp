@@ -1,0 +1,24 @@
+// The compiled form of parx: all that is no template, once in a program instead of in every file.
+//
+//   g++ -DPARX_SEPARATE_COMPILATION ...      for every file of the program, and in one of them
+//   #include <parx/src.hpp>
+//
+// The CMake target parx::compiled is that file, ready made. Without the definition parx is
+// header-only, which needs nothing and behaves the same; objects of the two forms do not link
+// (core/abi.hpp).
+//
+// What moves, by one convention: x.hpp declares, detail/x_impl.hpp beside it defines, each function
+// marked PARX_INLINE, and x.hpp ends with an include of x_impl.hpp unless PARX_SEPARATE_COMPILATION
+// is set. So what only the definitions need is not read. <chapter>/src.hpp lists what a chapter
+// compiles: a new part joins by a line there, a new chapter by a line here.
+#pragma once
+
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
+#ifndef PARX_SEPARATE_COMPILATION
+#error "parx/src.hpp is for programs whose files are all compiled with -DPARX_SEPARATE_COMPILATION"
+#endif
+
+#include <parx/comm/src.hpp>
+#include <parx/launch/src.hpp>
+#include <parx/trace/src.hpp>
