@@ -1,9 +1,11 @@
 // L4: which rank of which job this process is, and how it joins the others. What parxrun does is in
-// launch/agent.hpp, which programs that are launched do not need.
+// launch/agent.hpp, which programs that are launched do not need. It brings the collectives: who
+// joins a job wants to talk in it.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/comm.hpp>                // IWYU pragma: export
 #include <parx/launch/hostlist.hpp>    // IWYU pragma: export
 #include <parx/launch/init.hpp>        // IWYU pragma: export
 #include <parx/launch/launch_env.hpp>  // IWYU pragma: export

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <type_traits>
 #include <utility>
 
 #include <parx/comm/abort_reason.hpp>
@@ -18,6 +19,9 @@ namespace parx::inline PARX_ABI {
 /// to the other ranks as the reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
+  static_assert(std::is_invocable_v<Body, world&>,
+                "run calls its function with the world by reference: "
+                "parx::run([](parx::world& world) { ... })");
   const auto report = [] {  // of the exception that is being handled
     try {
       throw;
@@ -35,7 +39,8 @@ template <typename Body>
   try {
     world job = init(std::move(options));
     try {
-      std::forward<Body>(body)(job);
+      // Beside the sentence above, no second error.
+      if constexpr (std::is_invocable_v<Body, world&>) std::forward<Body>(body)(job);
       return 0;
     } catch (const stopped_by_signal&) {
       return stopped_exit_code;
