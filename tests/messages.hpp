@@ -33,6 +33,14 @@ template <typename Call>
   return "nothing was thrown";
 }
 
+/// What each rank threw contains `wanted`; nothing was thrown where that is "".
+inline void expect_failures(const std::vector<std::string>& failures, std::string_view wanted) {
+  for (const std::string& each : failures) {
+    const bool is_so = wanted.empty() ? each.empty() : mentions(each, wanted);
+    BOOST_TEST(is_so, "\"" << each << "\" does not say \"" << wanted << "\"");
+  }
+}
+
 /// Runs `call`, which must throw parx::error of this code, with all `parts` in its message.
 template <typename Call>
 void expect_error(parx::errc code, std::initializer_list<std::string_view> parts, Call&& call) {

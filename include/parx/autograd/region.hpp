@@ -4,7 +4,7 @@
 // backward tells a region before it runs its nodes, and after them. So a wrapper can have the
 // values of a part in memory only while that part computes (fsdp), whatever the types of its inputs
 // and results, for any number of forward passes and graphs, and in a recomputation too. Numbers are
-// never used again: a graph may outlive the wrapper.
+// never used again: a graph may outlive its regions, and backward through it is a usage_error then.
 // Threads: a region is told on the thread that runs backward; numbers may be made on any.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include <parx/core/abi.hpp>
+#include <parx/core/check.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -100,6 +100,10 @@ class region_walk {
   [[gnu::noinline]] static void change_to(region_number number) {
     backward_region* const left = region_table::instance().find(here());
     backward_region* const next = region_table::instance().find(number);
+    require(number == 0 || next != nullptr,
+            "backward reaches operations on a model's values that are gone: the wrapper (fsdp) "
+            "that had them has been destroyed, or the gathered() scope in which they were computed "
+            "has ended. Call backward() before");
     if (left != nullptr) left->leave_backward(next);
     here() = number;
     if (next != nullptr) next->enter_backward();

@@ -97,7 +97,7 @@ class ddp {
   /// the difference otherwise), gives all of them rank 0's values, and the random layers (dropout)
   /// of each rank numbers of its own, under whatever seed. Model and group are borrowed and must
   /// outlive this object; the gradients' memory is this object's from here on. Throws usage_error
-  /// where another ddp that wraps the model still lives.
+  /// where another wrapper of the model still lives.
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group) {
@@ -108,7 +108,7 @@ class ddp {
             site.file_name(), site.line);
     for (const auto& each : parameters) {
       require(each->observer() == nullptr,
-              "ddp at {}:{}: parameter \"{}\" belongs to another ddp that still lives. Destroy "
+              "ddp at {}:{}: parameter \"{}\" belongs to another wrapper that still lives. Destroy "
               "that one first (reset() or a scope of its own), or use it instead of a second one",
               site.file_name(), site.line, each->name());
     }

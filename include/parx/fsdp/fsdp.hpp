@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -30,6 +31,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/autograd/region.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/ddp.hpp>
@@ -43,11 +45,13 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Units whose values can be read: fsdp::gathered.
-class [[nodiscard]] gathered_values_scope {
+/// Units whose values can be read: fsdp::gathered. What is computed from them can be differentiated
+/// while it lives.
+class [[nodiscard]] gathered_values_scope : private backward_region {
  public:
   gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted)
-      : units_(units) {
+      : units_(units), region_(*this),
+        outer_(std::exchange(detail::current_region(), region_.number())) {
     try {
       for (const std::size_t unit : wanted) {
         units.open(unit);
@@ -65,10 +69,15 @@ class [[nodiscard]] gathered_values_scope {
  private:
   void close() noexcept {
     for (const std::size_t unit : open_) units_.close(unit);
+    detail::current_region() = outer_;
   }
+  void enter_backward() override {}
+  void leave_backward(const backward_region* /*next*/) noexcept override {}
 
   detail::sharded_units& units_;
   std::vector<std::size_t> open_;
+  const region_registration region_;
+  const detail::region_number outer_;
 };
 
 template <nn::module_type Module>
@@ -99,10 +108,10 @@ class fsdp {
     shards_.reset(new sharded_module<Module>(model_, units_->all()));
     fill(0, [&](std::size_t i) { return !had_values_[i]; });
     model_.materialize();
-    hook_units();
     broadcast_buffers(site);
     // Different samples want different dropout masks.
     model_.set_replica(static_cast<std::uint64_t>(group.rank()));
+    hook_units();  // the last that may fail: the destructor is what unhooks them
   }
   ~fsdp() {
     for (const auto& [path, hooked] : hooked_) hooked->set_hook(nullptr);
@@ -125,9 +134,9 @@ class fsdp {
   }
 
   /// Collective. While what it returns lives, these parameters of the model can be read whole, and
-  /// all that are in a unit with them. What is written there is lost: parameters() are what counts.
-  /// Throws usage_error for a parameter that is not the model's, and where the units do not fit
-  /// into memory together.
+  /// all that are in a unit with them. What is written there is lost: parameters() are what counts,
+  /// and nobody steps or loads meanwhile. Throws usage_error for a parameter that is not the
+  /// model's, and where the units do not fit into memory together.
   template <typename... T>
   [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
     return {*units_, {unit_of(parameters.node().get())...}};
@@ -163,19 +172,21 @@ class fsdp {
   /// all ranks, and that of a ddp with the same values.
   [[nodiscard]] std::uint64_t values_hash() {
     std::uint64_t hash = detail::fnv1a({});
-    std::size_t next = 0;
+    std::size_t next = 0, unit = unit_place::nowhere;
+    std::optional<gathered_values_scope> whole_unit;
     model_.for_each_parameter([&](const std::string&, auto& whole) {
       const unit_place& place = units_->plan().place(next++);
       if (place.flat == unit_place::nowhere) {
         hash = hash_rows(whole, hash);
         return;
       }
-      const std::size_t unit = place.unit;
-      units_->open(unit);
+      if (std::exchange(unit, place.unit) != place.unit) {
+        whole_unit.reset();
+        whole_unit.emplace(*units_, std::vector{unit});
+      }
       const auto values = whole.value().span();
       hash = detail::fnv1a(
           {reinterpret_cast<const char*>(values.data()), values.size_bytes()}, hash);
-      units_->close(unit);
     });
     return hash;
   }

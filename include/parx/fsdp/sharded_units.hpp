@@ -91,8 +91,16 @@ class sharded_units final : private backward_observer {
   void zero_grad() const {
     for (const auto& each : all_) each->zero_grad();
   }
-  /// Collective. The parts have been written, or are about to be, by others than an optimizer.
-  void written() { values_->written(); }
+  /// Collective. The parts have been written, or are about to be. Throws usage_error while the
+  /// values of a unit may be read.
+  void written() {
+    const std::size_t unit = uses_->innermost_active();
+    require(unit == use_order::none,
+            "{}: values are about to be written while {} is in use. Step, load and initialize "
+            "outside of gathered(), call() and forward",
+            who_, unit == use_order::none ? "" : plan_.name(unit));
+    values_->written();
+  }
 
   /// Collective. The values of a unit may be read until the inverse.
   void open(std::size_t unit) {

@@ -68,6 +68,13 @@ class unit_uses {
     if (unit == 0) forward_.end_pass();
     return true;
   }
+  /// A unit of which a module computes, of those that are within one another the innermost; none.
+  [[nodiscard]] std::size_t innermost_active() const noexcept {
+    for (std::size_t unit = active_.size(); unit-- > 0;) {
+      if (active_[unit] > 0) return unit;
+    }
+    return use_order::none;
+  }
   /// Backward runs nodes of the unit.
   void enter_backward(std::size_t unit) { need(unit, backward_); }
   /// The next ones are those of unit `next`, or of none.

@@ -20,8 +20,14 @@ class module_state {
 
  protected:
   module_state() = default;
-  module_state(module_state&&) noexcept = default;
-  module_state& operator=(module_state&&) noexcept = default;
+  // A hook is of the module at this address: its owner knows that one, and lets go of it.
+  module_state(module_state&& other) noexcept
+      : training_(other.training_), ready_(other.ready_) {}
+  module_state& operator=(module_state&& other) noexcept {
+    training_ = other.training_;
+    ready_ = other.ready_;
+    return *this;
+  }
   ~module_state() = default;
 
  private:

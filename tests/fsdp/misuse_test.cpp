@@ -1,0 +1,241 @@
+// What a program may do wrong with an fsdp: each is an error that says what to do, on all ranks.
+#include <parx/fsdp.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <comm/jobs.hpp>
+#include <fsdp/blocks.hpp>
+#include <messages.hpp>
+
+#include <parx/autograd.hpp>
+#include <parx/comm/collectives/barrier.hpp>
+#include <parx/ddp.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+namespace {
+
+using namespace blocks;
+using parx_test::expect_failures;
+
+constexpr auto gathered = parx::value_storage::gathered;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_weight_that_two_units_share_is_named_with_both) {
+  const auto failures = jobs::run_collecting(jobs::kind::inproc, 2, [](auto& group) {
+    model m;
+    m.second.shared = m.first.shared;
+    parx::fsdp fsdp{m, group, gathered_blocks()};
+  });
+  expect_failures(failures,
+                  "parameter \"first.a\" is in unit \"first\" and, as \"second.a\", in unit "
+                  "\"second\"");
+}
+
+BOOST_AUTO_TEST_CASE(a_forward_pass_that_fails_on_one_rank_ends_all_with_its_reason) {
+  using namespace std::chrono;
+  const auto from = steady_clock::now();
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp}) {
+    for (const int stage : {1, 3}) {
+      std::vector<std::string> afterwards(2);
+      const auto failures = jobs::run_collecting(kind, 2, [&](parx::process_group& group) {
+        model m;
+        parx::fsdp fsdp{m, group, gathered_blocks(stage)};
+        if (group.rank() == 1) {
+          m.second.before = [] { throw std::runtime_error("the disk is full"); };
+        }
+        const auto x = samples(group.rank(), 0);
+        try {
+          loss_of(fsdp(x), x).backward();
+        } catch (const std::exception& thrown) {
+          if (group.rank() == 1) group.abort(std::string("rank 1: ") + thrown.what());
+          afterwards[static_cast<std::size_t>(group.rank())] =
+              parx_test::message_of([&] { parx::barrier(group); });
+          throw;
+        }
+      });
+      expect_failures(failures, "the disk is full");
+      expect_failures(afterwards, "the disk is full");
+    }
+  }
+  BOOST_TEST(duration<double>(steady_clock::now() - from).count() < 5.0);
+}
+
+BOOST_AUTO_TEST_CASE(two_wrappers_of_one_model_are_refused) {
+  expect_failures(failures_of(gathered_blocks(),
+                              [](auto&, model& m, auto& group) {
+                                parx::fsdp again{m, group, gathered_blocks()};
+                              }),
+                  "belongs to another wrapper that still lives");
+  expect_failures(failures_of(gathered_blocks(),
+                              [](auto&, model& m, auto& group) {
+                                parx::ddp again{m, group};
+                              }),
+                  "belongs to another wrapper that still lives");
+  const auto failures = jobs::run_collecting(jobs::kind::inproc, 2, [](auto& group) {
+    model m;
+    parx::ddp ddp{m, group};
+    parx::fsdp fsdp{m, group, gathered_blocks()};
+  });
+  expect_failures(failures, "belongs to another wrapper that still lives");
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_that_was_made_before_the_model_was_wrapped_is_refused) {
+  for (const int stage : {1, 3}) {
+    const auto failures = jobs::run_collecting(jobs::kind::inproc, 2, [&](auto& group) {
+      model m;
+      parx::optim::adamw opt{m.parameters(), {.lr = 1e-2}};
+      parx::fsdp fsdp{m, group, {.stage = stage, .units = parx::by_type<block>}};
+      const auto x = samples(group.rank(), 0);
+      loss_of(fsdp(x), x).backward();
+      opt.step();
+    });
+    expect_failures(failures, "make it of fsdp.parameters()");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_while_values_are_gathered_is_refused) {
+  for (const auto values : {gathered, parx::value_storage::by_hosts}) {
+    expect_failures(failures_of({.units = parx::by_type<block>, .values = values},
+                                [](auto& fsdp, model& m, auto& group) {
+                                  parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1F}};
+                                  const auto x = samples(group.rank(), 0);
+                                  loss_of(fsdp(x), x).backward();
+                                  const auto whole = fsdp.gathered(m.first.shared);
+                                  opt.step();
+                                }),
+                    "while unit \"first\" is in use");
+    expect_failures(
+        failures_of({.units = parx::by_type<block>, .values = values},
+                    [](auto& fsdp, model&, auto&) { fsdp.call([&] { fsdp.initialize(2); }); }),
+        "while the root unit is in use");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_has_lost_its_wrapper_has_no_values_and_can_get_others) {
+  for (const int stage : {1, 3}) {
+    std::vector<std::uint64_t> found(3);
+    expect_failures(
+        jobs::run_collecting(
+            jobs::kind::inproc, 2,
+            [&](parx::process_group& group) {
+              model m;
+              const auto at = static_cast<std::size_t>(group.rank());
+              { parx::fsdp fsdp{m, group, {.stage = stage, .units = parx::by_type<block>}}; }
+              m.initialize(5);
+              parx::fsdp again{m, group, gathered_blocks()};
+              found[at] = again.values_hash();
+            }),
+        "");
+    BOOST_TEST(found[0] == found[1]);
+    const auto failures = jobs::run_collecting(jobs::kind::inproc, 2, [&](auto& group) {
+      model m;
+      { parx::fsdp fsdp{m, group, {.stage = stage, .units = parx::by_type<block>}}; }
+      (void)m(samples(0, 0));
+    });
+    expect_failures(failures, "has no values");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_moves_away_leaves_its_wrapper_and_is_told_so) {
+  expect_failures(failures_of(gathered_blocks(),
+                              [](auto&, model& m, auto&) {
+                                model moved = std::move(m);
+                                (void)moved(samples(0, 0));
+                              }),
+                  "parameter \"first.a\" (6, 6) is sharded by fsdp");
+}
+
+BOOST_AUTO_TEST_CASE(parameters_that_are_thawed_under_the_wrapper_are_refused) {
+  const auto failures = jobs::run_collecting(jobs::kind::inproc, 2, [](auto& group) {
+    model m;
+    m.first.freeze();
+    parx::fsdp fsdp{m, group, gathered_blocks()};
+    m.first.unfreeze();
+    const auto x = samples(group.rank(), 0);
+    loss_of(fsdp(x), x).backward();
+  });
+  expect_failures(failures, "which was frozen when the model was wrapped");
+}
+
+BOOST_AUTO_TEST_CASE(backward_after_the_values_have_gone_is_refused) {
+  for (const auto& options :
+       {parx::fsdp_options{.stage = 1}, parx::fsdp_options{}, gathered_blocks()}) {
+    expect_failures(jobs::run_collecting(jobs::kind::inproc, 2,
+                                         [&](parx::process_group& group) {
+                                           model m;
+                                           variable loss;
+                                           {
+                                             parx::fsdp fsdp{m, group, options};
+                                             loss = mean(fsdp(samples(group.rank(), 0)));
+                                           }
+                                           loss.backward();
+                                         }),
+                    "has been destroyed");
+    expect_failures(failures_of(options,
+                                [](auto& fsdp, model& m, auto&) {
+                                  variable penalty;
+                                  {
+                                    const auto whole = fsdp.gathered(m.first.shared);
+                                    penalty = mean(m.first.shared * m.first.shared);
+                                  }
+                                  penalty.backward();
+                                }),
+                    "the gathered() scope in which they were computed has ended");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_penalty_on_values_that_are_gathered_is_differentiated_meanwhile) {
+  // The derivative of the mean of 6 x 6 squares is w / 18, and a step of 18 leaves nothing.
+  for (const int stage : {1, 2, 3}) {
+    std::vector<std::vector<float>> found(2);
+    expect_failures(failures_of({.stage = stage, .units = parx::by_type<block>, .values = gathered},
+                                [&](auto& fsdp, model& m, auto& group) {
+                                  parx::optim::sgd opt{fsdp.parameters(), {.lr = 18}};
+                                  {
+                                    const auto whole = fsdp.gathered(m.first.shared);
+                                    mean(m.first.shared * m.first.shared).backward();
+                                  }
+                                  opt.step();
+                                  const auto whole = fsdp.gathered(m.first.shared);
+                                  const auto values = m.first.shared.value().span();
+                                  found[static_cast<std::size_t>(group.rank())].assign(
+                                      values.begin(), values.end());
+                                }),
+                    "");
+    for (const auto& values : found) {
+      BOOST_TEST(values.size() == 36U);
+      for (const float value : values) BOOST_TEST(std::abs(value) < 1e-6F);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_hash_of_all_values_gathers_each_unit_once) {
+  expect_failures(
+      failures_of({.units = parx::by_type<block>, .values = gathered, .prefetch = 0},
+                  [](auto& fsdp, model& m, auto&) {
+                    parx::process_group& shards = fsdp.shard_group();
+                    auto sent = [&, before = std::size_t{0}]() mutable {
+                      return shards.bytes_sent() - std::exchange(before, shards.bytes_sent());
+                    };
+                    { const auto root = fsdp.gathered(m.head.weight()); }
+                    (void)sent();
+                    { const auto whole = fsdp.gathered(m.first.shared); }
+                    { const auto whole = fsdp.gathered(m.second.shared); }
+                    const std::size_t once = sent();
+                    parx::require(once > 0, "nothing was counted");
+                    (void)fsdp.values_hash();
+                    const std::size_t hashing = sent();
+                    parx::require(hashing == once, "{} bytes instead of {}", hashing, once);
+                  }),
+      "");
+}
