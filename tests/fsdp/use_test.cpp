@@ -1,0 +1,293 @@
+// What a program may do with an fsdp between its first step and its last: all stages and storages
+// train on to the bits of a ddp.
+#include <parx/fsdp.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <comm/jobs.hpp>
+#include <fsdp/blocks.hpp>
+#include <messages.hpp>
+
+#include <parx/autograd.hpp>
+#include <parx/ddp.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+
+namespace {
+
+using namespace blocks;
+using parx::bfloat16;
+using parx_test::expect_failures;
+
+constexpr auto gathered = parx::value_storage::gathered;
+
+// Parameters in 16 bits.
+struct small_model : parx::nn::module<small_model> {
+  using value_type = bfloat16;
+  parx::nn::linear<bfloat16> in{6, 40}, out{40, 3};
+
+  variable forward(const variable& x) { return out(parx::relu(in(x))); }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("in", in);
+    visit("out", out);
+  }
+};
+
+// Modules of one parameter each.
+struct part : parx::nn::module<part> {
+  using value_type = float;
+  parx::parameter<float> value;
+
+  part() = default;
+  explicit part(const parx::shape& extents) : value("value", extents) {}
+  variable forward(const variable& x) { return value.size() > 0 ? x * value : x; }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("value", value, parx::nn::init::constant(2));
+  }
+};
+struct two_parts : parx::nn::module<two_parts> {
+  using value_type = float;
+  part left, right;
+
+  variable forward(const variable& x) { return right(left(x)); }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("left", left);
+    visit("right", right);
+  }
+};
+
+/// A ddp or an fsdp, whatever it is of.
+struct face {
+  int rank = 0;
+  std::function<variable(const tensor<float>&)> forward;
+  std::function<void()> zero_grad, step;
+  std::function<double(double)> clip;
+  std::function<std::unique_ptr<parx::no_sync_scope>()> no_sync;
+};
+using steps = std::function<void(face&, std::vector<double>&)>;
+
+/// What a run ends with, on a rank.
+struct outcome {
+  std::uint64_t hash = 0;
+  std::vector<double> seen;
+  bool operator==(const outcome&) const = default;
+};
+
+template <typename Model>
+std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_options> options,
+                           const steps& run, const std::function<void(Model&)>& prepare) {
+  std::vector<outcome> found(static_cast<std::size_t>(world));
+  const auto failures = jobs::run_collecting(kind, world, [&](parx::process_group& group) {
+    Model m;
+    prepare(m);
+    outcome& own = found[static_cast<std::size_t>(group.rank())];
+    const auto drive = [&](auto& wrapper, auto clip) {
+      auto parameters = wrapper.parameters();
+      parx::optim::adamw opt{parameters, {.lr = 1e-2}};
+      face any{
+          group.rank(),
+          [&](const tensor<float>& x) { return wrapper(x); },
+          [&] { wrapper.zero_grad(); },
+          [&] { opt.step(); },
+          clip,
+          [&] {
+            return std::unique_ptr<parx::no_sync_scope>(new parx::no_sync_scope(wrapper.no_sync()));
+          }};
+      run(any, own.seen);
+      own.hash = wrapper.values_hash();
+    };
+    m.initialize(3);
+    if (!options) {
+      parx::ddp ddp{m, group, {.order = parx::reduction_order::serial}};
+      drive(ddp, [&](double most) { return parx::optim::clip_grad_norm(ddp.parameters(), most); });
+    } else {
+      parx::fsdp fsdp{m, group, *options};
+      drive(fsdp, [&](double most) { return parx::clip_grad_norm(fsdp, most); });
+    }
+  });
+  for (const std::string& failure : failures) BOOST_TEST(failure == "");
+  return found;
+}
+
+template <typename Model = model>
+void check_all(
+    const steps& run, parx::unit_choice units = parx::by_type<block>, int world = 2,
+    const std::type_identity_t<std::function<void(Model&)>>& prepare = [](Model&) {}) {
+  const auto expected = train<Model>(jobs::kind::inproc, world, std::nullopt, run, prepare);
+  for (const int stage : {1, 2, 3}) {
+    for (const auto values : {parx::value_storage::by_hosts, gathered}) {
+      if (stage < 3 && values == gathered) continue;
+      const auto found = train<Model>(
+          jobs::kind::inproc, world,
+          parx::fsdp_options{.stage = stage, .units = units, .values = values}, run, prepare);
+      BOOST_TEST((found == expected),
+                 "stage " << stage << ", " << (values == gathered ? "gathered" : "by hosts"));
+    }
+  }
+}
+
+void take_step(face& any, int i) {
+  const auto x = samples(any.rank, i);
+  loss_of(any.forward(x), x).backward();
+  any.step();
+}
+const steps plain = [](face& any, std::vector<double>&) {
+  for (int i = 0; i < 4; ++i) take_step(any, i);
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(shared_weights_statistics_and_dropout_train_to_the_bits_of_ddp) {
+  check_all(plain);
+  check_all(plain, parx::by_type<block>, 1);
+  check_all(plain, parx::by_type<model>);
+  check_all(plain, parx::by_path({"first", "second", "head"}), 3);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_drop_other_elements_of_the_same_samples) {
+  std::vector<float> found[2];
+  expect_failures(failures_of(gathered_blocks(),
+                              [&](auto& fsdp, model&, auto& group) {
+                                const variable y = fsdp(samples(0, 0));
+                                found[group.rank()].assign(y.value().begin(), y.value().end());
+                              }),
+                  "");
+  BOOST_TEST(found[0] != found[1]);
+}
+
+BOOST_AUTO_TEST_CASE(a_unit_that_is_called_twice_in_a_pass) {
+  check_all(plain, parx::by_type<block>, 2, [](model& m) { m.twice = true; });
+}
+
+BOOST_AUTO_TEST_CASE(a_graph_that_is_kept_and_run_again) {
+  check_all([](face& any, std::vector<double>&) {
+    for (int i = 0; i < 3; ++i) {
+      const auto x = samples(any.rank, i);
+      const variable loss = loss_of(any.forward(x), x);
+      loss.backward({.graph = parx::graph_after::retained});
+      any.zero_grad();
+      loss.backward();
+      any.step();
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(forward_passes_of_which_no_backward_follows) {
+  check_all([](face& any, std::vector<double>&) {
+    for (int i = 0; i < 4; ++i) {
+      (void)any.forward(samples(any.rank, i + 20));
+      const variable kept = any.forward(samples(any.rank, i + 40));
+      take_step(any, i);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(gradients_that_are_dropped_between_passes) {
+  check_all([](face& any, std::vector<double>&) {
+    for (int i = 0; i < 3; ++i) {
+      const auto x = samples(any.rank, i);
+      {
+        const auto alone = any.no_sync();
+        loss_of(any.forward(x), x).backward();
+      }
+      any.zero_grad();
+      loss_of(any.forward(x), x).backward();
+      any.zero_grad();
+      const variable loss = loss_of(any.forward(x), x);
+      any.zero_grad();
+      loss.backward();
+      any.step();
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_micro_batch_that_fails_on_all_ranks_is_dropped_and_training_goes_on) {
+  check_all([](face& any, std::vector<double>& seen) {
+    for (int i = 0; i < 3; ++i) {
+      const auto x = samples(any.rank, i);
+      const variable y = any.forward(x);
+      const variable z = parx::differentiable(
+          y.value(),
+          [](const tensor<float>&, parx::grad_sink<float>) { throw std::runtime_error("bad"); }, y);
+      try {
+        const auto alone = any.no_sync();
+        loss_of(z, x).backward();
+      } catch (const std::runtime_error&) {
+        seen.push_back(i);
+      }
+      any.zero_grad();
+      take_step(any, i);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(gradients_that_are_infinite_have_the_norm_of_a_ddp) {
+  check_all([](face& any, std::vector<double>& seen) {
+    for (int i = 0; i < 3; ++i) {
+      const auto x = samples(any.rank, i);
+      const float factor = i == 1 && any.rank == 1 ? std::numeric_limits<float>::infinity() : 1;
+      (loss_of(any.forward(x), x) * variable(tensor<float>::scalar(factor))).backward();
+      const double norm = any.clip(0.5);
+      seen.push_back(std::isfinite(norm) ? norm : -1);
+      if (std::isfinite(norm))
+        any.step();
+      else
+        any.zero_grad();
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(parameters_in_16_bits_have_master_weights_in_parts) {
+  check_all<small_model>(plain, parx::by_type<parx::nn::linear<bfloat16>>);
+  check_all<small_model>(plain, {}, 3);
+}
+
+BOOST_AUTO_TEST_CASE(units_without_an_element) {
+  const steps run = [](face& any, std::vector<double>&) {
+    for (int i = 0; i < 2; ++i) {
+      const variable y = any.forward(samples(any.rank, i));
+      mean(y * y).backward();
+      any.step();
+    }
+  };
+  const std::function<void(two_parts&)> some = [](two_parts& m) {
+    m.left = part({0, 3});
+    m.right = part({6});
+  };
+  check_all<two_parts>(run, parx::by_type<part>, 2, some);
+  check_all<two_parts>(run, parx::by_path({"left"}), 3, some);
+  const steps no_backward = [](face& any, std::vector<double>&) {
+    (void)any.forward(samples(any.rank, 0));
+    any.step();
+  };
+  const std::function<void(two_parts&)> none = [](two_parts& m) {
+    m.left = part({0, 3});
+    m.right = part({2, 0});
+  };
+  check_all<two_parts>(no_backward, parx::by_type<part>, 2, none);
+  check_all<two_parts>(no_backward, {}, 2, none);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_is_wholly_frozen) {
+  check_all(
+      [](face& any, std::vector<double>& seen) {
+        const variable y = any.forward(samples(0, 0));
+        seen.push_back(y.requires_grad() ? 1 : 0);
+      },
+      parx::by_type<block>, 2, [](model& m) { m.freeze(); });
+}
