@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <nn/torch_oracle.hpp>
+#include <models/torch_models.hpp>
 
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/nn/activation.hpp>
@@ -22,31 +22,6 @@ using namespace parx;
 
 namespace {
 
-/// The same numbers as in torch_models.py.
-template <typename Model>
-void set_weights(Model& model) {
-  model.initialize(0);
-  model.for_each_parameter([](const std::string& path, auto& p) {
-    std::size_t k = 0;
-    for (std::size_t j = 0; j < path.size(); ++j) {
-      k = (k + (j + 1) * static_cast<unsigned char>(path[j])) % 1000;
-    }
-    const bool flat = p.rank() == 1;
-    const double shift = flat && path.ends_with("weight") ? 1.0 : 0.0;
-    for (std::size_t i = 0; i < p.size(); ++i) {
-      const double value = static_cast<double>((i * 7919 + k * 104729) % 1009) / 1009 - 0.5;
-      p.value().data()[i] = static_cast<float>(value * (flat ? 0.1 : 0.2) + shift);
-    }
-  });
-}
-tensor<std::int64_t> tokens(std::size_t step, std::size_t batch, std::size_t length,
-                            std::size_t vocabulary) {
-  auto ids = tensor<std::int64_t>::empty({batch, length});
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    ids.data()[i] = static_cast<std::int64_t>((i * i * 13 + i * 7 + step % 4 * 101) % vocabulary);
-  }
-  return ids;
-}
 tensor<float> images(std::size_t step, shape of) {
   auto pixels = tensor<float>::empty(of);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -62,15 +37,6 @@ tensor<std::int64_t> labels(std::size_t step, std::size_t count) {
   }
   return classes;
 }
-tensor<std::uint8_t> padding(const std::vector<std::size_t>& lengths, std::size_t keys) {
-  return key_mask_of(lengths, keys);
-}
-
-/// What torch_models.py says, once.
-const std::optional<parx_test::oracle_numbers>& torch_numbers() {
-  static const auto numbers = parx_test::ask_torch(__FILE__, "torch_models.py");
-  return numbers;
-}
 
 /// Whether a loss is torch's to 1e-4.
 void compare_with_torch(double found, double expected, const std::string& which) {
@@ -82,8 +48,8 @@ void compare_with_torch(double found, double expected, const std::string& which)
 template <typename Model, typename Optimizer, typename Loss>
 void train_like_torch(const std::string& name, Model& model, Optimizer optimizer, Loss loss_of) {
   BOOST_TEST(static_cast<double>(model.parameter_count()) ==
-             torch_numbers()->at(name + ".parameters").at(0));
-  const std::vector<double>& expected = torch_numbers()->at(name + ".loss");
+             torch_models::numbers()->at(name + ".parameters").at(0));
+  const std::vector<double>& expected = torch_models::numbers()->at(name + ".loss");
   BOOST_REQUIRE(expected.size() == 20);
   for (std::size_t step = 0; step < expected.size(); ++step) {
     model.zero_grad();
@@ -96,13 +62,13 @@ void train_like_torch(const std::string& name, Model& model, Optimizer optimizer
 }
 template <typename Model, typename Loss>
 void train_like_torch(const std::string& name, Model model, Loss loss_of) {
-  if (!torch_numbers()) return;
-  set_weights(model);
+  if (!torch_models::numbers()) return;
+  torch_models::set_weights(model);
   train_like_torch(name, model, optim::adamw<float>(model.parameters(), {.lr = 1e-3}), loss_of);
 }
 template <typename Model>
 optim::sgd<float> sgd_of(Model& model) {
-  set_weights(model);
+  torch_models::set_weights(model);
   return optim::sgd<float>(model.parameters(), {.lr = 0.05, .momentum = 0.9});
 }
 
@@ -116,70 +82,35 @@ std::vector<std::string> names_of(Model model) {
 
 }  // namespace
 
+namespace {
+
+const auto criterion = [](const auto& logits, const auto& labels, const auto& options) {
+  return cross_entropy(logits, labels, options);
+};
+const auto loss_of_step = [](auto& model, std::size_t step) {
+  return torch_models::loss(model, step, criterion);
+};
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(a_bert_trains_as_in_pytorch) {
-  train_like_torch("bert",
-                   models::bert_classifier<float>({.vocab_size = 100,
-                                                   .hidden_size = 16,
-                                                   .intermediate_size = 32,
-                                                   .max_position_embeddings = 20,
-                                                   .hidden_dropout_prob = 0,
-                                                   .attention_probs_dropout_prob = 0}),
-                   [](auto& model, std::size_t step) {
-                     return cross_entropy(
-                         model(tokens(step, 4, 12, 100), padding({12, 5, 1, 9}, 12)),
-                         tensor<std::int64_t>::from({0, 3, 1, 2}, {4}));
-                   });
+  train_like_torch("bert", torch_models::bert(), loss_of_step);
 }
 
 BOOST_AUTO_TEST_CASE(a_gpt_trains_as_in_pytorch) {
-  train_like_torch("gpt",
-                   models::gpt<float>({.vocab_size = 50,
-                                       .n_positions = 20,
-                                       .n_embd = 16,
-                                       .n_layer = 2,
-                                       .n_head = 2,
-                                       .embd_pdrop = 0,
-                                       .attn_pdrop = 0,
-                                       .resid_pdrop = 0}),
-                   [](auto& model, std::size_t step) {
-                     const auto ids = tokens(step, 3, 13, 50);
-                     return cross_entropy(model(ids.slice(1, 0, 12)), ids.slice(1, 1, 13));
-                   });
+  train_like_torch("gpt", torch_models::gpt(), loss_of_step);
 }
 
 BOOST_AUTO_TEST_CASE(a_llama_trains_as_in_pytorch) {
-  train_like_torch("llama",
-                   models::llama<float>({.vocab_size = 50,
-                                         .hidden_size = 16,
-                                         .intermediate_size = 24,
-                                         .num_hidden_layers = 2,
-                                         .num_attention_heads = 4,
-                                         .num_key_value_heads = 2,
-                                         .max_position_embeddings = 20}),
-                   [](auto& model, std::size_t step) {
-                     const auto ids = tokens(step, 3, 13, 50);
-                     return cross_entropy(model(ids.slice(1, 0, 12)), ids.slice(1, 1, 13));
-                   });
+  train_like_torch("llama", torch_models::llama(), loss_of_step);
 }
 
 BOOST_AUTO_TEST_CASE(an_encoder_decoder_trains_as_in_pytorch) {
-  train_like_torch("encoder_decoder",
-                   models::encoder_decoder<float>({.vocab_size = 40,
-                                                   .d_model = 16,
-                                                   .attention_heads = 2,
-                                                   .ffn_dim = 32,
-                                                   .max_position_embeddings = 20,
-                                                   .dropout = 0}),
-                   [](auto& model, std::size_t step) {
-                     const auto target = tokens(step + 1, 3, 8, 40);
-                     return cross_entropy(model(tokens(step, 3, 10, 40), padding({10, 4, 7}, 10),
-                                                target.slice(1, 0, 7)),
-                                          target.slice(1, 1, 8), {.label_smoothing = 0.1});
-                   });
+  train_like_torch("encoder_decoder", torch_models::encoder_decoder(), loss_of_step);
 }
 
 BOOST_AUTO_TEST_CASE(a_cnn_trains_and_then_evaluates_as_in_pytorch) {
-  if (!torch_numbers()) return;
+  if (!torch_models::numbers()) return;
   models::cnn<float> model({.image_channels = 2,
                             .image_rows = 13,
                             .image_columns = 12,
@@ -192,7 +123,7 @@ BOOST_AUTO_TEST_CASE(a_cnn_trains_and_then_evaluates_as_in_pytorch) {
   train_like_torch("cnn", model, sgd_of(model), loss_of);
   model.eval();
   compare_with_torch(static_cast<double>(loss_of(model, 0).mean()),
-                     torch_numbers()->at("cnn.evaluated").at(0), "by the running statistics");
+                     torch_models::numbers()->at("cnn.evaluated").at(0), "by the running statistics");
 }
 
 BOOST_AUTO_TEST_CASE(a_cnn_without_norm_has_the_same_layers_but_those) {
@@ -206,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_cnn_without_norm_has_the_same_layers_but_those) {
 }
 
 BOOST_AUTO_TEST_CASE(an_mlp_trains_as_in_pytorch) {
-  if (!torch_numbers()) return;
+  if (!torch_models::numbers()) return;
   nn::sequential model{nn::linear{20, 16}, nn::relu{}, nn::linear{16, 16}, nn::relu{},
                        nn::linear{16, 10}};
   train_like_torch("mlp", model, sgd_of(model), [](auto& net, std::size_t step) {
@@ -252,7 +183,7 @@ BOOST_AUTO_TEST_CASE(parameters_are_called_as_in_hugging_faces_models) {
 BOOST_AUTO_TEST_CASE(dropout_changes_a_bert_in_training_alone) {
   models::bert_classifier<float> model({.vocab_size = 100, .hidden_size = 16});
   model.initialize(3);
-  const auto ids = tokens(0, 2, 5, 100);
+  const auto ids = torch_models::tokens(0, 2, 5, 100);
   const auto first = model(ids).value(), second = model(ids).value();
   BOOST_TEST(!std::equal(first.begin(), first.end(), second.begin()));
   model.eval();

@@ -1,6 +1,9 @@
 // Models that are cut over ranks: saved in parts, and loaded at other numbers of ranks.
 #include <parx/tensor_parallel/plans.hpp>
 
+#include <cstdint>
+#include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +12,8 @@
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
 
+#include <parx/checkpoint/pretrained.hpp>
+#include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/mesh.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
@@ -25,8 +30,7 @@ llama<> small() {
 }
 
 /// What of a model on this rank is not that of seed 5.
-std::string unlike_seed_5(llama<>& model) {
-  auto whole = small();
+std::string unlike_seed_5(llama<>& model, llama<> whole) {
   whole.initialize(5);
   std::vector<parx::parameter<float>> expected = whole.parameters();
   std::string wrong;
@@ -48,7 +52,7 @@ void require_loads(const std::string& from, std::vector<int> worlds) {
       auto model = small();
       (void)parx::parallelize(model, group, parx::tp::ready_plan(model));
       parx::load_sharded(from, model);
-      return unlike_seed_5(model);
+      return unlike_seed_5(model, small());
     });
     for (const std::string& each : wrong) BOOST_TEST(each == "", world << " ranks: " << each);
   }
@@ -87,4 +91,75 @@ BOOST_AUTO_TEST_CASE(one_file_of_a_whole_model_is_read_in_parts) {
   whole.initialize(5);
   parx::save_state(whole, scratch.file("model.safetensors"));
   require_loads(scratch.file("model.safetensors"), {2, 4});
+}
+
+namespace {
+
+llama_config hugging_face_config() {
+  return {.vocab_size = 1009, .hidden_size = 64, .intermediate_size = 176, .num_hidden_layers = 2,
+          .num_attention_heads = 8, .num_key_value_heads = 4, .max_position_embeddings = 16};
+}
+
+/// A folder as transformers writes it, of seed 5: one file, or several and an index.
+void write_hugging_face(const parx_test::scratch_folder& folder, std::size_t files) {
+  llama<> whole(hugging_face_config());
+  whole.initialize(5);
+  std::vector<std::vector<parx::tensor_to_store>> stored(files);
+  std::string weight_map;
+  const auto name_of = [&](std::size_t i) {
+    return files == 1 ? std::string("model.safetensors")
+                      : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files);
+  };
+  std::size_t next = 0;
+  whole.for_each_parameter([&](const std::string& path, auto& p) {
+    const std::size_t file = next++ % files;
+    stored[file].push_back({path, parx::dtype::float32, {p.shape().begin(), p.shape().end()},
+                            std::as_bytes(p.value().span())});
+    weight_map += fmt::format(R"({}"{}": "{}")", next == 1 ? "" : ", ", path, name_of(file));
+  });
+  for (std::size_t i = 0; i < files; ++i)
+    parx::write_safetensors(folder.file(name_of(i)), stored[i]);
+  if (files > 1)
+    (void)folder.write("model.safetensors.index.json",
+                       fmt::format(R"({{"metadata": {{}}, "weight_map": {{{}}}}})", weight_map));
+  (void)folder.write("config.json", parx::json::dump(to_json(hugging_face_config())));
+}
+
+/// Bytes that this thread has asked the kernel to read, by the kernel's own count.
+std::uint64_t bytes_read() {
+  std::ifstream counts("/proc/thread-self/io");
+  std::string word;
+  std::uint64_t count = 0;
+  counts >> word >> count;
+  return count;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_rank_reads_its_part_of_hugging_faces_files_and_hardly_any_other_byte) {
+  for (const std::size_t files : {1U, 3U}) {
+    const parx_test::scratch_folder scratch;
+    write_hugging_face(scratch, files);
+    for (const int world : {2, 4}) {
+      const auto wrong = on_ranks(world, [&](parx::process_group& group) -> std::string {
+        llama<> model(hugging_face_config());
+        (void)parx::parallelize(model, group, parx::tp::ready_plan(model));
+        std::uint64_t own = 0, whole = 0;
+        model.for_each_parameter([&](const std::string&, auto& p) {
+          own += p.size() * sizeof(float);
+          whole += p.global_shape().size() * sizeof(float);
+        });
+        const std::uint64_t before = bytes_read();
+        parx::load_pretrained(model, parx::json::object{}, scratch.file(""));
+        const std::uint64_t read = bytes_read() - before;
+        // Headers, the index and the configuration.
+        if (read < own || read > own + 8'000)
+          return fmt::format("{} bytes of {} are read for {}", read, whole, own);
+        if (own * static_cast<std::uint64_t>(world) > whole + whole / 50) return "little is cut";
+        return unlike_seed_5(model, llama<>(hugging_face_config()));
+      });
+      for (const std::string& each : wrong)
+        BOOST_TEST(each == "", files << " files, " << world << " ranks: " << each);
+    }
+  }
 }

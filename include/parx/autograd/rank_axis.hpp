@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include <parx/types/buffer.hpp>
 
@@ -34,6 +35,9 @@ class rank_axis {
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
 
+  /// Whether layers that cut activations by positions do: not while a whole_positions is there.
+  [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }
+
   // Blocking, on the calling thread. They throw parx::error where communication fails.
 
   /// `to` is the reduction of all ranks' `from`, which may be the same memory.
@@ -55,6 +59,25 @@ class rank_axis {
   rank_axis() = default;
   rank_axis(const rank_axis&) = default;
   rank_axis& operator=(const rank_axis&) = default;
+
+ private:
+  friend class whole_positions;
+  bool cuts_positions_ = true;
+};
+
+/// A scope in which no activations are cut by positions: a text that is made token by token has one
+/// position at a time, which ranks cannot share.
+class whole_positions {
+ public:
+  explicit whole_positions(rank_axis& axis) noexcept
+      : axis_(axis), before_(std::exchange(axis.cuts_positions_, false)) {}
+  ~whole_positions() { axis_.cuts_positions_ = before_; }
+  whole_positions(const whole_positions&) = delete;
+  whole_positions& operator=(const whole_positions&) = delete;
+
+ private:
+  rank_axis& axis_;
+  bool before_;
 };
 
 }  // namespace parx

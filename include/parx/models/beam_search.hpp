@@ -184,18 +184,18 @@ template <typename Next>
   return finished.best();
 }
 
-/// What the model makes of `source`, one text without padding. Texts end at the model's last
-/// position at the latest.
-template <typename T>
-[[nodiscard]] std::vector<std::int64_t> beam_search(encoder_decoder<T>& model,
+/// What the model, an encoder_decoder or what is called as one, makes of `source`, one text without
+/// padding. Texts end at the model's last position at the latest.
+template <typename Model>
+[[nodiscard]] std::vector<std::int64_t> beam_search(Model& model,
                                                     std::span<const std::int64_t> source,
                                                     beam_options options = {}) {
   const no_grad guard;
-  const detail::evaluating<encoder_decoder<T>> mode(model);
+  const detail::evaluating<Model> mode(model);
   options.max_new_tokens = std::min(options.max_new_tokens, model.max_positions());
   const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
   const auto seen = tensor<std::uint8_t>::ones({1, source.size()});
-  source_cache<T> cache = model.make_cache(ids, seen, options.max_new_tokens);
+  auto cache = model.make_cache(ids, seen, options.max_new_tokens);
   const auto next = [&](const tensor<std::int64_t>& tokens, std::span<const std::size_t> rows) {
     cache.select(rows);
     const std::size_t length = tokens.extent(1);

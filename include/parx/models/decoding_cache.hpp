@@ -13,9 +13,9 @@ template <typename T = float>
 class decoding_cache {
  public:
   /// See nn::kv_cache.
-  decoding_cache(std::size_t layers, std::size_t batch, std::size_t capacity, std::size_t width) {
+  decoding_cache(std::size_t layers, std::size_t batch, std::size_t capacity) {
     layers_.reserve(layers);
-    for (std::size_t i = 0; i < layers; ++i) layers_.emplace_back(batch, capacity, width);
+    for (std::size_t i = 0; i < layers; ++i) layers_.emplace_back(batch, capacity);
   }
 
   /// The number of positions so far.

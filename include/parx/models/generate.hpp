@@ -110,7 +110,8 @@ class evaluating {
 
 /// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called as
 /// soon as one is there. Where the text grows longer than model.max_positions(), the model goes on
-/// from its latter half. Throws usage_error for an empty prompt.
+/// from its latter half. Of what the model returns the last position alone is read. Throws
+/// usage_error for an empty prompt.
 template <typename Model, typename Each>
 std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> prompt,
                                    const sampling_options& options, Each&& each) {
@@ -131,7 +132,7 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
     const std::span<std::int64_t> fresh = std::span(text).subspan(seen);
     const auto logits = model(tensor<std::int64_t>::wrap(fresh, {1, fresh.size()}), &cache);
     seen = text.size();
-    const auto last = logits.value().select(1, fresh.size() - 1).contiguous();
+    const auto last = logits.value().select(1, logits.extent(1) - 1).contiguous();
     text.push_back(choose_token<typename Model::value_type>(last.span(), options, stream, n));
     each(text.back());
     if (text.back() == options.end_token) break;

@@ -140,7 +140,7 @@ class gpt : public nn::module<gpt<T>> {
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
   [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {
-    return {config_.n_layer, batch, capacity, config_.n_embd};
+    return {config_.n_layer, batch, capacity};
   }
 
   /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).

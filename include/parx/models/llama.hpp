@@ -165,7 +165,7 @@ class llama : public nn::module<llama<T>> {
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
   [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {
-    return {config_.num_hidden_layers, batch, capacity, head_width() * config_.num_key_value_heads};
+    return {config_.num_hidden_layers, batch, capacity};
   }
 
   /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).

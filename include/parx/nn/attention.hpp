@@ -22,25 +22,32 @@ namespace parx::inline PARX_ABI::nn {
 template <typename T = float>
 class kv_cache {
  public:
-  /// For up to `capacity` positions of `width` elements each, in `batch` texts.
-  kv_cache(std::size_t batch, std::size_t capacity, std::size_t width)
-      : keys_(tensor<T>::empty({batch, capacity, width})),
-        values_(tensor<T>::empty({batch, capacity, width})) {}
+  /// For up to `capacity` positions in `batch` texts, of the width of the first keys.
+  kv_cache(std::size_t batch, std::size_t capacity) : batch_(batch), capacity_(capacity) {}
 
   /// The number of positions so far.
   [[nodiscard]] std::size_t length() const noexcept { return length_; }
-  [[nodiscard]] std::size_t capacity() const noexcept { return keys_.shape()[1]; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
   /// Text number b goes on from what text number rows[b] was; there are rows.size() texts then.
   /// Throws usage_error for a row that does not exist.
   void select(std::span<const std::size_t> rows) {
-    keys_ = selected(keys_, rows);
-    values_ = selected(values_, rows);
+    for (const std::size_t row : rows)
+      require(row < batch_, "kv_cache: text {} of {} does not exist", row, batch_);
+    if (length_ > 0) {
+      keys_ = selected(keys_, rows);
+      values_ = selected(values_, rows);
+    }
+    batch_ = rows.size();
   }
 
   /// Adds (batch, positions, width); returns views of all keys and values so far. Throws
   /// usage_error when they do not fit.
   std::pair<tensor<T>, tensor<T>> append(const tensor<T>& keys, const tensor<T>& values) {
+    if (length_ == 0) {
+      keys_ = tensor<T>::empty({batch_, capacity_, keys.extent(2)});
+      values_ = tensor<T>::empty({batch_, capacity_, values.extent(2)});
+    }
     const std::size_t end = length_ + keys.extent(1);
     require(end <= capacity(), "kv_cache: {} positions do not fit into a capacity of {}", end,
             capacity());
@@ -54,8 +61,6 @@ class kv_cache {
   [[nodiscard]] tensor<T> selected(const tensor<T>& from, std::span<const std::size_t> rows) const {
     const tensor<T> to = tensor<T>::empty({rows.size(), from.extent(1), from.extent(2)});
     for (std::size_t b = 0; b < rows.size(); ++b) {
-      require(rows[b] < from.extent(0), "kv_cache: text {} of {} does not exist", rows[b],
-              from.extent(0));
       to.slice(0, b, b + 1)
           .slice(1, 0, length_)
           .copy_from(from.slice(0, rows[b], rows[b] + 1).slice(1, 0, length_));
@@ -63,8 +68,8 @@ class kv_cache {
     return to;
   }
 
-  tensor<T> keys_, values_;
-  std::size_t length_ = 0;
+  std::size_t batch_, capacity_, length_ = 0;
+  tensor<T> keys_, values_;  // from the first positions on
 };
 
 /// The keys and values of a memory, made once for many queries: multi_head_attention::project.

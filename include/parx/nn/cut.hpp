@@ -70,7 +70,9 @@ class matrix_cut {
  public:
   [[nodiscard]] explicit operator bool() const noexcept { return axis_ != nullptr; }
   [[nodiscard]] rank_axis& axis() const noexcept { return *axis_; }
-  [[nodiscard]] bool by_positions() const noexcept { return between_ == between_cuts::positions; }
+  [[nodiscard]] bool by_positions() const noexcept {
+    return between_ == between_cuts::positions && axis_->cuts_positions();
+  }
 
   /// `bias` may be undefined.
   template <typename T>

@@ -27,7 +27,7 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
     const variable<T> y =
         is_training() ? parx::dropout(x, probability_, draw(), here_.of(x.shape())) : x;
-    return leave_ ? positions_here(*leave_, y) : y;
+    return leave_ && leave_->cuts_positions() ? positions_here(*leave_, y) : y;
   }
 
   [[nodiscard]] double probability() const noexcept { return probability_; }

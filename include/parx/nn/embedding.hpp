@@ -46,7 +46,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     if (!axis_) return cast<A>(parx::embedding<T>(weight_, indices));
     const variable<A> here = cast<A>(embedding_of_chunk<T>(
         *axis_, weight_, weight_.global_shape()[0], indices));
-    if (between_ == between_cuts::whole)
+    if (between_ == between_cuts::whole || !axis_->cuts_positions())
       return across::sum(*axis_, here, across::whole_gradient::same);
     require_even_positions(*axis_, here.shape());
     return across::sum_chunk(*axis_, here, 1);
@@ -57,7 +57,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
       const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
     if (!axis_) return parx::linear<A>(x, cast<A>(weight_));
-    if (output_ == between_cuts::positions) {
+    if (output_ == between_cuts::positions && axis_->cuts_positions()) {
       return parx::linear<A>(across::gather(*axis_, x, 1, across::whole_gradient::partial),
                              cast<A>(weight_));
     }

@@ -47,7 +47,9 @@ class cuttable_norm : public cuttable_layer {
   /// What goes on from the normalised x.
   template <typename A>
   [[nodiscard]] variable<A> left(const variable<A>& x) const {
-    return leaves_ ? across::gather(*axis_, x, 1, across::whole_gradient::same) : x;
+    return leaves_ && axis_->cuts_positions()
+               ? across::gather(*axis_, x, 1, across::whole_gradient::same)
+               : x;
   }
 
  private:

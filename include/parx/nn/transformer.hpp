@@ -135,7 +135,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
   /// For up to `capacity` positions in each text of memory (batch, keys, width).
   [[nodiscard]] decoder_layer_cache<T> make_cache(const variable<T>& memory,
                                                   std::size_t capacity) const {
-    return {{memory.extent(0), capacity, memory.extent(2)}, memory_attention_.project(memory)};
+    return {{memory.extent(0), capacity}, memory_attention_.project(memory)};
   }
 
   template <typename Visit>
