@@ -173,6 +173,7 @@ class ddp {
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
     return reducer_->buckets().remembered_by_hook();
   }
+  [[nodiscard]] bool has_hook_state() { return !remembered_by_hook().empty(); }
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
@@ -183,6 +184,8 @@ class ddp {
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
   /// The ranks whose gradients together are the whole gradient; null where each rank has all of it.
   [[nodiscard]] process_group* gradient_group() noexcept { return nullptr; }
+  /// The ranks that have the same parameters as this one: all.
+  [[nodiscard]] process_group& replica_group() noexcept { return group_; }
   /// Whether all gradients are summed over group(): without that, ranks may hold different parts.
   [[nodiscard]] bool has_one_group() const noexcept { return reducer_->has_one_group(); }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }

@@ -13,8 +13,10 @@
 // As under a ddp, each rank works on samples of its own, and steps are those of the mean over all;
 // they have the bits of a ddp with the same order of sums, whatever the stage, the units and the
 // number of hosts. All ranks call the model together, also without gradients, because its values
-// come from all of them. Rajbhandari et al.: ZeRO (arXiv 1910.02054). Zhao et al.: PyTorch FSDP
-// (arXiv 2304.11277).
+// come from all of them. Where the model's layers are cut over other ranks (tensor_parallel.hpp),
+// what lies here of each parameter is cut further.
+//
+// Rajbhandari et al.: ZeRO (arXiv 1910.02054). Zhao et al.: PyTorch FSDP (arXiv 2304.11277).
 #pragma once
 
 #include <algorithm>
@@ -208,6 +210,8 @@ class fsdp {
   [[nodiscard]] process_group& shard_group() noexcept { return units_->shards(); }
   /// The ranks that have the same part as this one.
   [[nodiscard]] process_group& replica_group() noexcept { return units_->replicas(); }
+  /// No hook remembers anything.
+  [[nodiscard]] bool has_hook_state() const noexcept { return false; }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return units_->gradients().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
     return units_->gradients().bytes(index);
@@ -234,8 +238,6 @@ class fsdp {
               "{}: parameter \"{}\" belongs to another wrapper that still lives. Destroy that one "
               "first",
               who_, path);
-      require(each.spec().is_whole(), "{}: parameter \"{}\" is a part already, {}", who_, path,
-              each.spec().text());
       known.emplace(each.node().get(), parameters.size());
       const bool by_rows = options.tables == embedding_tables::by_rows && group_.size() > 1 &&
                            shards == group_.size() &&
@@ -285,7 +287,7 @@ class fsdp {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const unit_place& place = plan.place(i);
       const bool by_rows = place.flat == unit_place::nowhere;
-      text += fmt::format("{} {} {}, {}, {}, {}\n", all[i]->name(), to_string(all[i]->extents()),
+      text += fmt::format("{} {} {}, {}, {}, {}\n", all[i]->name(), all[i]->spec().text(),
                           name_of(all[i]->type()), all[i]->is_trained() ? "trained" : "frozen",
                           all[i]->has_values() ? "with values" : "without values",
                           by_rows ? "by rows" : "in " + plan.name(place.unit));

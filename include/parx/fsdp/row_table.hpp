@@ -47,7 +47,7 @@ class row_table_part {
 template <typename T>
 class row_table final : public row_table_part, private deferred_updates<T> {
  public:
-  /// `part`, of the shape of `whole` and without values, becomes this rank's rows of it. Where
+  /// `part`, without values and not cut yet, becomes this rank's rows of `whole`. Where
   /// `whole` has values, collective over `fetching`: each rank gets its part of rank 0's; otherwise
   /// those of the part are still to be written. For the groups see row_traffic.
   row_table(process_group& fetching, process_group& summing, parameter<T> whole, parameter<T> part,
@@ -55,8 +55,7 @@ class row_table final : public row_table_part, private deferred_updates<T> {
       : whole_(std::move(whole)), part_(std::move(part)),
         traffic_(fetching, summing, whole_.name(), rows(), width(), dtype_of<T>, site),
         values_(whole_.size() * sizeof(T)), gradients_(whole_.size() * sizeof(T)) {
-    part_.keep_part(shard_spec::whole(whole_.shape())
-                        .slice(0, traffic_.own_begin(), traffic_.own_end()));
+    part_.keep_part(whole_.spec().slice(0, traffic_.own_begin(), traffic_.own_end()));
     part_.expect_row_grad();
     const tensor<T>& values = part_.allocate();
     if (whole_.has_values()) {

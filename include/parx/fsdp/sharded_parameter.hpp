@@ -3,7 +3,8 @@
 //
 // The whole keeps its shape, and is at one address for good; its values can be read while its unit
 // computes (open), and are a usage_error that names it otherwise. The part has the parameter's name
-// and says by its spec which elements it is.
+// and says by its spec which elements it is. Where layers are cut over other ranks (tensor
+// parallel), what lies here of the parameter stands for the whole, and the part is a part of that.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,9 @@ class sharded_parameter {
   virtual ~sharded_parameter() = default;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Of the whole; which part of the model's parameter that is, says spec().
   [[nodiscard]] const shape& extents() const noexcept { return extents_; }
+  [[nodiscard]] const shard_spec& spec() const noexcept { return spec_; }
   [[nodiscard]] dtype type() const noexcept { return type_; }
   [[nodiscard]] std::size_t whole_bytes() const noexcept {
     return extents_.size() * size_of(type_);
@@ -67,11 +70,12 @@ class sharded_parameter {
                       std::size_t index) const = 0;
 
  protected:
-  sharded_parameter(std::string name, const shape& extents, dtype type)
-      : name_(std::move(name)), extents_(extents), type_(type) {}
+  sharded_parameter(std::string name, const shard_spec& whole, dtype type)
+      : name_(std::move(name)), spec_(whole), extents_(whole.shape()), type_(type) {}
 
  private:
   std::string name_;
+  shard_spec spec_;
   shape extents_;
   dtype type_;
 };
@@ -80,8 +84,8 @@ template <typename T>
 class sharded_parameter_of final : public sharded_parameter, private deferred_updates<T> {
  public:
   sharded_parameter_of(const std::string& name, parameter<T> whole)
-      : sharded_parameter(name, whole.shape(), dtype_of<T>), whole_(std::move(whole)),
-        part_(name, whole_.shape()) {
+      : sharded_parameter(name, whole.spec(), dtype_of<T>), whole_(std::move(whole)),
+        part_(name, whole_.global_shape()) {
     if (!whole_.requires_grad()) part_.freeze();
   }
   ~sharded_parameter_of() override {

@@ -338,7 +338,7 @@ inline void sharded_units::take_values(call_site site) {
       sharded_parameter& placed = *all_[item.parameter];
       placed.place(values_->whole(flat) + item.offset * element,
                    values_->part(flat) + plan_.part_offset(item.parameter, rank) * element,
-                   plan_.part(placed.extents(), item.parameter, rank), plan_.name(each.unit));
+                   plan_.part(placed.spec(), item.parameter, rank), plan_.name(each.unit));
     }
   }
 }

@@ -119,17 +119,16 @@ class unit_plan {
     return unit == 0 ? "the root unit" : fmt::format("unit \"{}\"", units_[unit].path);
   }
 
-  /// The part of a parameter of a flat that `rank` has.
-  [[nodiscard]] shard_spec part(const shape& extents, std::size_t parameter,
+  /// What `rank` has of a parameter of a flat, of which `here` lies in the flat.
+  [[nodiscard]] shard_spec part(const shard_spec& here, std::size_t parameter,
                                 std::size_t rank) const {
     const unit_place& place = places_[parameter];
     const std::size_t own = flats_[place.flat].part * rank;
-    const std::size_t size = extents.size();
+    const std::size_t size = here.size();
     const auto within = [&](std::size_t at) {
       return std::clamp(at, place.offset, place.offset + size) - place.offset;
     };
-    return shard_spec::whole(extents).flat(within(own),
-                                           within(own + flats_[place.flat].part));
+    return here.flat(within(own), within(own + flats_[place.flat].part));
   }
   /// Where that part begins in the rank's part of the flat, in elements; of an empty one, anywhere
   /// inside.

@@ -174,7 +174,7 @@ class module : public detail::module_state {
     return all;
   }
 
-  /// The number of values in all parameters.
+  /// The number of values in all parameters, however many of them lie here.
   [[nodiscard]] std::size_t parameter_count() {
     detail::parameter_counting counting;
     walk_parts(counting);

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +39,10 @@ namespace parx::inline PARX_ABI {
 /// What parallelize() did, for whoever trains the model. The model refers to the axis, too.
 class parallelized {
  public:
-  parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained)
-      : axis_(std::move(axis)), explained_(std::move(explained)) {}
+  /// `cut` are the paths of the parameters that the ranks have different parts of.
+  parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained,
+               std::set<std::string> cut)
+      : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)) {}
 
   [[nodiscard]] tp::axis& axis() const noexcept { return *axis_; }
   /// What tp::explain() says: of each layer its rule, the part of its parameters here, and what it
@@ -63,27 +66,30 @@ class parallelized {
     return across::gather(*axis_, logits, -1, across::whole_gradient::same, explained_.classes());
   }
 
+  /// Whether the ranks of the axis have different parts of a parameter. `name` is its path, or that
+  /// of some state of it, "path.exp_avg".
+  [[nodiscard]] bool is_cut(const std::string& name) const {
+    return cut_.contains(name) || cut_.contains(name.substr(0, name.rfind('.')));
+  }
+  /// Whether what lies here of a parameter counts where each element counts once over the axis.
+  [[nodiscard]] bool is_counted(const std::string& name) const {
+    return axis_->rank() == 0 || is_cut(name);
+  }
+
   /// For save_sharded and checkpoints (checkpoint/sharded.hpp): `world` are all ranks, `replicas`
-  /// those that have the same parts (data parallel). Nothing is gathered; what several ranks have
-  /// they write together. Loads at any number of ranks and any cut.
+  /// those that have the same parts (of a ddp all of its own, of an fsdp its replica_group()).
+  /// Nothing is gathered; what several ranks have they write together. Loads at any number of ranks
+  /// and any cut. Valid while this object lives.
   [[nodiscard]] sharding sharded_over(const process_group& world,
                                       const process_group& replicas) const {
-    require(world.size() == axis_->size() * replicas.size(),
+    sharding how = spread_over(world, place_in(replicas));
+    require(how.file.count % (place_in(axis_->group()).count * place_in(replicas).count) == 0,
             "sharded_over: {} ranks with {} parts and {} copies of each", world.size(),
             axis_->size(), replicas.size());
-    sharding how = spread_over(world);
-    how.copies = [parts = place_in(replicas), all = place_in(world)](
-                     const auto&, const shard_spec& part) { return part.is_whole() ? all : parts; };
     return how;
   }
   /// The same where the axis is all ranks.
-  [[nodiscard]] sharding sharded() const {
-    sharding how = spread_over(axis_->group());
-    how.copies = [all = how.file](const auto&, const shard_spec& part) {
-      return part.is_whole() ? all : shard_place{};
-    };
-    return how;
-  }
+  [[nodiscard]] sharding sharded() const { return spread_over(axis_->group(), {}); }
 
   /// optim::clip_grad_norm by the norm of all parts, of which whole parameters count once. One
   /// all-reduce of 4 KiB.
@@ -91,7 +97,7 @@ class parallelized {
   double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm) const {
     std::vector<parameter<T>> counted;
     for (const parameter<T>& each : parameters) {
-      if (axis_->rank() == 0 || !each.spec().is_whole()) counted.push_back(each);
+      if (is_counted(each.name())) counted.push_back(each);
     }
     auto squares = optim::grad_squares(optim::targets_of(counted));
     all_reduce(axis_->group(), squares.words());
@@ -103,12 +109,18 @@ class parallelized {
   [[nodiscard]] static shard_place place_in(const process_group& group) {
     return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
   }
-  [[nodiscard]] static sharding spread_over(const process_group& world) {
-    return {.file = place_in(world), .copies = {}, .others = place_in(world)};
+  [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const {
+    const shard_place here = place_in(axis_->group());
+    const shard_place all{here.index * replica.count + replica.index, here.count * replica.count};
+    const auto copies = [=, this](const std::string& name, const shard_spec&) {
+      return is_cut(name) ? replica : all;
+    };
+    return {.file = place_in(world), .copies = copies, .others = place_in(world)};
   }
 
   std::shared_ptr<tp::axis> axis_;
   tp::explanation explained_;
+  std::set<std::string> cut_;
 };
 
 /// Collective over the group, which is borrowed and outlives the model. The model is a module that
@@ -136,7 +148,11 @@ template <typename Model>
   for (const tp::planned_layer& each : layers) {
     if (!each.lines.empty()) each.layer->lie_on(axis, lines[each.lines[0]].rule, each.path);
   }
-  return {axis, std::move(told)};
+  std::set<std::string> cut;
+  model.for_each_parameter([&](const std::string& path, const auto& parameter) {
+    if (!parameter.spec().is_whole()) cut.insert(path);
+  });
+  return {axis, std::move(told), std::move(cut)};
 }
 
 }  // namespace parx

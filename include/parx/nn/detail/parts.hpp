@@ -29,7 +29,7 @@ class any_parameter {
   virtual void freeze() const = 0;
   virtual void unfreeze() const = 0;
   virtual void zero_grad() const = 0;
-  [[nodiscard]] virtual std::size_t size() const = 0;
+  [[nodiscard]] virtual std::size_t whole_size() const = 0;
 
  protected:
   ~any_parameter() = default;
@@ -52,7 +52,7 @@ class parameter_of final : public any_parameter {
   void freeze() const override { held_.freeze(); }
   void unfreeze() const override { held_.unfreeze(); }
   void zero_grad() const override { held_.zero_grad(); }
-  [[nodiscard]] std::size_t size() const override { return held_.size(); }
+  [[nodiscard]] std::size_t whole_size() const override { return held_.global_shape().size(); }
 
  private:
   const parameter<T>& held_;
@@ -165,7 +165,7 @@ struct parameter_calls final : part_visitor {
 struct parameter_counting final : part_visitor {
   void on_parameter(module_state&, const std::string&, const any_parameter& parameter,
                     const initializer&) override {
-    count += parameter.size();
+    count += parameter.whole_size();
   }
   std::size_t count = 0;
 };

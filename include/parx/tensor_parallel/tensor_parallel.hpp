@@ -1,0 +1,152 @@
+// tensor_parallel: a model whose layers are cut, in the ddp or fsdp of the ranks with the same
+// parts, as one wrapper for whoever trains it.
+//
+//   parx::mesh<"dp", "tp"> mesh{world, {2, 2}};
+//   const auto cut = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
+//   parx::fsdp fsdp{model, mesh["dp"]};            // or model.initialize(seed) and a ddp
+//   parx::tensor_parallel parallel{cut, fsdp, mesh.all()};
+//   parx::optim::adamw opt{parallel.parameters()};
+//   parx::train::trainer trainer{parallel, opt, loader, [](auto& model, auto& batch) {
+//     return model.cross_entropy(model(batch.x), batch.y);
+//   }};
+//
+// Samples are dealt out over mesh["dp"]: ranks of one row of the mesh get the same. Losses, norms
+// and steps are those of one process, but for the order of sums. For checkpoints and the trainer
+// include <parx/tensor_parallel/training_state.hpp>.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Inner: a ddp or an fsdp.
+template <typename Inner>
+class tensor_parallel {
+ public:
+  /// Local. `job` are all ranks: those of the axis times those of `inner`. All are borrowed. Throws
+  /// usage_error where their numbers do not fit.
+  tensor_parallel(const parallelized& cut, Inner& inner, process_group& job,
+                  call_site site = call_site::current())
+      : cut_(cut), inner_(inner), job_(job) {
+    require(axis().size() * inner.data_group().size() == job.size(),
+            "tensor_parallel at {}:{}: layers are cut over {} ranks and samples dealt out to {}, "
+            "which are not the {} ranks of group \"{}\"",
+            site.file_name(), site.line, axis().size(), inner.data_group().size(), job.size(),
+            job.name());
+  }
+
+  /// The model's forward pass. Collective over the axis; of an fsdp over the job.
+  template <typename... Inputs>
+  decltype(auto) operator()(Inputs&&... inputs) {
+    return inner_(std::forward<Inputs>(inputs)...);
+  }
+  /// See parallelized: of what the model returns.
+  template <typename T, std::integral Label>
+  [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
+                                               const tensor<Label>& labels,
+                                               const cross_entropy_options& options = {},
+                                               call_site site = call_site::current()) const {
+    return cut_.cross_entropy(logits, labels, options, site);
+  }
+  template <typename T>
+  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
+    return cut_.whole_logits(logits);
+  }
+
+  [[nodiscard]] const parallelized& cut() const noexcept { return cut_; }
+  [[nodiscard]] Inner& inner() noexcept { return inner_; }
+  /// The ranks over which layers are cut.
+  [[nodiscard]] process_group& axis() const noexcept { return cut_.axis().group(); }
+  /// Whether what lies here of the parameter of this path counts where each element of the model
+  /// counts once over gradient_group().
+  [[nodiscard]] bool is_counted(const std::string& path) {
+    return (gradient_group() != &job_ || inner_.replica_group().rank() == 0) &&
+           cut_.is_counted(path);
+  }
+
+  /// Collective over the job. Calls use(path, tensor<T>) with the values of every parameter, whole,
+  /// one at a time: the same on all ranks, in the order of the model.
+  template <typename Use>
+  void for_each_whole_value(Use&& use, call_site site = call_site::current()) {
+    inner_.module().for_each_parameter([&]<typename T>(const std::string& path,
+                                                       parameter<T>& part) {
+      // Bytes that are not here are 0, so that the sum of all ranks' is what they have.
+      const auto whole = tensor<T>::zeros(part.global_shape());
+      if (inner_.replica_group().rank() == 0 && cut_.is_counted(path)) {
+        const T* const here = part.value().data();
+        part.spec().for_each_run([&](const shard_run& run) {
+          std::copy_n(here + run.local, run.length, whole.data() + run.global);
+        });
+      }
+      const std::span bytes{reinterpret_cast<std::uint8_t*>(whole.data()),
+                            whole.size() * sizeof(T)};
+      all_reduce(job_, bytes, {}, site);
+      use(path, whole);
+    });
+  }
+  /// Collective over the job. A hash of all values: the same on all ranks, and that of a ddp with
+  /// the same values.
+  [[nodiscard]] std::uint64_t values_hash(call_site site = call_site::current()) {
+    std::uint64_t hash = detail::fnv1a({});
+    for_each_whole_value(
+        [&]<typename T>(const std::string&, const tensor<T>& whole) {
+          const auto* const bytes = reinterpret_cast<const char*>(whole.data());
+          hash = detail::fnv1a({bytes, whole.size() * sizeof(T)}, hash);
+        },
+        site);
+    return hash;
+  }
+
+  // What the trainer asks (train/wrapped_model.hpp).
+
+  [[nodiscard]] process_group& data_group() noexcept { return inner_.data_group(); }
+  [[nodiscard]] process_group& job_group() noexcept { return job_; }
+  /// The axis, or the job where each part of a layer is cut further.
+  [[nodiscard]] process_group* gradient_group() noexcept {
+    return inner_.gradient_group() == nullptr ? &axis() : &job_;
+  }
+  [[nodiscard]] decltype(auto) module() noexcept { return inner_.module(); }
+  [[nodiscard]] decltype(auto) parameters() { return inner_.parameters(); }
+  [[nodiscard]] auto no_sync() noexcept { return inner_.no_sync(); }
+  void zero_grad() { inner_.zero_grad(); }
+  void raise_flag() noexcept { inner_.raise_flag(); }
+  /// Collective over the axis: a flag has come with the gradients to the ranks with the same parts.
+  [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
+    std::array<int, 1> any{inner_.flag_raised() ? 1 : 0};
+    all_reduce(axis(), any, {.op = reduce_op::max}, site);
+    return any[0] != 0;
+  }
+  /// Collective over the job. Gives all ranks rank 0's buffers.
+  void broadcast_buffers(call_site site = call_site::current()) {
+    inner_.module().for_each_buffer([&](const std::string&, auto& buffer) {
+      broadcast(job_, buffer.value().span(), {.root = 0}, site);
+    });
+  }
+  [[nodiscard]] auto times() const noexcept { return inner_.times(); }
+  [[nodiscard]] std::size_t bucket_count() const noexcept { return inner_.bucket_count(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
+    return inner_.bucket_bytes(index);
+  }
+
+ private:
+  const parallelized& cut_;
+  Inner& inner_;
+  process_group& job_;
+};
+
+}  // namespace parx

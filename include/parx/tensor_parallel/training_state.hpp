@@ -1,0 +1,116 @@
+// What a trainer asks of a tensor_parallel besides forward and backward (train/wrapped_model.hpp),
+// and models on the disk: every rank writes and reads its parts. What was saved at one mesh loads
+// at any other, under a ddp or fsdp, in a pipeline, or in Python.
+//
+//   parx::save(parallel, "out/model");     // a folder, see checkpoint/sharded.hpp
+//   parx::load(parallel, "out/model");     // or a Hugging Face folder, or a safetensors file
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/whole_file.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
+#include <parx/optim/clip.hpp>
+#include <parx/tensor_parallel/tensor_parallel.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// Where parameters are written by others than an optimizer: of an fsdp, what has been gathered is
+/// out of date then.
+template <typename Inner>
+void before_write(tensor_parallel<Inner>& wrapper) {
+  wrapper.module().for_each_parameter([](const std::string&, auto& part) {
+    if (part.observer() != nullptr) part.observer()->before_write();
+  });
+}
+
+}  // namespace detail
+
+/// Which of the job's ranks writes what. Valid while the wrapper's parallelized lives.
+template <typename Inner>
+[[nodiscard]] sharding sharded_over(tensor_parallel<Inner>& wrapper) {
+  return wrapper.cut().sharded_over(wrapper.job_group(), wrapper.inner().replica_group());
+}
+
+/// Collective over the job. See save_sharded.
+template <typename Inner>
+void save(tensor_parallel<Inner>& wrapper, const std::string& folder,
+          call_site site = call_site::current()) {
+  save_sharded(wrapper.job_group(), folder, sharded_over(wrapper), wrapper.module(), site);
+}
+/// Collective over the job. See load_sharded.
+template <typename Inner>
+state_report load(tensor_parallel<Inner>& wrapper, const std::filesystem::path& path,
+                  state_match match = state_match::strict,
+                  call_site site = call_site::current()) {
+  detail::before_write(wrapper);
+  return load_sharded(wrapper.job_group(), path, wrapper.module(), match, site);
+}
+
+/// Collective over gradient_group(). The norm of the whole gradient, summed exactly; what several
+/// ranks have counts once.
+template <typename Inner, typename T>
+[[nodiscard]] double grad_norm(tensor_parallel<Inner>& wrapper,
+                               const std::vector<optim::target<T>>& targets,
+                               call_site site = call_site::current()) {
+  std::vector<optim::target<T>> counted;
+  for (const optim::target<T>& each : targets) {
+    if (wrapper.is_counted(each.name())) counted.push_back(each);
+  }
+  square_sum squares = optim::grad_squares(counted);
+  all_reduce(*wrapper.gradient_group(), squares.words(), {}, site);
+  return squares.norm();
+}
+
+/// Collective. Adds the parts "model" and "optimizer", this rank's parts of them. Model and
+/// optimizer are borrowed. Throws usage_error for a ddp whose hook remembers something.
+template <typename Inner, typename Optimizer>
+void add_training_state(tensor_parallel<Inner>& wrapper, Optimizer& optimizer,
+                        checkpoint_parts& parts, call_site site = call_site::current()) {
+  require(!wrapper.inner().has_hook_state(),
+          "checkpoint at {}:{}: the ddp's hook remembers something of the parts of each rank, and "
+          "that is not saved where layers are cut: take a hook that remembers nothing",
+          site.file_name(), site.line);
+  const sharding how = sharded_over(wrapper);
+  parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
+}
+
+/// Local. Adds the part `name` of something that is the parameters' (an optim::ema). Borrowed.
+template <typename Inner, typename State>
+void add_part(tensor_parallel<Inner>& wrapper, const std::string& name, State& state,
+              checkpoint_parts& parts) {
+  parts.add_shard(name, sharded_over(wrapper), state);
+}
+
+/// Local, on every rank. Throws as load_state does where the parameters are others.
+template <typename Inner>
+void load_model(tensor_parallel<Inner>& wrapper, const saved_checkpoint& saved) {
+  detail::before_write(wrapper);
+  saved.load("model", wrapper.module());
+}
+
+/// Local, on every rank. The inverse of add_training_state.
+template <typename Inner, typename Optimizer>
+void load_training_state(tensor_parallel<Inner>& wrapper, Optimizer& optimizer,
+                         const saved_checkpoint& saved) {
+  load_model(wrapper, saved);
+  saved.load("optimizer", optimizer);
+}
+
+/// Collective. All ranks write the whole model to `path`, one safetensors file.
+template <typename Inner>
+void save_gathered(tensor_parallel<Inner>& wrapper, const std::string& path,
+                   call_site site = call_site::current()) {
+  save_whole(wrapper.job_group(), path, sharded_over(wrapper), wrapper.module(), site);
+}
+
+}  // namespace parx
