@@ -16,7 +16,7 @@ install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxC
 if(PARX_BUILD_EXAMPLES)
   # What users of an installed parx run. Those that are only checked (PARX_BUILD_TRAINERS=CHECK) are
   # no programs.
-  foreach(tool IN ITEMS parxrun parx_checkpoint parx_plan parx_pipeline parx_report parx-bench)
+  foreach(tool IN ITEMS parxrun parx_doctor parx_checkpoint parx_plan parx_pipeline parx_report parx-bench)
     if(TARGET ${tool})
       get_target_property(type ${tool} TYPE)
       if(type STREQUAL EXECUTABLE)

@@ -1,0 +1,63 @@
+// For parx_doctor: what one rank finds out about its host without the others.
+#pragma once
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/file_text.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/launch.hpp>
+#include <parx/launch/health.hpp>
+#include <parx/transport/detail/interfaces.hpp>
+
+namespace examples {
+
+using parx::rank_health;
+
+inline std::vector<int> own_cpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<int> cpus;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+inline std::string first_line_of(const char* path) {
+  const std::string text = parx::detail::file_text(path).value_or("");
+  return text.substr(0, text.find('\n'));
+}
+
+inline rank_health look_at_this_process(const parx::world& world, const parx::launch_env& job) {
+  const parx::environment env = parx::process_environment();
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  struct statvfs shm {};
+  const bool has_shm = ::statvfs("/dev/shm", &shm) == 0;
+  return {
+      .rank = world.rank(),
+      .host = host,
+      .boot_id = first_line_of("/proc/sys/kernel/random/boot_id") +
+                 parx::env_string(env, "PARX_HOST_ID").value_or(""),
+      .address = world.size() == 1 ? "127.0.0.1"
+                                   : parx::detail::choose_address(env, job.master_host, true),
+      .version = PARX_VERSION " " PARX_ABI_TEXT,
+      .program = fmt::format(
+          "{:016x}", parx::detail::fnv1a(parx::detail::file_text("/proc/self/exe").value_or(""))),
+      .cpus = own_cpus(),
+      .descriptors = files.rlim_max,
+      .shared_memory_bytes = has_shm ? std::uint64_t{shm.f_bavail} * shm.f_frsize : 0};
+}
+
+}  // namespace examples

@@ -1,0 +1,71 @@
+// parx_doctor: looks at the hosts and links of a job before a long run.
+//
+//   parxrun -n 4 build/release/bin/parx_doctor
+//   srun -N 2 --ntasks-per-node=2 build/release/bin/parx_doctor
+//
+// A line for each host, the links between hosts, and a sentence for each thing that will hurt.
+// Nothing is changed. With --strict its exit code is 1 where something was found.
+#include "doctor_facts.hpp"
+#include "doctor_links.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace {
+
+using parx::rank_health;
+
+void print_host(const std::vector<const rank_health*>& ranks) {
+  const rank_health& first = *ranks.front();
+  std::vector<int> numbers, cpus;
+  for (const rank_health* each : ranks) {
+    numbers.push_back(each->rank);
+    cpus.insert(cpus.end(), each->cpus.begin(), each->cpus.end());
+  }
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  fmt::print("{:<16} rank{} {}: {} core{}, address {}, {} MiB of shared memory, {} files\n",
+             first.host, numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers),
+             cpus.size(), cpus.size() == 1 ? "" : "s", first.address,
+             first.shared_memory_bytes >> 20, first.descriptors);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool strict = argc == 2 && std::string_view(argv[1]) == "--strict";
+  if (argc > 1 && !strict) {
+    fmt::print(
+        stderr,
+        "parx_doctor takes no argument but --strict: exit code 1 where it finds something\n");
+    return 2;
+  }
+  const parx::launch_env job = parx::detect_launch();
+  std::size_t found = 0;
+  const int failed = parx::run([&](parx::world& world) {
+    auto ranks = parx::all_gather_object(world, examples::look_at_this_process(world, job));
+    rank_health mine = ranks[static_cast<std::size_t>(world.rank())];
+    mine.reads_neighbour = examples::reads_neighbour(world, ranks);
+    mine.clock_ahead_s = examples::clock_ahead(world);
+    ranks = parx::all_gather_object(world, mine);
+    const auto links = examples::measure_links(world, ranks);
+    const auto sentences = parx::findings(ranks, links);
+    found = sentences.size();
+    if (world.rank() != 0) return;
+    fmt::print("{} rank{} started by {}\n", world.size(), world.size() == 1 ? "" : "s",
+               to_string(job.started_by));
+    for (const auto& [id, those] : parx::by_host(ranks)) print_host(those);
+    for (const auto& each : links) {
+      fmt::print("{:>7} - {:<6} {:8.1f} us {:10.1f} MB/s\n", each.rank, each.peer,
+                 each.seconds * 1e6, each.bytes_per_second / 1e6);
+    }
+    for (const std::string& each : sentences) fmt::print("! {}\n", each);
+    if (sentences.empty()) fmt::print("nothing found that would hurt the job\n");
+  });
+  return failed != 0 ? failed : strict && found > 0 ? 1 : 0;
+}

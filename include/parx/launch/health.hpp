@@ -1,0 +1,236 @@
+// health: what each rank of a job finds on its host, and what of that will hurt the job.
+//
+// Facts are plain values that travel as JSON; findings() is a pure function of all ranks' facts and
+// of the links that were measured. parx_doctor (examples/) collects, measures and prints.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <parx/core/json.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct rank_health {
+  int rank = 0;
+  std::string host;
+  std::string boot_id;                    ///< tells machines apart where names repeat
+  std::string address;                    ///< the one that other hosts are told
+  std::string version;                    ///< of parx, with its ABI tag
+  std::string program;                    ///< hash of the executable's bytes
+  std::vector<int> cpus;                  ///< that the rank may run on
+  std::uint64_t descriptors = 0;          ///< the hard limit
+  std::uint64_t shared_memory_bytes = 0;  ///< free in /dev/shm
+  double clock_ahead_s = 0;               ///< of rank 0's clock
+  bool reads_neighbour = true;            ///< process_vm_readv from the next rank of the host works
+
+  [[nodiscard]] std::string to_bytes() const {
+    json::array list;
+    for (const int cpu : cpus) list.emplace_back(cpu);
+    return json::dump(json::object{{"rank", rank},
+                                   {"host", host},
+                                   {"boot_id", boot_id},
+                                   {"address", address},
+                                   {"version", version},
+                                   {"program", program},
+                                   {"cpus", list},
+                                   {"descriptors", descriptors},
+                                   {"shared_memory_bytes", shared_memory_bytes},
+                                   {"clock_ahead_s", clock_ahead_s},
+                                   {"reads_neighbour", reads_neighbour}});
+  }
+  /// Throws json::error for what to_bytes() did not make.
+  [[nodiscard]] static rank_health from_bytes(std::span<const std::byte> bytes) {
+    const json::value text =
+        json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    std::vector<int> allowed;
+    for (const json::value& cpu : text.at("cpus").elements()) allowed.push_back(cpu.as<int>());
+    return {.rank = text.at("rank").as<int>(),
+            .host = text.at("host").text(),
+            .boot_id = text.at("boot_id").text(),
+            .address = text.at("address").text(),
+            .version = text.at("version").text(),
+            .program = text.at("program").text(),
+            .cpus = std::move(allowed),
+            .descriptors = text.at("descriptors").as<std::uint64_t>(),
+            .shared_memory_bytes = text.at("shared_memory_bytes").as<std::uint64_t>(),
+            .clock_ahead_s = text.at("clock_ahead_s").as<double>(),
+            .reads_neighbour = text.at("reads_neighbour").as<bool>()};
+  }
+};
+
+/// Between two ranks of different hosts.
+struct link_health {
+  int rank = 0;
+  int peer = 0;
+  double seconds = 0;           ///< of a message of 8 bytes, one way
+  double bytes_per_second = 0;  ///< of a message of some MiB
+};
+
+/// The ranks of each host, by its boot id, in rank order.
+[[nodiscard]] inline std::map<std::string, std::vector<const rank_health*>> by_host(
+    std::span<const rank_health> ranks) {
+  std::map<std::string, std::vector<const rank_health*>> hosts;
+  for (const rank_health& each : ranks) hosts[each.boot_id].push_back(&each);
+  return hosts;
+}
+
+namespace detail {
+
+/// "0, 1, 2 and 9 more"
+[[nodiscard]] inline std::string some_of(const std::vector<int>& ranks) {
+  constexpr std::size_t shown = 4;
+  if (ranks.size() <= shown + 1) return fmt::format("{}", fmt::join(ranks, ", "));
+  return fmt::format("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + shown, ", "),
+                     ranks.size() - shown);
+}
+
+/// Says of a fact that should be the same everywhere who has what, where they differ.
+template <typename Fact>
+void require_equal(std::span<const rank_health> ranks, std::string_view what, Fact fact,
+                   std::vector<std::string>& found) {
+  std::map<std::string, std::vector<int>> who;
+  for (const rank_health& each : ranks) who[fact(each)].push_back(each.rank);
+  if (who.size() < 2) return;
+  std::string text;
+  for (const auto& [value, those] : who) {
+    text += fmt::format("{}{} on ranks {}", text.empty() ? "" : "; ", value, some_of(those));
+  }
+  found.push_back(fmt::format("{}: {}", what, text));
+}
+
+inline void look_at_host(const std::vector<const rank_health*>& ranks,
+                         std::vector<std::string>& found) {
+  const rank_health& first = *ranks.front();
+  std::set<int> cpus;
+  bool reads = true;
+  for (const rank_health* each : ranks) {
+    cpus.insert(each->cpus.begin(), each->cpus.end());
+    reads = reads && each->reads_neighbour;
+  }
+  if (ranks.size() > cpus.size()) {
+    found.push_back(
+        fmt::format("{}: {} ranks share {} core{}: they take turns, and every collective waits for "
+                    "the scheduler. Start fewer, or widen the binding (srun --cpu-bind, "
+                    "--cpus-per-task)",
+                    first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
+  }
+  // What a group keeps in shared memory: a board, staging and rings, about 5 MiB a rank.
+  const std::uint64_t wanted = ranks.size() * (std::uint64_t{16} << 20);
+  if (ranks.size() > 1 && first.shared_memory_bytes < wanted) {
+    found.push_back(fmt::format(
+        "{}: /dev/shm has {} MiB free, and {} ranks want {} MiB: mount it larger (docker run "
+        "--shm-size, apptainer --bind /dev/shm), or set PARX_TRANSPORT=tcp",
+        first.host, first.shared_memory_bytes >> 20, ranks.size(), wanted >> 20));
+  }
+  if (!reads) {
+    found.push_back(fmt::format(
+        "{}: a rank may not read another's memory (process_vm_readv), so large messages "
+        "inside the host are copied twice. sysctl kernel.yama.ptrace_scope=0, or docker "
+        "run --cap-add SYS_PTRACE, allows it",
+        first.host));
+  }
+}
+
+inline void look_at_addresses(std::span<const rank_health> ranks, std::size_t hosts,
+                              std::vector<std::string>& found) {
+  if (hosts < 2) return;
+  std::map<std::string, const rank_health*> owner;
+  std::set<std::string> told;
+  for (const rank_health& each : ranks) {
+    if (each.address.starts_with("127.") || each.address == "::1") {
+      if (told.insert(each.host).second) {
+        found.push_back(fmt::format(
+            "{}: its address is {}, which other hosts cannot reach: name its network by "
+            "PARX_SOCKET_IFNAME=eth0 or =10.0.0.0/8",
+            each.host, each.address));
+      }
+      continue;
+    }
+    const auto [first, is_new] = owner.emplace(each.address, &each);
+    if (!is_new && first->second->boot_id != each.boot_id && told.insert(each.host).second) {
+      found.push_back(fmt::format(
+          "{} and {} both have the address {}: choose another network by PARX_SOCKET_IFNAME",
+          first->second->host, each.host, each.address));
+    }
+  }
+}
+
+/// Of links that ought to be alike, those that are much worse than most.
+inline void look_at_links(std::span<const link_health> links, std::vector<std::string>& found) {
+  constexpr double much = 3;
+  if (links.size() < 3) return;
+  const auto median = [&](auto value) {
+    std::vector<double> sorted;
+    for (const link_health& each : links) sorted.push_back(value(each));
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
+  };
+  const double usual_s = median([](const link_health& each) { return each.seconds; });
+  const double usual_rate = median([](const link_health& each) { return each.bytes_per_second; });
+  for (const link_health& each : links) {
+    if (each.seconds > much * usual_s) {
+      found.push_back(fmt::format("ranks {} and {}: {:.0f} us a message, where {:.0f} us is usual",
+                                  each.rank, each.peer, each.seconds * 1e6, usual_s * 1e6));
+    }
+    if (each.bytes_per_second * much < usual_rate) {
+      found.push_back(fmt::format("ranks {} and {}: {:.0f} MB/s, where {:.0f} MB/s is usual",
+                                  each.rank, each.peer, each.bytes_per_second / 1e6,
+                                  usual_rate / 1e6));
+    }
+  }
+}
+
+}  // namespace detail
+
+/// A sentence about each thing that will hurt the job, and what to do about it; none where all is
+/// well. `ranks` are those of the whole job.
+[[nodiscard]] inline std::vector<std::string> findings(std::span<const rank_health> ranks,
+                                                       std::span<const link_health> links) {
+  std::vector<std::string> found;
+  detail::require_equal(
+      ranks, "the ranks run different programs (hashes of their files)",
+      [](const rank_health& each) { return each.program; }, found);
+  detail::require_equal(
+      ranks, "the ranks have different versions of parx",
+      [](const rank_health& each) { return each.version; }, found);
+  const auto hosts = by_host(ranks);
+  for (const auto& [id, those] : hosts) detail::look_at_host(those, found);
+  detail::look_at_addresses(ranks, hosts.size(), found);
+  // Two links to each other rank, and what a program has open besides.
+  const std::uint64_t descriptors = 64 + 4 * ranks.size();
+  for (const rank_health& each : ranks) {
+    if (each.descriptors >= descriptors) continue;
+    found.push_back(
+        fmt::format("{}: a process may open {} files, and {} ranks need about {}: "
+                    "ulimit -n {}",
+                    each.host, each.descriptors, ranks.size(), descriptors, descriptors));
+    break;
+  }
+  for (const auto& [id, those] : hosts) {
+    constexpr double much_s = 0.1;
+    const double ahead = those.front()->clock_ahead_s;
+    if (std::abs(ahead) < much_s) continue;
+    found.push_back(
+        fmt::format("{}: its clock is {:.1f} s {} of rank 0's: lines of logs and traces "
+                    "will seem out of order. Let chrony or ntpd set it",
+                    those.front()->host, std::abs(ahead), ahead > 0 ? "ahead" : "behind"));
+  }
+  detail::look_at_links(links, found);
+  return found;
+}
+
+}  // namespace parx::inline PARX_ABI
