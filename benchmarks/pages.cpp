@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -27,12 +26,14 @@
 
 #include <fmt/format.h>
 
+#include <bench/resident.hpp>
 #include <parx/comm.hpp>
 #include <parx/launch.hpp>
 #include <parx/tensor.hpp>
 
 namespace {
 
+using bench::resident_mib;
 using parx::tensor;
 
 constexpr std::size_t mib = std::size_t{1} << 20U;
@@ -184,18 +185,6 @@ void products() {
                work / seconds[0], work / seconds[1], work / seconds[2], work / seconds[3],
                work / seconds[4]);
   }
-}
-
-/// Of this process, each page divided by the number of processes that have it.
-double resident_mib() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string word; file >> word;) {
-    if (word != "Pss:") continue;
-    double kib = 0;
-    file >> kib;
-    return kib / 1024;
-  }
-  return 0;
 }
 
 void on_one_host(parx::world& world, std::size_t size) {

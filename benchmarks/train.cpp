@@ -21,6 +21,7 @@
 
 #include <sys/resource.h>
 
+#include <bench/training_data.hpp>
 #include <options.hpp>
 #include <parx/ddp.hpp>
 #include <parx/launch.hpp>
@@ -32,11 +33,9 @@
 
 namespace nn = parx::nn;
 using seconds = std::chrono::duration<double>;
-using ids = parx::tensor<std::int64_t>;
+using bench::batches, bench::ids, bench::random_ids, bench::stream_of;
 
 namespace {
-
-constexpr std::size_t batches = 8;
 
 enum class wrapper { ddp, bare, tp, tp_sp };
 
@@ -52,20 +51,6 @@ struct settings {
     return wrapped == wrapper::tp || wrapped == wrapper::tp_sp;
   }
 };
-
-ids random_ids(const parx::random_stream& stream, parx::shape shape, std::uint32_t limit) {
-  ids values = ids::empty(shape);
-  const auto put = [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) values.data()[at + i] = word[i] % limit;
-  };
-  stream.words(0, values.size(), put);
-  return values;
-}
-
-parx::random_stream stream_of(const parx::world& world, std::size_t batch, const char* what) {
-  return parx::random_stream(1000 + static_cast<std::uint64_t>(world.rank()), what)
-      .substream(batch);
-}
 
 struct phases {
   double forward, backward, optimizer;

@@ -3,13 +3,17 @@
 // A unit that is kept has memory of its own, in which its part lies; it is gathered in place once
 // after each step. The others have an address for good and take a block of a pool while they are
 // used, so that of the whole model only so many units are in memory as compute at once, and those
-// that are gathered ahead. Ranks of one host gather kept units through shared memory.
+// that are gathered ahead. Units of about one size have a pool together, so that layers do not take
+// as much memory as the much larger head of a language model. Ranks of one host gather kept units
+// through shared memory.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <exception>
-#include <memory>
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,7 +30,7 @@ namespace parx::inline PARX_ABI::detail {
 class gathered_values final : public unit_values {
  public:
   /// Collective over `group`, which is borrowed as the plan is. `is_kept` has an entry for each
-  /// unit; of the others `blocks` are in memory at once.
+  /// unit; of the others at most `blocks` of about one size are in memory at once.
   gathered_values(const unit_plan& plan, process_group& group, std::vector<bool> is_kept,
                   std::size_t blocks, call_site site)
       : plan_(plan), group_(group), site_(site), is_kept_(std::move(is_kept)),
@@ -34,17 +38,13 @@ class gathered_values final : public unit_values {
         kept_(group, bytes_of_kept(), site), parts_(bytes_of_parts()) {
     std::byte* kept = kept_.data();
     std::byte* part = parts_.data();
-    std::size_t largest = 0;
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      if (!is_kept_[unit]) largest = std::max(largest, plan.whole_bytes(unit));
-    }
-    if (largest > 0) pool_.emplace_back(blocks, largest);
+    make_pools(blocks);
     const auto rank = static_cast<std::size_t>(group.rank());
     for (std::size_t unit = 0; unit < units_.size(); ++unit) {
       std::byte* whole = kept;
-      if (!is_kept_[unit] && plan.whole_bytes(unit) > 0) {
-        units_[unit].memory.push_back(pool_.front().reserve());
-        whole = units_[unit].memory.front().data();
+      if (units_[unit].pool) {
+        units_[unit].memory.emplace(units_[unit].pool->reserve());
+        whole = units_[unit].memory->data();
       }
       for (const std::size_t flat : plan.units()[unit].flats) {
         const unit_flat& each = plan.flats()[flat];
@@ -66,13 +66,12 @@ class gathered_values final : public unit_values {
 
   [[nodiscard]] bool has_room(std::size_t unit) const override {
     const held& here = units_[unit];
-    return here.memory.empty() || here.memory.front().attached() ||
-           pool_.front().free_blocks() > 0;
+    return !here.memory || here.memory->attached() || here.pool->free_blocks() > 0;
   }
   void start(std::size_t unit) override {
     held& here = units_[unit];
     if (here.is_started) return;
-    for (fixed_memory& each : here.memory) each.attach();
+    if (here.memory) here.memory->attach();
     here.is_started = true;
     for (const std::size_t flat : plan_.units()[unit].flats) {
       const unit_flat& each = plan_.flats()[flat];
@@ -89,10 +88,10 @@ class gathered_values final : public unit_values {
   }
   void release(std::size_t unit) noexcept override {
     held& here = units_[unit];
-    if (here.memory.empty() || !here.is_started) return;
+    if (!here.memory || !here.is_started) return;
     drop(here);
     try {
-      for (fixed_memory& each : here.memory) each.detach();
+      here.memory->detach();
     } catch (const std::exception&) {  // it stays where it is, and attach() finds it
     }
   }
@@ -109,11 +108,31 @@ class gathered_values final : public unit_values {
     std::byte* part = nullptr;
   };
   struct held {
-    std::vector<fixed_memory> memory = {};  ///< one, of a unit that is not kept
+    std::optional<page_pool> pool = {};  ///< of a unit that is not kept
+    std::optional<fixed_memory> memory = {};
     bool is_started = false;
     std::vector<work> gathers = {};
   };
 
+  /// Sizes from one power of two to the next are about one size.
+  void make_pools(std::size_t blocks) {
+    struct sharing {
+      std::size_t largest = 0;
+      std::vector<std::size_t> units = {};
+    };
+    std::map<std::size_t, sharing> sizes;  // by power of two
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      const std::size_t bytes = plan_.whole_bytes(unit);
+      if (is_kept_[unit] || bytes == 0) continue;
+      sharing& size = sizes[static_cast<std::size_t>(std::bit_width(bytes - 1))];
+      size.largest = std::max(size.largest, bytes);
+      size.units.push_back(unit);
+    }
+    for (const auto& [exponent, size] : sizes) {
+      const page_pool pool(std::min(blocks, size.units.size()), size.largest);
+      for (const std::size_t unit : size.units) units_[unit].pool = pool;
+    }
+  }
   static void drop(held& here) noexcept {
     here.gathers.clear();  // waits
     here.is_started = false;
@@ -137,7 +156,6 @@ class gathered_values final : public unit_values {
   process_group& group_;
   const call_site site_;
   const std::vector<bool> is_kept_;
-  std::vector<page_pool> pool_;  ///< one, where units are not kept
   std::vector<held> units_;
   std::vector<place> flats_;
   bucket_memory kept_;

@@ -2,11 +2,12 @@
 //
 // The gradients of a flat are reduced at once, straight from the memory in which backward writes
 // them. Either every flat has such memory (stage 1), in which the parts stay; or there are slots
-// that flats take in turns (stages 2 and 3), and parts have memory of their own. A flat takes its
-// slot when backward enters its unit, or when its gradients leave, if another one that is not
-// complete has the slot then: until it has one, its gradients are in ordinary memory, as those of
-// micro-batches under no_sync are. Flats leave strictly in the reverse order of the plan, whatever
-// the order in which gradients become final, each from the same slot on all ranks.
+// that flats take in turns (stages 2 and 3), and parts have memory of their own. A unit that others
+// are within, as the root, is in use while those take turns, and so has a slot for itself. A flat
+// takes its slot when backward enters its unit, or when its gradients leave, if another one that is
+// not complete has the slot then: until it has one, its gradients are in ordinary memory, as those
+// of micro-batches under no_sync are. Flats leave strictly in the reverse order of the plan,
+// whatever the order in which gradients become final, each from the same slot on all ranks.
 // Tables that are cut by rows leave behind all flats.
 // What is called when is reduction_state's to say, where flats are the buckets. Threads: on the
 // thread that runs backward.
@@ -55,15 +56,14 @@ class unit_gradients {
     for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
       if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
     }
-    const std::size_t slots = kind == gradient_memory_of::slots ? 2 : flats_.size();
-    slots_.resize(std::min(slots, flats_.size()));
+    deal_slots();
     std::fill(numbers_.begin(), numbers_.end(), launches());
     for (std::size_t i = 0; i < tables_.size(); ++i) {
       numbers_[tables_[i].parameter] = flats_.size() + i;
     }
     std::size_t bytes = 0, part_bytes = 0;
     for (std::size_t i = 0; i < flats_.size(); ++i) {
-      slot& its = slots_[i % slots_.size()];
+      slot& its = slot_of(i);
       its.bytes = std::max(its.bytes, planned(i).whole_bytes());
       part_bytes += planned(i).part_bytes();
     }
@@ -76,7 +76,7 @@ class unit_gradients {
     for (std::size_t i = 0; i < flats_.size(); ++i) {
       const std::size_t room = planned(i).part_bytes();
       flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(next, next + room)
-                                                         : slots_[i].memory + rank_ * room;
+                                                         : slot_of(i).memory + rank_ * room;
       for (const flat_item& item : planned(i).items) {
         numbers_[item.parameter] = i;
         all_[item.parameter]->bind_part_grad(
@@ -120,7 +120,7 @@ class unit_gradients {
   void enter(std::size_t unit) {
     if (!is_running_) return;
     for (std::size_t i = 0; i < flats_.size(); ++i) {
-      const slot& its = slots_[i % slots_.size()];
+      const slot& its = slot_of(i);
       if (planned(i).unit != unit || flats_[i].has_left || its.holder == i) continue;
       if (its.holder == nobody) take_slot(i);
     }
@@ -170,12 +170,34 @@ class unit_gradients {
   };
   struct leaving {
     std::size_t flat = 0;  ///< in the plan
+    std::size_t slot = 0;
     std::byte* part = nullptr;
     bool has_left = false;
   };
 
   [[nodiscard]] const unit_flat& planned(std::size_t i) const noexcept {
     return plan_.flats()[flats_[i].flat];
+  }
+
+  [[nodiscard]] slot& slot_of(std::size_t i) noexcept { return slots_[flats_[i].slot]; }
+  void deal_slots() {
+    const std::vector<planned_unit>& units = plan_.units();
+    std::vector<std::size_t> in_turns;
+    std::size_t turn = 0;
+    for (std::size_t i = 0; i < flats_.size(); ++i) {
+      const std::size_t unit = planned(i).unit;
+      const bool has_inner = std::any_of(units.begin() + 1, units.end(), [&](const auto& each) {
+        return each.parent == unit;
+      });
+      const bool is_alone = kind_ == gradient_memory_of::all_flats || has_inner;
+      if (is_alone || in_turns.size() < 2) {
+        flats_[i].slot = slots_.size();
+        slots_.emplace_back();
+        if (is_alone) continue;
+        in_turns.push_back(flats_[i].slot);
+      }
+      flats_[i].slot = in_turns[turn++ % in_turns.size()];
+    }
   }
 
   /// Ranks that gathered other units, of equal sizes, have computed with wrong values.
@@ -205,7 +227,7 @@ class unit_gradients {
     from.holder = nobody;
   }
   void take_slot(std::size_t i) {
-    slot& its = slots_[i % slots_.size()];
+    slot& its = slot_of(i);
     if (its.holder == i) return;
     settle(its);
     evict(its);
@@ -218,7 +240,7 @@ class unit_gradients {
   void launch(std::size_t i) {
     const unit_flat& flat = planned(i);
     take_slot(i);
-    slot& its = slots_[i % slots_.size()];
+    slot& its = slot_of(i);
     for (const flat_item& item : flat.items) {
       const sharded_parameter& each = *all_[item.parameter];
       // Others may have a gradient where this rank has none.
