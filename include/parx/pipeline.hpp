@@ -18,6 +18,7 @@
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>

@@ -34,6 +34,7 @@ class border : public variable<T> {
       : variable<T>(std::move(received), parx::gradient::wanted),
         keeper_(new keeper(&this->leaf("border"))) {}
 
+  [[nodiscard]] bool has_gradient() const noexcept { return keeper_->of->has_gradient(); }
   /// What all backward passes that reached it have added up to; more than one where the stage has
   /// several losses. The tensor may outlive the border; the next pass that reaches the border adds
   /// to it, so what sends it is to be done by then. Throws usage_error when no pass has reached it.

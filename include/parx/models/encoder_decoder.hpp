@@ -13,12 +13,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/models/encoder_decoder_config.hpp>
 #include <parx/models/pointer.hpp>
 #include <parx/models/source_cache.hpp>
+#include <parx/nn/blocks.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/position.hpp>
@@ -39,7 +42,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
         positions_(config.max_position_embeddings, config.d_model),
         encoder_(config.encoder_layers, config.d_model, config.attention_heads, layer(config)),
         decoder_(config.decoder_layers, config.d_model, config.attention_heads, layer(config)),
-        dropout_(config.dropout) {
+        dropout_(config.dropout),
+        source_dropout_(config.dropout) {
     if (config.copying == copying::pointer) pointer_.emplace(config.d_model);
   }
 
@@ -71,15 +75,59 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   /// The two halves of forward: memory is (batch, keys, d_model).
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> encode(const tensor<Id>& source, const tensor<Mask>& source_mask) {
-    return encoder_(embed(source), masks(source_mask));
+    this->materialize();
+    return encoder_(look_up(source, 0, source_dropout_), masks(source_mask));
   }
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> decode(const tensor<Id>& target, const variable<T>& memory,
                                    const tensor<Id>& source, const tensor<Mask>& source_mask) {
     const attention_options<T> causal{.causal = true};
     const auto states = decoder_(embed(target), memory, causal, masks(source_mask));
-    const auto logits = shared_.multiply(states);
-    return pointer_ ? (*pointer_)(logits, states, memory, source, source_mask) : logits;
+    return logits(states, memory, source, source_mask);
+  }
+
+  /// The forward pass in pieces: both embeddings, each layer, and what makes the logits. All pieces
+  /// of the decoder take the encoder's result. Input is a batch with input_ids, attention_mask and
+  /// decoder_input_ids (data::sequence_pair_batch).
+  template <typename Input>
+  [[nodiscard]] nn::model_blocks<Input, T> blocks() {
+    require(encoder_.pieces() > 0, "encoder_decoder: without layers of the encoder it has no pieces");
+    using values = nn::block_input<T>;
+    nn::model_blocks<Input, T> all;
+    all.push_back({"encoder.embeddings", {"shared"}, [this](const values&, const Input& of) {
+                     return look_up(of.input_ids, 0, source_dropout_);
+                   }});
+    const auto name = [](const char* side, std::size_t i) {
+      return side + (".layers." + std::to_string(i));
+    };
+    const auto parts = [&](const char* side, std::size_t i, std::size_t layers) {
+      std::vector<std::string> used{name(side, i)};
+      if (i + 1 == layers) used.push_back(side + std::string(".norm"));
+      return used;
+    };
+    for (std::size_t i = 0; i < encoder_.pieces(); ++i) {
+      all.push_back({name("encoder", i), parts("encoder", i, encoder_.pieces()),
+                     [this, i](const values& x, const Input& of) {
+                       return encoder_.piece(i, x, masks(of.attention_mask));
+                     }});
+    }
+    const std::vector<std::string> memory{all.back().name};
+    all.push_back({"decoder.embeddings", {"shared"}, [this](const values&, const Input& of) {
+                     return look_up(of.decoder_input_ids, 0, dropout_);
+                   }});
+    for (std::size_t i = 0; i < decoder_.pieces(); ++i) {
+      all.push_back({name("decoder", i), parts("decoder", i, decoder_.pieces()),
+                     [this, i](const values& x, const Input& of) {
+                       return decoder_.piece(i, x, x.taken(0), attention_options<T>{.causal = true},
+                                             masks(of.attention_mask));
+                     },
+                     memory});
+    }
+    all.push_back({"logits", {"shared", "pointer"}, [this](const values& x, const Input& of) {
+                     return logits(x, x.taken(0), of.input_ids, of.attention_mask);
+                   },
+                   memory});
+    return all;
   }
 
   /// For generating token by token: what is the same for all tokens of texts of up to `capacity`
@@ -114,6 +162,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     visit("encoder", encoder_);
     visit("decoder", decoder_);
     visit("dropout", dropout_);
+    visit("source_dropout", source_dropout_);
     if (pointer_) visit("pointer", *pointer_);
   }
 
@@ -131,13 +180,24 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   template <std::integral Id>
   [[nodiscard]] variable<T> embed(const tensor<Id>& ids, std::size_t first = 0) {
     this->materialize();
+    return look_up(ids, first, dropout_);
+  }
+  template <std::integral Id>
+  [[nodiscard]] variable<T> look_up(const tensor<Id>& ids, std::size_t first,
+                                    nn::dropout& dropout) {
     const std::size_t most = config_.max_position_embeddings;
     require(ids.rank() == 2 && ids.extent(1) > 0 && first + ids.extent(1) <= most,
             "encoder_decoder: token ids of shape {} are not (batch, positions) with 1 to {} "
             "positions",
             to_string(ids.shape()), first < most ? most - first : 0);
     const T scale = std::sqrt(static_cast<T>(config_.d_model));
-    return dropout_(positions_(shared_(ids) * scale, first));
+    return dropout(positions_(shared_(ids) * scale, first));
+  }
+  template <std::integral Id, std::integral Mask>
+  [[nodiscard]] variable<T> logits(const variable<T>& states, const variable<T>& memory,
+                                   const tensor<Id>& source, const tensor<Mask>& source_mask) {
+    const auto words = shared_.multiply(states);
+    return pointer_ ? (*pointer_)(words, states, memory, source, source_mask) : words;
   }
 
   encoder_decoder_config config_;
@@ -145,7 +205,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   nn::sinusoidal_position<T> positions_;
   nn::transformer_encoder<T> encoder_;
   nn::transformer_decoder<T> decoder_;
-  nn::dropout dropout_;
+  // One a side: random numbers of a side do not depend on where the other one runs.
+  nn::dropout dropout_, source_dropout_;
   std::optional<pointer<T>> pointer_;
 };
 

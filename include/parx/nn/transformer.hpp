@@ -196,9 +196,17 @@ class transformer_stack : public module<transformer_stack<Layer>> {
   [[nodiscard]] variable<value_type> forward(const variable<value_type>& x,
                                              const Others&... others) {
     variable<value_type> y = x;
-    for (Layer& layer : layers_) y = checkpointing_.run(layer, y, others...);
+    for (std::size_t i = 0; i < layers_.size(); ++i) y = run_layer(i, y, others...);
     return norm_ ? (*norm_)(y) : y;
   }
+  /// The pieces of forward: layer i, and with the last one the norm behind it.
+  template <typename... Others>
+  [[nodiscard]] variable<value_type> piece(std::size_t i, const variable<value_type>& x,
+                                           const Others&... others) {
+    const auto y = run_layer(i, x, others...);
+    return norm_ && i + 1 == layers_.size() ? (*norm_)(y) : y;
+  }
+  [[nodiscard]] std::size_t pieces() const noexcept { return layers_.size(); }
   /// A decoder's layers, each with its own of `caches`, for generating.
   [[nodiscard]] variable<value_type> forward(const variable<value_type>& x,
                                              std::vector<decoder_layer_cache<value_type>>* caches,
@@ -223,6 +231,12 @@ class transformer_stack : public module<transformer_stack<Layer>> {
   }
 
  private:
+  template <typename... Others>
+  [[nodiscard]] variable<value_type> run_layer(std::size_t i, const variable<value_type>& x,
+                                               const Others&... others) {
+    return checkpointing_.run(layers_[i], x, others...);
+  }
+
   std::vector<Layer> layers_;
   checkpointing checkpointing_;
   std::optional<layer_norm<value_type>> norm_;

@@ -2,8 +2,8 @@
 //
 // Every receive of the step is posted before its first action, so a message that arrives is taken
 // in whatever the rank does; its memory is allocated when it arrives, in the shape that its frame
-// names. Sends are asynchronous and let go of their memory when they are done. Each message has a
-// tag of its own: no direction waits for the other, no message for the one before it.
+// names. Sends are asynchronous and let go of their memory when they are done. Each tensor has a tag
+// of its own: no direction waits for the other, no message for the one before it.
 // Threads: one, but memory is allocated on the group's thread.
 #pragma once
 
@@ -29,31 +29,35 @@ enum class stage_direction : std::uint8_t {
 
 template <typename T>
 struct stage_values {
-  tensor<T> values;
-  double count = 0;  ///< of the loss, beside a gradient
+  std::vector<tensor<T>> values;  ///< of the last block, then of those that are taken further on
+  double count = 0;               ///< of the loss, beside gradients
 };
 
 template <typename T>
 class stage_messages {
  public:
-  /// The group is borrowed.
-  stage_messages(process_group& group, int stages, int microbatches)
-      : group_(&group), stages_(stages),
+  /// `most` tensors are in one message at most. The group is borrowed.
+  stage_messages(process_group& group, int stages, int microbatches, std::size_t most)
+      : group_(&group), stages_(stages), tags_(static_cast<int>(most) + 1),
         arrivals_(static_cast<std::size_t>(2 * stages * microbatches)) {}
 
-  /// Posts the receive of what `stage` will get from rank `from`.
-  void expect(stage_direction way, int stage, int microbatch, int from) {
+  /// Posts the receive of the `tensors` that `stage` will get from rank `from`.
+  void expect(stage_direction way, int stage, int microbatch, int from, std::size_t tensors) {
     arrival& to = *(arrivals_[index(way, stage, microbatch)] = std::make_unique<arrival>());
-    const int tag = tag_of(way, stage, microbatch);
-    to.values = async_recv_any_shape(
-        *group_, from,
-        [&made = to.held.values](dtype, const axis_extents& extents) {
-          made = tensor<T>::empty(shape(std::span(extents.begin(), extents.end())));
-          return std::as_writable_bytes(std::span(made.data(), made.size()));
-        },
-        {.tag = tag, .type = dtype_of<T>});
+    int tag = tag_of(way, stage, microbatch);
+    to.held.values.resize(tensors);
+    for (tensor<T>& made : to.held.values) {
+      to.parts.push_back(async_recv_any_shape(
+          *group_, from,
+          [&made](dtype, const axis_extents& extents) {
+            made = tensor<T>::empty(shape(std::span(extents.begin(), extents.end())));
+            return std::as_writable_bytes(std::span(made.data(), made.size()));
+          },
+          {.tag = tag++, .type = dtype_of<T>}));
+    }
     if (way == stage_direction::backwards) {
-      to.count = async_recv(*group_, std::span(&to.held.count, 1), from, {.tag = tag + 1});
+      to.parts.push_back(
+          async_recv(*group_, std::span(&to.held.count, 1), from, {.tag = tag}));
     }
   }
   /// Between two stages of this rank.
@@ -65,23 +69,25 @@ class stage_messages {
   [[nodiscard]] stage_values<T> take(stage_direction way, int stage, int microbatch) {
     const std::unique_ptr<arrival> found =
         std::move(arrivals_[index(way, stage, microbatch)]);
-    found->values.wait();
-    found->count.wait();
+    for (work& each : found->parts) each.wait();
     return std::move(found->held);
   }
   /// For `stage` of rank `to`.
   void send(stage_direction way, int stage, int microbatch, int to, stage_values<T> what) {
     while (!leaving_.empty() && leaving_.front().sent.test()) leave();
     departure& next = leaving_.emplace_back();
-    next.held = {std::move(what.values).contiguous(), what.count};
-    const int tag = tag_of(way, stage, microbatch);
-    batch both(*group_);
-    both.send(next.held.values, to, {.tag = tag, .extents = next.held.values.shape()});
+    next.held = std::move(what);
+    int tag = tag_of(way, stage, microbatch);
+    batch together(*group_);
+    for (tensor<T>& each : next.held.values) {
+      each = std::move(each).contiguous();
+      together.send(each, to, {.tag = tag++, .extents = each.shape()});
+    }
     if (way == stage_direction::backwards) {
       const std::span<const double> count(&next.held.count, 1);
-      both.send(count, to, {.tag = tag + 1});
+      together.send(count, to, {.tag = tag});
     }
-    next.sent = both.start();
+    next.sent = together.start();
   }
   /// Blocks until all has left.
   void finish() {
@@ -91,7 +97,7 @@ class stage_messages {
  private:
   struct arrival {
     stage_values<T> held;
-    work values, count;  // after what they write: they are waited for first
+    std::vector<work> parts;  // after what they write: they are waited for first
   };
   struct departure {
     stage_values<T> held;
@@ -106,11 +112,11 @@ class stage_messages {
     return static_cast<std::size_t>((microbatch * stages_ + stage) * 2 + static_cast<int>(way));
   }
   [[nodiscard]] int tag_of(stage_direction way, int stage, int microbatch) const noexcept {
-    return static_cast<int>(index(way, stage, microbatch)) * 2;
+    return static_cast<int>(index(way, stage, microbatch)) * tags_;
   }
 
   process_group* group_;
-  int stages_;
+  int stages_, tags_;
   std::vector<std::unique_ptr<arrival>> arrivals_;
   std::list<departure> leaving_;
 };

@@ -2,7 +2,8 @@
 //
 // A forward takes what the stage before made, a backward what the stage behind made, of which the
 // receive was posted before the first action. What a stage made goes on at once, and its values are
-// let go of as soon as the message and the graph need them no more. The last whole backward of a
+// let go of as soon as the message and the graph need them no more. What a later stage takes besides
+// (skip connections) travels in the same messages, from stage to stage. The last whole backward of a
 // rank runs in halves: what the stage before waits for leaves ahead of the sums over ranks.
 // Threads: one, which uses the group.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include <parx/autograd/border.hpp>
+#include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
@@ -27,6 +30,7 @@
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/messages.hpp>
+#include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/trace/event.hpp>
 
@@ -48,14 +52,14 @@ class stage_runner {
   stage_runner(process_group& group, nn::model_blocks<Input, T> blocks, std::vector<int> owner,
                std::vector<std::size_t> cut, int counted, around_backward around)
       : group_(group), blocks_(std::move(blocks)), owner_(std::move(owner)), cut_(std::move(cut)),
-        counted_(counted), around_(std::move(around)) {}
+        counted_(counted), around_(std::move(around)), routes_(blocks_, cut_) {}
 
   /// Collective. Returns the sum of what loss(result of the last stage, micro-batch) returned, on
   /// all ranks. Records for backward unless within no_grad, where the table has forwards alone.
   template <typename Batch, typename Loss>
   nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss) {
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
-    stage_messages<T> messages(group_, table.stages, table.microbatches);
+    stage_messages<T> messages(group_, table.stages, table.microbatches, routes_.widest());
     try {
       for (const stage_action& a : actions) expect(messages, table, a);
     } catch (...) {
@@ -102,8 +106,9 @@ class stage_runner {
   using way = stage_direction;
   /// A micro-batch in a stage, from its forward to the last part of its backward.
   struct passage {
-    std::optional<border<T>> input;
+    std::vector<border<T>> inputs;
     variable<T> output;  // of a stage that is not the last: the graph, without values
+    std::shared_ptr<std::vector<tensor<T>>> skipped;  // gradients of what else it sent on
     std::optional<weighted_loss<T>> loss;
     std::optional<backward_rest> rest;
     double count = 0;  // of the loss
@@ -130,7 +135,9 @@ class stage_runner {
                      : takes_gradient(table, a) ? owner(a.stage + 1)
                                                 : group_.rank();
     if (from == group_.rank()) return;
-    messages.expect(takes_result(a) ? way::onwards : way::backwards, a.stage, a.microbatch, from);
+    const auto border = static_cast<std::size_t>(takes_result(a) ? a.stage : a.stage + 1);
+    messages.expect(takes_result(a) ? way::onwards : way::backwards, a.stage, a.microbatch, from,
+                    routes_.into(border).size());
   }
   [[nodiscard]] stage_values<T> take(stage_messages<T>& messages, const pipeline_table& table,
                                      const stage_action& a) {
@@ -181,8 +188,13 @@ class stage_runner {
       backward(a, here, given);
     }
     if (makes_input_gradient(a) && a.stage > 0) {
-      pass(messages, way::backwards, a.stage - 1, a.microbatch,
-           {here.input->gradient().sum, here.count});
+      stage_values<T> gradients{{}, here.count};
+      for (const border<T>& each : here.inputs) {
+        // Of what nothing was computed from, such as a result that the next block ignores.
+        gradients.values.push_back(each.has_gradient() ? each.gradient().sum
+                                                       : tensor<T>::zeros(each.shape()));
+      }
+      pass(messages, way::backwards, a.stage - 1, a.microbatch, std::move(gradients));
     }
     if (!makes_weight_gradient(a)) return;
     here = {};
@@ -195,18 +207,28 @@ class stage_runner {
                nn::tally& figure) {
     const auto stage = static_cast<std::size_t>(a.stage);
     variable<T> x;
-    if (a.stage > 0 && detail::recording()) {
-      x = here.input.emplace(given.values);
-    } else if (a.stage > 0) {
-      x = given.values;
+    std::vector<variable<T>> results(routes_.has_skips() ? blocks_.size() : 0);
+    for (std::size_t i = 0; i < given.values.size() && a.stage > 0; ++i) {
+      const auto each = detail::recording()
+                            ? variable<T>(here.inputs.emplace_back(given.values[i]))
+                            : variable<T>(given.values[i]);
+      if (i == 0) x = each;
+      if (!results.empty()) results[routes_.into(stage)[i]] = each;
     }
     for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
-      x = blocks_[b].forward(x, input_of<Input>(batch));
+      std::vector<variable<T>> taken;
+      for (const std::size_t from : routes_.taken_by(b)) taken.push_back(results[from]);
+      x = blocks_[b].forward({std::move(x), std::move(taken)}, input_of<Input>(batch));
+      if (routes_.is_taken(b)) results[b] = x;
     }
     if (a.stage + 1 < table.stages) {
-      // Whoever needs the values, the message or an operation, holds them.
-      here.output = variable<T>(tensor<T>::without_memory(x.shape()), x.node());
-      pass(messages, way::onwards, a.stage + 1, a.microbatch, {x.value(), 0});
+      std::vector<variable<T>> leaving{x};
+      const std::vector<std::size_t>& sources = routes_.into(stage + 1);
+      for (std::size_t i = 1; i < sources.size(); ++i) leaving.push_back(results[sources[i]]);
+      keep_graph(leaving, here);
+      stage_values<T> values;
+      for (const variable<T>& each : leaving) values.values.push_back(each.value());
+      pass(messages, way::onwards, a.stage + 1, a.microbatch, std::move(values));
       return;
     }
     auto made = loss(x, batch);
@@ -219,6 +241,23 @@ class stage_runner {
     }
   }
 
+  /// What backward starts from, without the values: whoever needs those, the message or an
+  /// operation, holds them. Several results end in one node, which hands each its gradient.
+  void keep_graph(const std::vector<variable<T>>& leaving, passage& here) {
+    if (!detail::recording()) return;
+    variable<T> last = leaving.front();
+    if (leaving.size() > 1) {
+      here.skipped = std::make_shared<std::vector<tensor<T>>>();
+      last = differentiable_list(
+          last.value(),
+          [others = here.skipped](const tensor<T>& first, std::size_t i, grad_sink<T> sink) {
+            sink.add(i == 0 ? first : others->at(i - 1));
+          },
+          std::span<const variable<T>>(leaving));
+    }
+    here.output = variable<T>(tensor<T>::without_memory(last.shape()), last.node());
+  }
+
   void backward(const stage_action& a, passage& here, const stage_values<T>& given) {
     // A first stage whose parameters are all frozen has nothing to do.
     if (!here.loss && !here.rest && !here.output.requires_grad()) return;
@@ -228,6 +267,9 @@ class stage_runner {
     const backward_options how{.count = a.stage == counted_ ? here.count : 0,
                                .of = gradient_of::sum};
     const bool in_halves = a.kind == stage_work::backward_inputs;
+    if (here.skipped && a.kind != stage_work::backward_weights) {
+      here.skipped->assign(given.values.begin() + 1, given.values.end());
+    }
     if (a.kind == stage_work::backward_weights) {
       here.rest->weights();
     } else if (here.loss && in_halves) {
@@ -235,9 +277,9 @@ class stage_runner {
     } else if (here.loss) {
       here.loss->sum.backward(how);
     } else if (in_halves) {
-      here.rest.emplace(here.output.backward_inputs_from(given.values, how));
+      here.rest.emplace(here.output.backward_inputs_from(given.values.front(), how));
     } else {
-      here.output.backward_from(given.values, how);
+      here.output.backward_from(given.values.front(), how);
     }
     // What the graph and its values needed is not needed any more.
     here.loss.reset();
@@ -274,6 +316,7 @@ class stage_runner {
   std::vector<std::size_t> cut_;
   int counted_;
   around_backward around_;
+  stage_routes routes_;
   std::vector<std::vector<passage>> passages_;  // by stage and micro-batch
   std::ptrdiff_t backwards_left_ = 0;
   std::vector<action_span> spans_;
