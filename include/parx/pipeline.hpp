@@ -1,7 +1,8 @@
 // parx/pipeline.hpp: pipeline parallelism: schedules as tables, proven before they run, and
 // the runner that trains a model by them. By name, since they need more than others want to
-// compile: <parx/pipeline/training_state.hpp> (the trainer, checkpoints) and
-// <parx/pipeline/parallelize.hpp> (stages, samples and layers over one mesh: 3D).
+// compile: <parx/pipeline/training_state.hpp> (the trainer, checkpoints),
+// <parx/pipeline/generate.hpp> and <parx/pipeline/parallelize.hpp> (stages, samples and layers over
+// one mesh: 3D).
 #pragma once
 
 #include <parx/pipeline/action.hpp>
@@ -22,6 +23,7 @@
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/validate.hpp>
 #include <parx/pipeline/zb1p.hpp>
 #include <parx/pipeline/zbv.hpp>

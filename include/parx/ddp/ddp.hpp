@@ -46,6 +46,7 @@ struct ddp_options {
   /// serial: the same bits however the buckets are cut and the ranks connected. Where all ranks
   /// share memory they are anyway; over TCP see reduce_options::order. Equal on all ranks.
   reduction_order order = reduction_order::any;
+  reduction_finish finish = reduction_finish::with_backward;
   /// For parameters whose gradients are summed over other ranks than the ddp's.
   std::vector<reduction_group> reduction_groups{};
 };
@@ -118,7 +119,7 @@ class ddp {
     detail::check_layout(groups, parameters, site);
     const bool is_alone = groups.is_alone();
     reducer_.reset(new reducer(std::move(groups), std::move(parameters), options.buckets,
-                               std::move(options.hook), options.order, site));
+                               std::move(options.hook), options.order, options.finish, site));
     if (!is_alone) reducer_->buckets().broadcast_values();
     broadcast_buffers(site);
     // Different samples want different dropout masks.
@@ -136,6 +137,12 @@ class ddp {
   /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all
   /// micro-batches but the last. An optimizer refuses a step without that one.
   no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
+
+  /// Collective. Begins to sum what passes under no_sync() have added up, without another pass.
+  void reduce() { reducer_->reduce(); }
+  /// Collective. Blocks until gradients are what the optimizer should see, where options.finish is
+  /// when_asked; nothing where no sums are under way.
+  void finish() { reducer_->finish(); }
 
   /// From any thread. What one rank has seen and all should know (its host goes down, a disk is
   /// full): the flag leaves with the gradients of the next backward() that sums any, at no cost.

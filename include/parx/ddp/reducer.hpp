@@ -32,7 +32,15 @@
 #include <parx/ddp/times.hpp>
 #include <parx/trace/event.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
+
+/// Who waits for the sums over the ranks.
+enum class reduction_finish {
+  with_backward,  ///< the backward that began them, at its end
+  when_asked,     ///< finish(): other work runs meanwhile
+};
+
+namespace detail {
 
 /// Of parameter_handle, as gradient_buckets.
 template <typename Handle>
@@ -42,10 +50,10 @@ class reducer final : public backward_observer {
 
   /// Collective. `site` is the ddp's place in the user's program.
   reducer(reduction_groups groups, handles parameters, const bucket_limits& limits, comm_hook hook,
-          reduction_order order, call_site site)
+          reduction_order order, reduction_finish finish, call_site site)
       : groups_(std::move(groups)), parameters_(std::move(parameters)),
         buckets_(groups_, parameters_, limits, std::move(hook), order, site),
-        state_(groups_.who(), members(), buckets_.size()) {
+        state_(groups_.who(), members(), buckets_.size()), finish_(finish) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->attach(this, i);
   }
   ~reducer() override {
@@ -126,6 +134,32 @@ class reducer final : public backward_observer {
 
   void end_backward() override {
     const reduction_actions next = state_.end();
+    under_way_ = next.finish_sums && finish_ == reduction_finish::when_asked;
+    if (!under_way_) end(next);
+  }
+
+  /// A pass that reaches no parameter: what others have added up is final.
+  void reduce() {
+    begin_backward({.count = 0});
+    end_backward();
+  }
+  void finish() {
+    if (std::exchange(under_way_, false)) end(state_.end());
+  }
+
+  void before_step() const override { state_.before_step(); }
+
+  void abandon_backward() noexcept override {
+    if (!state_.abandon().abort) return;
+    const int rank = groups_[0].rank();
+    groups_.abort(std::current_exception()
+                      ? abort_reason(rank)
+                      : fmt::format("rank {}: an exception ended its backward pass; see its output",
+                                    rank));
+  }
+
+ private:
+  void end(const reduction_actions& next) {
     if (next.finish_sums) {
       const trace::span waiting("wait for gradients", "ddp");
       const auto from = std::chrono::steady_clock::now();
@@ -142,18 +176,6 @@ class reducer final : public backward_observer {
     state_.reduced();
   }
 
-  void before_step() const override { state_.before_step(); }
-
-  void abandon_backward() noexcept override {
-    if (!state_.abandon().abort) return;
-    const int rank = groups_[0].rank();
-    groups_.abort(std::current_exception()
-                      ? abort_reason(rank)
-                      : fmt::format("rank {}: an exception ended its backward pass; see its output",
-                                    rank));
-  }
-
- private:
   [[nodiscard]] std::vector<reduction_state::member> members() const {
     std::vector<reduction_state::member> all;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -188,6 +210,9 @@ class reducer final : public backward_observer {
   double async_before_ = 0;      ///< the groups' seconds when this pass started its sums
   bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
   bool synchronising_ = true;
+  const reduction_finish finish_;
+  bool under_way_ = false;  ///< sums that wait to be asked for
 };
 
-}  // namespace parx::detail
+}  // namespace detail
+}  // namespace parx

@@ -91,7 +91,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   /// decoder_input_ids (data::sequence_pair_batch).
   template <typename Input>
   [[nodiscard]] nn::model_blocks<Input, T> blocks() {
-    require(encoder_.pieces() > 0, "encoder_decoder: without layers of the encoder it has no pieces");
+    require(encoder_.pieces() > 0 && decoder_.pieces() > 0,
+            "encoder_decoder: to be cut into stages, both sides need layers");
     using values = nn::block_input<T>;
     nn::model_blocks<Input, T> all;
     all.push_back({"encoder.embeddings", {"shared"}, [this](const values&, const Input& of) {

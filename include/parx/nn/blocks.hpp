@@ -2,8 +2,8 @@
 //
 // A model that can be cut has blocks(): its forward pass as a list of functions, each from the
 // result of the one before. All see the batch's input as well: the first makes its result of it
-// alone, and others may need a mask. A block may also take the results of blocks further ahead (skip
-// connections). Blocks refer to the model, which must not move.
+// alone, and others may need a mask. A block may also take the results of blocks further ahead
+// (skip connections). Blocks refer to the model, which must not move.
 #pragma once
 
 #include <cstddef>

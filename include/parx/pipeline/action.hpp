@@ -45,6 +45,11 @@ enum class stage_work : std::uint8_t {
   return kind <= stage_work::backward_weights;
 }
 
+/// Whether it ends a micro-batch's backward: B and W.
+[[nodiscard]] constexpr bool makes_weight_gradient(stage_work kind) noexcept {
+  return kind == stage_work::backward || kind == stage_work::backward_weights;
+}
+
 struct stage_action {
   stage_work kind = stage_work::forward;
   int stage = 0;

@@ -2,8 +2,8 @@
 //
 // Every receive of the step is posted before its first action, so a message that arrives is taken
 // in whatever the rank does; its memory is allocated when it arrives, in the shape that its frame
-// names. Sends are asynchronous and let go of their memory when they are done. Each tensor has a tag
-// of its own: no direction waits for the other, no message for the one before it.
+// names. Sends are asynchronous and let go of their memory when they are done. Each tensor has a
+// tag of its own: no direction waits for the other, no message for the one before it.
 // Threads: one, but memory is allocated on the group's thread.
 #pragma once
 

@@ -14,10 +14,11 @@
 // stage looks at its inputs, the last at its labels, those between at masks if they need any. The
 // gradient is that of the mean over the batch, whatever the sizes of the micro-batches. Stages sum
 // gradients in the order of the micro-batches, so every schedule but looped BFS ends in the bits of
-// one rank that adds up the same micro-batches. The stages of a rank are in a ddp over the
-// data-parallel ranks, whose sums begin with the last backward of the rank, in the pipeline's
-// bubble. A parameter that stages of several ranks use (tied embeddings) is summed over those; that
-// adds the same numbers in another order than one rank does.
+// one rank that adds up the same micro-batches. Each stage is in a ddp over the data-parallel
+// ranks, whose sums begin with the stage's last backward, or with its REDUCE_GRAD in the table, and
+// run in the pipeline's bubble: see stage_reductions.hpp. A parameter that stages of several ranks
+// use (tied embeddings) is summed over those; that adds the same numbers in another order than one
+// rank does.
 // An error names the stage, the action and the micro-batch, and closes the group on all ranks.
 // Threads: one, which uses both groups.
 #pragma once
@@ -41,7 +42,6 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/hash.hpp>
-#include <parx/ddp/ddp.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
@@ -51,6 +51,7 @@
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/validate.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -105,14 +106,7 @@ class pipeline {
     check_agreement(first.table, site);
     make_stages(site);
     open_links();
-    runner_.emplace(group_, blocks_, owner_, cut_, first_trained_stage(),
-                    [this](stage_backward which, const auto& backward) {
-                      if (!reducing_ || (which == stage_backward::last && synchronising_)) {
-                        return backward();
-                      }
-                      const auto adding = reducing_->no_sync();
-                      backward();
-                    });
+    runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
   /// Of a model whose blocks() need no argument.
   explicit pipeline(Model& model, process_group& group, pipeline_options options = {},
@@ -160,12 +154,16 @@ class pipeline {
   }
   /// This rank's stages as one module: parameters and buffers by their paths in the model.
   [[nodiscard]] stage_part<Model>& module() noexcept { return *own_; }
+  /// All of it, of which this rank has the values of module() alone.
+  [[nodiscard]] Model& whole_model() noexcept { return model_; }
   void zero_grad() {
     own_->for_each_parameter([](const std::string&, auto& each) { each.zero_grad(); });
   }
 
   /// Gradient accumulation over several steps: all but the last one within this scope.
-  [[nodiscard]] no_sync_scope no_sync() noexcept { return no_sync_scope(synchronising_); }
+  [[nodiscard]] no_sync_scope no_sync() noexcept {
+    return no_sync_scope(reductions_->synchronising());
+  }
 
   [[nodiscard]] process_group& group() noexcept { return group_; }
   // What the trainer asks (train/wrapped_model.hpp).
@@ -195,28 +193,25 @@ class pipeline {
   }
   /// A flag of any rank of the job comes with the gradients of the next step to all of them.
   void raise_flag() noexcept {
-    if (reducing_) reducing_->raise_flag();
+    if (!reductions_->empty()) reductions_->raise_flag();
     own_flag_ = true;
   }
   /// Collective over the model's ranks.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
-    const bool mine = reducing_ ? reducing_->flag_raised() : std::exchange(own_flag_, false);
+    const bool mine = reductions_->empty() ? std::exchange(own_flag_, false)
+                                           : reductions_->flag_raised();
     std::array<int, 1> any{mine ? 1 : 0};
     all_reduce(*gradient_group(), any, {.op = reduce_op::max}, site);
     return any[0] != 0;
   }
   /// Collective over the data-parallel ranks.
   void broadcast_buffers(call_site site = call_site::current()) {
-    if (reducing_) reducing_->broadcast_buffers(site);
+    reductions_->broadcast_buffers(site);
   }
-  [[nodiscard]] ddp_times times() const noexcept {
-    return reducing_ ? reducing_->times() : ddp_times{};
-  }
-  [[nodiscard]] std::size_t bucket_count() const noexcept {
-    return reducing_ ? reducing_->bucket_count() : 0;
-  }
-  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
-    return reducing_->bucket_bytes(index);
+  [[nodiscard]] ddp_times times() const noexcept { return reductions_->times(); }
+  [[nodiscard]] std::size_t bucket_count() const { return reductions_->bucket_bytes().size(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
+    return reductions_->bucket_bytes().at(index);
   }
   [[nodiscard]] const pipeline_table& table() { return plan_for(options_.microbatches).table; }
   /// The first block of each stage.
@@ -328,11 +323,13 @@ class pipeline {
   }
 
   void make_stages(call_site site) {
+    std::vector<typename stage_reductions<Model>::own_stage> stages;
     std::vector<std::string> own;
     for (std::size_t s = 0; s < owner_.size(); ++s) {
       if (owner_[s] != group_.rank()) continue;
       const auto parts = parts_of(s);
       own.insert(own.end(), parts.begin(), parts.end());
+      stages.push_back({static_cast<int>(s), parts});
     }
     own_.emplace(model_, std::move(own));
     model_.materialize_where([&](const std::string& path) { return own_->has(path); },
@@ -342,9 +339,8 @@ class pipeline {
     });
     ddp_options reductions = options_.reductions;
     for (auto& each : sum_tied(site)) reductions.reduction_groups.push_back(each);
-    bool has_parameters = false;
-    own_->for_each_parameter([&](const std::string&, auto&) { has_parameters = true; });
-    if (has_parameters) reducing_.emplace(*own_, data_group(), std::move(reductions), site);
+    const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
+    reductions_.emplace(model_, stages, data_group(), reductions, is_tied, site);
   }
 
   /// Groups for the parameters of this rank that other ranks use too: these ranks with their
@@ -391,19 +387,6 @@ class pipeline {
     return groups;
   }
 
-  /// Of this rank; -1 where all is frozen.
-  [[nodiscard]] int first_trained_stage() {
-    for (std::size_t s = 0; s < owner_.size(); ++s) {
-      bool trains = false;
-      stage_part<Model>(model_, parts_of(s))
-          .for_each_parameter([&](const std::string&, auto& each) {
-            trains = trains || each.requires_grad();
-          });
-      if (owner_[s] == group_.rank() && trains) return static_cast<int>(s);
-    }
-    return -1;
-  }
-
   /// The first message of a link takes milliseconds, which each stage in turn would wait for.
   void open_links() {
     std::vector<int> peers;
@@ -427,10 +410,9 @@ class pipeline {
   std::optional<stage_part<Model>> own_;
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
-  bool synchronising_ = true;
   bool own_flag_ = false;  // of a rank without parameters
-  std::optional<ddp<stage_part<Model>>> reducing_;
-  std::optional<stage_runner<Input, T>> runner_;
+  std::optional<stage_reductions<Model>> reductions_;
+  std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;
   const pipeline_table* last_table_ = nullptr;
 };
 

@@ -1,10 +1,10 @@
 // stage_routes: which blocks' results travel into each stage.
 //
 // The result of the block right before a stage always does. What a block takes of one further ahead
-// (a skip connection) travels with it through all stages between the two, each of which adds its own
-// gradient on the way back: so sums have the order that they have on one rank. A stage that only
-// passes a result on sends its bytes once more; an encoder's result is used by every stage of the
-// decoder anyway.
+// (a skip connection) travels with it through all stages between the two, each of which adds its
+// own gradient on the way back: so sums have the order that they have on one rank. A stage that
+// only passes a result on sends its bytes once more; an encoder's result is used by every stage of
+// the decoder anyway.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,8 @@ class stage_routes {
   }
   [[nodiscard]] bool is_taken(std::size_t block) const { return last_use_[block] > block; }
   [[nodiscard]] bool has_skips() const noexcept {
-    return std::any_of(taken_.begin(), taken_.end(), [](const auto& each) { return !each.empty(); });
+    return std::any_of(taken_.begin(), taken_.end(),
+                       [](const auto& each) { return !each.empty(); });
   }
 
  private:

@@ -2,9 +2,9 @@
 //
 // A forward takes what the stage before made, a backward what the stage behind made, of which the
 // receive was posted before the first action. What a stage made goes on at once, and its values are
-// let go of as soon as the message and the graph need them no more. What a later stage takes besides
-// (skip connections) travels in the same messages, from stage to stage. The last whole backward of a
-// rank runs in halves: what the stage before waits for leaves ahead of the sums over ranks.
+// let go of as soon as the message and the graph need them no more. What a later stage takes
+// besides (skip connections) travels in the same messages, from stage to stage. Gradients are
+// summed over data-parallel ranks in the background and waited for behind the last action.
 // Threads: one, which uses the group.
 #pragma once
 
@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,23 +35,15 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Whether others follow a backward that makes gradients of parameters, in a step of this rank.
-enum class stage_backward { not_last, last };
-
-template <typename Input, typename T>
+/// Reductions: see stage_reductions.
+template <typename Input, typename T, typename Reductions>
 class stage_runner {
  public:
-  /// Runs such a backward, within whatever tells the wrapper of the parameters that others follow.
-  using around_backward =
-      std::function<void(stage_backward which, const std::function<void()>& backward)>;
-
-  /// `owner` is the rank of each stage, `cut` its first block. A wrapper of several stages adds
-  /// the counts of their backwards up: that of the loss is told with those of stage `counted`, and
-  /// 0 with the others. The group is borrowed.
+  /// `owner` is the rank of each stage, `cut` its first block. Group and reductions are borrowed.
   stage_runner(process_group& group, nn::model_blocks<Input, T> blocks, std::vector<int> owner,
-               std::vector<std::size_t> cut, int counted, around_backward around)
+               std::vector<std::size_t> cut, Reductions& reductions)
       : group_(group), blocks_(std::move(blocks)), owner_(std::move(owner)), cut_(std::move(cut)),
-        counted_(counted), around_(std::move(around)), routes_(blocks_, cut_) {}
+        reductions_(reductions), routes_(blocks_, cut_) {}
 
   /// Collective. Returns the sum of what loss(result of the last stage, micro-batch) returned, on
   /// all ranks. Records for backward unless within no_grad, where the table has forwards alone.
@@ -69,7 +60,7 @@ class stage_runner {
     for (const int rank : owner_) {
       passages_.emplace_back(rank == group_.rank() ? microbatches.size() : 0);
     }
-    backwards_left_ = std::count_if(actions.begin(), actions.end(), makes_weight_gradient);
+    reductions_.begin_step(actions);
     spans_.clear();
     in_flight_ = peak_in_flight_ = 0;
     nn::tally figure;
@@ -90,6 +81,7 @@ class stage_runner {
     try {
       messages.finish();
       broadcast(group_, total, {.root = owner_.back()});
+      reductions_.finish();
     } catch (...) {
       fail(actions.back(), "behind");
     }
@@ -119,9 +111,6 @@ class stage_runner {
   }
   [[nodiscard]] static bool makes_input_gradient(const stage_action& a) noexcept {
     return a.kind == stage_work::backward || a.kind == stage_work::backward_inputs;
-  }
-  [[nodiscard]] static bool makes_weight_gradient(const stage_action& a) noexcept {
-    return a.kind == stage_work::backward || a.kind == stage_work::backward_weights;
   }
   [[nodiscard]] int owner(int stage) const { return owner_[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] bool takes_result(const stage_action& a) const noexcept {
@@ -158,7 +147,7 @@ class stage_runner {
   void act(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a,
            const stage_values<T>& given, std::span<const Batch> microbatches, Loss& loss,
            nn::tally& figure) {
-    if (!is_compute(a.kind)) return;  // REDUCE_GRAD: the sums begin with the last backward
+    if (!is_compute(a.kind)) return reductions_.reduce(a.stage);
     const auto stage = static_cast<std::size_t>(a.stage);
     const auto number = static_cast<std::size_t>(a.microbatch);
     passage& here = passages_[stage][number];
@@ -167,23 +156,14 @@ class stage_runner {
       peak_in_flight_ = std::max(peak_in_flight_, ++in_flight_);
       return;
     }
-    if (a.kind == stage_work::backward && a.stage > 0 && backwards_left_ == 1) {
-      // The wrapper waits for sums with other ranks, and some may wait for what this one sends.
-      const stage_action inputs{stage_work::backward_inputs, a.stage, a.microbatch};
-      const stage_action weights{stage_work::backward_weights, a.stage, a.microbatch};
-      run_backward(messages, inputs, here, given);
-      run_backward(messages, weights, here, given);
-    } else {
-      run_backward(messages, a, here, given);
-    }
+    run_backward(messages, a, here, given);
   }
 
   /// One action of a backward: all of it, or a half.
   void run_backward(stage_messages<T>& messages, const stage_action& a, passage& here,
               const stage_values<T>& given) {
-    if (makes_weight_gradient(a)) {
-      around_(--backwards_left_ == 0 ? stage_backward::last : stage_backward::not_last,
-              [&] { backward(a, here, given); });
+    if (makes_weight_gradient(a.kind)) {
+      reductions_.around_backward(a.stage, [&] { backward(a, here, given); });
     } else {
       backward(a, here, given);
     }
@@ -196,7 +176,7 @@ class stage_runner {
       }
       pass(messages, way::backwards, a.stage - 1, a.microbatch, std::move(gradients));
     }
-    if (!makes_weight_gradient(a)) return;
+    if (!makes_weight_gradient(a.kind)) return;
     here = {};
     --in_flight_;
   }
@@ -264,7 +244,7 @@ class stage_runner {
     if (a.kind != stage_work::backward_weights) {
       here.count = here.loss ? here.loss->count : given.count;
     }
-    const backward_options how{.count = a.stage == counted_ ? here.count : 0,
+    const backward_options how{.count = reductions_.counts(a.stage) ? here.count : 0,
                                .of = gradient_of::sum};
     const bool in_halves = a.kind == stage_work::backward_inputs;
     if (here.skipped && a.kind != stage_work::backward_weights) {
@@ -314,11 +294,9 @@ class stage_runner {
   nn::model_blocks<Input, T> blocks_;
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
-  int counted_;
-  around_backward around_;
+  Reductions& reductions_;
   stage_routes routes_;
   std::vector<std::vector<passage>> passages_;  // by stage and micro-batch
-  std::ptrdiff_t backwards_left_ = 0;
   std::vector<action_span> spans_;
   int in_flight_ = 0, peak_in_flight_ = 0;
 };

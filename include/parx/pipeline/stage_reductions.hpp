@@ -1,0 +1,186 @@
+// stage_reductions: the sums of the gradients of this rank's stages over the data-parallel ranks.
+//
+// Each stage is in a ddp of its own, whose sums begin with the stage's last backward, or with the
+// REDUCE_GRAD that the table has for it; they are waited for at the end of the step. The stages of
+// a rank that share a parameter, or have some that other ranks' stages use too, are in one ddp:
+// groups of such ranks then get their sums in one order, whatever the order of the stages on each.
+// Threads: one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/source.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/pipeline/action.hpp>
+#include <parx/pipeline/stage_part.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <typename Model>
+class stage_reductions {
+ public:
+  /// Of one stage of this rank.
+  struct own_stage {
+    int number;
+    std::vector<std::string> parts;
+  };
+
+  /// Collective over `data` and the reduction groups of the options. `is_tied`(path): other ranks
+  /// use the parameter too. Model and groups are borrowed.
+  template <typename Tied>
+  stage_reductions(Model& model, const std::vector<own_stage>& stages, process_group& data,
+                   const ddp_options& options, Tied is_tied, call_site site) {
+    for (const own_stage& each : stages) {
+      auto made = std::make_unique<unit>();
+      made->stages = {each.number};
+      made->parts = each.parts;
+      stage_part<Model>(model, each.parts)
+          .for_each_parameter([&](const std::string& path, auto& parameter) {
+            made->shared.push_back(is_tied(path) ? std::string() : path);
+            if (parameter.requires_grad()) made->counted = each.number;
+          });
+      if (made->shared.empty()) continue;
+      std::erase_if(units_, [&](const std::unique_ptr<unit>& before) {
+        return made->takes_over(*before);
+      });
+      units_.push_back(std::move(made));
+    }
+    // In the order of their first stages, which is the same on all data-parallel ranks.
+    std::sort(units_.begin(), units_.end(),
+              [](const auto& a, const auto& b) { return a->stages < b->stages; });
+    groups_.push_back(&data);
+    for (const reduction_group& each : options.reduction_groups) groups_.push_back(&each.group);
+    for (const auto& each : units_) {
+      each->part.reset(new stage_part<Model>(model, each->parts));
+      ddp_options own = options;
+      own.finish = reduction_finish::when_asked;
+      own.reduction_groups.clear();
+      for (const reduction_group& group : options.reduction_groups) {
+        bool used = false;
+        each->part->for_each_parameter([&](const std::string&, auto& parameter) {
+          used = used || parameter.reduction_group() == group.name;
+        });
+        if (used) own.reduction_groups.push_back(group);
+      }
+      each->sums.reset(new ddp<stage_part<Model>>(*each->part, data, std::move(own), site));
+    }
+  }
+
+  /// `actions` are those of this rank.
+  void begin_step(std::span<const stage_action> actions) {
+    async_before_ = async_seconds();
+    for (const auto& each : units_) {
+      const auto count = [&](auto is_meant) {
+        return std::count_if(actions.begin(), actions.end(), [&](const stage_action& a) {
+          return is_meant(a.kind) && each->has(a.stage);
+        });
+      };
+      each->backwards_left = count(makes_weight_gradient);
+      each->reductions_left =
+          count([](stage_work kind) { return kind == stage_work::reduce_gradients; });
+    }
+  }
+  /// Runs `backward`, which makes gradients of the stage's parameters.
+  template <typename Backward>
+  void around_backward(int stage, Backward backward) {
+    unit* const of = find(stage);
+    if (of == nullptr) return backward();
+    if (--of->backwards_left == 0 && of->reductions_left == 0 && synchronising_) return backward();
+    const auto adding = of->sums->no_sync();
+    backward();
+  }
+  /// At the REDUCE_GRAD of the stage.
+  void reduce(int stage) {
+    unit* const of = find(stage);
+    if (of == nullptr) return;
+    if (--of->reductions_left == 0 && of->backwards_left == 0 && synchronising_) {
+      of->sums->reduce();
+    }
+  }
+  /// Blocks until the sums that have begun are there.
+  void finish() {
+    for (const auto& each : units_) each->sums->finish();
+    communication_ += async_seconds() - async_before_;
+  }
+  /// Whether the count of the loss is told with the backwards of this stage: a ddp of several adds
+  /// counts up.
+  [[nodiscard]] bool counts(int stage) const {
+    const unit* const of = find(stage);
+    return of != nullptr && of->counted == stage;
+  }
+
+  [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
+  [[nodiscard]] bool empty() const noexcept { return units_.empty(); }
+  void raise_flag() noexcept { units_.front()->sums->raise_flag(); }
+  [[nodiscard]] bool flag_raised() const noexcept { return units_.front()->sums->flag_raised(); }
+  void broadcast_buffers(call_site site) {
+    for (const auto& each : units_) each->sums->broadcast_buffers(site);
+  }
+  [[nodiscard]] ddp_times times() const noexcept {
+    ddp_times all{.communication = communication_};
+    for (const auto& each : units_) all.waited += each->sums->times().waited;
+    return all;
+  }
+  /// Of all buckets of this rank.
+  [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
+    std::vector<std::size_t> all;
+    for (const auto& each : units_) {
+      for (std::size_t i = 0; i < each->sums->bucket_count(); ++i) {
+        all.push_back(each->sums->bucket_bytes(i));
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct unit {
+    std::vector<int> stages{};
+    std::vector<std::string> parts{};
+    std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
+    int counted = -1;
+    std::ptrdiff_t backwards_left = 0, reductions_left = 0;
+    std::unique_ptr<stage_part<Model>> part;
+    std::unique_ptr<ddp<stage_part<Model>>> sums;
+
+    [[nodiscard]] bool has(int stage) const {
+      return std::find(stages.begin(), stages.end(), stage) != stages.end();
+    }
+    /// Where the two share a parameter.
+    bool takes_over(unit& other) {
+      const auto last = other.shared.end();
+      if (std::find_first_of(other.shared.begin(), last, shared.begin(), shared.end()) == last) {
+        return false;
+      }
+      stages.insert(stages.begin(), other.stages.begin(), other.stages.end());
+      parts.insert(parts.end(), other.parts.begin(), other.parts.end());
+      shared.insert(shared.end(), other.shared.begin(), other.shared.end());
+      if (other.counted >= 0) counted = other.counted;
+      return true;
+    }
+  };
+  [[nodiscard]] unit* find(int stage) const {
+    const auto found = std::find_if(units_.begin(), units_.end(),
+                                    [&](const auto& each) { return each->has(stage); });
+    return found == units_.end() ? nullptr : found->get();
+  }
+
+  /// Once for each group, whichever ddps have sums on it.
+  [[nodiscard]] double async_seconds() const {
+    double sum = 0;
+    for (const process_group* const each : groups_) sum += each->async_seconds();
+    return sum;
+  }
+
+  std::vector<std::unique_ptr<unit>> units_;
+  std::vector<process_group*> groups_;
+  double communication_ = 0, async_before_ = 0;
+  bool synchronising_ = true;
+};
+
+}  // namespace parx

@@ -1,0 +1,153 @@
+// When the sums over the data-parallel ranks begin: behind a stage's last backward, or where the
+// table says.
+#include <parx/pipeline.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include <ddp/ranks.hpp>
+
+#include <parx/autograd/function.hpp>
+#include <parx/comm/threads.hpp>
+#include <parx/mesh.hpp>
+#include <parx/nn.hpp>
+
+using namespace parx;
+
+namespace {
+
+struct samples {
+  tensor<float> x, y;
+};
+samples numbers(std::size_t rows) {
+  samples made{tensor<float>::empty({rows, 2}), tensor<float>::empty({rows, 2})};
+  for (std::size_t i = 0; i < rows * 2; ++i) {
+    made.x.data()[i] = static_cast<float>(static_cast<int>(i % 5) - 2);
+    made.y.data()[i] = static_cast<float>(static_cast<int>(i % 3) - 1);
+  }
+  return made;
+}
+const auto squares = [](const variable<float>& found, const samples& b) {
+  return nn::mse_loss(found, b.y);
+};
+
+/// y = x * w, w all 2 at first.
+class scale : public nn::module<scale> {
+ public:
+  using value_type = float;
+  scale() : weight_("weight", shape{2}) {}
+  [[nodiscard]] variable<float> forward(const variable<float>& x) { return x * weight_; }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("weight", weight_, nn::init::constant(2));
+  }
+
+ private:
+  parameter<float> weight_;
+};
+
+using events = std::vector<std::string>;
+
+/// Sums as without it, and notes when they begin.
+struct noting_hook {
+  static constexpr int rounds = 1;
+  events* log;
+
+  void start(hook_bucket& /*bucket*/) { log->push_back("sum"); }
+  void proceed(hook_bucket& bucket, int /*round*/) {
+    const buffer_view view = bucket.gradients;
+    const std::span values(static_cast<float*>(view.data), view.count);
+    all_reduce(bucket.group, values);
+    for (float& each : values) each /= static_cast<float>(bucket.count);
+  }
+};
+
+struct outcome {
+  events log;
+  std::vector<float> gradients;
+};
+
+/// Four stages of one layer on pp 2 x dp 2, looped; each replica has half of the samples.
+std::vector<outcome> run(const std::string& csv, bool noting) {
+  return on_ranks(4, [&](process_group& world) {
+    mesh<"pp", "dp"> grid{world, {2, 2}};
+    outcome found;
+    nn::sequential model{scale{}, scale{}, scale{}, scale{}};
+    auto blocks = model.blocks();
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      blocks[b].forward = [inner = blocks[b].forward, b, &found](const auto& x, const auto& in) {
+        const variable<float> y = inner(x, in);
+        return differentiable(
+            y.value(),
+            [b, &found](const tensor<float>& upstream, grad_sink<float> dy) {
+              found.log.push_back("B" + std::to_string(b));
+              dy.add(upstream);
+            },
+            y);
+      };
+    }
+    pipeline_options options{.microbatches = 2, .table = from_csv(csv),
+                             .data_parallel = &grid["dp"]};
+    if (noting) options.reductions.hook = noting_hook{&found.log};
+    pipeline pipe{model, blocks, grid["pp"], options};
+    for (int step = 0; step < 2; ++step) {
+      found.log.clear();
+      pipe.zero_grad();
+      pipe.step(split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
+    }
+    for (const auto& p : pipe.parameters()) {
+      found.gradients.insert(found.gradients.end(), p.grad().begin(), p.grad().end());
+    }
+    return found;
+  });
+}
+
+const std::string forwards[] = {"0F0,0F1,2F0,2F1,", "1F0,1F1,3F0,3F1,"};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_sums_of_a_stage_begin_behind_its_own_last_backward) {
+  const auto found = run(forwards[0] + "2B0,2B1,0B0,0B1\n" + forwards[1] + "3B0,3B1,1B0,1B1\n",
+                         true);
+  BOOST_TEST(found[0].log == (events{"B2", "B2", "sum", "B0", "B0", "sum"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(found[3].log == (events{"B3", "B3", "sum", "B1", "B1", "sum"}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(reduce_grad_in_the_table_is_where_the_sums_begin) {
+  const auto found = run(forwards[0] + "2B0,2B1,0B0,2REDUCE_GRAD,0B1\n" + forwards[1] +
+                             "3I0,3I1,1B0,1B1,3W0,3W1,1REDUCE_GRAD,3REDUCE_GRAD\n",
+                         true);
+  BOOST_TEST(found[0].log == (events{"B2", "B2", "B0", "sum", "B0", "sum"}),
+             boost::test_tools::per_element());
+  const events& last = found[3].log;
+  BOOST_TEST_REQUIRE(last.size() >= 2U);
+  BOOST_TEST(last[last.size() - 1] == "sum");
+  BOOST_TEST(last[last.size() - 2] == "sum");
+}
+
+BOOST_AUTO_TEST_CASE(wherever_the_sums_begin_they_are_the_same) {
+  // Of the mean over 8 samples of 2 numbers, by hand: y = 16 x, d/dw_k = 2 (16 x - t) 8 x / 16.
+  const samples all = numbers(8);
+  float expected[2] = {0, 0};
+  for (std::size_t i = 0; i < 16; ++i) {
+    const float x = all.x.data()[i];
+    expected[i % 2] += 2 * (16 * x - all.y.data()[i]) * 8 * x / 16;
+  }
+  for (const char* const backwards :
+       {"2B0,2B1,0B0,0B1", "2B0,2B1,2REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD",
+        "2B0,2B1,0B0,0B1,0REDUCE_GRAD,2REDUCE_GRAD"}) {
+    for (const bool noting : {false, true}) {
+      for (const outcome& each :
+           run(forwards[0] + backwards + "\n" + forwards[1] + "3I0,3I1,3W0,3W1,1I0,1W0,1B1\n",
+               noting)) {
+        BOOST_TEST(each.gradients ==
+                       (std::vector<float>{expected[0], expected[1], expected[0], expected[1]}),
+                   boost::test_tools::per_element());
+      }
+    }
+  }
+}
