@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -24,7 +25,11 @@
 #include <parx/fsdp.hpp>
 #include <parx/fsdp/training_state.hpp>
 #include <parx/mesh.hpp>
+#include <parx/pipeline/parallelize.hpp>
+#include <parx/pipeline/training_state.hpp>
 #include <parx/plan.hpp>
+#include <parx/tensor_parallel/plans.hpp>
+#include <parx/train.hpp>
 
 namespace examples {
 
@@ -41,16 +46,58 @@ inline void add_parallel_flag(cxxopts::Options& options) {
   return parse_parallel(given["parallel"].as<std::string>());
 }
 
+template <typename Wrapped>
+inline constexpr bool is_cut = false;
+template <typename Model>
+inline constexpr bool is_cut<parx::fsdp<Model>> = true;
+
+template <typename Wrapped>
+inline constexpr bool is_staged = false;
+template <typename Model, typename Input, typename T>
+inline constexpr bool is_staged<parx::parallel_model<Model, Input, T>> = true;
+
+namespace detail {
+
+/// The forward pass of a model in pieces that see a Batch or its input_ids; nullptr of one that has
+/// none.
+template <typename Batch, typename Model>
+auto blocks_of(Model& model) {
+  if constexpr (requires { model.template blocks<Batch>(); }) {
+    return model.template blocks<Batch>();
+  } else if constexpr (requires { model.blocks(); }) {
+    return model.blocks();
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace detail
+
 /// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
-/// `units` are what is gathered at a time. The first values come from `seed`. Throws
-/// parx::usage_error where that and AdamW's state take more memory than there is.
-template <typename Model, typename Use>
+/// `units` are what is gathered at a time; Batch is what a step gets. The first values come from
+/// `seed`. Throws parx::usage_error where that and AdamW's state take more memory than there is.
+template <typename Batch, typename Model, typename Use>
 void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
                    std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
-  parx::require(s.pp == 1 && s.tp == 1,
-                "--parallel \"{}\": this program cuts its model into neither stages nor layers",
-                s.said);
-  const parx::mesh<"dp"> mesh{group, {s.dp}};
+  parx::mesh<"pp", "dp", "tp"> mesh{group, {s.pp, s.dp, s.tp}};
+  if (s.pp > 1 || s.tp > 1) {
+    parx::require(s.stage == 0, "--parallel \"{}\": stages and cut layers go with ddp, not with {}",
+                  s.said, s.way);
+    auto blocks = detail::blocks_of<Batch>(model);
+    if constexpr (std::is_same_v<decltype(blocks), std::nullptr_t>) {
+      parx::throw_usage("--parallel \"{}\": this program's model has no blocks() to make stages of",
+                        s.said);
+    } else {
+      auto parallel = parx::parallelize(
+          model, std::move(blocks), mesh,
+          {.tp = s.tp > 1 ? parx::tp::ready_plan(model) : parx::tp::plan{},
+           .pp = {.schedule = s.schedule,
+                  .microbatches = s.pp > 1 ? s.microbatches : 1,
+                  .chunks = s.chunks,
+                  .seed = seed}});
+      return use(parallel);
+    }
+  }
   constexpr std::size_t moments = 8;
   const auto machine = parx::cluster_of(group);
   const bool shared = s.stage == 3 && (s.within_hosts || group.shares_memory());
@@ -74,56 +121,118 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
   use(fsdp);
 }
 
-template <typename Wrapped>
-inline constexpr bool is_cut = false;
-template <typename Model>
-inline constexpr bool is_cut<parx::fsdp<Model>> = true;
+/// nn::cross_entropy of what the model returns, of whose classes a rank may have a part.
+template <typename Wrapped, typename Logits, typename Labels>
+auto cross_entropy(Wrapped& wrapped, const Logits& logits, const Labels& labels,
+                   const parx::cross_entropy_options& options = {}) {
+  if constexpr (is_staged<Wrapped>) {
+    return wrapped.cross_entropy(logits, labels, options);
+  } else {
+    return parx::nn::cross_entropy(logits, labels, options);
+  }
+}
 
-/// Collective. f() with methods of the model: on rank 0 alone where every rank has all of it, else
-/// on all of them together.
-template <typename Wrapped, typename F>
-void on_model(Wrapped& wrapped, F&& f) {
-  if constexpr (is_cut<Wrapped>) {
-    wrapped.call(std::forward<F>(f));
-  } else if (wrapped.group().rank() == 0) {
-    std::forward<F>(f)();
+/// The parts of a batch; of a short one, a row each at least.
+template <typename Wrapped, typename Batch>
+std::vector<Batch> microbatches_of(Wrapped& wrapped, const Batch& batch) {
+  return parx::split_batch(
+      batch, std::min(wrapped.table().microbatches, static_cast<int>(batch.size())));
+}
+
+/// Collective: the loss of a batch for a trainer. `forward`(wrapped, batch) makes what
+/// `criterion`(result, batch) judges; stages are run forwards and backwards here.
+template <typename Wrapped, typename Batch, typename Forward, typename Criterion>
+auto train_loss(Wrapped& wrapped, const Batch& batch, Forward forward, Criterion criterion) {
+  if constexpr (is_staged<Wrapped>) {
+    const auto parts = microbatches_of(wrapped, batch);
+    return wrapped.step(std::span<const Batch>(parts), criterion);
+  } else {
+    return criterion(forward(wrapped, batch), batch);
+  }
+}
+/// Collective: figures of a batch for an evaluation, each a function of the model's result and the
+/// batch.
+template <typename Wrapped, typename Batch, typename Forward, typename... Criterion>
+parx::train::metrics measure(Wrapped& wrapped, const Batch& batch, Forward forward,
+                             const std::pair<const char*, Criterion>&... figures) {
+  if constexpr (is_staged<Wrapped>) {
+    const auto parts = microbatches_of(wrapped, batch);
+    return {{figures.first, wrapped.evaluate(std::span<const Batch>(parts), figures.second)}...};
+  } else {
+    const auto result = forward(wrapped, batch);
+    return {{figures.first, figures.second(result, batch)}...};
   }
 }
 
 /// Collective. Gives `copy`, a model of the same configuration, all values on every rank.
 template <typename Wrapped, typename Model>
 void copy_values(Wrapped& wrapped, Model& copy) {
-  std::vector<parx::parameter<float>> parts = wrapped.parameters();
-  std::size_t next = 0;
   copy.materialize();
-  copy.for_each_parameter([&](const std::string&, parx::parameter<float>& whole) {
-    const auto part = parts[next++].value().span();
-    if constexpr (is_cut<Wrapped>) {
-      // The parts of the ranks follow each other in the whole.
-      parx::process_group& group = wrapped.shard_group();
-      const std::size_t own = part.size();
-      std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
-      parx::all_gather(group, std::span(&own, 1), sizes);
-      parx::all_gather_v(group, part, whole.value().span(), sizes);
-    } else {
-      std::copy(part.begin(), part.end(), whole.value().begin());
-    }
-  });
+  if constexpr (is_staged<Wrapped>) {
+    // Of those that have the same part, the first one adds it to zeros.
+    const auto how = sharded_over(wrapped);
+    std::map<std::string, parx::parameter<float>> parts;
+    wrapped.module().for_each_parameter([&](const std::string& path, auto& part) {
+      if (how.copies(path, part.spec()).index == 0) parts.emplace(path, part);
+    });
+    copy.for_each_parameter([&](const std::string& path, parx::parameter<float>& whole) {
+      const auto values = whole.value().span();
+      std::fill(values.begin(), values.end(), 0.0F);
+      if (const auto part = parts.find(path); part != parts.end()) {
+        const float* const from = part->second.value().data();
+        part->second.spec().for_each_run([&](const parx::shard_run& run) {
+          std::copy_n(from + run.local, run.length, values.data() + run.global);
+        });
+      }
+      parx::all_reduce(wrapped.job_group(), values);
+    });
+  } else {
+    std::vector<parx::parameter<float>> parts = wrapped.parameters();
+    std::size_t next = 0;
+    copy.for_each_parameter([&](const std::string&, parx::parameter<float>& whole) {
+      const auto part = parts[next++].value().span();
+      if constexpr (is_cut<Wrapped>) {
+        // The parts of the ranks follow each other in the whole.
+        parx::process_group& group = wrapped.shard_group();
+        const std::size_t own = part.size();
+        std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
+        parx::all_gather(group, std::span(&own, 1), sizes);
+        parx::all_gather_v(group, part, whole.value().span(), sizes);
+      } else {
+        std::copy(part.begin(), part.end(), whole.value().begin());
+      }
+    });
+  }
+}
+
+/// Collective. f(whole) with methods of the model, where `whole` is the model or a copy of it: on
+/// rank 0 alone where a rank has all of it, else on all of them together.
+template <typename Wrapped, typename Model, typename F>
+void on_model(Wrapped& wrapped, Model& model, F&& f) {
+  if constexpr (is_staged<Wrapped>) {
+    Model whole{model.config()};
+    copy_values(wrapped, whole);
+    if (wrapped.job_group().rank() == 0) f(whole);
+  } else if constexpr (is_cut<Wrapped>) {
+    wrapped.call([&] { f(model); });
+  } else if (wrapped.group().rank() == 0) {
+    f(model);
+  }
 }
 
 /// Collective. The model as a folder in Hugging Face's layout.
 template <typename Wrapped>
 void save_model(Wrapped& wrapped, const parx::json::value& config, const std::string& folder,
                 const parx::text_files& files) {
-  const bool is_first = wrapped.group().rank() == 0;
-  if constexpr (is_cut<Wrapped>) {
-    if (is_first) parx::save_pretrained_config(config, folder, files);
-    parx::barrier(wrapped.group());
+  parx::process_group& job = wrapped.job_group();
+  if constexpr (is_cut<Wrapped> || is_staged<Wrapped>) {
+    if (job.rank() == 0) parx::save_pretrained_config(config, folder, files);
+    parx::barrier(job);
     save_gathered(wrapped, folder + "/model.safetensors");
-  } else if (is_first) {
+  } else if (job.rank() == 0) {
     parx::save_pretrained(wrapped.module(), config, folder, files);
   }
-  parx::print0(wrapped.group(), "model: {}\n", folder);
+  parx::print0(job, "model: {}\n", folder);
 }
 
 }  // namespace examples

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "corpus_flags.hpp"
@@ -27,30 +28,36 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
   parx::optim::adamw opt{parx::optim::decay_groups(
       wrapped.parameters(),
       parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
-  const data::distributed_sampler share{text.train.size(), world, {.seed = s.trainer.seed}};
+  parx::process_group& readers = wrapped.data_group();
+  const data::distributed_sampler share{text.train.size(), readers, {.seed = s.trainer.seed}};
   const data::distributed_sampler part{
-      text.held_out.size(), world, {.order = data::sample_order::sequential}};
+      text.held_out.size(), readers, {.order = data::sample_order::sequential}};
   const data::loader loader{text.train,
                             {.batch_size = s.batch_size, .sampler = share, .workers = s.workers}};
   const data::loader held_out{text.held_out, {.batch_size = s.eval_batch_size, .sampler = part}};
-  const auto loss_of = [](auto& net, const auto& batch) {
-    return parx::nn::cross_entropy(net(batch.input_ids), batch.labels);
+  const auto forward = [](auto& net, const auto& batch) { return net(batch.input_ids); };
+  const auto loss = [&wrapped](const auto& logits, const auto& batch) {
+    return examples::cross_entropy(wrapped, logits, batch.labels);
   };
-  parx::train::trainer trainer{wrapped, opt, loader, loss_of, s.trainer};
-  trainer.add_evaluation(held_out, [&](auto& net, const auto& batch) -> parx::train::metrics {
-    return {{"loss", loss_of(net, batch)}};
+  parx::train::trainer trainer{wrapped, opt, loader,
+                               [&](auto& net, const auto& batch) {
+                                 return examples::train_loss(net, batch, forward, loss);
+                               },
+                               s.trainer};
+  trainer.add_evaluation(held_out, [&](auto& net, const auto& batch) {
+    return examples::measure(net, batch, forward, std::pair{"loss", loss});
   });
   trainer.train();
-  const double loss = trainer.evaluate().at("eval_loss") * text.tokens_of_a_character;
-  parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", loss,
-               loss / std::log(2.0));
+  const double nats = trainer.evaluate().at("eval_loss") * text.tokens_of_a_character;
+  parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", nats,
+               nats / std::log(2.0));
   if (!s.trainer.output_dir.empty()) {
     examples::save_model(wrapped, to_json(model.config()), s.trainer.output_dir + "/model",
                          text.files);
   }
-  examples::on_model(wrapped, [&] {
+  examples::on_model(wrapped, model, [&](Model& whole) {
     const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
-    const auto written = parx::models::generate(model, prompt, text.sampling);
+    const auto written = parx::models::generate(whole, prompt, text.sampling);
     if (world.rank() != 0) return;
     fmt::print("{}{}\n", text.decode(text.prompt), text.decode({written.begin(), written.end()}));
   });
@@ -59,8 +66,9 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
 template <typename Layer, typename Model>
 void train(Model model, const examples::corpus& text, const examples::trainer_settings& s,
            const examples::parallel_settings& parallel, parx::world& world) {
-  examples::with_parallel(parallel, model, world, s.trainer.seed, parx::by_type<Layer>,
-                          [&](auto& wrapped) { train(wrapped, model, text, s, world); });
+  examples::with_parallel<data::language_model_batch>(
+      parallel, model, world, s.trainer.seed, parx::by_type<Layer>,
+      [&](auto& wrapped) { train(wrapped, model, text, s, world); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 //   parxrun -n 2 train_summarizer --eval-only out/model --test other.jsonl.gz --beams 8
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "parallel_flags.hpp"
 #include "summarise.hpp"
@@ -70,38 +71,45 @@ int main(int argc, char** argv) {
     parx::print0(world, "{} + {} pairs, {} + {} texts cut; vocabulary of {}\n", train.size(),
                  test.size(), train.counts().truncated_rows, test.counts().truncated_rows,
                  tokenizer.size());
-    const data::length_groups like_lengths{.lengths = train.lengths(),
-                                           .batch = training.batch_size *
-                                                    static_cast<std::size_t>(world.size()) *
-                                                    training.trainer.gradient_accumulation_steps};
-    const data::loader loader{
-        train,
-        {.batch_size = training.batch_size,
-         .sampler = data::distributed_sampler{train.size(),
-                                              world,
-                                              {.seed = training.trainer.seed,
-                                               .group_by_length = like_lengths}},
-         .workers = training.workers}};
-    const data::loader held_out{
-        test,
-        {.batch_size = training.eval_batch_size,
-         .sampler = data::distributed_sampler{
-             test.size(), world, {.order = data::sample_order::sequential}}}};
-
-    const auto loss = [](auto& m, auto& batch, double smoothing) {
-      return nn::cross_entropy(m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids),
-                               batch.labels, {.label_smoothing = smoothing});
-    };
     const auto run = [&](auto& wrapped) {
+      parx::process_group& readers = wrapped.data_group();
+      const data::length_groups like_lengths{.lengths = train.lengths(),
+                                             .batch = training.batch_size *
+                                                      static_cast<std::size_t>(readers.size()) *
+                                                      training.trainer.gradient_accumulation_steps};
+      const data::loader loader{
+          train,
+          {.batch_size = training.batch_size,
+           .sampler = data::distributed_sampler{train.size(),
+                                                readers,
+                                                {.seed = training.trainer.seed,
+                                                 .group_by_length = like_lengths}},
+           .workers = training.workers}};
+      const data::loader held_out{
+          test,
+          {.batch_size = training.eval_batch_size,
+           .sampler = data::distributed_sampler{
+               test.size(), readers, {.order = data::sample_order::sequential}}}};
+      const auto forward = [](auto& m, const auto& batch) {
+        return m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids);
+      };
+      const auto loss = [&wrapped](double smoothing) {
+        return [&wrapped, smoothing](const auto& logits, const auto& batch) {
+          return examples::cross_entropy(wrapped, logits, batch.labels,
+                                         {.label_smoothing = smoothing});
+        };
+      };
       parx::optim::adamw opt{parx::optim::decay_groups(
           wrapped.parameters(),
           parx::optim::adamw_options{.weight_decay = training.weight_decay})};
       parx::train::trainer trainer{
           wrapped, opt, loader,
-          [&](auto& m, auto& batch) { return loss(m, batch, s.label_smoothing); },
+          [&](auto& m, const auto& batch) {
+            return examples::train_loss(m, batch, forward, loss(s.label_smoothing));
+          },
           training.trainer};
-      trainer.add_evaluation(held_out, [&](auto& m, auto& batch) -> parx::train::metrics {
-        return {{"loss", loss(m, batch, 0)}};
+      trainer.add_evaluation(held_out, [&](auto& m, const auto& batch) {
+        return examples::measure(m, batch, forward, std::pair{"loss", loss(0)});
       });
       trainer.train();
       if (const auto& folder = training.trainer.output_dir; !folder.empty()) {
@@ -113,10 +121,10 @@ int main(int argc, char** argv) {
       examples::copy_values(wrapped, whole);
       examples::summarise(whole, test_pairs, test, tokenizer, s, world);
     };
-    examples::with_parallel(parallel, model, world, training.trainer.seed,
-                            parx::by_type<nn::transformer_encoder_layer<float>,
-                                          nn::transformer_decoder_layer<float>>,
-                            run);
+    examples::with_parallel<data::sequence_pair_batch>(
+        parallel, model, world, training.trainer.seed,
+        parx::by_type<nn::transformer_encoder_layer<float>, nn::transformer_decoder_layer<float>>,
+        run);
     examples::finish_run(world, training);
   });
 }

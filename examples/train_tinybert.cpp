@@ -4,6 +4,7 @@
 // What is random in training is chosen for some 10 000 texts. With many more, as the course does:
 //   --learning-rate 5e-4 --dropout 0.1 --token-dropout 0 --label-smoothing-factor 0
 #include <string>
+#include <utility>
 
 #include "parallel_flags.hpp"
 #include "text_flags.hpp"
@@ -14,7 +15,6 @@
 #include <parx/optim.hpp>
 
 namespace data = parx::data;
-namespace nn = parx::nn;
 
 namespace {
 
@@ -24,13 +24,11 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
   };
   const auto dropout = examples::number(given, "dropout", 0.0, 0.99);
   const parx::models::bert_config config{
-      .hidden_size = size("hidden-size"),
-      .num_hidden_layers = size("num-hidden-layers"),
+      .hidden_size = size("hidden-size"), .num_hidden_layers = size("num-hidden-layers"),
       .num_attention_heads = size("num-attention-heads"),
       .intermediate_size = size("intermediate-size"),
       .max_position_embeddings = size("max-position-embeddings"),
-      .hidden_dropout_prob = dropout,
-      .attention_probs_dropout_prob = dropout};
+      .hidden_dropout_prob = dropout, .attention_probs_dropout_prob = dropout};
   parx::require(size("max-length") <= config.max_position_embeddings,
                 "--max-length {}: the model has {} positions; raise --max-position-embeddings",
                 size("max-length"), config.max_position_embeddings);
@@ -43,16 +41,16 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
 /// This rank's share, texts of like length in a step.
 data::loader_options share(const data::text_classification& texts, data::sample_order order,
                            std::size_t batch_size, const examples::trainer_settings& s,
-                           const parx::world& world) {
+                           const parx::process_group& readers) {
   // Where the same samples make a step, a run goes on in the same order on another number of ranks.
-  const std::size_t batch = batch_size * static_cast<std::size_t>(world.size()) *
+  const std::size_t batch = batch_size * static_cast<std::size_t>(readers.size()) *
                             s.trainer.gradient_accumulation_steps;
   const data::sampler_options options{
       .order = order,
       .seed = s.trainer.seed,
       .group_by_length = {.lengths = texts.lengths(), .batch = batch}};
   return {.batch_size = batch_size,
-          .sampler = data::distributed_sampler{texts.size(), world, options},
+          .sampler = data::distributed_sampler{texts.size(), readers, options},
           .workers = s.workers};
 }
 
@@ -74,15 +72,12 @@ int main(int argc, char** argv) {
       ("token-dropout", "share of the tokens that are [UNK] in training", text("0.5"))
       ("label-smoothing-factor", "part of a label that goes to all classes", text("0.1"));
   using parx::train::strategy;
-  examples::add_trainer_flags(options, {.trainer = {.num_train_epochs = 6,
-                                                    .learning_rate = 1e-3,
-                                                    .warmup_ratio = 0.1,
-                                                    .logging_steps = 100,
-                                                    .eval_strategy = strategy::epoch,
-                                                    .save_strategy = strategy::epoch,
-                                                    .save_total_limit = 2,
-                                                    .metric_for_best_model = "accuracy"},
-                                        .batch_size = 16});
+  examples::add_trainer_flags(
+      options, {.trainer = {.num_train_epochs = 6, .learning_rate = 1e-3, .warmup_ratio = 0.1,
+                            .logging_steps = 100, .eval_strategy = strategy::epoch,
+                            .save_strategy = strategy::epoch, .save_total_limit = 2,
+                            .metric_for_best_model = "accuracy"},
+                .batch_size = 16});
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
@@ -92,7 +87,6 @@ int main(int argc, char** argv) {
     const double smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);
     const double hidden = examples::number(given, "token-dropout", 0.0, 1.0);
     examples::start_run(world, s);
-
     const auto source = examples::text_flags(given);
     const auto tokenizer = examples::make_tokenizer(given, source);
     const auto [texts, held_out] = examples::read_texts(source, tokenizer);
@@ -101,34 +95,45 @@ int main(int argc, char** argv) {
                  held_out.size(),
                  static_cast<double>(counts.tokens) / static_cast<double>(texts.size()),
                  counts.truncated_rows, tokenizer.size());
-
     config.vocab_size = tokenizer.size();
     config.num_labels = texts.classes();
     parx::models::bert_classifier<float> model(config);
-
     using enum data::sample_order;
-    const data::loader loader{texts, share(texts, shuffled, s.batch_size, s, world)};
-    const data::loader test{held_out, share(held_out, sequential, s.eval_batch_size, s, world)};
     const auto train = [&](auto& wrapped) {
+      parx::process_group& readers = wrapped.data_group();
+      const data::loader loader{texts, share(texts, shuffled, s.batch_size, s, readers)};
+      const data::loader test{held_out, share(held_out, sequential, s.eval_batch_size, s, readers)};
       parx::optim::adamw opt{parx::optim::decay_groups(
           wrapped.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
+      const auto forward = [](auto& net, const auto& batch) {
+        return net(batch.input_ids, batch.attention_mask);
+      };
+      const auto loss = [&](double smoothed) {
+        return [&wrapped, smoothed](const auto& logits, const auto& batch) {
+          return examples::cross_entropy(
+              wrapped, logits, batch.labels,
+              {.row_weights = batch.weights, .label_smoothing = smoothed});
+        };
+      };
+      const auto accuracy = [](const auto& logits, const auto& batch) {
+        return parx::nn::accuracy(logits, batch.labels, {.row_weights = batch.weights});
+      };
       std::uint64_t step = 0;
       parx::train::trainer trainer{
           wrapped, opt, loader,
           [&](auto& net, const auto& batch) {
-            const auto ids = data::hidden_tokens(
+            auto seen = batch;
+            seen.input_ids = data::hidden_tokens(
                 batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
-                parx::train::step_seed(s.trainer.seed, step, world.rank()));
-            return nn::cross_entropy(net(ids, batch.attention_mask), batch.labels,
-                                     {.row_weights = batch.weights, .label_smoothing = smoothing});
+                parx::train::step_seed(s.trainer.seed, step, readers.rank()));
+            return examples::train_loss(net, seen, forward, loss(smoothing));
           },
           s.trainer};
       const auto count_steps = [&](const auto& state) { step = state.global_step; };
       trainer.add_callbacks({.on_train_begin = count_steps, .on_step_end = count_steps});
-      trainer.add_evaluation(test, [&](auto& net, const auto& batch) -> parx::train::metrics {
-        const auto logits = net(batch.input_ids, batch.attention_mask);
-        return {{"loss", nn::cross_entropy(logits, batch.labels, {.row_weights = batch.weights})},
-                {"accuracy", nn::accuracy(logits, batch.labels, {.row_weights = batch.weights})}};
+      trainer.add_evaluation(test, [&](auto& net, const auto& batch) {
+        return examples::measure(net, batch, forward, std::pair{"loss", loss(0)},
+                                 std::pair{"accuracy", accuracy});
       });
       trainer.train();
       parx::print0(world, "test accuracy: {:.2f} % of {} texts\n",
@@ -137,8 +142,9 @@ int main(int argc, char** argv) {
       examples::save_model(wrapped, to_json(config), s.trainer.output_dir + "/model",
                            parx::bert_tokenizer_files(tokenizer.tokens().text()));
     };
-    examples::with_parallel(parallel, model, world, s.trainer.seed,
-                            parx::by_type<parx::models::bert_layer<float>>, train);
+    examples::with_parallel<data::text_batch>(parallel, model, world, s.trainer.seed,
+                                              parx::by_type<parx::models::bert_layer<float>>,
+                                              train);
     examples::finish_run(world, s);
   });
 }

@@ -122,7 +122,8 @@ std::string differences(parx::process_group& world, Make make, const layout& how
   parx::optim::sgd optimizer{parallel.parameters(), {.lr = 0.1F}};
   std::string wrong;
   const auto expect = [&](const char* what, int step, double found, double wanted) {
-    if (!is_near(found, wanted)) wrong += fmt::format("{} {}: {} for {}; ", what, step, found, wanted);
+    if (is_near(found, wanted)) return;
+    wrong += fmt::format("{} {}: {} for {}; ", what, step, found, wanted);
   };
   const auto mean = [&](parx::nn::tally here) {
     std::array<double, 2> total{here.sum, here.count};
@@ -214,7 +215,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
   const auto expect = [](const std::string& said, const std::string& part) {
     BOOST_TEST(said.find(part) != std::string::npos, said);
   };
-  expect(said_by(8, llama, {{"pp", 8}}, plain), "8 stages need as many blocks, and the model has 6");
+  expect(said_by(8, llama, {{"pp", 8}}, plain),
+         "8 stages need as many blocks, and the model has 6");
   expect(said_by(4, llama, {{"pp", 2}, {"tp", 3}}, plain), "needs more than the 4 ranks");
   expect(said_by(2, llama, {{"cp", 2}}, plain), "the mesh has the axis \"cp\"");
   expect(said_by(2, llama, {{"tp", 2}}, plain), ".tp says of no layer how it is cut");

@@ -66,13 +66,15 @@ inline void require_same_header(process_group& group, const std::string& text, c
 }  // namespace detail
 
 /// Collective. Writes the parameters of `source`, as `how` says that they lie on the ranks of
-/// `group`, to `path`: it holds all of them afterwards, or what it held before. All ranks have the
-/// same names. Throws errc::io on every rank where it fails on one.
-template <typename Source>
+/// `group`, to `path`: it holds all of them afterwards, or what it held before. `all` has the names
+/// and shapes of all parameters, the same on all ranks; its values are not looked at. Throws
+/// errc::io on every rank where it fails on one.
+template <typename Source, typename All>
 void save_whole(process_group& group, const std::string& path, const sharding& how, Source& source,
-                call_site site = call_site::current()) {
+                All& all, call_site site = call_site::current()) {
   const auto entries = detail::state_entries<detail::state_access::read>(source);
-  const detail::safetensors_header header = detail::whole_header(entries);
+  const detail::safetensors_header header =
+      detail::whole_header(detail::state_entries<detail::state_access::overwrite>(all));
   const std::string head = detail::head_of(header);
   detail::require_same_header(group, head, site);
   const std::uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
@@ -115,6 +117,12 @@ void save_whole(process_group& group, const std::string& path, const sharding& h
                 site.file_name(), site.line, written[0], bytes, path);
   }
   detail::agree_on_rank0(&group, site, [&] { made->commit(); });
+}
+/// Where all ranks have parts of all parameters.
+template <typename Source>
+void save_whole(process_group& group, const std::string& path, const sharding& how, Source& source,
+                call_site site = call_site::current()) {
+  save_whole(group, path, how, source, source, site);
 }
 
 /// Local. Writes all tensors of `from` as one safetensors file to `path`: it holds all of them

@@ -93,7 +93,7 @@ void load_training_state(pipeline<Model, Input, T>& pipe, Optimizer& optimizer,
 template <typename Model, typename Input, typename T>
 void save_gathered(pipeline<Model, Input, T>& pipe, const std::string& path,
                    call_site site = call_site::current()) {
-  save_whole(pipe.job_group(), path, sharded_over(pipe), pipe.module(), site);
+  save_whole(pipe.job_group(), path, sharded_over(pipe), pipe.module(), pipe.whole_model(), site);
 }
 
 }  // namespace parx
