@@ -9,7 +9,6 @@
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>
 #include <parx/pipeline/csv.hpp>
-#include <parx/pipeline/cut.hpp>
 #include <parx/pipeline/draw.hpp>
 #include <parx/pipeline/eager_one_f_one_b.hpp>
 #include <parx/pipeline/gpipe.hpp>
@@ -27,3 +26,4 @@
 #include <parx/pipeline/validate.hpp>
 #include <parx/pipeline/zb1p.hpp>
 #include <parx/pipeline/zbv.hpp>
+#include <parx/plan/cut.hpp>

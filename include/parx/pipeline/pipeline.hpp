@@ -46,13 +46,13 @@
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/csv.hpp>
-#include <parx/pipeline/cut.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/validate.hpp>
+#include <parx/plan/cut.hpp>
 
 namespace parx::inline PARX_ABI {
 

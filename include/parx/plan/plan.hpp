@@ -9,6 +9,10 @@
 // hybrid N is the ranks of a host, and 2 Psi/N (H-1)/H more go over H hosts. Of a table move the
 // rows of the batch. Source: ZeRO (arXiv 1910.02054); FSDP2's two adjacent units.
 //
+// In pp stages whose layers tp ranks cut, ranks / (pp tp) have the same part, and a step has pp tp
+// times the micro-batches, so that every layout computes the same samples. Between two stages move
+// the results of each micro-batch and their gradients; over tp four all-reduces of them a layer.
+//
 // Time is that of the longer of computing and communicating, forward and backward apart, plus what
 // nothing hides: a unit's first gather and last reduction, and the optimizer's step.
 #pragma once
@@ -25,16 +29,19 @@
 #include <parx/core/check.hpp>
 #include <parx/plan/cluster.hpp>
 #include <parx/plan/shapes.hpp>
+#include <parx/plan/stages.hpp>
 #include <parx/plan/work.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// One way to train. Ranks = shards x replicas.
+/// One way to train. Ranks = pp x tp x shards x replicas.
 struct plan_layout {
   std::string name = "ddp";
   int stage = 0;     ///< of ZeRO; 0: every rank holds everything
   int replicas = 1;  ///< of what the shards make up; the shards are neighbours
   bool host_pages = false;  ///< the shards read the same pages, and nothing is gathered
+  int pp = 1;               ///< stages of a pipeline, by 1F1B
+  int tp = 1;               ///< ranks that cut a layer; neighbours
 };
 
 /// Bytes of one rank.
@@ -50,7 +57,7 @@ struct planned_memory {
 
 /// What one rank sends along an axis in a step, and as much is received.
 struct planned_traffic {
-  std::string axis;  ///< "dp"; in hybrid "shard" and "replicate"; "tables"
+  std::string axis;  ///< "dp", "pp", "tp"; in hybrid "shard" and "replicate"; "tables"
   double bytes = 0;
   double seconds = 0;
 };
@@ -60,6 +67,7 @@ struct planned_step {
   planned_memory memory;
   std::vector<planned_traffic> traffic = {};
   double compute = 0, communication = 0, optimizer = 0;  ///< seconds, each alone
+  double bubble = 0;                                     ///< in which a stage waits for others
   double seconds = 0;                                    ///< of a step
   bool fits = false;
 
@@ -304,11 +312,101 @@ class planner {
   double table_traffic_ = 0;
 };
 
+/// A layout of stages and cut layers, as the plan of the ranks that have the heaviest stage's part.
+[[nodiscard]] inline planned_step plan_mesh(const model_shapes& shapes, const cluster& machine,
+                                            const step_work& work, std::size_t optimizer,
+                                            const plan_layout& layout) {
+  const int pp = layout.pp, tp = layout.tp, dp = machine.ranks / (pp * tp);
+  require(pp > 0 && tp > 0 && dp * pp * tp == machine.ranks,
+          "plan: {}: {} ranks are not {} stages x {} parts of a layer x others", layout.name,
+          machine.ranks, pp, tp);
+  require(work.layers > 0 && work.boundary_bytes > 0,
+          "plan: {} cuts layers, of which the work says nothing: give step_work::layers and "
+          "boundary_bytes, as work_of() does",
+          layout.name);
+  const model_shapes stage = heaviest_stage(shapes, pp, tp);
+  cluster copies = machine;
+  copies.ranks = dp;
+  copies.hosts = 1;
+  copies.memory_link = link_along(machine, tp, dp);
+  copies.memory_of_host = machine.memory_of_rank() * static_cast<std::size_t>(dp);
+  const auto stages = static_cast<std::size_t>(pp), parts = static_cast<std::size_t>(tp);
+  const std::size_t layers = (work.layers + stages - 1) / stages;
+  const double share =
+      static_cast<double>(layers) / static_cast<double>(work.layers * parts);
+  step_work part = work;
+  part.forward_flops *= share;
+  part.backward_flops *= share;
+  part.micro_batches *= stages * parts;
+  const auto m = static_cast<double>(part.micro_batches);
+  const std::size_t kept = std::min(stages, part.micro_batches);
+  const std::size_t borders = std::min(work.layers * work.boundary_bytes, work.activation_bytes);
+  part.activation_bytes =
+      kept * layers * (borders + (work.activation_bytes - borders) / parts) / work.layers;
+  plan_layout among = layout;
+  among.pp = among.tp = 1;
+  planned_step step = planner(stage, copies, part, optimizer, among).result();
+  step.layout = layout;
+
+  const auto boundary = static_cast<double>(work.boundary_bytes), t = static_cast<double>(tp);
+  const auto seconds = [](const plan_link& over, double bytes, double rounds) {
+    return bytes / over.bytes_per_second + rounds * over.latency;
+  };
+  double cut = 0;  // a forward, and a backward, of a stage
+  if (tp > 1) {
+    const double bytes = 2 * static_cast<double>(layers) * 2 * boundary * (t - 1) / t;
+    cut = seconds(link_along(machine, 1, tp), bytes,
+                  2 * static_cast<double>(layers) * 2 * (t - 1));
+    step.traffic.push_back({"tp", 2 * m * bytes, 2 * m * cut});
+  }
+  double hop = 0;
+  if (pp > 1) {
+    hop = seconds(link_along(machine, tp * dp, pp), boundary, 1);
+    const double ways = pp > 2 ? 2 : 1;
+    step.traffic.push_back({"pp", ways * m * boundary, ways * m * hop});
+  }
+  const double forward = part.forward_flops / machine.flops + cut;
+  const double backward = part.backward_flops / machine.flops + cut;
+  const double all = one_f_one_b_seconds(pp, static_cast<int>(part.micro_batches), forward,
+                                         backward, hop);
+  step.bubble = all - m * (forward + backward);
+  step.seconds += step.bubble + 2 * m * cut;
+  step.communication = 0;
+  for (const planned_traffic& each : step.traffic) step.communication += each.seconds;
+  step.fits = step.memory.total() <= machine.memory_of_rank();
+  return step;
+}
+
 }  // namespace detail
 
-/// The ways that `machine` permits: ddp, zero1, zero2, fsdp (stage 3); over several hosts of
-/// several ranks hybrid; inside a host fsdp has its pages in common, and "gathered" is the other
-/// way.
+/// Stages and cut layers that `machine` permits, under the names that the examples' --parallel
+/// takes: up to a stage a layer, and layers cut inside a host.
+[[nodiscard]] inline std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
+                                                              const step_work& work) {
+  std::vector<plan_layout> all;
+  for (int pp = 1; pp <= machine.ranks && static_cast<std::size_t>(pp) <= work.layers; ++pp) {
+    for (int tp = 1; tp <= machine.ranks_a_host(); ++tp) {
+      if (pp * tp == 1 || machine.ranks % (pp * tp) != 0 || machine.ranks_a_host() % tp != 0) {
+        continue;
+      }
+      std::string name;
+      const auto add_word = [&](const char* word, std::size_t number) {
+        name += fmt::format("{}{}={}", name.empty() ? "" : ",", word, number);
+      };
+      const int dp = machine.ranks / (pp * tp);
+      if (pp > 1) add_word("pp", static_cast<std::size_t>(pp));
+      if (dp > 1) add_word("dp", static_cast<std::size_t>(dp));
+      if (tp > 1) add_word("tp", static_cast<std::size_t>(tp));
+      if (pp > 1) add_word("microbatches", static_cast<std::size_t>(pp * tp) * work.micro_batches);
+      all.push_back({.name = std::move(name), .pp = pp, .tp = tp});
+    }
+  }
+  return all;
+}
+
+/// The ways that `machine` permits without stages and cut layers: ddp, zero1, zero2, fsdp (stage
+/// 3); over several hosts of several ranks hybrid; inside a host fsdp has its pages in common, and
+/// "gathered" is the other way.
 [[nodiscard]] inline std::vector<plan_layout> layouts_of(const cluster& machine) {
   std::vector<plan_layout> all{{.name = "ddp"}};
   if (machine.ranks == 1) return all;
@@ -334,6 +432,9 @@ class planner {
               machine.network.bytes_per_second > 0 && machine.memory_link.bytes_per_second > 0,
           "plan: the speeds of ranks and links must be above 0");
   require(work.micro_batches > 0, "plan: a step has at least one micro-batch");
+  if (layout.pp != 1 || layout.tp != 1) {
+    return detail::plan_mesh(shapes, machine, work, optimizer_bytes, layout);
+  }
   return detail::planner(shapes, machine, work, optimizer_bytes, layout).result();
 }
 
@@ -348,8 +449,13 @@ struct training_plan {
 [[nodiscard]] inline training_plan plan(const model_shapes& shapes, const cluster& machine,
                                         const step_work& work, const plan_options& options = {}) {
   training_plan all{.machine = machine, .parameters = shapes.count(), .steps = {}};
-  for (const plan_layout& each :
-       options.layouts.empty() ? layouts_of(machine) : options.layouts) {
+  std::vector<plan_layout> layouts = options.layouts;
+  if (layouts.empty()) {
+    layouts = layouts_of(machine);
+    const std::vector<plan_layout> meshes = mesh_layouts_of(machine, work);
+    layouts.insert(layouts.end(), meshes.begin(), meshes.end());
+  }
+  for (const plan_layout& each : layouts) {
     all.steps.push_back(plan_step(shapes, machine, work, each, options.optimizer_bytes));
   }
   std::stable_sort(all.steps.begin(), all.steps.end(),

@@ -35,11 +35,18 @@ namespace detail {
   if (!step.fits) {
     return fmt::format("does not fit: a rank has {}", readable_bytes(machine.memory_of_rank()));
   }
-  const double waits = step.seconds - step.compute - step.optimizer;
+  const double waits = step.seconds - step.compute - step.optimizer - step.bubble;
   if (waits > step.compute) return "waits for the network most of the time";
-  const auto percent = 100 * waits / step.seconds;
-  return percent < 1 ? "computes all the time"
-                     : fmt::format("waits for other ranks {:.0f} % of the time", percent);
+  const double bubble = 100 * step.bubble / step.seconds, percent = 100 * waits / step.seconds;
+  std::string said;
+  if (bubble >= 1) {
+    said = fmt::format("idle {:.0f} % in the bubble of {} stages", bubble, step.layout.pp);
+  }
+  if (percent >= 1) {
+    said += fmt::format("{}waits for other ranks {:.0f} % of the time", said.empty() ? "" : ", ",
+                        percent);
+  }
+  return said.empty() ? "computes all the time" : said;
 }
 
 [[nodiscard]] inline std::vector<std::string> row_of(const planned_step& step,

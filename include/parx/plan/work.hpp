@@ -14,6 +14,8 @@ struct step_work {
   std::size_t activation_bytes = 0;  ///< at the end of forward, and what backward needs on top
   std::size_t table_rows = 0;        ///< that a batch looks up in a table at most
   std::size_t micro_batches = 1;     ///< forward and backward passes of a step
+  std::size_t layers = 0;            ///< that can be cut, or be in different stages; 0: unknown
+  std::size_t boundary_bytes = 0;    ///< of what goes from layer to layer
 };
 
 enum class activations {
@@ -65,7 +67,9 @@ struct transformer_sizes {
           .activation_bytes = t.element_bytes * tokens *
                               (layers + 7 * t.width + t.inner + 2 * t.vocabulary),
           .table_rows = tokens,
-          .micro_batches = t.micro_batches};
+          .micro_batches = t.micro_batches,
+          .layers = t.layers,
+          .boundary_bytes = t.element_bytes * tokens * t.width};
 }
 
 }  // namespace parx
