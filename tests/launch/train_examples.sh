@@ -15,6 +15,7 @@ failed() {
   echo "FAILED: $1"
   sed 's/^/    /' "$work/said"
 }
+figures() { grep -oE "'(loss|grad_norm)': [0-9.]+" "$work/said" | grep -oE '[0-9.]+$'; }
 says() { grep -qE -- "$1" "$work/said" || failed "$name: no line \"$1\""; }
 # ends CODE RANKS ARGUMENT...: what the program says goes to the file `said`.
 ends() {
@@ -114,6 +115,19 @@ if tries train_gpt "$@"; then
   done
   ends 0 3 --max-steps 5 "${small[@]}" --disable-progress --parallel zero2 --output-dir "$work/fsdp" --resume
   says 'Continuing training from global step'
+  ends 0 2 "${steps[@]}" --logging-steps 1 --parallel dp=2
+  figures >"$work/kept"
+  for way in pp=2,dp=2,schedule=zb1p,microbatches=4 pp=2,dp=2,tp=2; do
+    ranks=4; [[ $way == *tp=2 ]] && ranks=8
+    ends 0 $ranks "${steps[@]}" --logging-steps 1 --parallel "$way" --output-dir "$work/$way"
+    figures | paste - "$work/kept" | awk '{ if (($1 - $2) ^ 2 > (2e-4 * $2) ^ 2) exit 1 } END { exit NR != 6 }' ||
+      failed "$name: --parallel $way has other losses and norms than two ranks"
+    [ -s "$work/$way/model/model.safetensors" ] || failed "$name: --parallel $way leaves no model"
+  done
+  ends 2 2 "${steps[@]}" --parallel pp=2,zero1
+  says 'stages and cut layers go with ddp, not with zero1'
+  ends 2 4 "${steps[@]}" --parallel pp=4
+  says '4 stages need as many blocks, and the model has 3'
   ends 2 1 --parallel fsdp,of=2
   says '--parallel "fsdp,of=2": there is no "of". Give ddp, zero1, zero2, fsdp or hybrid'
   ends 2 1 --parallel fsdp=2

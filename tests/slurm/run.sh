@@ -66,6 +66,22 @@ for name in train_tinybert train_cnn train_gpt train_summarizer; do
   claim "its checkpoint is whole" test -s "$work/$name/checkpoint-4/manifest.json"
 done
 
+# Stages over nodes, each with its copies on the same node; the losses are those of two ranks.
+if [ -x "$bin/train_gpt" ]; then
+  figures() { grep -oE "'(loss|grad_norm)': [0-9.]+" "$work/out" | grep -oE '[0-9.]+$'; }
+  figures_are_kept() {
+    figures | paste - "$work/kept" | awk '{ if (($1 - $2) ^ 2 > (2e-4 * $2) ^ 2) exit 1 } END { exit NR != 8 }'
+  }
+  small="--n-layer 4 --n-head 2 --n-embd 16 --block-size 16 --max-steps 4 --logging-steps 1 --eval-strategy no --eval-batch-size 512 --sample 8 --disable-progress"
+  claim "train_gpt ends well on 2 ranks" step -N 1 --ntasks-per-node=2 "$bin/train_gpt" $small
+  figures >"$work/kept"
+  claim "and in three stages of two copies each on 3 nodes" step -N 3 --ntasks-per-node=2 \
+    "$bin/train_gpt" $small --parallel pp=3,dp=2,schedule=zb1p --output-dir "$work/stages"
+  claim "its six ranks print their banner" ranks_are 6
+  claim "its losses and norms are those of two ranks" figures_are_kept
+  claim "its ranks have written one model" test -s "$work/stages/model/model.safetensors"
+fi
+
 # The batch script of the examples: a signal as before the end of the time limit, and the next turn.
 if [ -x "$bin/train_cnn" ]; then
   shown=no
