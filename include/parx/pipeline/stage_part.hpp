@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ class stage_part {
       if (has(path)) visitor(path, buffer);
     });
   }
+  /// Of the whole model.
+  [[nodiscard]] std::size_t parameter_count() { return whole_->parameter_count(); }
   // Modes and random numbers are the whole model's: they take no memory.
   void set_replica(std::uint64_t replica) { whole_->set_replica(replica); }
   void reseed(std::uint64_t seed) { whole_->reseed(seed); }
