@@ -24,7 +24,7 @@ arguments=("$@")
 
 # Each rank for itself, at the same time: two ranks share the machine's memory and caches in both measurements.
 two_hosts "${RATE:-10000}"
-bench --bare
+bench --parallel bare
 compute=$(field step_ms) backward=$(field backward_ms)
 bench --seconds 1
 mib=$(field gradient_mib)

@@ -16,12 +16,12 @@
 namespace parx::inline PARX_ABI::nn {
 
 enum class cut {
-  columns,       ///< by outputs; of dropout: its inputs are, by their last axis
-  rows,          ///< by inputs, which are cut by their last axis; the result is whole
-  vocabulary,    ///< an embedding by its rows
-  heads,         ///< attention: some heads are here
-  positions,     ///< a norm or dropout: whole, of inputs that are cut by positions (axis 1)
-  to_positions,  ///< dropout: of whole inputs, and its result goes on cut by positions
+  columns,         ///< by outputs; of dropout: its inputs are, by their last axis
+  rows,            ///< by inputs, which are cut by their last axis; the result is whole
+  vocabulary,      ///< an embedding by its rows
+  heads,           ///< attention: some heads are here
+  positions,       ///< a norm or dropout: whole, of inputs that are cut by positions (axis 1)
+  to_positions,    ///< dropout: of whole inputs, and its result goes on cut by positions
   from_positions,  ///< a norm: of inputs that are cut by positions, and its result is whole
 };
 

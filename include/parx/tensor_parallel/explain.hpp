@@ -46,14 +46,6 @@ struct explained_layer {
   std::vector<nn::cut_message> messages = {};
 };
 
-/// A layer of the model and the lines of the plan that are for it.
-struct planned_layer {
-  std::string path;
-  nn::cuttable_layer* layer = nullptr;
-  bool is_attention = false;
-  std::vector<std::size_t> lines = {};
-};
-
 [[nodiscard]] constexpr const char* to_string(nn::cut_collective how) noexcept {
   return how == nn::cut_collective::all_reduce   ? "all-reduce"
          : how == nn::cut_collective::all_gather ? "all-gather"
@@ -133,6 +125,14 @@ class explanation {
 };
 
 namespace detail {
+
+/// A layer of the model and the lines of the plan that are for it.
+struct planned_layer {
+  std::string path;
+  nn::cuttable_layer* layer = nullptr;
+  bool is_attention = false;
+  std::vector<std::size_t> lines = {};
+};
 
 /// The layers of a model that can be cut.
 template <typename Model>
@@ -261,7 +261,7 @@ template <typename Model>
   require(options.ranks > 0 && options.rank >= 0 && options.rank < options.ranks,
           "explain at {}:{}: there is no rank {} of {}", site.file_name(), site.line, options.rank,
           options.ranks);
-  const std::vector<planned_layer> layers = detail::planned_layers(model, lines);
+  const std::vector<detail::planned_layer> layers = detail::planned_layers(model, lines);
   const std::string fault = detail::plan_fault(layers, lines, {options.rank, options.ranks});
   require(fault.empty(), "explain at {}:{}: {}. The layers and their rules:{}", site.file_name(),
           site.line, fault, detail::plan_table(layers, lines));

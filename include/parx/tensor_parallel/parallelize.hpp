@@ -130,7 +130,7 @@ class parallelized {
 template <typename Model>
 [[nodiscard]] parallelized parallelize(Model& model, process_group& group, const tp::plan& lines,
                                        call_site site = call_site::current()) {
-  const std::vector<tp::planned_layer> layers = tp::detail::planned_layers(model, lines);
+  const std::vector<tp::detail::planned_layer> layers = tp::detail::planned_layers(model, lines);
   const std::string who = fmt::format("parallelize at {}:{}", site.file_name(), site.line);
   const std::string fault = tp::detail::plan_fault(layers, lines, {group.rank(), group.size()});
   const std::string shown = tp::detail::plan_table(layers, lines);
@@ -145,7 +145,7 @@ template <typename Model>
   tp::explanation told = tp::detail::explained(
       model, layers, lines, {.ranks = group.size(), .rank = group.rank()});
   const auto axis = std::make_shared<tp::axis>(group, site);
-  for (const tp::planned_layer& each : layers) {
+  for (const tp::detail::planned_layer& each : layers) {
     if (!each.lines.empty()) each.layer->lie_on(axis, lines[each.lines[0]].rule, each.path);
   }
   std::set<std::string> cut;
