@@ -130,7 +130,9 @@ template <typename T>
   };
   add("encoder", c.encoder_layers);
   add("decoder", c.decoder_layers);
-  plan outer{{"dropout", of_inputs(of_heads(to_sequence, c.d_model), 2)}, {"*.norm*", sequence}};
+  plan outer{{"dropout", of_heads(to_sequence, c.d_model)},
+             {"source_dropout", of_heads(to_sequence, c.d_model)},
+             {"*.norm*", sequence}};
   for (const char* each : {"*.dropout1", "*.dropout2", "*.dropout3"})
     outer.push_back({each, sequence});
   lines = detail::between(between, lines, outer);
