@@ -26,6 +26,14 @@ namespace {
 
 using duration = std::chrono::duration<double, std::milli>;
 
+/// What a sleep takes too long, the next one of this thread takes less.
+void sleep_exactly(duration asked) {
+  thread_local duration debt{};
+  const auto from = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(asked - debt);
+  debt += std::chrono::steady_clock::now() - from - asked;
+}
+
 /// A layer that takes its time and computes nothing.
 class sleeper : public parx::nn::module<sleeper> {
  public:
@@ -36,17 +44,17 @@ class sleeper : public parx::nn::module<sleeper> {
   [[nodiscard]] parx::variable<float> forward(const parx::variable<float>& given) {
     // The first stage has nothing to send back, and would skip its I.
     const auto x = is_first_ ? parx::border<float>(given.value()) : given;
-    std::this_thread::sleep_for(each_);
+    sleep_exactly(each_);
     return parx::differentiable(
         x.value(),
         [each = each_](const parx::tensor<float>& upstream, parx::grad_sink<float> dx,
                        parx::grad_sink<float> dw) {
           if (dx.needed()) {
-            std::this_thread::sleep_for(each);
+            sleep_exactly(each);
             dx.add(upstream);
           }
           if (dw.needed()) {
-            std::this_thread::sleep_for(each);
+            sleep_exactly(each);
             dw.add(parx::tensor<float>::ones({1}));
           }
         },
@@ -123,8 +131,7 @@ int main(int argc, char** argv) {
                                     .microbatches = examples::number(given, "microbatches", 1, 999),
                                     .chunks = chunks,
                                     .hop = hop / unit / 3});
-      const parx::pipeline_costs costs{.hop = hop / unit};
-      drawn.push_back(simulate(table, costs.per_stage(table)));
+      drawn.push_back(simulate(table, parx::pipeline_costs{.hop = hop / unit}.per_stage(table)));
       drawn.push_back(run(table, unit, hop));
       for (std::size_t i = drawn.size() - 2; i < drawn.size(); ++i) {
         fmt::print("{}\n", to_text(drawn[i], {.colour = colour}));

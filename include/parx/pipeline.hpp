@@ -15,6 +15,7 @@
 #include <parx/pipeline/interleaved.hpp>
 #include <parx/pipeline/looped_bfs.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
+#include <parx/pipeline/measure.hpp>
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/pipeline.hpp>

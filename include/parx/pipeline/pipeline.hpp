@@ -219,6 +219,8 @@ class pipeline {
   /// Most forwards at a time whose backward, with its second half, was still to come, in the last
   /// step of this rank.
   [[nodiscard]] int peak_in_flight() const noexcept { return runner_->peak_in_flight(); }
+  /// What the last step was measured by: see measure().
+  [[nodiscard]] const auto& runner() const noexcept { return *runner_; }
 
   /// Collective: the last step as it ran, in seconds from where this rank entered it, to draw
   /// beside simulate(pipe.table()).

@@ -63,6 +63,8 @@ class stage_runner {
     reductions_.begin_step(actions);
     spans_.clear();
     in_flight_ = peak_in_flight_ = 0;
+    block_seconds_.assign(blocks_.size(), 0);
+    message_bytes_ = 0;
     nn::tally figure;
     const auto start = clock::now();
     const auto now = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
@@ -90,6 +92,10 @@ class stage_runner {
 
   /// Of the last run, in seconds from its start.
   [[nodiscard]] const std::vector<action_span>& spans() const noexcept { return spans_; }
+  /// Of the forwards of the last run, by block; 0 for those of other ranks.
+  [[nodiscard]] const std::vector<double>& block_seconds() const noexcept { return block_seconds_; }
+  /// The longest result of a stage in the last run.
+  [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
   /// Most forwards at a time, in the last run, of which some backward was still to come.
   [[nodiscard]] int peak_in_flight() const noexcept { return peak_in_flight_; }
 
@@ -198,7 +204,9 @@ class stage_runner {
     for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
       std::vector<variable<T>> taken;
       for (const std::size_t from : routes_.taken_by(b)) taken.push_back(results[from]);
+      const auto from = clock::now();
       x = blocks_[b].forward({std::move(x), std::move(taken)}, input_of<Input>(batch));
+      block_seconds_[b] += std::chrono::duration<double>(clock::now() - from).count();
       if (routes_.is_taken(b)) results[b] = x;
     }
     if (a.stage + 1 < table.stages) {
@@ -207,7 +215,12 @@ class stage_runner {
       for (std::size_t i = 1; i < sources.size(); ++i) leaving.push_back(results[sources[i]]);
       keep_graph(leaving, here);
       stage_values<T> values;
-      for (const variable<T>& each : leaving) values.values.push_back(each.value());
+      std::size_t bytes = 0;
+      for (const variable<T>& each : leaving) {
+        values.values.push_back(each.value());
+        bytes += each.value().size() * sizeof(T);
+      }
+      message_bytes_ = std::max(message_bytes_, bytes);
       pass(messages, way::onwards, a.stage + 1, a.microbatch, std::move(values));
       return;
     }
@@ -298,6 +311,8 @@ class stage_runner {
   stage_routes routes_;
   std::vector<std::vector<passage>> passages_;  // by stage and micro-batch
   std::vector<action_span> spans_;
+  std::vector<double> block_seconds_;
+  std::size_t message_bytes_ = 0;
   int in_flight_ = 0, peak_in_flight_ = 0;
 };
 

@@ -1,0 +1,96 @@
+// measure: what a step of a pipeline has shown, for the cut and the schedule of the next one.
+//
+//   parx::pipeline trial{model, world, {.microbatches = 8}};
+//   trial.step(batch, loss);                              // the second step: the first allocates
+//   trial.step(batch, loss);
+//   const auto seen = measure(trial);
+//   parx::pipeline pipe{model, world, {.schedule = parx::schedules::eager_one_f_one_b,
+//                                      .microbatches = 8, .hop = seen.hop,
+//                                      .weights = seen.block_seconds}};
+//
+// Parameters are a poor guess of the time of a block: a large embedding is a look-up, and the
+// logits of a large vocabulary take longer than a layer. The depth of eager 1F1B follows from hop.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/message.hpp>
+#include <parx/core/source.hpp>
+#include <parx/pipeline/pipeline.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct pipeline_measurement {
+  std::vector<double> block_seconds;  ///< of a forward of one micro-batch, by block
+  double stage_seconds = 0;           ///< of a forward and backward of one, on the slowest rank
+  double hop_seconds = 0;             ///< of a message from stage to stage, on the slowest link
+  double hop = 0;                     ///< hop_seconds / stage_seconds: pipeline_options::hop
+};
+
+namespace detail {
+
+/// Seconds that `bytes` take from one rank to the other, the best of some. Collective over the two.
+[[nodiscard]] inline double time_one_way(process_group& group, int lower, int higher,
+                                         std::size_t bytes, call_site site) {
+  std::vector<std::uint8_t> payload(std::max<std::size_t>(bytes, 1));
+  const int peer = group.rank() == lower ? higher : lower;
+  double best = 1e300;
+  for (int round = 0; round < 6; ++round) {
+    const auto from = std::chrono::steady_clock::now();
+    if (group.rank() == lower) send(group, payload, peer, {}, site);
+    recv(group, payload, peer, {}, site);
+    if (group.rank() != lower) send(group, payload, peer, {}, site);
+    const std::chrono::duration<double> both = std::chrono::steady_clock::now() - from;
+    // The higher one also waits for the lower to begin; the lower one counts.
+    if (group.rank() == lower) best = std::min(best, both.count() / 2);
+  }
+  return group.rank() == lower ? best : 0;
+}
+
+}  // namespace detail
+
+/// Collective over the pipeline, after a step; the same on all its ranks. Sends messages as long as
+/// that step's between neighbouring stages. Of a table with empty ranks, theirs count nothing.
+template <typename Model, typename Input, typename T>
+[[nodiscard]] pipeline_measurement measure(pipeline<Model, Input, T>& pipe,
+                                           call_site site = call_site::current()) {
+  process_group& group = pipe.group();
+  pipeline_measurement seen{.block_seconds = pipe.runner().block_seconds()};
+  require(!seen.block_seconds.empty(), "measure at {}:{}: the pipeline has not run a step yet",
+          site.file_name(), site.line);
+  double computed = 0, forwards = 0;
+  int first_stage = -1;
+  for (const action_span& each : pipe.runner().spans()) {
+    computed += each.end - each.begin;
+    if (first_stage < 0) first_stage = each.action.stage;
+    const bool counts = each.action.kind == stage_work::forward && each.action.stage == first_stage;
+    forwards += counts ? 1 : 0;
+  }
+  all_reduce(group, seen.block_seconds, {}, site);
+  std::array<double, 3> most{forwards > 0 ? computed / forwards : 0, forwards,
+                             static_cast<double>(pipe.runner().message_bytes())};
+  all_reduce(group, most, {.op = reduce_op::max}, site);
+  for (double& each : seen.block_seconds) each /= most[1];
+  const std::vector<int> owner = pipe.table().owners();
+  std::array<double, 1> hop{0};
+  for (std::size_t s = 0; s + 1 < owner.size(); ++s) {
+    const auto [lower, higher] = std::minmax(owner[s], owner[s + 1]);
+    if (lower == higher || (group.rank() != lower && group.rank() != higher)) continue;
+    const auto bytes = static_cast<std::size_t>(most[2]);
+    hop[0] = std::max(hop[0], detail::time_one_way(group, lower, higher, bytes, site));
+  }
+  all_reduce(group, hop, {.op = reduce_op::max}, site);
+  seen.stage_seconds = most[0];
+  seen.hop_seconds = hop[0];
+  seen.hop = most[0] > 0 ? hop[0] / most[0] : 0;
+  return seen;
+}
+
+}  // namespace parx
