@@ -1,7 +1,9 @@
 // --parallel: how a training program deals its model out over the ranks, and what it does with a
 // model that no rank has as a whole.
 //
-//   --parallel ddp | zero1 | zero2 | fsdp | hybrid
+//   --parallel fsdp                 one of ddp, zero1, zero2, fsdp, hybrid
+//   --parallel fsdp=2,tp=2,sp       the same of a model whose layers are cut over pairs of ranks
+//   --parallel pp=2,dp=2,tp=2       stages
 //
 // See parallel_settings.hpp for all that it may say.
 #pragma once
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -28,7 +31,9 @@
 #include <parx/pipeline/parallelize.hpp>
 #include <parx/pipeline/training_state.hpp>
 #include <parx/plan.hpp>
+#include <parx/tensor_parallel/generating.hpp>
 #include <parx/tensor_parallel/plans.hpp>
+#include <parx/tensor_parallel/training_state.hpp>
 #include <parx/train.hpp>
 
 namespace examples {
@@ -38,7 +43,8 @@ inline void add_parallel_flag(cxxopts::Options& options) {
       "parallel",
       "what is cut over the ranks: nothing (ddp), the optimizer's state (zero1), gradients as well "
       "(zero2), values as well (fsdp), the same inside each host (hybrid); =N: over N ranks; pp=N: "
-      "N stages, with schedule=, microbatches=, chunks=; tp=N: layers cut over N ranks",
+      "N stages, with schedule=, microbatches=, chunks=; tp=N: layers cut over N ranks, with sp "
+      "positions as well",
       text("ddp"));
 }
 
@@ -50,6 +56,11 @@ template <typename Wrapped>
 inline constexpr bool is_cut = false;
 template <typename Model>
 inline constexpr bool is_cut<parx::fsdp<Model>> = true;
+
+template <typename Wrapped>
+inline constexpr bool has_cut_layers = false;
+template <typename Inner>
+inline constexpr bool has_cut_layers<parx::tensor_parallel<Inner>> = true;
 
 template <typename Wrapped>
 inline constexpr bool is_staged = false;
@@ -71,45 +82,42 @@ auto blocks_of(Model& model) {
   }
 }
 
-}  // namespace detail
+/// Collective. Throws where ranks were given different flags: they would wait for each other.
+inline void require_same_flag(const parallel_settings& s, parx::process_group& group) {
+  const auto digest = static_cast<std::int64_t>(std::hash<std::string>{}(s.said) >> 1U);
+  std::int64_t range[] = {digest, -digest};
+  parx::all_reduce(group, range, {.op = parx::reduce_op::max});
+  parx::require(range[0] == -range[1],
+                "--parallel \"{}\" is what rank {} was given, and another rank something else: "
+                "give all of them the same",
+                s.said, group.rank());
+}
 
-/// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
-/// `units` are what is gathered at a time; Batch is what a step gets. The first values come from
-/// `seed`. Throws parx::usage_error where that and AdamW's state take more memory than there is.
-template <typename Batch, typename Model, typename Use>
-void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
-                   std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
-  parx::mesh<"pp", "dp", "tp"> mesh{group, {s.pp, s.dp, s.tp}};
-  if (s.pp > 1 || s.tp > 1) {
-    parx::require(s.stage == 0, "--parallel \"{}\": stages and cut layers go with ddp, not with {}",
-                  s.said, s.way);
-    auto blocks = detail::blocks_of<Batch>(model);
-    if constexpr (std::is_same_v<decltype(blocks), std::nullptr_t>) {
-      parx::throw_usage("--parallel \"{}\": this program's model has no blocks() to make stages of",
-                        s.said);
-    } else {
-      auto parallel = parx::parallelize(
-          model, std::move(blocks), mesh,
-          {.tp = s.tp > 1 ? parx::tp::ready_plan(model) : parx::tp::plan{},
-           .pp = {.schedule = s.schedule,
-                  .microbatches = s.pp > 1 ? s.microbatches : 1,
-                  .chunks = s.chunks,
-                  .seed = seed}});
-      return use(parallel);
-    }
-  }
+template <typename Model>
+[[nodiscard]] parx::tp::plan plan_of(const parallel_settings& s, const Model& model) {
+  using enum parx::nn::between_cuts;
+  return parx::tp::ready_plan(model, s.by_positions ? positions : whole);
+}
+
+/// Calls use(wrapped) with a ddp or fsdp over `group`, a part of `job`.
+template <typename Model, typename Use>
+void with_samples(const parallel_settings& s, Model& model, parx::process_group& group,
+                  const parx::process_group& job, std::uint64_t seed,
+                  const parx::unit_choice& units, Use&& use) {
   constexpr std::size_t moments = 8;
-  const auto machine = parx::cluster_of(group);
+  const auto machine = parx::cluster_of(job);
   const bool shared = s.stage == 3 && (s.within_hosts || group.shares_memory());
   parx::require_fits(parx::shapes_of(model), machine,
                      {.name = s.way,
                       .stage = s.stage,
-                      .replicas = s.within_hosts ? machine.hosts : 1,
+                      .replicas = s.tp * (s.within_hosts ? machine.hosts : 1),
                       .host_pages = shared},
                      {}, moments);
   if (s.stage == 0) {
     model.initialize(seed);
-    parx::ddp ddp{model, group};
+    // What lies whole on the ranks of an axis stays equal there if its sums have one order.
+    using enum parx::reduction_order;
+    parx::ddp ddp{model, group, {.order = s.tp > 1 ? serial : any}};
     return use(ddp);
   }
   parx::fsdp fsdp{
@@ -121,11 +129,48 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
   use(fsdp);
 }
 
+}  // namespace detail
+
+/// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
+/// `units` are what is gathered at a time; Batch is what a step gets. The first values come from
+/// `seed`. Throws parx::usage_error where there are not as many ranks, layers cannot be cut so, or
+/// the model and AdamW's state take more memory than there is.
+template <typename Batch, typename Model, typename Use>
+void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
+                   std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
+  detail::require_same_flag(s, group);
+  parx::mesh<"pp", "dp", "tp"> mesh{group, {s.pp, s.dp, s.tp}};
+  if (s.pp > 1) {
+    parx::require(s.stage == 0, "--parallel \"{}\": stages go with ddp, not with {}", s.said,
+                  s.way);
+    auto blocks = detail::blocks_of<Batch>(model);
+    if constexpr (std::is_same_v<decltype(blocks), std::nullptr_t>) {
+      parx::throw_usage("--parallel \"{}\": this program's model has no blocks() to make stages of",
+                        s.said);
+    } else {
+      auto parallel = parx::parallelize(
+          model, std::move(blocks), mesh,
+          {.tp = s.tp > 1 ? detail::plan_of(s, model) : parx::tp::plan{},
+           .pp = {.schedule = s.schedule,
+                  .microbatches = s.microbatches,
+                  .chunks = s.chunks,
+                  .seed = seed}});
+      return use(parallel);
+    }
+  }
+  if (s.tp == 1) return detail::with_samples(s, model, group, group, seed, units, use);
+  const auto cut = parx::parallelize(model, mesh["tp"], detail::plan_of(s, model));
+  detail::with_samples(s, model, mesh["dp"], group, seed, units, [&](auto& inner) {
+    parx::tensor_parallel parallel{cut, inner, mesh.all()};
+    use(parallel);
+  });
+}
+
 /// nn::cross_entropy of what the model returns, of whose classes a rank may have a part.
 template <typename Wrapped, typename Logits, typename Labels>
 auto cross_entropy(Wrapped& wrapped, const Logits& logits, const Labels& labels,
                    const parx::cross_entropy_options& options = {}) {
-  if constexpr (is_staged<Wrapped>) {
+  if constexpr (is_staged<Wrapped> || has_cut_layers<Wrapped>) {
     return wrapped.cross_entropy(logits, labels, options);
   } else {
     return parx::nn::cross_entropy(logits, labels, options);
@@ -186,6 +231,12 @@ void copy_values(Wrapped& wrapped, Model& copy) {
       }
       parx::all_reduce(wrapped.job_group(), values);
     });
+  } else if constexpr (has_cut_layers<Wrapped>) {
+    std::vector<parx::parameter<float>> all = copy.parameters();
+    std::size_t next = 0;
+    wrapped.for_each_whole_value([&](const std::string&, const parx::tensor<float>& whole) {
+      std::copy(whole.begin(), whole.end(), all[next++].value().begin());
+    });
   } else {
     std::vector<parx::parameter<float>> parts = wrapped.parameters();
     std::size_t next = 0;
@@ -205,14 +256,17 @@ void copy_values(Wrapped& wrapped, Model& copy) {
   }
 }
 
-/// Collective. f(whole) with methods of the model, where `whole` is the model or a copy of it: on
-/// rank 0 alone where a rank has all of it, else on all of them together.
+/// Collective. f(writer), which writes texts as the model does, and is the model or a copy of it or
+/// cut as it is: on rank 0 alone where a rank has all of it, else on all of them together.
 template <typename Wrapped, typename Model, typename F>
 void on_model(Wrapped& wrapped, Model& model, F&& f) {
   if constexpr (is_staged<Wrapped>) {
     Model whole{model.config()};
     copy_values(wrapped, whole);
     if (wrapped.job_group().rank() == 0) f(whole);
+  } else if constexpr (has_cut_layers<Wrapped>) {
+    parx::tp::generating writer{wrapped.cut(), model};
+    on_model(wrapped.inner(), writer, f);
   } else if constexpr (is_cut<Wrapped>) {
     wrapped.call([&] { f(model); });
   } else if (wrapped.group().rank() == 0) {
@@ -225,7 +279,7 @@ template <typename Wrapped>
 void save_model(Wrapped& wrapped, const parx::json::value& config, const std::string& folder,
                 const parx::text_files& files) {
   parx::process_group& job = wrapped.job_group();
-  if constexpr (is_cut<Wrapped> || is_staged<Wrapped>) {
+  if constexpr (is_cut<Wrapped> || has_cut_layers<Wrapped> || is_staged<Wrapped>) {
     if (job.rank() == 0) parx::save_pretrained_config(config, folder, files);
     parx::barrier(job);
     save_gathered(wrapped, folder + "/model.safetensors");

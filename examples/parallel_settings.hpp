@@ -3,6 +3,7 @@
 //   fsdp                          one word: what the data-parallel ranks cut among themselves
 //   zero1=4                       ... and how many they are
 //   pp=4,schedule=zb1p            stages of a pipeline, in this order of their work
+//   fsdp=2,tp=2,sp                layers cut over pairs of ranks, and between them the positions
 //   pp=2,dp=2,tp=2,microbatches=4 a mesh: 2 stages of 2 x 2 ranks
 //
 // A list of words and settings in any order. An axis that is not named has one rank, but the
@@ -33,6 +34,7 @@ struct parallel_settings {
   int stage = 0;              ///< of ZeRO; 0: ddp
   bool within_hosts = false;  ///< the ranks of each host cut the model among themselves
   int pp = 1, dp = parx::remaining_ranks, tp = 1;
+  bool by_positions = false;  ///< sequence parallel: activations between cut layers are cut, too
   parx::pipeline_schedule schedule = parx::schedules::one_f_one_b;
   int microbatches = 8;
   int chunks = 1;  ///< stages of each rank, of the schedules that take several
@@ -91,12 +93,16 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
       (name == "pp" ? s.pp : name == "dp" ? s.dp : s.tp) = count(name, value);
     } else if (name == "microbatches" || name == "chunks") {
       (name == "chunks" ? s.chunks : s.microbatches) = count(name, value);
+    } else if (name == "sp") {
+      parx::require(value.empty() && is_given("tp"),
+                    "--parallel \"{}\": sp has no number and goes with tp=", said);
+      s.by_positions = true;
     } else if (name == "schedule") {
       s.schedule = parx::schedule_named(value);
     } else {
       parx::throw_usage(
           "--parallel \"{}\": there is no \"{}\". Give ddp, zero1, zero2, fsdp or hybrid, the "
-          "sizes pp=, dp= and tp=, and with pp= schedule=, microbatches= and chunks=",
+          "sizes pp=, dp= and tp=, with tp= sp, and with pp= schedule=, microbatches= and chunks=",
           said, name);
     }
   }

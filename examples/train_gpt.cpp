@@ -55,9 +55,9 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
     examples::save_model(wrapped, to_json(model.config()), s.trainer.output_dir + "/model",
                          text.files);
   }
-  examples::on_model(wrapped, model, [&](Model& whole) {
+  examples::on_model(wrapped, model, [&](auto& writer) {
     const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
-    const auto written = parx::models::generate(whole, prompt, text.sampling);
+    const auto written = parx::models::generate(writer, prompt, text.sampling);
     if (world.rank() != 0) return;
     fmt::print("{}{}\n", text.decode(text.prompt), text.decode({written.begin(), written.end()}));
   });

@@ -1,5 +1,6 @@
 // L8: tensor parallelism: matrices of a model cut over the ranks of an axis. By name, since it
-// needs all models: <parx/tensor_parallel/plans.hpp> (ready_plan).
+// needs more than others want to compile: <parx/tensor_parallel/plans.hpp> (ready_plan, of all
+// models) and <parx/tensor_parallel/training_state.hpp> (the trainer, checkpoints).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
@@ -14,5 +15,6 @@
 #include <parx/tensor_parallel/parallelize.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/placement.hpp>    // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>         // IWYU pragma: export
+#include <parx/tensor_parallel/tensor_parallel.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/transitions.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/vocabulary.hpp>   // IWYU pragma: export

@@ -56,6 +56,8 @@ BOOST_AUTO_TEST_CASE(axes_are_named_with_their_ranks) {
   BOOST_TEST(parse_parallel("fsdp=4,tp=2").dp == 4);
   BOOST_TEST(parse_parallel("fsdp,dp=4").dp == 4);
   BOOST_TEST(parse_parallel("dp=2").stage == 0);
+  BOOST_TEST(!parse_parallel("tp=2").by_positions);
+  BOOST_TEST(parse_parallel("sp,tp=2").by_positions);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_refused_by_name) {
@@ -69,6 +71,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_refused_by_name) {
     refuses(size, "give a whole number from 1");
   }
   refuses("schedule=zb1p", "schedule= is of a pipeline: give pp= as well");
+  refuses("sp", "sp has no number and goes with tp=");
+  refuses("tp=2,sp=2", "sp has no number and goes with tp=");
   refuses("tp=2,microbatches=4", "microbatches= is of a pipeline");
   refuses("pp=2,schedule=fast", "there is no pipeline schedule \"fast\", but gpipe, 1f1b");
 }

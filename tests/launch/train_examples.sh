@@ -103,9 +103,13 @@ if tries train_gpt "$@"; then
   done
   steps=(--max-steps 3 "${small[@]}" --disable-progress --eval-strategy no)
   ends 0 1 "${steps[@]}"
-  kept=$(grep 'validation loss' "$work/said")
+  kept=$(grep -o 'validation loss.*' "$work/said")
   ends 0 1 "${steps[@]}" --gradient-checkpointing
-  [ "$(grep 'validation loss' "$work/said")" = "$kept" ] || failed "$name: recomputed activations are others than \"$kept\""
+  [ "$(grep -o 'validation loss.*' "$work/said")" = "$kept" ] || failed "$name: recomputed activations are others than \"$kept\""
+  for way in tp=2 tp=2,sp; do
+    ends 0 2 "${steps[@]}" --parallel "$way"
+    [ "$(grep -o 'validation loss.*' "$work/said")" = "$kept" ] || failed "$name: --parallel $way ends elsewhere than \"$kept\""
+  done
   ends 0 1 --epochs 0.0001 "${small[@]}" --disable-progress --eval-strategy no
   says 'Total optimization steps = [0-9]+$'
   for way in ddp zero1 zero2 fsdp hybrid; do
@@ -125,9 +129,26 @@ if tries train_gpt "$@"; then
     [ -s "$work/$way/model/model.safetensors" ] || failed "$name: --parallel $way leaves no model"
   done
   ends 2 2 "${steps[@]}" --parallel pp=2,zero1
-  says 'stages and cut layers go with ddp, not with zero1'
+  says 'stages go with ddp, not with zero1'
   ends 2 4 "${steps[@]}" --parallel pp=4
   says '4 stages need as many blocks, and the model has 3'
+  for way in dp=2,tp=2 fsdp=2,tp=2; do
+    ends 0 4 "${steps[@]}" --save-strategy steps --save-steps 3 --parallel "$way" --output-dir "$work/$way"
+    cmp "$work/dp=2,tp=2/model/model.safetensors" "$work/$way/model/model.safetensors" >>"$work/said" 2>&1 ||
+      failed "$name: --parallel $way ends in other bits than dp=2,tp=2"
+  done
+  go_on=("${small[@]}" --disable-progress --eval-strategy no --output-dir "$work/fsdp=2,tp=2" --resume)
+  ends 0 2 --max-steps 5 "${go_on[@]}" --parallel ddp
+  says 'Continuing training from global step = 3'
+  ends 0 2 --max-steps 7 "${go_on[@]}" --parallel tp=2 --batch-size 32
+  says 'Continuing training from global step = 5'
+  ends 2 2 --parallel dp=2,tp=2
+  says 'needs more than the 2 ranks of its group'
+  ends 2 3 "${steps[@]}" --parallel tp=3
+  says '"transformer.h.0.attn.*" cannot be cut over 3 ranks: it has 2 to deal out, so 2 ranks at most'
+  timeout 60 "$bin/parxrun" -n 2 sh -c '[ "$PARX_RANK" = 0 ] && way=tp=2 || way=ddp; exec "$@" --parallel "$way"' sh \
+    "$bin/$name" >"$work/said" 2>&1
+  says 'what rank [01] was given, and another rank something else'
   ends 2 1 --parallel fsdp,of=2
   says '--parallel "fsdp,of=2": there is no "of". Give ddp, zero1, zero2, fsdp or hybrid'
   ends 2 1 --parallel fsdp=2

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,12 +109,16 @@ const auto loss_of_whole = [](auto& m, auto& batch) {
 const auto loss_of_parts = [](auto& m, auto& batch) {
   return m.cross_entropy(m(batch.input_ids), batch.labels);
 };
-constexpr int nobody = -1;
 
-/// The rank `stopping` of the job wants to stop after step 3.
+/// What a rank of the job does after step 3.
+struct event {
+  enum { stop, fail } what = stop;
+  int rank = -1;
+};
+
 template <typename Wrapper, typename Loss>
 outcome train_with(Wrapper& wrapper, Loss loss_of, const train::trainer_options& options,
-                   int stopping) {
+                   const event& own) {
   const texts source;
   const auto ranks = static_cast<std::size_t>(wrapper.data_group().size());
   parx::optim::adamw opt{wrapper.parameters(), {.weight_decay = 0.1}};
@@ -129,7 +134,9 @@ outcome train_with(Wrapper& wrapper, Loss loss_of, const train::trainer_options&
     return {{"loss", loss_of(m, batch)}};
   });
   trainer.add_callbacks({.on_step_end = [&](const train::trainer_state& state) {
-    if (wrapper.job_group().rank() == stopping && state.global_step == 3) trainer.request_stop();
+    if (wrapper.job_group().rank() != own.rank || state.global_step != 3) return;
+    if (own.what == event::fail) throw std::runtime_error("no memory for step 4");
+    trainer.request_stop();
   }});
   (void)trainer.train();
   const auto& state = trainer.state();
@@ -138,19 +145,19 @@ outcome train_with(Wrapper& wrapper, Loss loss_of, const train::trainer_options&
 }
 
 outcome trained_here(parx::process_group& world, const layout& how,
-                     const train::trainer_options& options, int stopping) {
+                     const train::trainer_options& options, const event& own) {
   auto model = small();
   if (how.tp == 1 && how.stage == 0) {
     model.initialize(7);
     parx::ddp ddp{model, world};
-    return train_with(ddp, loss_of_whole, options, stopping);
+    return train_with(ddp, loss_of_whole, options, own);
   }
   parx::mesh<"dp", "tp"> mesh{world, {how.dp, how.tp}};
   const auto cut =
       parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model, how.between));
   const auto run = [&](auto& inner) {
     parx::tensor_parallel parallel{cut, inner, mesh.all()};
-    return train_with(parallel, loss_of_parts, options, stopping);
+    return train_with(parallel, loss_of_parts, options, own);
   };
   if (how.stage == 0) {
     model.initialize(7);
@@ -166,9 +173,9 @@ outcome trained_here(parx::process_group& world, const layout& how,
 }
 
 std::vector<outcome> trained(const layout& how, const train::trainer_options& options,
-                             int stopping = nobody) {
+                             const event& own = {}) {
   return on_ranks(how.ranks(), [&](parx::process_group& world) {
-    return trained_here(world, how, options, stopping);
+    return trained_here(world, how, options, own);
   });
 }
 
@@ -279,7 +286,29 @@ BOOST_AUTO_TEST_CASE(a_wish_of_any_rank_stops_all_after_the_same_step) {
   options.logging_steps = 0;
   options.eval_strategy = train::strategy::no;
   for (const int stage : {0, 3}) {
-    for (const outcome& each : trained({2, 2, stage}, options, 3)) BOOST_TEST(each.steps == 4);
+    for (const outcome& each : trained({2, 2, stage}, options, {event::stop, 3})) {
+      BOOST_TEST(each.steps == 4);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_fails_is_named_by_all_whatever_group_they_wait_in) {
+  for (const int stage : {0, 3}) {
+    std::vector<std::string> said(4);
+    const auto run = [&] {
+      on_ranks(4, [&](parx::process_group& world) {
+        try {
+          (void)trained_here(world, {2, 2, stage}, quiet(50), {event::fail, 3});
+        } catch (const parx::error& failure) {
+          said[static_cast<std::size_t>(world.rank())] = failure.what();
+          throw;
+        }
+        return 0;
+      });
+    };
+    BOOST_CHECK_THROW(run(), std::runtime_error);
+    for (const std::size_t rank : {0U, 1U, 2U})
+      BOOST_TEST(said[rank].find("no memory for step 4") != std::string::npos, said[rank]);
   }
 }
 
