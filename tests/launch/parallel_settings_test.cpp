@@ -10,7 +10,7 @@ namespace {
 using examples::parse_parallel;
 
 void refuses(const std::string& said, const std::string& expected) {
-  BOOST_CHECK_EXCEPTION(parse_parallel(said), parx::usage_error, [&](const auto& wrong) {
+  BOOST_CHECK_EXCEPTION((void)parse_parallel(said), parx::usage_error, [&](const auto& wrong) {
     const std::string text = wrong.what();
     BOOST_TEST(text.find(expected) != std::string::npos, said << ": " << text);
     return true;

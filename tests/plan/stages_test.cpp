@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(a_plan_lists_stages_and_cut_layers_fastest_first_and_says_w
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_planned_is_refused) {
   const auto refused = [](const plan_layout& layout, const step_work& of, const char* why) {
-    BOOST_CHECK_EXCEPTION(plan_step(four_layers(), slow(8), of, layout), usage_error,
+    BOOST_CHECK_EXCEPTION((void)plan_step(four_layers(), slow(8), of, layout), usage_error,
                           [&](const usage_error& wrong) { return mentions(wrong.what(), why); });
   };
   refused({.name = "x", .pp = 3}, work, "8 ranks are not 3 stages x 1 parts");
