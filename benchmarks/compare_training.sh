@@ -9,6 +9,8 @@
 # comes and with gradient_as_bucket_view=True, parx's ratio to the better of the two, both peak memories a rank and
 # their ratio. Below it, what the ddp wrapper costs in a world of one, and samples/s at 2 ranks against
 # twice those of one rank on one core. Other arguments go to both programs.
+#   ZERO=1     bert or gpt with the optimizer's state cut over 2 ranks or more: parx-bench-fsdp's zero1 against
+#              PyTorch's ZeroRedundancyOptimizer
 #   BUILD      folder with bin/parx-bench-train and bin/parxrun (build/release of the repository)
 #   MODELS     models to train (bert mlp cnn gpt)
 #   RANKS      worlds to measure (1 2)
@@ -19,8 +21,10 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin
 python=${PYTHON:-/usr/bin/python3}
-models=${MODELS:-bert mlp cnn gpt}
-worlds=${RANKS:-1 2}
+models=${MODELS:-${ZERO:+bert gpt}}
+models=${models:-bert mlp cnn gpt}
+worlds=${RANKS:-${ZERO:+2}}
+worlds=${worlds:-1 2}
 rounds=${ROUNDS:-3}
 length=${SECONDS_EACH:-4}
 rows=$(mktemp)
@@ -47,13 +51,18 @@ record() {
   fi
   grep -F '"samples_per_s"' <<<"$line" | sed "s/^{/{\"contender\": \"$contender\", /" >>"$rows"
 }
+zero=${ZERO:-}
 parx() {
   local contender=$1 world=$2; shift 2
+  if [[ -n $zero ]]; then
+    record "$contender" "$bin/parxrun" -n "$world" --tag-output=false "$bin/parx-bench-fsdp" --ways zero1 --json --seconds "$length" "$@"
+    return
+  fi
   record "$contender" "$bin/parxrun" -n "$world" --tag-output=false "$bin/parx-bench-train" --seconds "$length" "$@"
 }
 torch() {
   local contender=$1 world=$2; shift 2
-  [[ -z $with_torch ]] || record "$contender" "$python" "$here/peers/torch_train.py" --world "$world" --seconds "$length" "$@"
+  [[ -z $with_torch ]] || record "$contender" "$python" "$here/peers/torch_train.py" --world "$world" --seconds "$length" ${zero:+--zero} "$@"
 }
 
 for ((round = 1; round <= rounds; round++)); do

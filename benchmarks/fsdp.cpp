@@ -6,9 +6,10 @@
 //
 // Each way has a model and an AdamW of its own. A round's time is that of the slowest rank; ratios
 // are medians of each round's ratio to the first way. Bytes are what rank 0 sends in a step, also
-// through shared memory. With one way alone its memory is told, too: the most of any rank's PSS
-// against the formula (16 bytes a parameter / ranks, two units' values and gradients, activations)
-// and what there was before the model.
+// through shared memory. With one way alone its memory is told, too, which takes a fifth of a
+// core: the most of any rank's PSS against the formula (16 bytes a parameter / ranks, values and
+// gradients of the two largest units, activations) and what there was before the model. --json is
+// for scripts, and has what getrusage says of memory instead.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,6 +21,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include <bench/resident.hpp>
 #include <bench/training_data.hpp>
@@ -181,7 +184,7 @@ template <typename Workload>
 void compare(parx::world& world, const settings& s, const Workload& work) {
   const double before = bench::resident_mib();
   std::optional<bench::peak_resident> peak;
-  if (s.ways.size() == 1) peak.emplace();
+  if (s.ways.size() == 1 && !s.as_json) peak.emplace();
   std::vector<std::unique_ptr<contender>> all;
   for (const std::string& way : s.ways) {
     if (way == "hybrid" && (world.size() < 4 || world.size() % 2 != 0)) continue;
@@ -193,12 +196,13 @@ void compare(parx::world& world, const settings& s, const Workload& work) {
     first.push_back(time_of(*each, s.steps == 0 ? 3 : 1, world));
     each->sent = each->taken = 0;
   }
+  // Equally many, so that losses can be compared.
   const double turn = s.seconds / static_cast<double>(s.rounds * all.size());
+  const auto as_many = static_cast<std::size_t>(turn / *std::ranges::max_element(first));
+  const std::size_t steps = s.steps > 0 ? s.steps : std::max<std::size_t>(1, as_many);
   for (std::size_t round = 0; round < s.rounds; ++round) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::size_t at = (i + round) % all.size();
-      const auto as_many = static_cast<std::size_t>(turn / first[at]);
-      const std::size_t steps = s.steps > 0 ? s.steps : std::max<std::size_t>(1, as_many);
       all[at]->times.push_back(time_of(*all[at], steps, world));
     }
   }
@@ -216,7 +220,9 @@ void compare(parx::world& world, const settings& s, const Workload& work) {
     const double step = median(each->times);
     const double sent = static_cast<double>(each->sent) / static_cast<double>(each->taken) / 0x1p20;
     if (s.as_json) {
-      std::vector<double> most{peak ? peak->mib() : 0};
+      rusage used{};
+      getrusage(RUSAGE_SELF, &used);
+      std::vector<double> most{static_cast<double>(used.ru_maxrss) / 1024};
       parx::all_reduce(world, most, {.op = parx::reduce_op::max});
       parx::print0(world,
                    R"({{"framework": "parx-{}", "model": "{}", "world": {}, "batch": {}, )"
@@ -231,7 +237,7 @@ void compare(parx::world& world, const settings& s, const Workload& work) {
                  each->name, 1e3 * step, ratios[ratios.size() / 2], ratios[ratios.size() / 4],
                  ratios[ratios.size() * 3 / 4], samples / step, sent, each->loss);
   }
-  if (!peak || s.as_json) return;
+  if (!peak) return;
   std::vector<double> most{peak->mib(), before};
   parx::all_reduce(world, most, {.op = parx::reduce_op::max});
   const double formula = formula_mib(work, world);

@@ -22,6 +22,7 @@ parser.add_argument("--seq", type=int, default=128)
 parser.add_argument("--dropout", type=float, default=0.0)
 parser.add_argument("--seconds", type=float, default=4.0)
 parser.add_argument("--warm-up", type=int, default=8)
+parser.add_argument("--zero", action="store_true", help="ZeroRedundancyOptimizer")
 parser.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view=True")
 options = parser.parse_args()
 
@@ -171,9 +172,14 @@ if world > 1:
     dist.init_process_group("gloo")
     net = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=options.bucket_view)
 if options.model in ("bert", "gpt"):
-    optimizer = torch.optim.AdamW(net.parameters(), lr=5e-4, weight_decay=0.01)
+    kind, settings = torch.optim.AdamW, {"lr": 5e-4, "weight_decay": 0.01}
 else:
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    kind, settings = torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}
+if options.zero:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), optimizer_class=kind, **settings)
+else:
+    optimizer = kind(net.parameters(), **settings)
 
 
 def step(number):
@@ -209,7 +215,8 @@ if world > 1:
     dist.all_reduce(peak, op=dist.ReduceOp.MAX)
 if rank == 0:
     middle = lambda column: round(1e3 * sorted(one[column] for one in taken)[steps // 2], 3)
-    name = f"torch-{torch.__version__}" + ("-bucket-view" if options.bucket_view else "")
+    name = f"torch-{torch.__version__}" + ("-zero" if options.zero else "") + (
+        "-bucket-view" if options.bucket_view else "")
     print(json.dumps({
         "framework": name, "model": options.model, "world": world, "batch": batch,
         "dropout": options.dropout, "samples_per_s": round(batch * world * steps / wall, 1),

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(units_of_about_one_size_share_blocks_and_a_larger_one_has_i
     values.wait(1);
     values.wait(2);
     expect("1101");
-    values.wait(4);  // there is one of its size: it finds its block whatever the others do
+    values.wait(4);  // the only one of its size finds its block whatever the others do
     expect("1101");
     values.release(1);
     expect("1111");

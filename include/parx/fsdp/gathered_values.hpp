@@ -3,9 +3,9 @@
 // A unit that is kept has memory of its own, in which its part lies; it is gathered in place once
 // after each step. The others have an address for good and take a block of a pool while they are
 // used, so that of the whole model only so many units are in memory as compute at once, and those
-// that are gathered ahead. Units of about one size have a pool together, so that layers do not take
-// as much memory as the much larger head of a language model. Ranks of one host gather kept units
-// through shared memory.
+// that are gathered ahead. Units of about one size have a pool together, and a pool that is not in
+// use takes no memory, so that layers do not take as much as the much larger head of a language
+// model. Ranks of one host gather kept units through shared memory.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ class gathered_values final : public unit_values {
   void start(std::size_t unit) override {
     held& here = units_[unit];
     if (here.is_started) return;
-    if (here.memory) here.memory->attach();
+    if (here.memory && !here.memory->attached()) attach(here);
     here.is_started = true;
     for (const std::size_t flat : plan_.units()[unit].flats) {
       const unit_flat& each = plan_.flats()[flat];
@@ -131,6 +131,14 @@ class gathered_values final : public unit_values {
     for (const auto& [exponent, size] : sizes) {
       const page_pool pool(std::min(blocks, size.units.size()), size.largest);
       for (const std::size_t unit : size.units) units_[unit].pool = pool;
+      pools_.push_back(pool);
+    }
+  }
+  /// Where memory of one size is taken, that of another is not in use: it is given back.
+  void attach(held& here) {
+    here.memory->attach();
+    for (const page_pool& other : pools_) {
+      if (other.block_bytes() != here.pool->block_bytes()) other.drop_free();
     }
   }
   static void drop(held& here) noexcept {
@@ -156,6 +164,7 @@ class gathered_values final : public unit_values {
   process_group& group_;
   const call_site site_;
   const std::vector<bool> is_kept_;
+  std::vector<page_pool> pools_;  ///< by size
   std::vector<held> units_;
   std::vector<place> flats_;
   bucket_memory kept_;

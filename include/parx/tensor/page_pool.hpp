@@ -10,6 +10,8 @@
 // nobody uses a range's memory while it moves. Linux 5.7 or newer.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -35,6 +37,10 @@ class page_pool {
 
   [[nodiscard]] std::size_t block_bytes() const noexcept { return shared_->bytes; }
   [[nodiscard]] std::size_t free_blocks() const noexcept { return shared_->free.size(); }
+  /// The blocks that nobody uses take no memory until they are written again.
+  void drop_free() const noexcept {
+    for (std::byte* const block : shared_->free) ::madvise(block, shared_->bytes, MADV_DONTNEED);
+  }
 
  private:
   friend class fixed_memory;

@@ -136,6 +136,12 @@ void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alp
 
   index block_depth = depth, block_rows = rows, block_columns = columns;
   inner::computeProductBlockingSizes<T, T>(block_depth, block_rows, block_columns, index(1));
+  // Where the last cache is large, Eigen packs a vocabulary's matrix as a whole, a second copy.
+  constexpr index most_packed = (index(8) << 20) / index(sizeof(T));
+  if (block_rows * block_depth > most_packed) {
+    const index panels = std::max<index>(most_packed / (block_depth * traits::mr), 1);
+    block_rows = std::min<index>(block_rows, panels * traits::mr);
+  }
   const packed<T> left(block_depth * block_rows);
   const packed<T> right(block_depth * block_columns);
   const left_mapper from_left(a, lda);
