@@ -2,6 +2,8 @@
 // merged file is read here by a reader of its own, which knows the format and nothing of parx.
 #include <parx/checkpoint/verify.hpp>
 
+#include <sys/resource.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -250,4 +252,49 @@ BOOST_AUTO_TEST_CASE(a_difference_is_named_with_its_size_and_place) {
   BOOST_TEST(proj.first == 113.5);
   BOOST_TEST(proj.second == 3.0);
   BOOST_TEST(proj.largest == 110.5);
+}
+
+BOOST_AUTO_TEST_CASE(more_shards_than_files_may_be_open_are_read_verified_and_merged) {
+  const scratch_folder scratch;
+  const std::string folder = scratch.file("many");
+  constexpr int ranks = 150;
+  on_ranks(ranks, [&](parx::process_group& group) {
+    std::vector<parx::parameter<float>> list{{"table", parx::shape{2 * ranks, 3}}};
+    list[0].keep_part(list[0].spec().chunk(0, group.rank(), ranks));
+    float* const values = list[0].allocate().data();
+    list[0].spec().for_each_run([&](const parx::shard_run& run) {
+      for (std::size_t i = 0; i < run.length; ++i) values[run.local + i] = element(run.global + i);
+    });
+    parx::save_sharded(group, folder, parx::sharded_over(group), list);
+    return 0;
+  });
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{100, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  const std::string failure = parx_test::message_of([&] {
+    for (int time = 0; time < 2; ++time) {
+      const safetensors_shards shards(folder);
+      std::vector<parx::parameter<float>> whole{{"table", parx::shape{2 * ranks, 3}}};
+      static_cast<void>(whole[0].allocate());
+      parx::load_state(whole, shards);
+      const auto values = whole[0].value().span();
+      parx::require(counts_up({values.begin(), values.end()}, 6 * ranks), "other values");
+    }
+    parx::require(parx::faults_of(folder).empty(), "damaged");
+    // Of a shard that is replaced while it is read, the new one is not taken for the old.
+    const safetensors_shards shards(folder);
+    const auto* const table = shards.find("table");
+    const auto nothing = [](const auto&...) {};
+    shards.for_each_source(*table, parx::shard_spec::whole({2 * ranks, 3}), nothing);
+    const fs::path first = fs::path(folder) / shards.files().front();
+    fs::copy_file(first, scratch.file("copy"));
+    fs::rename(scratch.file("copy"), first);
+    const std::string said = parx_test::message_of([&] {
+      shards.for_each_source(*table, parx::shard_spec::whole({2 * ranks, 3}), nothing);
+    });
+    parx::require(mentions(said, "was replaced while it was read"), "{}", said);
+  });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  BOOST_TEST(failure == "nothing was thrown");
 }

@@ -34,8 +34,9 @@ class mapped_safetensors {
   explicit mapped_safetensors(std::string path)
       : file_(std::make_shared<const safetensors_file>(std::move(path))) {
     const auto size = static_cast<std::size_t>(file_->input().size());
+    const detail::input_file::reading open(file_->input());
     void* const begin = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                               file_->input().number(), 0);
+                               open.number(), 0);
     if (begin == MAP_FAILED) {
       throw_error(errc::io, "cannot map \"{}\": {}. Read it with safetensors_file instead.",
                   file_->path(), errno_text(errno));

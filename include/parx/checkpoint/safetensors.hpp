@@ -155,6 +155,8 @@ class safetensors_file {
     return data_ + tensor.begin;
   }
   [[nodiscard]] const detail::input_file& input() const noexcept { return file_; }
+  /// See input_file.
+  void share_descriptors() { file_.share_descriptors(); }
 
   /// The bytes of `tensor` from its byte number `first` on, as they are in the file. Throws
   /// errc::io when the disk fails.

@@ -3,7 +3,8 @@
 // <name>.safetensors, or where it is not there the files that <name>.safetensors.index.json names:
 // each with tensors of its own, as Hugging Face's libraries write large models, or each with the
 // parts of tensors that a rank had (shard_index.hpp). Of parts only those files are opened that
-// something is read from. Any number of threads may read.
+// something is read from, and of very many each only while it is read, so that their number is not
+// bounded by that of the files that a process may have open. Any number of threads may read.
 #pragma once
 
 #include <cstddef>
@@ -100,10 +101,12 @@ class safetensors_shards {
              &tensor - tensors_.data())]) {
       const safetensors_file* file = nullptr;
       const stored_tensor* stored = nullptr;
+      std::optional<detail::input_file::reading> reading;
       for_each_common_run(piece.spec, part, [&](std::size_t first, std::size_t local,
                                                 std::size_t count) {
         if (file == nullptr) {
           file = &opened(piece.file);
+          reading.emplace(file->input());
           stored = &stored_in(*file, tensor, piece.spec);
         }
         use(*file, *stored, first, local, count);
@@ -125,6 +128,7 @@ class safetensors_shards {
       if (detail::is_shard_index(whole)) {
         read_parts(detail::parse_index(whole), path);
       } else {
+        shares_descriptors_ = files.size() > most_open;
         for (const auto& [file, names] : files) add_file(file, names);
       }
     } catch (const json::error& reason) {
@@ -135,6 +139,7 @@ class safetensors_shards {
   }
 
   void read_parts(detail::shard_index index, const std::filesystem::path& path) {
+    shares_descriptors_ = index.files.size() > most_open;
     require_room(index);
     detail::require_whole(index, path.string());
     step_ = index.step;
@@ -203,6 +208,7 @@ class safetensors_shards {
     std::call_once(one.once, [&] {
       safetensors_file file((std::filesystem::path(path_) / one.name).string());
       if (step_) require_step(file);
+      if (shares_descriptors_) file.share_descriptors();
       one.file.emplace(std::move(file));
     });
     return *one.file;
@@ -235,7 +241,11 @@ class safetensors_shards {
     return *stored;
   }
 
+  /// Far below the 1024 that processes are usually allowed, of which sockets take many.
+  static constexpr std::size_t most_open = 64;
+
   std::string path_;
+  bool shares_descriptors_ = false;
   std::optional<std::uint64_t> step_;
   std::vector<std::unique_ptr<member>> files_;
   std::vector<stored_tensor> tensors_;

@@ -1,4 +1,5 @@
-// input_file: a regular file that is open for reading, at any offset, from any thread.
+// input_file: a regular file that is open for reading, at any offset, from any thread; or one of
+// so many that each has a descriptor only while it is read (share_descriptors).
 #pragma once
 
 #include <fcntl.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,30 +24,39 @@ namespace parx::inline PARX_ABI::detail {
 class input_file {
  public:
   /// Throws errc::io.
-  explicit input_file(std::string path) : path_(std::move(path)) {
-    // O_NONBLOCK, because opening a pipe would wait for its writer.
-    file_ = descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!file_.valid()) {
-      throw_error(errc::io, "cannot open \"{}\": {}. Check the path and its permissions.", path_,
-                  errno_text(errno));
-    }
-    struct stat status {};
-    if (::fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))
-      throw_error(errc::io, "\"{}\" is not a regular file. Give the path of a file.", path_);
-    size_ = static_cast<std::uint64_t>(status.st_size);
+  explicit input_file(std::string path) : path_(std::move(path)) { file_ = opened(); }
+
+  /// From now on the file is open while a `reading` of it lives, and no longer. Whoever has more
+  /// files than a process may have open calls it before other threads read.
+  void share_descriptors() {
+    shared_ = std::make_unique<shared_use>();
+    file_ = {};
   }
+  /// Keeps the file open. Throws errc::io, and errc::bad_data where another has taken its place.
+  class reading {
+   public:
+    explicit reading(const input_file& file) : file_(file), number_(file.begin_reading()) {}
+    ~reading() { file_.end_reading(); }
+    reading(const reading&) = delete;
+    reading& operator=(const reading&) = delete;
+    [[nodiscard]] int number() const noexcept { return number_; }
+
+   private:
+    const input_file& file_;
+    const int number_;
+  };
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Bytes when it was opened.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] int number() const noexcept { return file_.get(); }
 
   /// Fills `target` from `offset` on. Throws errc::io when the disk fails, errc::bad_data when the
   /// file ends before.
   void read(std::uint64_t offset, std::span<std::byte> target) const {
+    const reading open(*this);
     while (!target.empty()) {
       const ssize_t count =
-          ::pread(file_.get(), target.data(), std::min<std::size_t>(target.size(), 1U << 30U),
+          ::pread(open.number(), target.data(), std::min<std::size_t>(target.size(), 1U << 30U),
                   static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) {
@@ -73,9 +85,59 @@ class input_file {
   }
 
  private:
+  struct shared_use {
+    std::mutex mutex = {};
+    int readers = 0;
+    descriptor file = {};
+  };
+  /// What tells a file from another one of its name.
+  struct identity {
+    ::dev_t device = 0;
+    ::ino_t number = 0;
+    bool operator==(const identity&) const = default;
+  };
+
+  [[nodiscard]] descriptor opened() {
+    // O_NONBLOCK, because opening a pipe would wait for its writer.
+    descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.valid()) {
+      throw_error(errc::io, "cannot open \"{}\": {}. Check the path and its permissions.", path_,
+                  errno_text(errno));
+    }
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+      throw_error(errc::io, "\"{}\" is not a regular file. Give the path of a file.", path_);
+    size_ = static_cast<std::uint64_t>(status.st_size);
+    identity_ = {status.st_dev, status.st_ino};
+    return file;
+  }
+  [[nodiscard]] int begin_reading() const {
+    if (shared_ == nullptr) return file_.get();
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->readers == 0) {
+      input_file again(path_);
+      if (again.identity_ != identity_ || again.size_ != size_) {
+        throw_error(errc::bad_data,
+                    "\"{}\" was replaced while it was read. Do not change files that are being "
+                    "read.",
+                    path_);
+      }
+      shared_->file = std::move(again.file_);
+    }
+    ++shared_->readers;
+    return shared_->file.get();
+  }
+  void end_reading() const noexcept {
+    if (shared_ == nullptr) return;
+    const std::lock_guard lock(shared_->mutex);
+    if (--shared_->readers == 0) shared_->file = {};
+  }
+
   std::string path_;
   descriptor file_;
   std::uint64_t size_ = 0;
+  identity identity_;
+  std::unique_ptr<shared_use> shared_;
 };
 
 }  // namespace parx::detail
