@@ -2,6 +2,8 @@
 // writes after the same steps.
 #include <parx/fsdp.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -12,8 +14,10 @@
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
+#include <comm/jobs.hpp>
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
+#include <messages.hpp>
 
 namespace {
 
@@ -116,4 +120,34 @@ BOOST_AUTO_TEST_CASE(what_four_ranks_save_and_fewer_load_has_the_values_and_mome
       BOOST_TEST(differences(plain, again) == "");
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_save_that_one_rank_alone_calls_is_an_error_on_all_that_names_both_calls) {
+  const parx_test::scratch_folder scratch;
+  const auto from = std::chrono::steady_clock::now();
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp}) {
+    for (const int stage : {1, 3}) {
+      for (const bool in_one_pass : {false, true}) {  // or in the next step
+        const auto failures = jobs::run_collecting(kind, 2, [&](parx::process_group& group) {
+          net model;
+          parx::fsdp fsdp{model, group,
+                          {.stage = stage, .units = parx::by_type<parx::nn::linear<>>}};
+          parx::optim::adamw optimizer{fsdp.parameters(), options};
+          const auto ids = parx::tensor<std::int64_t>::zeros({2});
+          const auto loss = parx::nn::cross_entropy(fsdp(ids), ids);
+          const auto save_on_rank_0 = [&] {
+            if (group.rank() == 0) parx::save(fsdp, scratch.file("parts"));
+          };
+          if (in_one_pass) save_on_rank_0();
+          loss.backward();
+          optimizer.step();
+          if (!in_one_pass) save_on_rank_0();
+          train(fsdp, optimizer, group.rank(), 2);
+        });
+        parx_test::expect_failures(failures, "checkpoint_test.cpp");
+        parx_test::expect_failures(failures, "barrier");
+      }
+    }
+  }
+  BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() < 5.0);
 }

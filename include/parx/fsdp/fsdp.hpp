@@ -146,6 +146,9 @@ class fsdp {
   /// To be called on all ranks before parameters() are written by something other than an
   /// optimizer, an average of parx::optim or load(): what has been gathered is out of date then.
   void before_write() { units_->written(); }
+  /// Collective. Before what all ranks must do and a program may do on one by mistake, a save:
+  /// where the others go on instead, all throw errc::mismatch with both places, and none waits.
+  void meet(call_site site = call_site::current()) { units_->meet(site); }
 
   /// Gives all parameters the first values that the model would have from this seed, each rank its
   /// part, and seeds its random layers. Local, and to be called by all ranks.

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include <parx/autograd/recompute.hpp>
 #include <parx/autograd/region.hpp>
 #include <parx/comm/abort_reason.hpp>
+#include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/comm/process_group.hpp>
@@ -100,6 +102,26 @@ class sharded_units final : private backward_observer {
             "outside of gathered(), call() and forward",
             who_, unit == use_order::none ? "" : plan_.name(unit));
     values_->written();
+  }
+
+  /// Collective. Waits for all ranks, on both groups: of ranks that are elsewhere in the program,
+  /// some gather or reduce, and the mismatch is an error on all of them. A wait on one group alone
+  /// would be for ranks that wait on the other one.
+  void meet(call_site site) {
+    work on_shards = async_barrier(gathering_, {}, site), on_all = async_barrier(group_, {}, site);
+    try {
+      for (bool shards_met = false, all_met = false; !(shards_met && all_met);) {
+        if ((shards_met = on_shards.test())) on_shards.wait();
+        if ((all_met = on_all.test())) on_all.wait();
+        if (!(shards_met && all_met)) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    } catch (...) {
+      // The other barrier would wait for good.
+      for (process_group* const each : {&gathering_, &group_}) {
+        if (!each->closed()) each->abort(abort_reason(group_.rank()));
+      }
+      throw;
+    }
   }
 
   /// Collective. The values of a unit may be read until the inverse.

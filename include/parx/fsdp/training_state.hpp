@@ -32,6 +32,7 @@ template <typename Module>
 template <typename Module>
 void save(fsdp<Module>& wrapper, const std::string& folder,
           call_site site = call_site::current()) {
+  wrapper.meet(site);
   save_sharded(wrapper.group(), folder, detail::sharding_of(wrapper), wrapper.module(), site);
 }
 /// Collective. See load_sharded.
@@ -47,7 +48,8 @@ state_report load(fsdp<Module>& wrapper, const std::filesystem::path& path,
 /// optimizer are borrowed.
 template <typename Module, typename Optimizer>
 void add_training_state(fsdp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
-                        call_site /*site*/ = call_site::current()) {
+                        call_site site = call_site::current()) {
+  wrapper.meet(site);
   const sharding how = detail::sharding_of(wrapper);
   parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
 }
@@ -79,6 +81,7 @@ void load_training_state(fsdp<Module>& wrapper, Optimizer& optimizer,
 template <typename Module>
 void save_gathered(fsdp<Module>& wrapper, const std::string& path,
                    call_site site = call_site::current()) {
+  wrapper.meet(site);
   save_whole(wrapper.group(), path, detail::sharding_of(wrapper), wrapper.module(), site);
 }
 
