@@ -2,6 +2,7 @@
 // gradients that leave.
 #include <parx/fsdp.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -41,6 +42,35 @@ BOOST_AUTO_TEST_CASE(units_of_about_one_size_share_blocks_and_a_larger_one_has_i
     expect("1101");
     values.release(1);
     expect("1111");
+  });
+  BOOST_TEST(failure == "");
+}
+
+BOOST_AUTO_TEST_CASE(units_of_other_sizes_that_take_memory_leave_values_alone) {
+  const std::string failure = jobs::run(jobs::kind::inproc, 2, [](process_group& group) {
+    constexpr std::size_t layer = 1000, head = 1200000;  // blocks of 2 and 6 MiB
+    const unit_plan plan({{.name = "a.weight", .other_paths = {}, .extents = {layer}},
+                          {.name = "b.weight", .other_paths = {}, .extents = {layer}},
+                          {.name = "head.weight", .other_paths = {}, .extents = {head}}},
+                         {"a", "b", "head"}, 2);
+    detail::gathered_values values(plan, group, std::vector<bool>(4), 2, call_site::current());
+    for (std::size_t flat = 0; flat < 3; ++flat) {
+      auto* const part = reinterpret_cast<float*>(values.part(flat));
+      std::fill_n(part, plan.flats()[flat].part, static_cast<float>(flat + 1));
+    }
+    for (const std::size_t unit : {1U, 3U, 2U, 3U, 1U}) {
+      values.wait(1);
+      values.wait(unit);
+      for (const std::size_t each : {std::size_t{1}, unit}) {
+        const std::size_t flat = plan.units()[each].flats.front();
+        const auto* const whole = reinterpret_cast<const float*>(values.whole(flat));
+        const auto wrong = [&](float value) { return value != static_cast<float>(flat + 1); };
+        if (std::any_of(whole, whole + plan.flats()[flat].whole(), wrong)) {
+          throw std::runtime_error("unit " + std::to_string(each) + " has other values");
+        }
+      }
+      if (unit != 1) values.release(unit);
+    }
   });
   BOOST_TEST(failure == "");
 }

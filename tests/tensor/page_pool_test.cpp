@@ -241,6 +241,20 @@ BOOST_AUTO_TEST_CASE(a_move_that_fails_midway_leaves_memory_and_addresses_as_the
   BOOST_TEST(numbers_in(first)[7] + numbers_in(second)[7] == 7U);
 }
 
+BOOST_AUTO_TEST_CASE(free_blocks_can_be_dropped_and_used_ones_stay) {
+  page_pool pool(2, 1);
+  fixed_memory first = pool.reserve(), second = pool.reserve();
+  first.attach();
+  second.attach();
+  numbers_in(first)[7] = 7;
+  numbers_in(second)[7] = 8;
+  first.detach();
+  pool.drop_free();
+  BOOST_TEST(numbers_in(second)[7] == 8U);
+  first.attach();
+  BOOST_TEST(numbers_in(first)[7] == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(a_pool_leaves_no_mapping_behind) {
   const auto use = [] {
     std::vector<fixed_memory> units;
