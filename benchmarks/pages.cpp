@@ -28,6 +28,7 @@
 
 #include <bench/resident.hpp>
 #include <parx/comm.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/launch.hpp>
 #include <parx/tensor.hpp>
 

@@ -31,6 +31,7 @@ find_package(cxxopts CONFIG REQUIRED)
 
 # parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its
 # sources are only checked: the compiler reads them and makes no code.
+# Where `parx_compiled_form` is set, it links parx::compiled.
 function(parx_add_program name)
   if(parx_only_check)
     add_library(${name} OBJECT ${ARGN})
@@ -40,4 +41,7 @@ function(parx_add_program name)
     add_executable(${name} ${ARGN})
   endif()
   target_link_libraries(${name} PRIVATE parx_program cxxopts::cxxopts)
+  if(parx_compiled_form)
+    target_link_libraries(${name} PRIVATE parx::compiled)
+  endif()
 endfunction()

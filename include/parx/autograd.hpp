@@ -13,6 +13,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/halves.hpp>
+#include <parx/autograd/instances.hpp>  // IWYU pragma: export
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/no_grad.hpp>

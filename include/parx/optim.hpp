@@ -10,4 +10,5 @@
 #include <parx/optim/optimizer.hpp>  // IWYU pragma: export
 #include <parx/optim/schedule.hpp>   // IWYU pragma: export
 #include <parx/optim/sgd.hpp>        // IWYU pragma: export
+#include <parx/optim/instances.hpp>  // IWYU pragma: export
 #include <parx/optim/target.hpp>     // IWYU pragma: export

@@ -19,6 +19,11 @@
 #error "parx/src.hpp is for programs whose files are all compiled with -DPARX_SEPARATE_COMPILATION"
 #endif
 
+#include <parx/autograd/src.hpp>
 #include <parx/comm/src.hpp>
+#include <parx/ddp/src.hpp>
 #include <parx/launch/src.hpp>
+#include <parx/nn/src.hpp>
+#include <parx/optim/src.hpp>
+#include <parx/tensor/src.hpp>
 #include <parx/trace/src.hpp>

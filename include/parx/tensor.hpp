@@ -4,6 +4,7 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/tensor/flush_denormals.hpp>
+#include <parx/tensor/instances.hpp>  // IWYU pragma: export
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/page_pool.hpp>
 #include <parx/tensor/philox.hpp>

@@ -1,4 +1,5 @@
 #include <parx/comm.hpp>
+#include <parx/comm/schedule/catalog.hpp>
 
 #include <boost/test/unit_test.hpp>
 

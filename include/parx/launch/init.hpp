@@ -12,11 +12,11 @@
 #include <parx/core/env.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/launch/launcher.hpp>
+#include <parx/store/store.hpp>
 
 namespace parx::inline PARX_ABI {
 
 class rendezvous;
-class store;
 
 struct init_options {
   group_options group;

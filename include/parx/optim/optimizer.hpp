@@ -190,21 +190,25 @@ class optimizer : public placed_state {
     }
   }
 
-  /// A step of the float32 copy. Rows without a gradient have their steps at once, or none.
+  /// A step of the float32 copy, of halves alone. Rows without a gradient have their steps at once,
+  /// or none.
   static void update_masters(slot& one, row_updates wish, const Rule& rule) {
-    tensor<float>& master = one.master.follow(one.updated.value());
-    const tensor<float> grad = tensor<float>::empty(master.shape());
-    const auto update_part = [&](const T* from, std::size_t begin, std::size_t count) {
-      convert(from + begin, grad.data() + begin, count);
-      update(one, rule, master.data(), grad.data(), begin, count);
-    };
-    if (const auto rows = one.updated.row_grad(); rows && wish == row_updates::lazy) {
-      const std::size_t width = master.size() / std::max<std::size_t>(rows->values.shape()[0], 1);
-      for (const std::size_t row : rows->rows) update_part(rows->values.data(), row * width, width);
-    } else {
-      update_part(one.updated.grad().data(), 0, master.size());
+    if constexpr (is_half<T>) {
+      tensor<float>& master = one.master.follow(one.updated.value());
+      const tensor<float> grad = tensor<float>::empty(master.shape());
+      const auto update_part = [&](const T* from, std::size_t begin, std::size_t count) {
+        convert(from + begin, grad.data() + begin, count);
+        update(one, rule, master.data(), grad.data(), begin, count);
+      };
+      if (const auto rows = one.updated.row_grad(); rows && wish == row_updates::lazy) {
+        const std::size_t width = master.size() / std::max<std::size_t>(rows->values.shape()[0], 1);
+        for (const std::size_t row : rows->rows)
+          update_part(rows->values.data(), row * width, width);
+      } else {
+        update_part(one.updated.grad().data(), 0, master.size());
+      }
+      one.master.round_to(one.updated.value());
     }
-    one.master.round_to(one.updated.value());
   }
 
   static void update_rows(slot& one, row_updates wish, const Rule& rule,

@@ -1,0 +1,9 @@
+// The compiled part of autograd, for parx/src.hpp.
+#pragma once
+
+#include <parx/autograd/instances.hpp>
+
+namespace parx::inline PARX_ABI {
+PARX_AUTOGRAD_INSTANCES(, float)
+PARX_AUTOGRAD_INSTANCES(, double)
+}  // namespace parx

@@ -1,0 +1,8 @@
+// The compiled part of nn, for parx/src.hpp.
+#pragma once
+
+#include <parx/nn/instances.hpp>
+
+namespace parx::inline PARX_ABI::nn {
+PARX_NN_INSTANCES(, float)
+}  // namespace parx

@@ -1,0 +1,9 @@
+// The compiled part of optim, for parx/src.hpp.
+#pragma once
+
+#include <parx/optim/instances.hpp>
+
+namespace parx::inline PARX_ABI::optim {
+PARX_OPTIM_INSTANCES(, float)
+PARX_OPTIM_INSTANCES(, double)
+}  // namespace parx

@@ -1,0 +1,9 @@
+// The compiled part of tensor, for parx/src.hpp.
+#pragma once
+
+#include <parx/tensor/instances.hpp>
+
+namespace parx::inline PARX_ABI {
+PARX_TENSOR_INSTANCES(, float)
+PARX_TENSOR_INSTANCES(, double)
+}  // namespace parx
