@@ -26,7 +26,8 @@ BOOST_AUTO_TEST_CASE(units_of_about_one_size_share_blocks_and_a_larger_one_has_i
                           {.name = "c.weight", .other_paths = {}, .extents = {1000}},
                           {.name = "head.weight", .other_paths = {}, .extents = {9000}}},
                          {"a", "b", "c", "head"}, 1);
-    detail::gathered_values values(plan, group, std::vector<bool>(5), 2, call_site::current());
+    detail::gathered_values values(plan, group, std::vector<bool>(5), 2, std::nullopt,
+                                   call_site::current());
     const auto room = [&] {
       std::string of;
       for (std::size_t unit = 1; unit < 5; ++unit) of += values.has_room(unit) ? '1' : '0';
@@ -53,7 +54,8 @@ BOOST_AUTO_TEST_CASE(units_of_other_sizes_that_take_memory_leave_values_alone) {
                           {.name = "b.weight", .other_paths = {}, .extents = {layer}},
                           {.name = "head.weight", .other_paths = {}, .extents = {head}}},
                          {"a", "b", "head"}, 2);
-    detail::gathered_values values(plan, group, std::vector<bool>(4), 2, call_site::current());
+    detail::gathered_values values(plan, group, std::vector<bool>(4), 2, std::nullopt,
+                                   call_site::current());
     for (std::size_t flat = 0; flat < 3; ++flat) {
       auto* const part = reinterpret_cast<float*>(values.part(flat));
       std::fill_n(part, plan.flats()[flat].part, static_cast<float>(flat + 1));

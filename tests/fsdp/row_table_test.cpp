@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include <boost/test/unit_test.hpp>
@@ -79,10 +80,18 @@ nn::embedding<> table_with_values(std::size_t rows = words, std::size_t columns 
 /// A table and its part on this rank.
 struct cut_table {
   cut_table(process_group& group, nn::embedding<>& table)
-      : part("table", table.weight().shape()),
-        rows(group, group, table.weight(), part, call_site::current()) {}
+      : alone(group.subgroup(std::array{group.rank()})), part("table", table.weight().shape()),
+        part_of(static_cast<std::size_t>(group.size())),
+        rows({group, alone, group, numbered(part_of)}, table.weight(), part,
+             call_site::current()) {}
+  static const std::vector<std::size_t>& numbered(std::vector<std::size_t>& parts) {
+    std::iota(parts.begin(), parts.end(), std::size_t{0});
+    return parts;
+  }
 
+  process_group alone;
   parameter<float> part;
+  std::vector<std::size_t> part_of;
   row_table<float> rows;
 };
 

@@ -145,6 +145,25 @@ BOOST_AUTO_TEST_CASE(tables_may_stay_in_units) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(rows_of_a_table_that_hosts_have_each_go_to_their_owners_on_all_of_them) {
+  const auto expected =
+      on(jobs::kind::inproc, 4, [](process_group& group) { return with_ddp(group, 6); });
+  for (const int stage : {1, 2, 3}) {
+    const auto found = on(jobs::kind::hybrid, 4, [&](process_group& group) {
+      models::bert_classifier<> model{small_bert};
+      model.initialize(group.rank() == 0 ? 7 : 8);  // rank 0's values are everybody's
+      model.reseed(7);                              // dropout is not
+      fsdp wrapper{model, group, {.stage = stage, .shard_within = "host"}};
+      wrapper.module().for_each_parameter([&](const std::string& path, auto& part) {
+        if (path == "bert.embeddings.word_embeddings.weight" && part.shape() != shape{1050, 32})
+          throw std::runtime_error(part.spec().text());
+      });
+      return train(wrapper, group, 6, [&] { return clip_grad_norm(wrapper, 0.5); });
+    });
+    BOOST_TEST((found == expected), "stage " << stage << differences(found[0], expected[0]));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ranks_that_share_no_memory_cannot_share_pages) {
   for (const auto& failure : jobs::run_collecting(jobs::kind::tcp, 2, [](process_group& group) {
          with_fsdp(group, 1, {.values = value_storage::shared});

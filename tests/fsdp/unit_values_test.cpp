@@ -42,7 +42,7 @@ std::unique_ptr<unit_values> make(storage_kind kind, const unit_plan& plan, proc
   if (kind == storage_kind::host) return std::make_unique<detail::host_values>(plan, group, site);
   const bool kept = kind == storage_kind::kept;
   return std::make_unique<detail::gathered_values>(
-      plan, group, std::vector<bool>(plan.units().size(), kept), 2, site);
+      plan, group, std::vector<bool>(plan.units().size(), kept), 2, std::nullopt, site);
 }
 
 /// Byte `i` of a flat after `step` steps.

@@ -30,7 +30,12 @@ enum class reduction_phase {
 };
 
 /// What a pass is to do with its gradients.
-enum class pass_kind { local, mean, sums };
+enum class pass_kind {
+  local,  ///< they stay with this rank until a later pass
+  mean,   ///< they are the step's
+  sums,   ///< they are summed over the ranks, and the step's
+  parts   ///< they are summed, too, and a later pass adds to the sums
+};
 
 /// In this order.
 struct reduction_actions {
@@ -84,11 +89,13 @@ class reduction_state {
     if (held == nothing) start_over();
     count_ += count;
     for (const std::size_t each : reached) used_[each] = 1;
-    if (kind != pass_kind::sums) {
+    if (kind == pass_kind::local || kind == pass_kind::mean) {
+      ends_step_ = kind == pass_kind::mean;
       phase_ = kind == pass_kind::local ? reduction_phase::adding : reduction_phase::averaging;
       return {};
     }
     phase_ = reduction_phase::summing;
+    ends_step_ = kind == pass_kind::sums;
     std::fill(awaited_.begin(), awaited_.end(), static_cast<unsigned char>(0));
     std::fill(pending_.begin(), pending_.end(), 0);
     for (const std::size_t each : reached) {
@@ -121,10 +128,10 @@ class reduction_state {
             "{}: backward ended before the gradient of \"{}\" was ready", who_,
             name(static_cast<std::size_t>(missing - awaited_.begin())));
     return {.finish_sums = phase_ == reduction_phase::summing,
-            .end_step = phase_ != reduction_phase::adding};
+            .end_step = ends_step_};
   }
   void reduced() noexcept {
-    if (phase_ == reduction_phase::adding) {
+    if (!ends_step_) {
       phase_ = reduction_phase::added;
       return;
     }
@@ -177,6 +184,7 @@ class reduction_state {
   std::vector<std::size_t> pending_;    ///< gradients that are not ready, by bucket
   std::size_t next_ = 0;                ///< the bucket to launch next
   double count_ = 0;
+  bool ends_step_ = true;  ///< the pass that runs
   reduction_phase phase_ = reduction_phase::empty;
 };
 

@@ -95,9 +95,7 @@ class fsdp {
        call_site site = call_site::current())
       : model_(model), group_(group),
         who_(fmt::format("fsdp at {}:{}", site.file_name(), site.line)) {
-    require(options.stage >= 1 && options.stage <= 3,
-            "{}: .stage is 1 (optimizer state), 2 (and gradients) or 3 (and values), not {}", who_,
-            options.stage);
+    detail::require_possible(options, who_);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
     detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
     unit_plan plan = make_plan(options, groups.shards.size(), all);
@@ -159,7 +157,8 @@ class fsdp {
   }
 
   /// Gradient accumulation: `{ auto guard = fsdp.no_sync(); loss.backward(); }` for all
-  /// micro-batches but the last. Gradients are kept whole until then: a ddp's bits, and no traffic.
+  /// micro-batches but the last. Gradients are kept whole until then: a ddp's bits, and no traffic;
+  /// or added up in the ranks' parts (fsdp_options::accumulate).
   no_sync_scope no_sync() noexcept { return no_sync_scope(units_->synchronising()); }
   /// As ddp's.
   void raise_flag() noexcept { units_->raise_flag(); }
@@ -220,6 +219,8 @@ class fsdp {
     return units_->gradients().bytes(index);
   }
   [[nodiscard]] ddp_times times() const noexcept { return units_->times(); }
+  /// Of this rank since the wrapper was made; with all that the program itself sends on group().
+  [[nodiscard]] fsdp_traffic bytes_sent() const noexcept { return units_->bytes_sent(); }
 
  private:
   [[nodiscard]] std::size_t unit_of(const void* node) {
@@ -242,8 +243,7 @@ class fsdp {
               "first",
               who_, path);
       known.emplace(each.node().get(), parameters.size());
-      const bool by_rows = options.tables == embedding_tables::by_rows && group_.size() > 1 &&
-                           shards == group_.size() &&
+      const bool by_rows = options.tables == embedding_tables::by_rows && shards > 1 &&
                            detail::row_exchange::suits(*make_parameter_handle(path, each));
       parameters.push_back({path, {}, dtype_of<T>, each.shape(), each.requires_grad(), by_rows});
       all.emplace_back(new detail::sharded_parameter_of<T>(path, each));
@@ -282,11 +282,14 @@ class fsdp {
     if (group_.size() == 1) return;
     std::string text = fmt::format(
         "stage {} over {} ranks, values {}, tables {}, {} after forward, {} units ahead, order "
-        "{}\n",
+        "{}, accumulated {}, gathered {}, reduced {}\n",
         options.stage, plan.flats().empty() ? 1 : plan.flats().front().ranks,
         static_cast<int>(options.values), static_cast<int>(options.tables),
         options.after_forward == after_forward::keep ? "kept" : "released", options.prefetch,
-        static_cast<int>(options.order));
+        static_cast<int>(options.order),
+        options.accumulate == accumulated_gradients::whole ? "whole" : "in parts",
+        options.wire.gather ? "as bfloat16" : "as they are",
+        options.wire.reduce ? "as bfloat16" : "as they are");
     for (std::size_t i = 0; i < all.size(); ++i) {
       const unit_place& place = plan.place(i);
       const bool by_rows = place.flat == unit_place::nowhere;

@@ -6,6 +6,8 @@
 // that are gathered ahead. Units of about one size have a pool together, and a pool that is not in
 // use takes no memory, so that layers do not take as much as the much larger head of a language
 // model. Ranks of one host gather kept units through shared memory.
+// Values that travel as bfloat16 are gathered to the first half of their memory; all of them are
+// rounded, so that the part lies elsewhere in kept units, too.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +24,7 @@
 #include <parx/fsdp/lasting_memory.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
+#include <parx/fsdp/wire.hpp>
 #include <parx/tensor/page_pool.hpp>
 #include <parx/types/buffer.hpp>
 
@@ -30,10 +33,12 @@ namespace parx::inline PARX_ABI::detail {
 class gathered_values final : public unit_values {
  public:
   /// Collective over `group`, which is borrowed as the plan is. `is_kept` has an entry for each
-  /// unit; of the others at most `blocks` of about one size are in memory at once.
+  /// unit; of the others at most `blocks` of about one size are in memory at once. `wire`
+  /// as in wire_types.
   gathered_values(const unit_plan& plan, process_group& group, std::vector<bool> is_kept,
-                  std::size_t blocks, call_site site)
-      : plan_(plan), group_(group), site_(site), is_kept_(std::move(is_kept)),
+                  std::size_t blocks, std::optional<dtype> wire, call_site site)
+      : plan_(plan), group_(group), site_(site),
+        wire_(group.size() > 1 ? wire : std::optional<dtype>()), is_kept_(std::move(is_kept)),
         units_(plan.units().size()), flats_(plan.flats().size()),
         kept_(group, bytes_of_kept(), site), parts_(bytes_of_parts()) {
     std::byte* kept = kept_.data();
@@ -48,9 +53,10 @@ class gathered_values final : public unit_values {
       }
       for (const std::size_t flat : plan.units()[unit].flats) {
         const unit_flat& each = plan.flats()[flat];
-        flats_[flat] = {whole, is_kept_[unit] ? whole + rank * each.part_bytes() : part};
+        const bool within = is_part_within(each);
+        flats_[flat] = {whole, within ? whole + rank * each.part_bytes() : part};
         whole += each.whole_bytes();
-        if (!is_kept_[unit]) part += each.part_bytes();
+        if (!within) part += each.part_bytes();
       }
       if (is_kept_[unit]) kept = whole;
     }
@@ -76,15 +82,30 @@ class gathered_values final : public unit_values {
     for (const std::size_t flat : plan_.units()[unit].flats) {
       const unit_flat& each = plan_.flats()[flat];
       if (each.part == 0) continue;
-      const const_buffer_view own{flats_[flat].part, each.part, each.type};
-      const buffer_view all{flats_[flat].whole, each.whole(), each.type};
+      const bool is_narrow = is_narrowed(wire_, each.type);
+      const dtype type = is_narrow ? dtype::bfloat16 : each.type;
+      const std::byte* part = flats_[flat].part;
+      if (is_narrow) {
+        const auto rank = static_cast<std::size_t>(group_.rank());
+        std::byte* const rounded = flats_[flat].whole + rank * each.part * size_of(type);
+        narrow(part, rounded, each.part);
+        part = rounded;
+      }
+      const const_buffer_view own{part, each.part, type};
+      const buffer_view all{flats_[flat].whole, each.whole(), type};
       here.gathers.push_back(async_all_gather(group_, own, all, {}, site_));
     }
   }
   void wait(std::size_t unit) override {
     start(unit);
+    if (units_[unit].gathers.empty()) return;
     for (work& each : units_[unit].gathers) each.wait();
     units_[unit].gathers.clear();
+    for (const std::size_t flat : plan_.units()[unit].flats) {
+      const unit_flat& each = plan_.flats()[flat];
+      std::byte* const whole = flats_[flat].whole;
+      if (is_narrowed(wire_, each.type)) widen(whole, whole, each.whole());
+    }
   }
   void release(std::size_t unit) noexcept override {
     held& here = units_[unit];
@@ -141,6 +162,9 @@ class gathered_values final : public unit_values {
       if (other.block_bytes() != here.pool->block_bytes()) other.drop_free();
     }
   }
+  [[nodiscard]] bool is_part_within(const unit_flat& flat) const noexcept {
+    return is_kept_[flat.unit] && !is_narrowed(wire_, flat.type);
+  }
   static void drop(held& here) noexcept {
     here.gathers.clear();  // waits
     here.is_started = false;
@@ -155,7 +179,7 @@ class gathered_values final : public unit_values {
   [[nodiscard]] std::size_t bytes_of_parts() const noexcept {
     std::size_t bytes = 0;
     for (const unit_flat& each : plan_.flats()) {
-      if (!is_kept_[each.unit]) bytes += each.part_bytes();
+      if (!is_part_within(each)) bytes += each.part_bytes();
     }
     return bytes;
   }
@@ -163,6 +187,7 @@ class gathered_values final : public unit_values {
   const unit_plan& plan_;
   process_group& group_;
   const call_site site_;
+  const std::optional<dtype> wire_;
   const std::vector<bool> is_kept_;
   std::vector<page_pool> pools_;  ///< by size
   std::vector<held> units_;

@@ -16,12 +16,21 @@
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/core/check.hpp>
 #include <parx/fsdp/bare_addresses.hpp>
 #include <parx/fsdp/row_traffic.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// Between whom a table travels; all are borrowed.
+struct row_groups {
+  process_group& fetching;  ///< the ranks among which it is cut
+  process_group& replicas;  ///< those that have the same part
+  process_group& summing;   ///< all that have gradients of it
+  const std::vector<std::size_t>& part_of;  ///< by rank of `summing`
+};
 
 /// A row_table of any element type: the sum of a backward pass's gradients, in three steps.
 class row_table_part {
@@ -47,13 +56,13 @@ class row_table_part {
 template <typename T>
 class row_table final : public row_table_part, private deferred_updates<T> {
  public:
-  /// `part`, without values and not cut yet, becomes this rank's rows of `whole`. Where
-  /// `whole` has values, collective over `fetching`: each rank gets its part of rank 0's; otherwise
-  /// those of the part are still to be written. For the groups see row_traffic.
-  row_table(process_group& fetching, process_group& summing, parameter<T> whole, parameter<T> part,
-            call_site site)
+  /// `part`, without values and not cut yet, becomes this rank's rows of `whole`. Where `whole` has
+  /// values, collective: each rank gets its part of rank 0's; otherwise those of the part are still
+  /// to be written.
+  row_table(const row_groups& groups, parameter<T> whole, parameter<T> part, call_site site)
       : whole_(std::move(whole)), part_(std::move(part)),
-        traffic_(fetching, summing, whole_.name(), rows(), width(), dtype_of<T>, site),
+        traffic_(groups.fetching, groups.summing, groups.part_of, whole_.name(), rows(), width(),
+                 dtype_of<T>, site),
         values_(whole_.size() * sizeof(T)), gradients_(whole_.size() * sizeof(T)) {
     part_.keep_part(whole_.spec().slice(0, traffic_.own_begin(), traffic_.own_end()));
     part_.expect_row_grad();
@@ -64,7 +73,8 @@ class row_table final : public row_table_part, private deferred_updates<T> {
       for (std::size_t rank = 0; rank < cut.ranks; ++rank) {
         counts.push_back((cut.begin(rank + 1) - cut.begin(rank)) * width());
       }
-      scatter_v(fetching, whole_.value().span(), values.span(), counts, {}, site);
+      scatter_v(groups.fetching, whole_.value().span(), values.span(), counts, {}, site);
+      if (groups.replicas.size() > 1) broadcast(groups.replicas, values.span(), {}, site);
     }
     whole_.forget_values();
     whole_.bind_value(elements(values_));

@@ -3,13 +3,15 @@
 //
 // Values: every rank tells the owners which rows it needs, and these answer. Gradients: every rank
 // sends the rows that it has to their owners, which add up what comes, in rank order. So what is on
-// the wire is the rows of the batch, each with its number.
+// the wire is the rows of the batch, each with its number. With hybrid sharding a row has an owner
+// in each replica of the table, and its gradient goes to all of them: their sums are alike.
 // Threads: on the thread of forward and backward.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,17 +26,18 @@ namespace parx::inline PARX_ABI::detail {
 
 class row_traffic {
  public:
-  /// Values go over `fetching`, gradients over `summing`: two groups of the same ranks, or one.
-  /// They are borrowed. `name` is the table's, for errors.
-  row_traffic(process_group& fetching, process_group& summing, std::string name, std::size_t rows,
-              std::size_t width, dtype type, call_site site)
-      : fetching_(fetching), summing_(summing), site_(site), name_(std::move(name)),
+  /// Values go over `fetching`, among whose ranks the table is cut, gradients over `summing`, of
+  /// which rank i has part part_of[i]. The groups are borrowed. `name` is the table's, for errors.
+  row_traffic(process_group& fetching, process_group& summing, std::vector<std::size_t> part_of,
+              std::string name, std::size_t rows, std::size_t width, dtype type, call_site site)
+      : fetching_(fetching), summing_(summing), part_of_(std::move(part_of)), site_(site),
+        name_(std::move(name)),
         cut_{rows, static_cast<std::size_t>(fetching.size())},
         own_begin_(cut_.begin(static_cast<std::size_t>(fetching.rank()))),
         own_end_(cut_.begin(static_cast<std::size_t>(fetching.rank()) + 1)), width_(width),
         row_bytes_(width * size_of(type)), add_(reduce_kernel(type, reduce_op::sum)),
         scale_(scale_kernel(type)), wanted_(rows), arrived_(own_end_ - own_begin_),
-        has_sum_(own_end_ - own_begin_, 0), outgoing_(cut_.ranks), incoming_(cut_.ranks) {}
+        has_sum_(own_end_ - own_begin_, 0), of_part_(cut_.ranks) {}
 
   [[nodiscard]] const row_cut& cut() const noexcept { return cut_; }
   /// The rows of this rank.
@@ -48,6 +51,8 @@ class row_traffic {
   std::size_t fetch(std::byte* table, std::span<const std::size_t> rows, Own&& own) {
     for (const std::size_t row : rows) wanted_.insert(row);
     wanted_.take(rows_);
+    outgoing_.resize(cut_.ranks);
+    incoming_.resize(cut_.ranks);
     cut_.count_owned(rows_, outgoing_);
     all_to_all(fetching_, outgoing_, incoming_, {}, site_);
     numbers_.assign(rows_.begin(), rows_.end());
@@ -73,7 +78,10 @@ class row_traffic {
   /// Collective, asynchronous: tells the owners how many rows of a gradient they will get.
   void announce(std::span<const std::size_t> ascending) {
     rows_.assign(ascending.begin(), ascending.end());
-    cut_.count_owned(rows_, outgoing_);
+    cut_.count_owned(rows_, of_part_);
+    outgoing_.clear();
+    for (const std::size_t part : part_of_) outgoing_.push_back(of_part_[part]);
+    incoming_.resize(part_of_.size());
     counting_ = async_all_to_all(summing_, outgoing_, incoming_, {}, site_);
   }
   /// Collective: blocks until all have told; then sends the announced rows of `gradient`, the whole
@@ -84,18 +92,20 @@ class row_traffic {
     sent_.resize(to_sizes(outgoing_, with_number, send_sizes_));
     received_.resize(to_sizes(incoming_, with_number, receive_sizes_));
     std::byte* to = sent_.data();
-    std::span<const std::size_t> left = rows_;
-    for (const std::uint32_t count : outgoing_) {
-      for (const std::size_t row : left.first(count)) {
+    for (const std::size_t part : part_of_) {
+      const auto before = std::accumulate(of_part_.begin(),
+                                          of_part_.begin() + static_cast<std::ptrdiff_t>(part),
+                                          std::size_t{0});
+      const auto rows = std::span<const std::size_t>(rows_).subspan(before, of_part_[part]);
+      for (const std::size_t row : rows) {
         std::memcpy(to, gradient + row * row_bytes_, row_bytes_);
         to += row_bytes_;
       }
-      for (const std::size_t row : left.first(count)) {
+      for (const std::size_t row : rows) {
         const auto number = static_cast<std::uint32_t>(row);
         std::memcpy(to, &number, sizeof number);
         to += sizeof number;
       }
-      left = left.subspan(count);
     }
     exchange_ = async_all_to_all_v(summing_, sent_, send_sizes_, received_, receive_sizes_, {},
                                    site_);
@@ -149,7 +159,7 @@ class row_traffic {
   template <typename F>
   void for_each_arrived(F&& f) const {
     const std::byte* block = received_.data();
-    for (std::size_t rank = 0; rank < cut_.ranks; ++rank) {
+    for (std::size_t rank = 0; rank < incoming_.size(); ++rank) {
       const std::byte* const numbers = block + incoming_[rank] * row_bytes_;
       for (std::size_t i = 0; i < incoming_[rank]; ++i) {
         std::uint32_t row = 0;
@@ -162,6 +172,7 @@ class row_traffic {
 
   process_group& fetching_;
   process_group& summing_;
+  const std::vector<std::size_t> part_of_;
   const call_site site_;
   const std::string name_;
   const row_cut cut_;
@@ -171,6 +182,7 @@ class row_traffic {
   const scale_function scale_;
   row_set wanted_, arrived_;
   std::vector<unsigned char> has_sum_;  ///< of each own row; zero between two calls
+  std::vector<std::uint32_t> of_part_;  ///< announced rows, by part
   std::vector<std::uint32_t> outgoing_, incoming_;  ///< numbers of rows, by rank
   std::vector<std::size_t> send_sizes_, receive_sizes_;
   std::vector<std::size_t> rows_, answered_;

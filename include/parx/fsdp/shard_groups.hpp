@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
@@ -43,6 +44,7 @@ namespace detail {
 struct shard_groups {
   process_group shards;    ///< these ranks' parts are one whole; values are gathered over it
   process_group replicas;  ///< these ranks have the same part
+  std::vector<std::size_t> part_of;  ///< by rank of the wrapper's group: the number of its part
 };
 
 /// Collective over `group`. Throws usage_error where the ranks cannot be divided so that each has
@@ -68,15 +70,18 @@ struct shard_groups {
   std::vector<int> all(world * mine.size());
   all_gather(group, mine, all, {}, site);
   std::vector<int> twins;
+  std::vector<std::size_t> part_of;
   for (std::size_t rank = 0; rank < world; ++rank) {
     require(all[rank * 3 + 2] == mine[2],
             "fsdp at {}:{}: .shard_within divides the ranks of group \"{}\" into {} and into {}; "
             "each part of the model must be on equally many",
             site.file_name(), site.line, group.name(), mine[2], all[rank * 3 + 2]);
+    part_of.push_back(static_cast<std::size_t>(all[rank * 3 + 1]));
     if (all[rank * 3 + 1] == mine[1]) twins.push_back(static_cast<int>(rank));
   }
   return {group.subgroup(mates, {.name = group.name() + "/shards"}, site),
-          group.subgroup(twins, {.name = group.name() + "/replicas"}, site)};
+          group.subgroup(twins, {.name = group.name() + "/replicas"}, site),
+          std::move(part_of)};
 }
 
 }  // namespace detail

@@ -48,8 +48,7 @@ class sharded_parameter {
   virtual void place(std::byte* whole, std::byte* part, const shard_spec& spec,
                      std::string unit) = 0;
   /// Instead of place(): this rank's part are rows. See row_table for the groups.
-  virtual row_table_part& cut_by_rows(process_group& fetching, process_group& summing,
-                                      call_site site) = 0;
+  virtual row_table_part& cut_by_rows(const row_groups& groups, call_site site) = 0;
   /// Whether the values of the whole may be read.
   virtual void open() noexcept = 0;
   virtual void close() noexcept = 0;
@@ -120,9 +119,8 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     whole_.bind_value({reinterpret_cast<T*>(whole), whole_.shape().size()});
     close();
   }
-  row_table_part& cut_by_rows(process_group& fetching, process_group& summing,
-                              call_site site) override {
-    table_.reset(new row_table<T>(fetching, summing, whole_, part_, site));
+  row_table_part& cut_by_rows(const row_groups& groups, call_site site) override {
+    table_.reset(new row_table<T>(groups, whole_, part_, site));
     return *table_;
   }
   void open() noexcept override { whole_.watch_reads(nullptr); }

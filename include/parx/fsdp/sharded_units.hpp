@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,6 +45,16 @@
 #include <parx/nn/module_hook.hpp>
 #include <parx/trace/event.hpp>
 
+namespace parx::inline PARX_ABI {
+
+/// What a rank has sent, in bytes with headers.
+struct fsdp_traffic {
+  std::size_t values = 0;
+  std::size_t gradients = 0;
+};
+
+}  // namespace parx
+
 namespace parx::inline PARX_ABI::detail {
 
 class sharded_units final : private backward_observer {
@@ -56,14 +67,16 @@ class sharded_units final : private backward_observer {
       : who_(std::move(who)), keeps_(options.after_forward == after_forward::keep),
         group_(group), gathering_(std::move(groups.shards)),
         replicas_(std::move(groups.replicas)), plan_(std::move(plan)),
-        all_(std::move(all)), of_unit_(plan_.units().size()), steps_(*this) {
+        all_(std::move(all)), adds_in_parts_(options.accumulate == accumulated_gradients::sharded),
+        of_unit_(plan_.units().size()), steps_(*this) {
     const std::size_t units = plan_.units().size();
     values_ = storage_of(options, site);
     take_values(site);
-    gradients_.reset(new unit_gradients(plan_, all_, cut_tables(site), group_, rank_of_part(),
-                                        options.stage == 1 ? gradient_memory_of::all_flats
-                                                           : gradient_memory_of::slots,
-                                        options.order, site));
+    summing sums = summing_of(std::move(groups.part_of), options, site);
+    std::vector<trained_table> tables = cut_tables(sums.part_of, site);
+    gradients_.reset(new unit_gradients(
+        plan_, all_, std::move(tables), std::move(sums),
+        options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots, site));
     uses_.emplace(plan_, *values_, options.prefetch);
     state_.emplace(who_, members(), gradients_->launches());
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -80,6 +93,10 @@ class sharded_units final : private backward_observer {
   /// The ranks whose parts are the whole, and those that have this rank's part.
   [[nodiscard]] process_group& shards() noexcept { return gathering_; }
   [[nodiscard]] process_group& replicas() noexcept { return replicas_; }
+  [[nodiscard]] fsdp_traffic bytes_sent() const noexcept {
+    const std::size_t sums = shard_sums_ ? shard_sums_->bytes_sent() : 0;
+    return {gathering_.bytes_sent(), group_.bytes_sent() + sums + replicas_.bytes_sent()};
+  }
   [[nodiscard]] const unit_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] const parameters& all() const noexcept { return all_; }
   [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
@@ -220,16 +237,35 @@ class sharded_units final : private backward_observer {
     std::vector<bool> is_kept(units, options.stage < 3);
     is_kept[0] = true;
     const std::size_t blocks = keeps_ ? units : plan_.depth() + options.prefetch;
-    return std::make_unique<gathered_values>(plan_, gathering_, std::move(is_kept), blocks, site);
+    return std::make_unique<gathered_values>(plan_, gathering_, std::move(is_kept), blocks,
+                                             options.wire.gather, site);
+  }
+  [[nodiscard]] summing summing_of(std::vector<std::size_t> part_of, const fsdp_options& options,
+                                   call_site site) {
+    if (replicas_.size() > 1) {  // a group of its own, as for gathers
+      std::vector<int> ranks(static_cast<std::size_t>(gathering_.size()));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      shard_sums_.emplace(
+          gathering_.subgroup(ranks, {.name = gathering_.name() + "/sums"}, site));
+    }
+    return {.all = group_,
+            .shards = shard_sums_ ? *shard_sums_ : group_,
+            .replicas = replicas_,
+            .part_of = std::move(part_of),
+            .part = rank_of_part(),
+            .order = options.order,
+            .wire = group_.size() > 1 ? options.wire : wire_types{},
+            .in_parts = adds_in_parts_};
   }
   /// Each rank gets its part of the values that rank 0's model has, flat by flat.
   void take_values(call_site site);
   /// The same of tables, by rows.
-  [[nodiscard]] std::vector<trained_table> cut_tables(call_site site) {
+  [[nodiscard]] std::vector<trained_table> cut_tables(const std::vector<std::size_t>& part_of,
+                                                      call_site site) {
     std::vector<trained_table> trained;
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (!is_table(i)) continue;
-      row_table_part& rows = all_[i]->cut_by_rows(gathering_, group_, site);
+      row_table_part& rows = all_[i]->cut_by_rows({gathering_, replicas_, group_, part_of}, site);
       if (all_[i]->is_trained()) trained.push_back({i, &rows});
     }
     return trained;
@@ -252,13 +288,21 @@ class sharded_units final : private backward_observer {
               "it before",
               who_, all_[each]->name());
     }
-    const pass_kind kind = synchronising_ ? pass_kind::sums : pass_kind::local;
-    const reduction_actions next = state_->begin(kind, start.count, start.reached, held());
-    if (!synchronising_) return;
-    gradients_->control().flags() = flag_.exchange(false) ? 1 : 0;
+    const pass_kind kind = synchronising_   ? pass_kind::sums
+                           : adds_in_parts_ ? pass_kind::parts
+                                            : pass_kind::local;
+    const std::size_t has_gradient = held();
+    const reduction_actions next = state_->begin(kind, start.count, start.reached, has_gradient);
+    if (has_gradient == reduction_state::nothing) gradients_->forget_sums();
+    if (kind == pass_kind::local) return;
     async_before_ = async_seconds();
     try {
-      gradients_->start(*state_, uses_->take_way(), start.of == gradient_of::mean);
+      if (kind == pass_kind::parts) {
+        gradients_->start_adding();
+      } else {
+        gradients_->control().flags() = flag_.exchange(false) ? 1 : 0;
+        gradients_->start(*state_, uses_->take_way(), start.of == gradient_of::mean);
+      }
       gradients_->launch(next.first, next.last);
     } catch (...) {
       abandon_backward();
@@ -291,13 +335,16 @@ class sharded_units final : private backward_observer {
     state_->reduced();
   }
   void abandon_backward() noexcept override {
-    const bool others_wait = state_->abandon().abort && group_.size() > 1 && !group_.closed();
-    if (others_wait) {
-      group_.abort(std::current_exception()
-                       ? abort_reason(group_.rank())
-                       : fmt::format("rank {}: an exception ended its backward pass; see its "
-                                     "output",
-                                     group_.rank()));
+    if (state_->abandon().abort) {
+      const std::string reason =
+          std::current_exception()
+              ? abort_reason(group_.rank())
+              : fmt::format("rank {}: an exception ended its backward pass; see its output",
+                            group_.rank());
+      for (process_group* const each : {&group_, shard_sums_ ? &*shard_sums_ : nullptr,
+                                        &replicas_}) {
+        if (each != nullptr && each->size() > 1 && !each->closed()) each->abort(reason);
+      }
     }
     gradients_->abandon();
   }
@@ -314,17 +361,20 @@ class sharded_units final : private backward_observer {
     return reduction_state::nothing;
   }
   [[nodiscard]] double async_seconds() const noexcept {
-    return group_.async_seconds() + gathering_.async_seconds();
+    return group_.async_seconds() + gathering_.async_seconds() +
+           (shard_sums_ ? shard_sums_->async_seconds() + replicas_.async_seconds() : 0);
   }
 
   const std::string who_;
   const bool keeps_;
   process_group& group_;
   process_group gathering_, replicas_;
+  std::optional<process_group> shard_sums_;  ///< the ranks of gathering_, where there are replicas
   const unit_plan plan_;
   std::unique_ptr<unit_values> values_;
   std::unique_ptr<unit_gradients> gradients_;
   const parameters all_;  // destroyed before the memory that they are bound to
+  const bool adds_in_parts_;
   std::vector<std::vector<sharded_parameter*>> of_unit_;
   std::optional<unit_uses> uses_;
   std::optional<reduction_state> state_;

@@ -7,7 +7,9 @@
 // takes its slot when backward enters its unit, or when its gradients leave, if another one that is
 // not complete has the slot then: until it has one, its gradients are in ordinary memory, as those
 // of micro-batches under no_sync are. Flats leave strictly in the reverse order of the plan,
-// whatever the order in which gradients become final, each from the same slot on all ranks.
+// whatever the order in which gradients become final, each from the same slot on all ranks;
+// part_sum.hpp says how. Where sums of several passes are added up in the parts, they leave in
+// every pass.
 // Tables that are cut by rows leave behind all flats.
 // What is called when is reduction_state's to say, where flats are the buckets. Threads: on the
 // thread that runs backward.
@@ -22,15 +24,14 @@
 #include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/collectives/reduce_scatter.hpp>
 #include <parx/ddp/bucket_memory.hpp>
 #include <parx/ddp/control_block.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/fsdp/lasting_memory.hpp>
+#include <parx/fsdp/part_sum.hpp>
 #include <parx/fsdp/row_table.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_plan.hpp>
-#include <parx/types/buffer.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -46,13 +47,11 @@ class unit_gradients {
  public:
   using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
 
-  /// Collective over `group`, of whose parts this rank's is number `part`. Binds the gradients of
-  /// `all`; everything is borrowed.
+  /// Collective over the groups of `how`. Binds the gradients of `all`; everything is borrowed.
   unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
-                 process_group& group, std::size_t part, gradient_memory_of kind,
-                 reduction_order order, call_site site)
-      : plan_(plan), all_(all), tables_(std::move(tables)), group_(group), rank_(part),
-        kind_(kind), order_(order), site_(site), numbers_(all.size()), control_(all.size()) {
+                 summing how, gradient_memory_of kind, call_site site)
+      : plan_(plan), all_(all), tables_(std::move(tables)), how_(std::move(how)), kind_(kind),
+        site_(site), numbers_(all.size()), control_(all.size()) {
     for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
       if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
     }
@@ -68,7 +67,7 @@ class unit_gradients {
       part_bytes += planned(i).part_bytes();
     }
     for (const slot& each : slots_) bytes += each.bytes;
-    memory_.reset(new bucket_memory(group, bytes, site));
+    memory_.reset(new bucket_memory(how_.first(), bytes, site));
     if (kind == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
     std::byte* at = memory_->data();
     for (slot& each : slots_) each.memory = std::exchange(at, at + each.bytes);
@@ -76,18 +75,19 @@ class unit_gradients {
     for (std::size_t i = 0; i < flats_.size(); ++i) {
       const std::size_t room = planned(i).part_bytes();
       flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(next, next + room)
-                                                         : slot_of(i).memory + rank_ * room;
+                                                         : slot_of(i).memory + how_.part * room;
       for (const flat_item& item : planned(i).items) {
         numbers_[item.parameter] = i;
         all_[item.parameter]->bind_part_grad(
-            flats_[i].part + plan.part_offset(item.parameter, rank_) * size_of(planned(i).type));
+            flats_[i].part +
+            plan.part_offset(item.parameter, how_.part) * size_of(planned(i).type));
       }
       if (kind == gradient_memory_of::all_flats) take_slot(i);
     }
   }
   ~unit_gradients() {
     telling_ = {};  // sums may still be written
-    for (slot& each : slots_) each.sum = {};
+    for (slot& each : slots_) each.sum.drop();
   }
   unit_gradients(const unit_gradients&) = delete;
   unit_gradients& operator=(const unit_gradients&) = delete;
@@ -104,17 +104,26 @@ class unit_gradients {
   [[nodiscard]] control_block& control() noexcept { return control_; }
   [[nodiscard]] const control_block& control() const noexcept { return control_; }
 
-  /// Collective, asynchronous. Tells what this rank has counted and used, and `way`, which is to be
-  /// equal on all ranks. `is_mean`: gradients are
-  /// means already, of the one rank that there is.
+  /// Whether parts have the sums of passes before, which the next one is added to.
+  [[nodiscard]] bool has_sums() const noexcept { return has_sums_; }
+  /// They are gone: zero_grad() has discarded them.
+  void forget_sums() noexcept { has_sums_ = false; }
+
+  /// Collective, asynchronous: the sums of a pass that is not the last of its step begin.
+  void start_adding() {
+    is_last_ = false;
+    begin();
+  }
+  /// Those of the last one. Tells what this rank has counted and used, and `way`, which is to be
+  /// equal on all ranks. `is_mean`: gradients are means already, of the one rank that there is.
   void start(const reduction_state& state, std::uint32_t way, bool is_mean) {
     control_.way() = own_way_ = way;
-    is_mean_ = is_mean;
     control_.count() = state.count();
     for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
-    telling_ = async_all_reduce(group_, control_.values(), {.order = order_}, site_);
-    for (leaving& each : flats_) each.has_left = false;
-    is_running_ = true;
+    telling_ = async_all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
+    is_last_ = true;
+    is_mean_ = is_mean;
+    begin();
   }
   /// Backward enters the unit: its gradients are born in their slots where those are free.
   void enter(std::size_t unit) {
@@ -129,22 +138,31 @@ class unit_gradients {
   void launch(std::size_t first, std::size_t last) {
     for (; first < last; ++first) {
       if (first < flats_.size()) launch(first);
-      else tables_[first - flats_.size()].rows->announce();
+      else if (is_last_) tables_[first - flats_.size()].rows->announce();
     }
-    group_.poll();
+    pass_on_ready();
+    how_.all.poll();
   }
-  /// Collective. All have been launched: blocks until this rank's parts are means.
+  /// Collective. All have been launched: blocks until this rank's parts have their sums or means.
   void finish() {
     telling_.wait();
-    require_one_way();
-    for (const trained_table& each : tables_) each.rows->start();
+    if (is_last_) {
+      require_one_way();
+      for (const trained_table& each : tables_) each.rows->start();
+    }
     for (slot& each : slots_) settle(each);
-    for (const trained_table& each : tables_) {
-      each.rows->finish(control_.factor(), control_.users(each.parameter) > 0);
+    if (is_last_) {
+      for (const trained_table& each : tables_) {
+        each.rows->finish(control_.factor(), control_.users(each.parameter) > 0);
+      }
     }
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (control_.users(i) > 0 && numbers_[i] < flats_.size()) all_[i]->assume_part_grad();
+      if (numbers_[i] >= flats_.size()) continue;
+      // Which ones no rank has used is known in the last pass.
+      if (!is_last_ || control_.users(i) > 0) all_[i]->assume_part_grad();
+      else if (has_sums_) all_[i]->zero_grad();
     }
+    has_sums_ = !is_last_;
     is_running_ = false;
   }
   /// The pass has failed: what there is of gradients stays with the parameters.
@@ -153,7 +171,8 @@ class unit_gradients {
     is_running_ = false;
     for (const trained_table& each : tables_) each.rows->abandon();
     for (slot& each : slots_) {
-      each.sum = {};
+      each.sum.drop();
+      each.summed = nobody;
       if (kind_ == gradient_memory_of::slots) evict(each);
     }
   }
@@ -162,11 +181,13 @@ class unit_gradients {
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 
   struct slot {
+    explicit slot(part_sum way) : sum(std::move(way)) {}
+
+    part_sum sum;
     std::size_t bytes = 0;
     std::byte* memory = nullptr;
     std::size_t holder = nobody;  ///< the flat whose gradients are here
-    std::size_t summed = nobody;  ///< the flat of which `sum` leaves all ranks the whole
-    work sum = {};
+    std::size_t summed = nobody;  ///< the flat that `sum` is of
   };
   struct leaving {
     std::size_t flat = 0;  ///< in the plan
@@ -192,7 +213,7 @@ class unit_gradients {
       const bool is_alone = kind_ == gradient_memory_of::all_flats || has_inner;
       if (is_alone || in_turns.size() < 2) {
         flats_[i].slot = slots_.size();
-        slots_.emplace_back();
+        slots_.emplace_back(part_sum(how_, control_, site_));
         if (is_alone) continue;
         in_turns.push_back(flats_[i].slot);
       }
@@ -202,21 +223,37 @@ class unit_gradients {
 
   /// Ranks that gathered other units, of equal sizes, have computed with wrong values.
   void require_one_way() const {
-    if (control_.way() == own_way_ * group_.size()) return;
+    if (control_.way() == own_way_ * how_.all.size()) return;
     throw_error(errc::mismatch,
                 "fsdp on group \"{}\": the ranks have called other modules, or in another order, "
                 "since the last step, so values of one unit were gathered into another. Every rank "
                 "must call the units in the same order; a rank without samples calls them with an "
                 "empty batch",
-                group_.name());
+                how_.all.name());
+  }
+  void begin() {
+    for (leaving& each : flats_) each.has_left = false;
+    passed_on_ = launched_ = 0;
+    is_running_ = true;
+  }
+  /// Replicas add up flats in the order in which they leave.
+  void pass_on(std::size_t last) {
+    telling_.wait();
+    for (; passed_on_ <= last; ++passed_on_) slot_of(passed_on_).sum.pass_on();
+  }
+  void pass_on_ready() {
+    if (!how_.has_replicas()) return;
+    how_.first().poll();
+    while (passed_on_ < launched_ && telling_.test() &&
+           slot_of(passed_on_).sum.is_ready()) {
+      pass_on(passed_on_);
+    }
   }
   void settle(slot& each) {
-    each.sum.wait();
-    each.sum = {};
-    const std::size_t left = std::exchange(each.summed, nobody);
-    if (left == nobody || kind_ == gradient_memory_of::all_flats) return;
-    const std::size_t bytes = planned(left).part_bytes();
-    std::memcpy(flats_[left].part, each.memory + rank_ * bytes, bytes);
+    if (each.summed == nobody) return;
+    pass_on(each.summed);
+    each.sum.finish();
+    each.summed = nobody;
   }
   /// What its holder has not sent goes back to memory of the parameters' own.
   void evict(slot& from) noexcept {
@@ -252,38 +289,30 @@ class unit_gradients {
     }
     flats_[i].has_left = true;
     if (kind_ == gradient_memory_of::slots) its.holder = nobody;
-    if (flat.part == 0) return;
-    const buffer_view all{its.memory, flat.whole(), flat.type};
-    const buffer_view part{flats_[i].part, flat.part, flat.type};
-    // The count was sent before, so it is there when this sum starts to run.
-    if (flat.ranks < static_cast<std::size_t>(group_.size())) {
-      its.summed = i;
-      its.sum = async_all_reduce(
-          group_, all, {.divide_by = &control_.count(), .order = order_}, site_);
-      return;
-    }
-    its.sum = async_reduce_scatter(
-        group_, all, part,
-        {.divide_by = is_mean_ ? nullptr : &control_.count(), .order = order_}, site_);
+    its.summed = i;
+    its.sum.start(flat, its.memory, flats_[i].part,
+                  {.is_last = is_last_, .adds = has_sums_, .divides = !is_mean_});
+    launched_ = i + 1;
   }
 
   const unit_plan& plan_;
   const parameters& all_;
   const std::vector<trained_table> tables_;
-  process_group& group_;
-  const std::size_t rank_;  ///< the number of this rank's part
+  const summing how_;
   const gradient_memory_of kind_;
-  const reduction_order order_;
   const call_site site_;
   std::vector<leaving> flats_;
   std::unique_ptr<bucket_memory> memory_;
   std::unique_ptr<lasting_memory> parts_;
-  std::vector<slot> slots_;
   std::vector<std::size_t> numbers_;  ///< by parameter
   control_block control_;
+  std::vector<slot> slots_;
   work telling_;
+  std::size_t launched_ = 0, passed_on_ = 0;  ///< flats, in this pass
   double own_way_ = 0;
   bool is_mean_ = false;
+  bool is_last_ = true;
+  bool has_sums_ = false;
   bool is_running_ = false;
 };
 

@@ -237,8 +237,10 @@ class planner {
                                   : 2 * static_cast<double>(each.bytes()) * (ranks - 1) / ranks;
       } else {
         const double shards = static_cast<double>(shards_), others = (shards - 1) / shards;
-        const double fetched = passes * batch * (width + number);
-        table_traffic_ += others * (fetched + (each.trainable ? batch * (width + number) : 0));
+        const double sent = batch * (width + number);
+        // A row's gradient goes to its owner in every replica.
+        const double owners = layout_.replicas - 1 / shards;
+        table_traffic_ += others * passes * sent + (each.trainable ? owners * sent : 0);
         tables_.working += rows * row * (each.trainable ? 2 : 1);
       }
     }
