@@ -424,7 +424,7 @@ BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {
         parx::fsdp fsdp{m, group, {.units = parx::by_type<block>}};
       });
   expect_failures(failures,
-                  "- rank 0: blocks.2.scale (6) float32, trained, without values, in unit");
+                  "- rank 0: blocks.2.scale [6] float32, trained, without values, in unit");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_call_units_in_another_order_are_told_so_before_the_step) {
