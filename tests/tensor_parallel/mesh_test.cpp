@@ -14,8 +14,10 @@
 #include <tensor_parallel/against_dense.hpp>
 
 #include <parx/ddp/ddp.hpp>
+#include <parx/fsdp/fsdp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/optim/sgd.hpp>
+#include <parx/tensor_parallel/clip.hpp>
 
 using namespace parx::models;
 using parx::nn::between_cuts;
@@ -122,4 +124,39 @@ BOOST_AUTO_TEST_CASE(ddp_times_tp_takes_the_steps_of_one_process_with_all_sample
     });
     for (const std::string& each : wrong) BOOST_TEST(each == "", each);
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_norm_of_layers_that_an_fsdp_cuts_further_is_that_of_one_process) {
+  const run expected = alone();
+  const auto wrong = on_ranks(4, [&](parx::process_group& world) -> std::string {
+    parx::mesh<"dp", "tp"> mesh{world, {2, 2}};
+    auto model = small();
+    const auto tp = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
+    parx::fsdp fsdp{model, mesh["dp"]};
+    fsdp.initialize(7);
+    parx::tensor_parallel parallel{tp, fsdp, mesh.all()};
+    parx::optim::sgd opt{parallel.parameters(), {.lr = 0.1F}};
+    const auto replica = static_cast<std::size_t>(mesh.rank("dp"));
+    std::string said;
+    for (std::size_t step = 0; step < steps; ++step) {
+      parallel
+          .cross_entropy(parallel(tokens(words, 12, 7 + replica + step)),
+                         tokens(words, 12, 11 + replica))
+          .backward();
+      try {
+        tp.clip_grad_norm(fsdp.parameters(), 0.5);
+        said += "the norm of an axis alone was taken; ";
+      } catch (const parx::usage_error& refused) {
+        if (std::string(refused.what()).find("parx::clip_grad_norm(parallel, 0.5)") ==
+            std::string::npos)
+          said += refused.what();
+      }
+      const double norm = parx::clip_grad_norm(parallel, 0.5);
+      if (std::abs(norm - expected.figures[step]) > 1e-4 * expected.figures[step])
+        said += fmt::format("norm {} for {}; ", norm, expected.figures[step]);
+      opt.step();
+    }
+    return said;
+  });
+  for (const std::string& each : wrong) BOOST_TEST(each == "", each);
 }

@@ -7,14 +7,17 @@
 //   tp.cross_entropy(ddp(batch.x), batch.y).backward();
 //   tp.clip_grad_norm(model.parameters(), 1.0);
 //
-// All ranks of the group get the same samples, have the same seed, and find the loss and the
-// gradients that one process would: first values and dropout do not depend on the number of ranks.
-// What is cut is each rank's part; what is whole has the same value and gradient on all.
+// All ranks of the group get the same samples (a sampler of mesh["dp"], not of the world) and have
+// the same seed; nobody checks that. They find the loss and the gradients that one process would:
+// first values and dropout do not depend on the number of ranks. What is cut is each rank's part;
+// what is whole has the same value and gradient on all. Beside an fsdp the norm is that of a
+// parx::tensor_parallel (clip.hpp).
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -39,10 +42,12 @@ namespace parx::inline PARX_ABI {
 /// What parallelize() did, for whoever trains the model. The model refers to the axis, too.
 class parallelized {
  public:
-  /// `cut` are the paths of the parameters that the ranks have different parts of.
+  /// `cut` are the paths of the parameters that the ranks have different parts of, `sizes` how many
+  /// elements of each parameter are here.
   parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained,
-               std::set<std::string> cut)
-      : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)) {}
+               std::set<std::string> cut, std::map<std::string, std::size_t> sizes)
+      : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)),
+        sizes_(std::move(sizes)) {}
 
   [[nodiscard]] tp::axis& axis() const noexcept { return *axis_; }
   /// What tp::explain() says: of each layer its rule, the part of its parameters here, and what it
@@ -92,11 +97,18 @@ class parallelized {
   [[nodiscard]] sharding sharded() const { return spread_over(axis_->group(), {}); }
 
   /// optim::clip_grad_norm by the norm of all parts, of which whole parameters count once. One
-  /// all-reduce of 4 KiB.
+  /// all-reduce of 4 KiB. Of the model's own parameters or a ddp's; throws usage_error for those of
+  /// an fsdp, whose other parts are on ranks beside the axis.
   template <typename T>
   double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm) const {
     std::vector<parameter<T>> counted;
     for (const parameter<T>& each : parameters) {
+      const auto here = sizes_.find(each.name());
+      require(here == sizes_.end() || here->second == each.size(),
+              "clip_grad_norm: of parameter \"{}\" {} elements are here after its layer was cut, "
+              "and {} are given: an fsdp has cut it further. Its norm is parx::clip_grad_norm("
+              "parallel, {}) of a parx::tensor_parallel parallel{{cut, fsdp, mesh.all()}}",
+              each.name(), here->second, each.size(), max_norm);
       if (is_counted(each.name())) counted.push_back(each);
     }
     auto squares = optim::grad_squares(optim::targets_of(counted));
@@ -121,6 +133,7 @@ class parallelized {
   std::shared_ptr<tp::axis> axis_;
   tp::explanation explained_;
   std::set<std::string> cut_;
+  std::map<std::string, std::size_t> sizes_;
 };
 
 /// Collective over the group, which is borrowed and outlives the model. The model is a module that
@@ -149,10 +162,12 @@ template <typename Model>
     if (!each.lines.empty()) each.layer->lie_on(axis, lines[each.lines[0]].rule, each.path);
   }
   std::set<std::string> cut;
+  std::map<std::string, std::size_t> sizes;
   model.for_each_parameter([&](const std::string& path, const auto& parameter) {
     if (!parameter.spec().is_whole()) cut.insert(path);
+    sizes.emplace(path, parameter.size());
   });
-  return {axis, std::move(told), std::move(cut)};
+  return {axis, std::move(told), std::move(cut), std::move(sizes)};
 }
 
 }  // namespace parx

@@ -6,6 +6,7 @@
 //   parx::fsdp fsdp{model, mesh["dp"]};            // or model.initialize(seed) and a ddp
 //   parx::tensor_parallel parallel{cut, fsdp, mesh.all()};
 //   parx::optim::adamw opt{parallel.parameters()};
+//   parx::clip_grad_norm(parallel, 1.0);           // by hand (clip.hpp); a trainer does it itself
 //   parx::train::trainer trainer{parallel, opt, loader, [](auto& model, auto& batch) {
 //     return model.cross_entropy(model(batch.x), batch.y);
 //   }};

@@ -14,10 +14,9 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/whole_file.hpp>
-#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
-#include <parx/optim/clip.hpp>
+#include <parx/tensor_parallel/clip.hpp>
 #include <parx/tensor_parallel/tensor_parallel.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -54,21 +53,6 @@ state_report load(tensor_parallel<Inner>& wrapper, const std::filesystem::path& 
                   call_site site = call_site::current()) {
   detail::before_write(wrapper);
   return load_sharded(wrapper.job_group(), path, wrapper.module(), match, site);
-}
-
-/// Collective over gradient_group(). The norm of the whole gradient, summed exactly; what several
-/// ranks have counts once.
-template <typename Inner, typename T>
-[[nodiscard]] double grad_norm(tensor_parallel<Inner>& wrapper,
-                               const std::vector<optim::target<T>>& targets,
-                               call_site site = call_site::current()) {
-  std::vector<optim::target<T>> counted;
-  for (const optim::target<T>& each : targets) {
-    if (wrapper.is_counted(each.name())) counted.push_back(each);
-  }
-  square_sum squares = optim::grad_squares(counted);
-  all_reduce(*wrapper.gradient_group(), squares.words(), {}, site);
-  return squares.norm();
 }
 
 /// Collective. Adds the parts "model" and "optimizer", this rank's parts of them. Model and

@@ -1,0 +1,50 @@
+// clip_grad_norm of a tensor_parallel: the exact norm of the whole gradient, of which each rank has
+// parts of parts. The number is the same on all ranks, and that of one process.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/optim/clip.hpp>
+#include <parx/tensor_parallel/tensor_parallel.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Collective over gradient_group(). The norm of the whole gradient, summed exactly; what several
+/// ranks have counts once.
+template <typename Inner, typename T>
+[[nodiscard]] double grad_norm(tensor_parallel<Inner>& wrapper,
+                               const std::vector<optim::target<T>>& targets,
+                               call_site site = call_site::current()) {
+  std::vector<optim::target<T>> counted;
+  for (const optim::target<T>& each : targets) {
+    if (wrapper.is_counted(each.name())) counted.push_back(each);
+  }
+  square_sum squares = optim::grad_squares(counted);
+  all_reduce(*wrapper.gradient_group(), squares.words(), {}, site);
+  return squares.norm();
+}
+
+/// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1; returns
+/// the norm before, which may be infinite or NaN. Throws usage_error unless max_norm is positive.
+template <typename Inner>
+double clip_grad_norm(tensor_parallel<Inner>& wrapper, double max_norm,
+                      call_site site = call_site::current()) {
+  require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
+  square_sum squares;
+  wrapper.module().for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& part) {
+    if (!wrapper.is_counted(path)) return;
+    optim::target<T>(part).for_each_grad([&](std::span<const T> grad) { squares.add(grad); });
+  });
+  all_reduce(*wrapper.gradient_group(), squares.words(), {}, site);
+  const double norm = squares.norm();
+  wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
+    optim::scale_grad(std::vector<optim::target<T>>{part}, norm, max_norm);
+  });
+  return norm;
+}
+
+}  // namespace parx
