@@ -136,8 +136,8 @@ class fsdp {
   /// Collective. While what it returns lives, these parameters of the model can be read whole, and
   /// all that are in a unit with them: copy what is wanted longer. Do not write there: it may be
   /// lost, or read by other ranks; parameters() are what counts. Nobody steps or loads meanwhile.
-  /// Throws usage_error for a parameter that is not the model's, and where the units do not fit into
-  /// memory together.
+  /// Throws usage_error for a parameter that is not the model's, and where the units do not fit
+  /// into memory together.
   template <typename... T>
   [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
     return {*units_, {unit_of(parameters.node().get())...}};
