@@ -25,6 +25,7 @@
 #include <parx/comm/threads.hpp>
 #include <parx/optim.hpp>
 
+#include <bytes_read.hpp>
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
 #include <launch/processes.hpp>
@@ -190,15 +191,6 @@ void replace(const fs::path& path, const std::string& from, const std::string& t
   std::string text = read_text(path);
   text.replace(text.find(from), from.size(), to);
   std::ofstream(path, std::ios::binary) << text;
-}
-
-// Bytes that this thread has asked the kernel to read, by the kernel's own count.
-std::uint64_t bytes_read() {
-  std::ifstream counts("/proc/thread-self/io");
-  std::string word;
-  std::uint64_t count = 0;
-  counts >> word >> count;
-  return count;
 }
 
 }  // namespace

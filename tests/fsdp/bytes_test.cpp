@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <comm/jobs.hpp>
+#include <fsdp/stack.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/nn.hpp>
@@ -26,26 +27,8 @@ constexpr parx::wire_types half{.gather = dtype::bfloat16, .reduce = dtype::bflo
 
 // Each layer's 36864 weights are one flat, which up to 4 ranks cut into equal parts. It is large
 // enough that sums in serial order go from every rank to every other.
-struct layer : parx::nn::module<layer> {
-  parx::nn::linear<> weights{192, 192, {.bias = parx::nn::bias::none}};
-  auto forward(const parx::variable<float>& x) { return parx::relu(weights(x)); }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("weights", weights);
-  }
-};
-struct model : parx::nn::module<model> {
-  using value_type = float;
-  std::vector<layer> layers = std::vector<layer>(4);
-  auto forward(parx::variable<float> x) {
-    for (layer& each : layers) x = each(x);
-    return x;
-  }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("layers", layers);
-  }
-};
+using layer = stack::layer<192>;
+using model = stack::model<layer>;
 constexpr std::size_t all_bytes = 4 * 192 * 192 * sizeof(float);
 
 /// Bytes that a rank has sent in a step.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <fsdp/stack.hpp>
 #include <launch/processes.hpp>
 
 #include <parx/autograd.hpp>
@@ -45,19 +46,7 @@ struct layer : parx::nn::module<layer> {
     visit("weights", weights);
   }
 };
-struct model : parx::nn::module<model> {
-  using value_type = float;
-  std::vector<layer> layers = std::vector<layer>(4);
-
-  variable forward(variable x) {
-    for (layer& each : layers) x = each(x);
-    return x;
-  }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("layers", layers);
-  }
-};
+using model = stack::model<layer>;
 
 enum class moment { forward, backward };
 constexpr int victim = 1, ranks = 3;

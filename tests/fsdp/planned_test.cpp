@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <comm/jobs.hpp>
+#include <fsdp/stack.hpp>
 #include <launch/processes.hpp>
 
 #include <parx/comm/collectives/barrier.hpp>
@@ -25,28 +26,8 @@ using parx::tensor;
 
 constexpr std::size_t width = 256;
 
-struct layer : parx::nn::module<layer> {
-  parx::nn::linear<> weights{width, width, {.bias = parx::nn::bias::none}};
-  auto forward(const parx::variable<float>& x) { return parx::relu(weights(x)); }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("weights", weights);
-  }
-};
-struct model : parx::nn::module<model> {
-  using value_type = float;
-  std::vector<layer> layers;
-
-  explicit model(std::size_t count) : layers(count) {}
-  auto forward(parx::variable<float> x) {
-    for (layer& each : layers) x = each(x);
-    return x;
-  }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("layers", layers);
-  }
-};
+using layer = stack::layer<width>;
+using model = stack::model<layer>;
 
 parx::planned_step planned(int world, int stage, std::size_t layers, std::size_t passes) {
   model m(layers);

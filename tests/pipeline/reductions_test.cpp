@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ddp/ranks.hpp>
+#include <pipeline/scale.hpp>
 
 #include <parx/autograd/function.hpp>
 #include <parx/comm/threads.hpp>
@@ -17,36 +18,6 @@
 using namespace parx;
 
 namespace {
-
-struct samples {
-  tensor<float> x, y;
-};
-samples numbers(std::size_t rows) {
-  samples made{tensor<float>::empty({rows, 2}), tensor<float>::empty({rows, 2})};
-  for (std::size_t i = 0; i < rows * 2; ++i) {
-    made.x.data()[i] = static_cast<float>(static_cast<int>(i % 5) - 2);
-    made.y.data()[i] = static_cast<float>(static_cast<int>(i % 3) - 1);
-  }
-  return made;
-}
-const auto squares = [](const variable<float>& found, const samples& b) {
-  return nn::mse_loss(found, b.y);
-};
-
-/// y = x * w, w all 2 at first.
-class scale : public nn::module<scale> {
- public:
-  using value_type = float;
-  scale() : weight_("weight", shape{2}) {}
-  [[nodiscard]] variable<float> forward(const variable<float>& x) { return x * weight_; }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("weight", weight_, nn::init::constant(2));
-  }
-
- private:
-  parameter<float> weight_;
-};
 
 using events = std::vector<std::string>;
 

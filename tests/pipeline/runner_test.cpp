@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include <pipeline/scale.hpp>
+
 #include <parx/autograd/function.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/mesh.hpp>
@@ -26,40 +28,6 @@ using namespace parx;
 namespace {
 
 using namespace std::chrono_literals;
-
-struct samples {
-  tensor<float> x;
-  tensor<float> y;
-};
-
-/// Rows of whole numbers, so that sums are exact in whatever order.
-samples numbers(std::size_t rows, std::size_t width = 2) {
-  samples made{tensor<float>::empty({rows, width}), tensor<float>::empty({rows, width})};
-  for (std::size_t i = 0; i < rows * width; ++i) {
-    made.x.data()[i] = static_cast<float>(static_cast<int>(i % 5) - 2);
-    made.y.data()[i] = static_cast<float>(static_cast<int>(i % 3) - 1);
-  }
-  return made;
-}
-
-const auto squares = [](const variable<float>& found, const samples& b) {
-  return nn::mse_loss(found, b.y);
-};
-
-/// y = x * w, w all 2 at first.
-class scale : public nn::module<scale> {
- public:
-  using value_type = float;
-  explicit scale(std::size_t width = 2) : weight_("weight", shape{width}) {}
-  [[nodiscard]] variable<float> forward(const variable<float>& x) { return x * weight_; }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("weight", weight_, nn::init::constant(2));
-  }
-
- private:
-  parameter<float> weight_;
-};
 
 nn::sequential<scale, scale, scale, scale> four() {
   return nn::sequential{scale{}, scale{}, scale{}, scale{}};

@@ -2,13 +2,13 @@
 #include <parx/tensor_parallel/plans.hpp>
 
 #include <cstdint>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <boost/test/unit_test.hpp>
 
+#include <bytes_read.hpp>
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
 
@@ -123,15 +123,6 @@ void write_hugging_face(const parx_test::scratch_folder& folder, std::size_t fil
     (void)folder.write("model.safetensors.index.json",
                        fmt::format(R"({{"metadata": {{}}, "weight_map": {{{}}}}})", weight_map));
   (void)folder.write("config.json", parx::json::dump(to_json(hugging_face_config())));
-}
-
-/// Bytes that this thread has asked the kernel to read, by the kernel's own count.
-std::uint64_t bytes_read() {
-  std::ifstream counts("/proc/thread-self/io");
-  std::string word;
-  std::uint64_t count = 0;
-  counts >> word >> count;
-  return count;
 }
 
 }  // namespace

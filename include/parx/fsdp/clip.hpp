@@ -2,14 +2,11 @@
 // The number is the same on all ranks, and that of a ddp.
 #pragma once
 
-#include <cmath>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/fsdp/fsdp.hpp>
 #include <parx/optim/clip.hpp>
 
@@ -32,21 +29,12 @@ double clip_grad_norm(fsdp<Module>& wrapper, double max_norm,
                       optim::nonfinite found = optim::nonfinite::scale,
                       call_site site = call_site::current()) {
   require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
-  square_sum squares;
-  wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
-    optim::target<T>(part).for_each_grad([&](std::span<const T> grad) { squares.add(grad); });
-  });
+  square_sum squares =
+      optim::model_grad_squares(wrapper.module(), [](const std::string&) { return true; });
   all_reduce(wrapper.shard_group(), squares.words(), {}, site);
   const double norm = squares.norm();
-  if (found == optim::nonfinite::error && !std::isfinite(norm)) {
-    throw_error(errc::bad_data,
-                "clip_grad_norm: the norm of the gradients is {}, so a parameter's gradient is "
-                "infinite or NaN. Lower the learning rate, or look for the layer that makes it",
-                norm);
-  }
-  wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
-    optim::scale_grad(std::vector<optim::target<T>>{part}, norm, max_norm);
-  });
+  optim::require_usable_norm(norm, found);
+  optim::scale_model_grad(wrapper.module(), norm, max_norm);
   return norm;
 }
 

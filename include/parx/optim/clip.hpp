@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -48,6 +49,15 @@ enum class nonfinite {
   error,  ///< throw parx::error with errc::bad_data before anything is changed
 };
 
+/// Throws parx::error with errc::bad_data where the norm is not finite and `found` says so.
+inline void require_usable_norm(double norm, nonfinite found) {
+  if (found == nonfinite::scale || std::isfinite(norm)) return;
+  throw_error(errc::bad_data,
+              "clip_grad_norm: the norm of the gradients is {}, so a parameter's gradient is "
+              "infinite or NaN. Lower the learning rate, or look for the layer that makes it",
+              norm);
+}
+
 /// For a caller that has looked at the norm itself: multiplies all gradients by max_norm / (norm +
 /// 1e-6) where that is below 1.
 template <typename T>
@@ -61,6 +71,23 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
   }
 }
 
+/// The squares of a model's gradients whose paths are counted here, whatever their types.
+template <typename Model, typename IsCounted>
+[[nodiscard]] square_sum model_grad_squares(Model& model, IsCounted is_counted) {
+  square_sum squares;
+  model.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& each) {
+    if (is_counted(path)) squares += grad_squares(std::vector<target<T>>{each});
+  });
+  return squares;
+}
+/// scale_grad of all of a model's gradients, whatever their types.
+template <typename Model>
+void scale_model_grad(Model& model, double norm, double max_norm) {
+  model.for_each_parameter([&]<typename T>(const std::string&, parameter<T>& each) {
+    scale_grad(std::vector<target<T>>{each}, norm, max_norm);
+  });
+}
+
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
 /// before. Throws usage_error unless max_norm is positive.
 template <typename T>
@@ -68,12 +95,7 @@ double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
                       nonfinite found = nonfinite::scale) {
   require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
   const double norm = grad_norm(targets);
-  if (found == nonfinite::error && !std::isfinite(norm)) {
-    throw_error(errc::bad_data,
-                "clip_grad_norm: the norm of the gradients is {}, so a parameter's gradient is "
-                "infinite or NaN. Lower the learning rate, or look for the layer that makes it",
-                norm);
-  }
+  require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);
   return norm;
 }

@@ -2,7 +2,6 @@
 // parts of parts. The number is the same on all ranks, and that of one process.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,21 +28,19 @@ template <typename Inner, typename T>
 }
 
 /// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1; returns
-/// the norm before, which may be infinite or NaN. Throws usage_error unless max_norm is positive.
+/// the norm before. Throws usage_error unless max_norm is positive, parx::error where the norm is
+/// not finite and `found` says so.
 template <typename Inner>
 double clip_grad_norm(tensor_parallel<Inner>& wrapper, double max_norm,
+                      optim::nonfinite found = optim::nonfinite::scale,
                       call_site site = call_site::current()) {
   require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
-  square_sum squares;
-  wrapper.module().for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& part) {
-    if (!wrapper.is_counted(path)) return;
-    optim::target<T>(part).for_each_grad([&](std::span<const T> grad) { squares.add(grad); });
-  });
+  square_sum squares = optim::model_grad_squares(
+      wrapper.module(), [&](const std::string& path) { return wrapper.is_counted(path); });
   all_reduce(*wrapper.gradient_group(), squares.words(), {}, site);
   const double norm = squares.norm();
-  wrapper.module().for_each_parameter([&]<typename T>(const std::string&, parameter<T>& part) {
-    optim::scale_grad(std::vector<optim::target<T>>{part}, norm, max_norm);
-  });
+  optim::require_usable_norm(norm, found);
+  optim::scale_model_grad(wrapper.module(), norm, max_norm);
   return norm;
 }
 
