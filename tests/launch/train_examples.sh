@@ -143,7 +143,7 @@ if tries train_gpt "$@"; then
   ends 0 2 --max-steps 7 "${go_on[@]}" --parallel tp=2 --batch-size 32
   says 'Continuing training from global step = 5'
   ends 2 2 --parallel dp=2,tp=2
-  says 'needs more than the 2 ranks of its group'
+  says 'ranks, and its group has 2'
   ends 2 3 "${steps[@]}" --parallel tp=3
   says '"transformer.h.0.attn.*" cannot be cut over 3 ranks: it has 2 to deal out, so 2 ranks at most'
   timeout 60 "$bin/parxrun" -n 2 sh -c '[ "$PARX_RANK" = 0 ] && way=tp=2 || way=ddp; exec "$@" --parallel "$way"' sh \
@@ -152,7 +152,7 @@ if tries train_gpt "$@"; then
   ends 2 1 --parallel fsdp,of=2
   says '--parallel "fsdp,of=2": there is no "of". Give ddp, zero1, zero2, fsdp or hybrid'
   ends 2 1 --parallel fsdp=2
-  says 'needs more than the 1 ranks of its group'
+  says 'ranks, and its group has 1'
   printf 'too short\n' >"$work/short.txt"
   ends 2 1 --data "$work/short.txt"
   says 'shorter than one sample'

@@ -217,7 +217,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
   };
   expect(said_by(8, llama, {{"pp", 8}}, plain),
          "8 stages need as many blocks, and the model has 6");
-  expect(said_by(4, llama, {{"pp", 2}, {"tp", 3}}, plain), "needs more than the 4 ranks");
+  expect(said_by(4, llama, {{"pp", 2}, {"tp", 3}}, plain),
+         "needs exactly 6 ranks, and its group has 4");
   expect(said_by(2, llama, {{"cp", 2}}, plain), "the mesh has the axis \"cp\"");
   expect(said_by(2, llama, {{"tp", 2}}, plain), ".tp says of no layer how it is cut");
   expect(said_by(2, llama, {{"dp", 2}},

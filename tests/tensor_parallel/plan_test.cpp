@@ -1,5 +1,6 @@
 #include <parx/tensor_parallel/parallelize.hpp>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -128,12 +129,17 @@ BOOST_AUTO_TEST_CASE(plans_that_differ_between_ranks_are_refused_on_all) {
   const auto said = refusals(3, [](int rank) {
     return rank == 1 ? with(good_plan(), 0, {"*.q_proj", column}) : good_plan();
   });
-  for (const std::string& each : said)
-    BOOST_TEST(each.find("have different plans or models") != std::string::npos, each);
+  for (const std::string& each : said) {
+    BOOST_TEST(each.find("have different plans or models. Rank 1 differs from rank 0:") !=
+                   std::string::npos, each);
+    BOOST_TEST(std::count(each.begin(), each.end(), '\n') == 2, each);  // the line of each of them
+  }
   const auto other_fault = refusals(2, [](int rank) {
     return rank == 1 ? plan{{"nothing", column}} : good_plan();
   });
   BOOST_TEST(other_fault[0].find("have different plans or models") != std::string::npos);
+  BOOST_TEST(other_fault[0].find("+ rank 1:   no layer matches \"nothing\"") != std::string::npos,
+             other_fault[0]);
   BOOST_TEST(other_fault[1].find("no layer matches \"nothing\"") != std::string::npos);
 }
 
@@ -148,6 +154,9 @@ BOOST_AUTO_TEST_CASE(a_model_that_has_values_is_not_cut_any_more) {
     }
     return "";
   });
-  for (const std::string& each : said)
-    BOOST_TEST(each.find("has values already") != std::string::npos, each);
+  for (const std::string& each : said) {
+    BOOST_TEST(each.find("parallelize at ") == 0, each);
+    BOOST_TEST(each.find("has values already, so that it cannot be cut. Initialize the model") !=
+                   std::string::npos, each);
+  }
 }

@@ -120,6 +120,25 @@ BOOST_AUTO_TEST_CASE(a_label_outside_of_all_classes_is_refused_on_all_ranks) {
     BOOST_TEST(each.find("of row 0 is 11, but there are 11 classes") != std::string::npos, each);
 }
 
+BOOST_AUTO_TEST_CASE(ranks_with_other_batches_are_told_so_at_the_line_of_the_loss) {
+  const auto said = on_ranks(3, [&](parx::process_group& group) -> std::string {
+    parx::tp::axis axis{group};
+    const variable<float> here(chunk_of(integers({2, classes}, 1), 1, group.rank(), 3));
+    try {
+      const int other = group.rank() == 1 ? 5 : 4;
+      (void)parx::vocab_cross_entropy(axis, here, classes, tensor<int>::from({3, other}, {2}));
+    } catch (const parx::error& refused) {
+      return refused.what();
+    }
+    return "";
+  });
+  for (const std::string& each : said) {
+    BOOST_TEST(each.find("vocabulary_test.cpp:") != std::string::npos, each);
+    BOOST_TEST(each.find("have different labels. They need the same batch") != std::string::npos,
+               each);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(it_sends_a_thousandth_of_a_gather_of_logits_and_is_faster) {
   struct cost {
     std::size_t bytes = 0;

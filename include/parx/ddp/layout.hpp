@@ -1,118 +1,22 @@
 // The layout check: all ranks have the same parameters, by name, shape, dtype, in the same order.
-//
-// One hash a rank is exchanged; only when they differ do the layouts themselves travel, to say how.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <parx/autograd/parameter_handle.hpp>
-#include <parx/comm/collectives/all_gather.hpp>
-#include <parx/comm/collectives/broadcast.hpp>
-#include <parx/core/hash.hpp>
+#include <parx/comm/rank_comparison.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/source.hpp>
 #include <parx/ddp/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-[[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
-/// "- only on rank 0: ..." and "+ only on rank 3: ..." for the first few lines that differ.
-[[nodiscard]] inline std::string layout_difference(std::string_view first, std::string_view other,
-                                                   int other_rank) {
-  static constexpr std::size_t most_lines = 8;
-  const auto a = lines_of(first);
-  const auto b = lines_of(other);
-  std::string text;
-  std::size_t shown = 0;
-  const auto list = [&](const auto& from, const auto& missing_in, char sign, int rank) {
-    for (const auto line : from) {
-      if (std::find(missing_in.begin(), missing_in.end(), line) != missing_in.end()) continue;
-      if (shown++ < most_lines) text += fmt::format("\n  {} rank {}: {}", sign, rank, line);
-    }
-  };
-  list(a, b, '-', 0);
-  list(b, a, '+', other_rank);
-  if (shown == 0) text = "\n  the same parameters, in another order";
-  if (shown > most_lines) text += fmt::format("\n  ... and {} more lines", shown - most_lines);
-  return text;
-}
-
-struct difference_of_ranks {
-  int rank = 0;      ///< the first that is not like rank 0
-  std::string text;  ///< the lines that differ
-};
-
-/// Whether a text is equal on the ranks of a group, and if not, how the lines of what is told of it
-/// differ. Made and asked in the same order on all of them; several may be under way at once.
-class rank_comparison {
- public:
-  /// Collective, asynchronous.
-  rank_comparison(process_group& group, std::string_view mine, std::string told, call_site site)
-      : group_(group), site_(site), told_(std::move(told)),
-        digest_{fnv1a(mine), mine.size(), told_.size()},
-        digests_(digest_.size() * static_cast<std::size_t>(group.size())),
-        exchange_(async_all_gather(group_, std::span(digest_), digests_, {}, site_)) {}
-  rank_comparison(const rank_comparison&) = delete;
-  rank_comparison& operator=(const rank_comparison&) = delete;
-
-  /// Collective, asynchronous: where texts differ, sends those of the first two ranks that do.
-  /// Where several comparisons are under way, this is called for all of them before difference()
-  /// is for any, because ranks may know the groups in different orders.
-  void exchange_texts() {
-    exchange_.wait();
-    for (int rank = 1; rank < group_.size() && different_ == 0; ++rank) {
-      const auto i = digest_.size() * static_cast<std::size_t>(rank);
-      if (digests_[i] != digests_[0] || digests_[i + 1] != digests_[1]) different_ = rank;
-    }
-    if (different_ == 0) return;
-    for (sent_text& each : sent_) {
-      const int root = &each == &sent_.front() ? 0 : different_;
-      each.text = told_;
-      each.text.resize(digests_[digest_.size() * static_cast<std::size_t>(root) + 2]);
-      each.broadcast = async_broadcast(group_, each.text, {.root = root}, site_);
-    }
-  }
-  /// Equal on all ranks; nullopt where all have the same text. Waits for exchange_texts().
-  [[nodiscard]] std::optional<difference_of_ranks> difference() {
-    if (different_ == 0) return std::nullopt;
-    for (sent_text& each : sent_) each.broadcast.wait();
-    return difference_of_ranks{different_,
-                               layout_difference(sent_[0].text, sent_[1].text, different_)};
-  }
-
- private:
-  struct sent_text {
-    std::string text;
-    work broadcast;  // destroyed, and so waited for, before the memory it uses
-  };
-
-  process_group& group_;
-  const call_site site_;
-  const std::string told_;
-  const std::array<std::uint64_t, 3> digest_;
-  std::vector<std::uint64_t> digests_;
-  work exchange_;  // destroyed, and so waited for, before the memory it uses
-  int different_ = 0;  ///< the first rank whose text is not rank 0's; 0 for none
-  std::array<sent_text, 2> sent_;
-};
 
 /// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": what must be
 /// equal on all ranks of the parameter's group.
@@ -155,10 +59,17 @@ inline void check_layout(const reduction_groups& groups,
     where = i;
   }
   if (!found) return;
+  const bool is_cut = std::any_of(parameters.begin(), parameters.end(), [](const auto& each) {
+    return !each->spec().is_whole();
+  });
   const std::string text = fmt::format(
       "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
-      "the same model, in the same order:{}",
-      groups[where].name(), found->rank, found->text);
+      "the same model, in the same order{}:{}",
+      groups[where].name(), found->rank,
+      is_cut ? ", and hold the same parts of it (where layers are cut over mesh[\"tp\"], a ddp is "
+               "that of mesh[\"dp\"])"
+             : "",
+      found->text);
   // Ranks that share other groups with this one, in which nothing differs, would wait for it.
   if (groups.size() > 1) groups.abort(text);
   throw_error(errc::mismatch, "{}", text);

@@ -35,9 +35,9 @@
 
 #include <parx/autograd/region.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/rank_comparison.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/ddp.hpp>
-#include <parx/ddp/layout.hpp>
 #include <parx/ddp/row_exchange.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/fsdp/required_memory.hpp>

@@ -224,6 +224,11 @@ class llama : public nn::module<llama<T>> {
             "llama: hidden_size {} must be a multiple of num_attention_heads {}, and that of "
             "num_key_value_heads {}",
             c.hidden_size, c.num_attention_heads, c.num_key_value_heads);
+    const std::size_t head = c.hidden_size / c.num_attention_heads;
+    require(head % 2 == 0,
+            "llama: hidden_size {} over num_attention_heads {} makes heads of {} features, and "
+            "rotary positions turn pairs of them: it must be an even number",
+            c.hidden_size, c.num_attention_heads, head);
     return c;
   }
   [[nodiscard]] std::size_t head_width() const {

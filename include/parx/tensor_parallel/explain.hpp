@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -163,6 +164,29 @@ template <typename Model>
   return table;
 }
 
+/// Why these layers of a model can be cut no more, "" where they can.
+template <typename Model>
+[[nodiscard]] std::string model_fault(Model& model, const std::vector<planned_layer>& layers) {
+  std::string fault;
+  model.for_each_parameter([&](const std::string& path, const auto& parameter) {
+    const std::string_view layer(path.data(), std::min(path.rfind('.'), path.size()));
+    const bool is_planned = std::any_of(layers.begin(), layers.end(), [&](const auto& each) {
+      return each.path == layer && !each.lines.empty();
+    });
+    if (!fault.empty() || !is_planned) return;
+    if (!parameter.spec().is_whole()) {
+      fault = fmt::format("the model is cut already: of \"{}\" {} is here", path,
+                          parameter.spec().text());
+    } else if (parameter.has_values()) {
+      fault = fmt::format(
+          "\"{}\" has values already, so that it cannot be cut. Initialize the model, load it, "
+          "make its optimizer and call it after it is cut",
+          path);
+    }
+  });
+  return fault;
+}
+
 /// What is wrong with a plan, "" for nothing.
 [[nodiscard]] inline std::string plan_fault(const std::vector<planned_layer>& layers,
                                             const plan& lines, const nn::cut_place& where) {
@@ -231,13 +255,15 @@ template <typename Model>
   }
   if (told.classes() > 0) {
     using nn::cut_message;
-    const auto reduced = [](const char* what, std::size_t numbers) {
-      return cut_message{nn::cut_pass::forward, nn::cut_collective::all_reduce, what, numbers};
+    const auto reduced = [](const char* what, std::size_t numbers, std::size_t fixed = 0) {
+      return cut_message{nn::cut_pass::forward, nn::cut_collective::all_reduce, what, numbers,
+                         fixed};
     };
     told.add({"(the loss)",
               head,
               {},
-              {reduced("the largest logits", 1), reduced("exponentials and labels' logits", 2)}});
+              {reduced("the largest logits", 1, 2),
+               reduced("exponentials and labels' logits", 2)}});
   }
   model.for_each_parameter([&](const std::string& path, auto& parameter) {
     using value = typename std::remove_cvref_t<decltype(parameter)>::value_type;

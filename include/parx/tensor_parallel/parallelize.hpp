@@ -8,15 +8,14 @@
 //   tp.clip_grad_norm(model.parameters(), 1.0);
 //
 // All ranks of the group get the same samples (a sampler of mesh["dp"], not of the world) and have
-// the same seed; nobody checks that. They find the loss and the gradients that one process would:
-// first values and dropout do not depend on the number of ranks. What is cut is each rank's part;
-// what is whole has the same value and gradient on all. Beside an fsdp the norm is that of a
-// parx::tensor_parallel (clip.hpp).
+// the same seed. Labels are compared where classes are cut; the rest is not. They find the loss and
+// the gradients that one process would: first values and dropout do not depend on the number of
+// ranks. What is cut is each rank's part; what is whole has the same value and gradient on all.
+// Beside an fsdp the norm is that of a parx::tensor_parallel (clip.hpp).
 #pragma once
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -29,8 +28,8 @@
 #include <parx/autograd/ops/across.hpp>
 #include <parx/autograd/ops/vocabulary.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
+#include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/nn/cut.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/tensor_parallel/axis.hpp>
@@ -145,17 +144,21 @@ template <typename Model>
                                        call_site site = call_site::current()) {
   const std::vector<tp::detail::planned_layer> layers = tp::detail::planned_layers(model, lines);
   const std::string who = fmt::format("parallelize at {}:{}", site.file_name(), site.line);
-  const std::string fault = tp::detail::plan_fault(layers, lines, {group.rank(), group.size()});
+  std::string fault = tp::detail::model_fault(model, layers);
+  if (fault.empty()) fault = tp::detail::plan_fault(layers, lines, {group.rank(), group.size()});
   const std::string shown = tp::detail::plan_table(layers, lines);
-  const auto digest = static_cast<std::int64_t>(detail::fnv1a(shown + fault) >> 1);
-  std::int64_t range[] = {digest, -digest};
-  all_reduce(group, range, {.op = reduce_op::max}, site);
+  const std::string told = (fault.empty() ? "" : "  " + fault) + shown;
+  detail::rank_comparison comparison(group, told, told, site);
+  comparison.exchange_texts();
+  const auto different = comparison.difference();
+  require(!different || fault.empty(), "{}: {}. Rank {} of {} differs from rank 0:{}", who, fault,
+          different ? different->rank : 0, group.name(), different ? different->text : "");
+  require(!different,
+          "{}: the ranks of {} have different plans or models. Rank {} differs from rank 0:{}",
+          who, group.name(), different ? different->rank : 0, different ? different->text : "");
   require(fault.empty(), "{}: {}. The layers and their rules:{}", who, fault, shown);
-  require(range[0] == -range[1],
-          "{}: the ranks of {} have different plans or models. Here the rules are:{}", who,
-          group.name(), shown);
 
-  tp::explanation told = tp::detail::explained(
+  tp::explanation explained = tp::detail::explained(
       model, layers, lines, {.ranks = group.size(), .rank = group.rank()});
   const auto axis = std::make_shared<tp::axis>(group, site);
   for (const tp::detail::planned_layer& each : layers) {
@@ -167,7 +170,7 @@ template <typename Model>
     if (!parameter.spec().is_whole()) cut.insert(path);
     sizes.emplace(path, parameter.size());
   });
-  return {axis, std::move(told), std::move(cut), std::move(sizes)};
+  return {axis, std::move(explained), std::move(cut), std::move(sizes)};
 }
 
 }  // namespace parx

@@ -20,6 +20,9 @@
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/autograd/ops/rows.hpp>
 #include <parx/autograd/rank_axis.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/hash.hpp>
 #include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -63,9 +66,21 @@ template <typename T, std::integral Index>
       table);
 }
 
+namespace detail {
+
+/// A whole number below 2^20, which floats of 32 bits hold exactly.
+template <typename T, typename Label>
+[[nodiscard]] T digest_of_labels(const tensor<Label>& labels) {
+  const auto* const bytes = reinterpret_cast<const char*>(labels.data());
+  const std::uint64_t hash = fnv1a({bytes, labels.size() * sizeof(Label)});
+  return static_cast<T>((hash ^ (hash >> 20) ^ (hash >> 40)) % (1U << 20));
+}
+
+}  // namespace detail
+
 /// cross_entropy of logits (..., classes) of which `logits` is this rank's chunk of the last axis;
 /// labels and options are the same on all ranks, and so is the result. Throws as cross_entropy
-/// does, on all ranks.
+/// does, on all ranks, and errc::mismatch where labels differ.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> vocab_cross_entropy(rank_axis& axis, const variable<T>& logits,
                                                    std::size_t classes, const tensor<Label>& labels,
@@ -104,13 +119,24 @@ template <typename T, std::integral Label>
   const auto smoothing = static_cast<T>(options.label_smoothing);
   const std::size_t figures = smoothing == T(0) ? 2 : 3;
 
-  std::vector<T> highest(rows, -std::numeric_limits<T>::infinity());
+  // Two numbers more tell whether all ranks have the same labels: the largest digest, and minus the
+  // smallest.
+  std::vector<T> highest(rows + 2, -std::numeric_limits<T>::infinity());
   for (std::size_t row = 0; row < rows && here > 0; ++row)
     highest[row] = detail::row_max(input.data() + row * here, here);
+  highest[rows] = detail::digest_of_labels<T>(label);
+  highest[rows + 1] = -highest[rows];
   highest = detail::once([&] {
     axis.all_reduce(const_view_of(highest), view_of(highest), rank_axis::reduction::max);
     return highest;
   });
+  if (highest[rows] != -highest[rows + 1]) {
+    throw_error(errc::mismatch,
+                "vocab_cross_entropy at {}:{}: the ranks over which the classes are cut have "
+                "different labels. They need the same batch: take the sampler of the ranks beside "
+                "(mesh[\"dp\"]), not of all",
+                site.file_name(), site.line);
+  }
 
   // The gradient is a by-product of the exponentials, as in cross_entropy.
   const tensor<T> gradient = tensor<T>::empty(logits.shape());

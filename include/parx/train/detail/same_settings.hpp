@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 
 #include <parx/comm/process_group.hpp>
+#include <parx/comm/rank_comparison.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/layout.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/state.hpp>
 
