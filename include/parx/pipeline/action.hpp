@@ -66,9 +66,10 @@ struct stage_action {
 
 /// The inverse; nothing for what is no action.
 [[nodiscard]] inline std::optional<stage_action> parse_stage_action(std::string_view text) {
+  constexpr int largest_number = 999'999;  // of a stage or a micro-batch
   const auto number = [&](int& value) {
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (code != std::errc{} || value < 0) return false;
+    if (code != std::errc{} || value < 0 || value > largest_number) return false;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     return true;
   };

@@ -1,7 +1,8 @@
 // validate: proves that a pipeline table trains a model, before the first action runs.
 //
 // The rules, by the names under which errors mention them:
-//   place     every stage is on one rank, and every action is about a stage that there is
+//   place     every stage is on one rank, every rank has a stage, and every action is about a
+//             stage that there is
 //   once      each micro-batch is in each stage once forward, and once backward or once in halves
 //   order     on the rank of a stage: F before B or I, I before W
 //   whole     REDUCE_GRAD once, behind the last B or W of its stage; UNSHARD and RESHARD in turns
@@ -31,11 +32,24 @@ namespace detail {
 
 class table_check {
  public:
-  explicit table_check(const pipeline_table& table) : table_(table), owner_(table.owners()) {
+  explicit table_check(const pipeline_table& table) : table_(table) {
     require(table.stages > 0 && table.microbatches > 0 && !table.ranks.empty(),
             "schedule {}: {} stages, {} micro-batches, {} ranks: at least 1 of each", table.name,
             table.stages, table.microbatches, table.ranks.size());
-    const auto cells = static_cast<std::size_t>(table.stages * table.microbatches);
+    std::size_t actions = 0;
+    for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
+      require(!table.ranks[rank].empty(), "schedule {}: rank {} has no action (rule: place)",
+              table.name, rank);
+      actions += table.ranks[rank].size();
+    }
+    // Before memory is taken by what a damaged file says.
+    const std::size_t cells =
+        static_cast<std::size_t>(table.stages) * static_cast<std::size_t>(table.microbatches);
+    require(cells <= actions,
+            "schedule {}: {} stages with {} micro-batches have at least {} forwards, and there are "
+            "{} actions (rule: once)",
+            table.name, table.stages, table.microbatches, cells, actions);
+    owner_ = table.owners();
     for (auto& each : done_) each.resize(cells, false);
     stages_.resize(static_cast<std::size_t>(table.stages));
   }
@@ -141,7 +155,7 @@ class table_check {
   }
 
   const pipeline_table& table_;
-  const std::vector<int> owner_;
+  std::vector<int> owner_;
   std::vector<bool> done_[4];
   std::vector<stage_state> stages_;
   std::size_t rank_ = 0, at_ = 0;
