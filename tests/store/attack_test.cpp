@@ -238,3 +238,30 @@ BOOST_AUTO_TEST_CASE(idle_connections_give_their_descriptors_to_others) {
   }));
   BOOST_TEST(!server.ran_out());
 }
+
+BOOST_AUTO_TEST_CASE(ten_thousand_clients_are_served_side_by_side) {
+  constexpr int clients = 10'000;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max < clients + 1000) {
+    BOOST_TEST_MESSAGE("skipped: this machine allows " << limit.rlim_max << " descriptors");
+    return;
+  }
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  const victim server(limit.rlim_max);
+  std::list<raw_client> all;
+  judge("10 000 clients", server, waits_during(server.port(), [&] {
+    for (int i = 0; i < clients; ++i) all.emplace_back(server.port());
+    for (raw_client& each : all) {
+      each.send(encoded({.op = wire::operation::add, .keys = {"/count"}, .number = 1}));
+    }
+    std::uint64_t total = 0;
+    for (raw_client& each : all) {
+      const std::string sum = each.receive(sizeof total);
+      BOOST_TEST_REQUIRE(sum.size() == sizeof total);
+      total += wire::take<std::uint64_t>(sum);
+    }
+    BOOST_TEST(total == std::uint64_t{clients} * (clients + 1) / 2);
+  }));
+}
