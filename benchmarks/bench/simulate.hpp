@@ -1,6 +1,6 @@
 // simulate: what each algorithm would take on a cluster that is not there.
 //
-// The schedules are parx's own, the network a model (comm/schedule/simulate.hpp); one process does
+// The schedules are parx's own, the network a model (virtual_cluster.hpp); one process does
 // it.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 #include <bench/measure.hpp>
 #include <bench/options.hpp>
-#include <parx/comm/schedule/simulate.hpp>
+#include <bench/virtual_cluster.hpp>
+#include <parx/comm/schedule/catalog.hpp>
 
 namespace bench {
 
@@ -50,7 +51,7 @@ inline void check_simulation(const options& given) {
 inline void run_simulation(const options& given) {
   detail::check_simulation(given);
   const int ranks = given.simulated_ranks;
-  parx::link_model model{.latency = given.link_latency, .bandwidth = given.link_bandwidth,
+  link_model model{.latency = given.link_latency, .bandwidth = given.link_bandwidth,
                          .host_bandwidth = given.link_bandwidth};
   for (int rank = 0; rank < ranks; ++rank) {
     model.host_of.push_back(
@@ -90,7 +91,7 @@ inline void run_simulation(const options& given) {
         const std::pair kind(entry.name, shape.count % static_cast<std::size_t>(ranks) == 0);
         try {
           if (too_large.contains(kind)) parx::throw_usage("as before");
-          const auto found = parx::simulate(shape, entry.name, model);
+          const auto found = simulate(shape, entry.name, model);
           time = fmt::format("{:.1f}", found.seconds * 1e6);
           messages = fmt::format("{}", found.messages);
         } catch (const parx::usage_error&) {

@@ -42,9 +42,9 @@ struct traffic {
 /// last under no_sync. In pairs: the ranks cut the model two by two.
 traffic traffic_of(int world, parx::fsdp_options options, int passes = 1, bool in_pairs = false) {
   std::vector<traffic> sent(static_cast<std::size_t>(world));
+  options.units = parx::by_type<layer>;
   const std::string failure = jobs::run(jobs::kind::tcp, world, [&](parx::process_group& group) {
     model m;
-    options.units = parx::by_type<layer>;
     auto its_options = options;
     const int first = group.rank() / 2 * 2;
     auto pair = in_pairs ? group.subgroup(std::array{first, first + 1})

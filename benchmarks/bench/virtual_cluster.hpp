@@ -1,4 +1,4 @@
-// simulate: schedules on a virtual clock, for worlds that are not at hand.
+// virtual_cluster: parx's schedules on a virtual clock, for worlds that are not at hand.
 //
 // Every action is one event with a start and an end. It starts where its dependencies let it, and
 // by the prefix rule it runs along with those of its own length (cut-through): it starts when they
@@ -32,7 +32,7 @@
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/core/check.hpp>
 
-namespace parx::inline PARX_ABI {
+namespace bench {
 
 /// A rank that comes late.
 struct straggler {
@@ -41,23 +41,23 @@ struct straggler {
 };
 
 struct link_model {
-  double latency = 15e-6;           ///< s between hosts
-  double bandwidth = 2.5e9;         ///< bytes/s of one link between hosts, in each direction
-  double host_bandwidth = 2.5e9;    ///< bytes/s each way that a host's links share; 0: no limit
-  double local_latency = 2e-6;      ///< s between two ranks of one host
-  double local_bandwidth = 6.5e9;   ///< bytes/s between two ranks of one host
-  double gamma = 0.15e-9;           ///< s per byte reduced or copied
-  double message_cost = 0;          ///< s of processor time to send a message, and to receive one
-  std::vector<int> host_of{};       ///< each rank's host, numbered from 0; empty: a host a rank
+  double latency = 15e-6;          ///< s between hosts
+  double bandwidth = 2.5e9;        ///< bytes/s of one link between hosts, in each direction
+  double host_bandwidth = 2.5e9;   ///< bytes/s each way that a host's links share; 0: no limit
+  double local_latency = 2e-6;     ///< s between two ranks of one host
+  double local_bandwidth = 6.5e9;  ///< bytes/s between two ranks of one host
+  double gamma = 0.15e-9;          ///< s per byte reduced or copied
+  double message_cost = 0;         ///< s of processor time to send a message, and to receive one
+  std::vector<int> host_of{};      ///< each rank's host, numbered from 0; empty: a host a rank
   std::vector<straggler> stragglers{};
 };
 
 struct simulated {
-  double seconds = 0;                 ///< until the last rank is done
-  std::vector<double> rank_seconds;   ///< until each rank is done
-  double bytes = 0;                   ///< on all links
+  double seconds = 0;                ///< until the last rank is done
+  std::vector<double> rank_seconds;  ///< until each rank is done
+  double bytes = 0;                  ///< on all links
   std::size_t messages = 0;
-  std::size_t events = 0;             ///< actions that were really simulated
+  std::size_t events = 0;  ///< actions that were really simulated
 };
 
 namespace detail {
@@ -74,32 +74,33 @@ class virtual_clock {
   /// Adds what `rank` does. `key(step)` numbers the direction that an action's message takes: equal
   /// for the sends and the receives of one link.
   template <typename Key>
-  void add(int rank, const schedule& plan, std::size_t element_bytes, Key key) {
+  void add(int rank, const parx::schedule& plan, std::size_t element_bytes, Key key) {
     const auto base = static_cast<std::int32_t>(events_.size());
-    require(events_.size() + plan.actions.size() <= most_events,
-            "simulate: more than {} actions; take fewer ranks, or a count that the ranks divide, "
-            "hosts that are alike and no stragglers",
-            most_events);
+    parx::require(
+        events_.size() + plan.actions.size() <= most_events,
+        "simulate: more than {} actions; take fewer ranks, or a count that the ranks divide, "
+        "hosts that are alike and no stragglers",
+        most_events);
     if (static_cast<std::size_t>(rank) >= ranks_.size()) {
       ranks_.resize(static_cast<std::size_t>(rank) + 1);
     }
-    for (const action& step : plan.actions) {
+    for (const parx::action& step : plan.actions) {
       event next{.kind = step.kind,
                  .rank = rank,
                  .position = static_cast<std::int32_t>(events_.size()) - base,
                  .bytes = static_cast<double>(step.count() * element_bytes)};
       for (std::size_t i = 0; i < 2; ++i) {
-        if (step.after[i] == no_action) continue;
+        if (step.after[i] == parx::no_action) continue;
         next.after[i] = base + step.after[i];
         ++next.pending;
       }
       const auto index = static_cast<std::int32_t>(events_.size());
-      if (step.kind == action_kind::send) {
+      if (step.kind == parx::action_kind::send) {
         sends_.push_back({key(step), index});
       } else if (is_receive(step.kind)) {
         receives_.push_back({key(step), index});
         ++next.pending;
-      } else if (step.kind == action_kind::meet) {
+      } else if (step.kind == parx::action_kind::meet) {
         next.meeting = ranks_[static_cast<std::size_t>(rank)].meetings++;
       }
       events_.push_back(next);
@@ -128,9 +129,9 @@ class virtual_clock {
       queue_.pop();
       perform(index, result);
     }
-    require(result.events == events_.size(),
-            "simulate: the schedules wait for each other for ever ({} of {} actions ended)",
-            result.events, events_.size());
+    parx::require(result.events == events_.size(),
+                  "simulate: the schedules wait for each other for ever ({} of {} actions ended)",
+                  result.events, events_.size());
     for (const double each : result.rank_seconds) result.seconds = std::max(result.seconds, each);
     return result;
   }
@@ -139,15 +140,15 @@ class virtual_clock {
   /// A message is due when its sender handles it, when it leaves and when it arrives.
   enum class stage : std::uint8_t { handled, leaving, arriving };
   struct event {
-    action_kind kind;
+    parx::action_kind kind;
     stage due_for = stage::handled;
     std::int32_t rank;
     std::int32_t position;     ///< in the rank's schedule
     std::int32_t pending = 0;  ///< what must be performed before
-    std::array<std::int32_t, 2> after{no_action, no_action};
-    std::int32_t next_on_link = no_action;
-    std::int32_t receive = no_action;  ///< of a send: where it arrives
-    std::size_t meeting = 0;           ///< which of its rank's meetings it is
+    std::array<std::int32_t, 2> after{parx::no_action, parx::no_action};
+    std::int32_t next_on_link = parx::no_action;
+    std::int32_t receive = parx::no_action;  ///< of a send: where it arrives
+    std::size_t meeting = 0;                 ///< which of its rank's meetings it is
     double bytes;
     double start = 0;  ///< no earlier than this, until it is performed
     double end = 0;
@@ -177,8 +178,8 @@ class virtual_clock {
     auto operator<=>(const due&) const = default;
   };
 
-  static bool is_receive(action_kind kind) noexcept {
-    return kind == action_kind::receive || kind == action_kind::receive_reduce;
+  static bool is_receive(parx::action_kind kind) noexcept {
+    return kind == parx::action_kind::receive || kind == parx::action_kind::receive_reduce;
   }
   event& at(std::int32_t index) { return events_[static_cast<std::size_t>(index)]; }
 
@@ -186,14 +187,14 @@ class virtual_clock {
   void match() {
     std::sort(sends_.begin(), sends_.end());
     std::sort(receives_.begin(), receives_.end());
-    require(sends_.size() == receives_.size(), "simulate: {} messages are sent, {} received",
-            sends_.size(), receives_.size());
+    parx::require(sends_.size() == receives_.size(), "simulate: {} messages are sent, {} received",
+                  sends_.size(), receives_.size());
     for (std::size_t i = 0; i < sends_.size(); ++i) {
       event& send = at(sends_[i].second);
       event& receive = at(receives_[i].second);
-      require(sends_[i].first == receives_[i].first && send.bytes == receive.bytes,
-              "simulate: rank {} sends {} bytes where rank {} receives {}", send.rank, send.bytes,
-              receive.rank, receive.bytes);
+      parx::require(sends_[i].first == receives_[i].first && send.bytes == receive.bytes,
+                    "simulate: rank {} sends {} bytes where rank {} receives {}", send.rank,
+                    send.bytes, receive.rank, receive.bytes);
       send.receive = receives_[i].second;
     }
     for (auto* list : {&sends_, &receives_}) {
@@ -209,7 +210,7 @@ class virtual_clock {
     first_dependent_.assign(events_.size() + 1, 0);
     for (const event& each : events_) {
       for (const auto before : each.after) {
-        if (before != no_action) ++first_dependent_[static_cast<std::size_t>(before) + 1];
+        if (before != parx::no_action) ++first_dependent_[static_cast<std::size_t>(before) + 1];
       }
     }
     for (std::size_t i = 0; i < events_.size(); ++i) first_dependent_[i + 1] += first_dependent_[i];
@@ -217,7 +218,7 @@ class virtual_clock {
     std::vector<std::uint32_t> next(first_dependent_.begin(), first_dependent_.end() - 1);
     for (std::size_t i = 0; i < events_.size(); ++i) {
       for (const auto before : events_[i].after) {
-        if (before == no_action) continue;
+        if (before == parx::no_action) continue;
         dependents_[next[static_cast<std::size_t>(before)]++] = static_cast<std::int32_t>(i);
       }
     }
@@ -245,14 +246,14 @@ class virtual_clock {
   void perform(std::int32_t index, simulated& result) {
     event& now = at(index);
     rank_clock& clock = ranks_[static_cast<std::size_t>(now.rank)];
-    const bool is_message = now.kind == action_kind::send || is_receive(now.kind);
+    const bool is_message = now.kind == parx::action_kind::send || is_receive(now.kind);
     if (now.due_for == stage::handled && is_message) {
       now.start = occupy(clock.messages_free, now.start, model_.message_cost);
     }
-    if (now.kind == action_kind::send) return move_message(index, result);
-    if (now.kind == action_kind::meet) return meet(index, result);
+    if (now.kind == parx::action_kind::send) return move_message(index, result);
+    if (now.kind == parx::action_kind::meet) return meet(index, result);
     now.end = std::max(now.end, now.start);
-    if (now.kind != action_kind::receive && now.bytes > 0) {
+    if (now.kind != parx::action_kind::receive && now.bytes > 0) {
       now.end =
           std::max(now.end, occupy(clock.arithmetic_free, now.start, now.bytes * model_.gamma));
     }
@@ -299,7 +300,8 @@ class virtual_clock {
         push(now.start + latency, index);
         finish(index, result);
         return;
-      case stage::arriving: break;
+      case stage::arriving:
+        break;
     }
     double arrives = now.start + latency;
     if (on_card > 0) arrives = occupy(hosts_[to].in_free, arrives, on_card) - on_card;
@@ -312,12 +314,12 @@ class virtual_clock {
     double& rank_end = result.rank_seconds[static_cast<std::size_t>(now.rank)];
     rank_end = std::max(rank_end, now.end);
     ++result.events;
-    if (now.next_on_link != no_action) release(now.next_on_link, now.end, now.end);
+    if (now.next_on_link != parx::no_action) release(now.next_on_link, now.end, now.end);
     for (auto i = first_dependent_[static_cast<std::size_t>(index)];
          i < first_dependent_[static_cast<std::size_t>(index) + 1]; ++i) {
       const event& next = at(dependents_[i]);
-      const bool streams =
-          next.bytes == now.bytes && (next.kind == action_kind::send || is_receive(next.kind));
+      const bool streams = next.bytes == now.bytes &&
+                           (next.kind == parx::action_kind::send || is_receive(next.kind));
       release(dependents_[i], streams ? now.start : now.end, now.end);
     }
   }
@@ -340,18 +342,18 @@ enum class symmetry : std::uint8_t { none, shifted, exchanged };
 /// Whether every rank's schedule is rank 0's, but for its peers.
 template <typename Make>
 [[nodiscard]] symmetry find_symmetry(int world, Make make) {
-  const schedule first = make(0);
+  const parx::schedule first = make(0);
   bool shifted = true;
   bool exchanged = true;
   for (int rank = 1; rank < world && (shifted || exchanged); ++rank) {
-    const schedule other = make(rank);
+    const parx::schedule other = make(rank);
     if (other.actions.size() != first.actions.size()) return symmetry::none;
     for (std::size_t i = 0; i < first.actions.size(); ++i) {
-      const action& a = first.actions[i];
-      const action& b = other.actions[i];
+      const parx::action& a = first.actions[i];
+      const parx::action& b = other.actions[i];
       if (a.kind != b.kind || a.after != b.after || a.count() != b.count()) return symmetry::none;
       if (a.peer < 0 && b.peer < 0) continue;
-      shifted &= wrap(b.peer - rank, world) == a.peer;
+      shifted &= parx::wrap(b.peer - rank, world) == a.peer;
       exchanged &= (b.peer ^ rank) == a.peer;
     }
   }
@@ -380,9 +382,10 @@ template <typename Make>
   const auto ranks = static_cast<std::size_t>(world);
   if (alike != detail::symmetry::none) {
     detail::virtual_clock clock(model, where);
-    clock.add(0, make(0), element_bytes, [&](const action& step) {
-      const bool mirrored = alike == detail::symmetry::shifted && step.kind != action_kind::send;
-      return static_cast<std::uint64_t>(mirrored ? wrap(-step.peer, world) : step.peer);
+    clock.add(0, make(0), element_bytes, [&](const parx::action& step) {
+      const bool mirrored =
+          alike == detail::symmetry::shifted && step.kind != parx::action_kind::send;
+      return static_cast<std::uint64_t>(mirrored ? parx::wrap(-step.peer, world) : step.peer);
     });
     simulated result = clock.run();
     result.rank_seconds.assign(ranks, result.seconds);
@@ -392,8 +395,8 @@ template <typename Make>
   }
   detail::virtual_clock clock(model, detail::peers::by_host);
   for (int rank = 0; rank < world; ++rank) {
-    clock.add(rank, make(rank), element_bytes, [&](const action& step) {
-      const bool sends = step.kind == action_kind::send;
+    clock.add(rank, make(rank), element_bytes, [&](const parx::action& step) {
+      const bool sends = step.kind == parx::action_kind::send;
       const auto from = static_cast<std::uint64_t>(sends ? rank : step.peer);
       return from * ranks + static_cast<std::uint64_t>(sends ? step.peer : rank);
     });
@@ -403,15 +406,15 @@ template <typename Make>
 
 /// Runs `shape` (its rank does not matter) on all its ranks. Throws usage_error where `use` cannot
 /// do it, or where it is too large to simulate.
-[[nodiscard]] inline simulated simulate(call_shape shape, algorithm use,
+[[nodiscard]] inline simulated simulate(parx::call_shape shape, parx::algorithm use,
                                         const link_model& model = {}) {
   return simulate_schedules(
       shape.world, shape.element_bytes,
       [&](int rank) {
         shape.rank = rank;
-        return make_schedule(shape, use);
+        return parx::make_schedule(shape, use);
       },
       model);
 }
 
-}  // namespace parx
+}  // namespace bench

@@ -1,4 +1,4 @@
-#include <parx/comm/schedule/simulate.hpp>
+#include <bench/virtual_cluster.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -6,11 +6,12 @@
 #include <chrono>
 #include <cmath>
 
+using bench::link_model;
+using bench::simulate;
+using bench::simulate_schedules;
 using parx::algorithm;
 using parx::call_shape;
-using parx::link_model;
 using parx::operation;
-using parx::simulate;
 
 namespace {
 
@@ -154,15 +155,15 @@ BOOST_AUTO_TEST_CASE(a_shared_network_card_halves_the_bandwidth) {
   link_model apart = plain;
   link_model shared = plain;
   shared.host_of = {0, 0, 1, 2};
-  const double alone = parx::simulate_schedules(4, 1, pairs, apart).seconds;
+  const double alone = simulate_schedules(4, 1, pairs, apart).seconds;
   agree(alone, 10e-3 + plain.latency, "a card each", 4);
-  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "a card", 4);
+  agree(simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "a card", 4);
   // The receiving side's card counts as well.
   shared.host_of = {0, 1, 2, 2};
-  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "a card", 4);
+  agree(simulate_schedules(4, 1, pairs, shared).seconds, 20e-3 + plain.latency, "a card", 4);
   // Inside a host there is no card.
   shared.host_of = {0, 0, 0, 0};
-  agree(parx::simulate_schedules(4, 1, pairs, shared).seconds,
+  agree(simulate_schedules(4, 1, pairs, shared).seconds,
         10e6 / shared.local_bandwidth + shared.local_latency, "no card", 4);
 }
 
@@ -222,12 +223,12 @@ BOOST_AUTO_TEST_CASE(schedules_that_do_not_fit_together_are_refused) {
     else plan.receive(0, {parx::place::output, 0, 5});
     return plan;
   };
-  BOOST_CHECK_THROW((void)parx::simulate_schedules(2, 1, broken), parx::usage_error);
+  BOOST_CHECK_THROW((void)simulate_schedules(2, 1, broken), parx::usage_error);
   const auto waiting = [](int rank) {
     parx::schedule plan;
     const auto received = plan.receive(1 - rank, {parx::place::output, 0, 4});
     plan.send(1 - rank, {parx::place::input, 0, 4}, received);
     return plan;
   };
-  BOOST_CHECK_THROW((void)parx::simulate_schedules(2, 1, waiting), parx::usage_error);
+  BOOST_CHECK_THROW((void)simulate_schedules(2, 1, waiting), parx::usage_error);
 }
