@@ -1,0 +1,68 @@
+"""parx for Conan 2: the headers and their CMake package."""
+
+from os.path import join
+
+from conan import ConanFile
+from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.files import copy, load, rmdir
+
+
+class ParxConan(ConanFile):
+    name = "parx"
+    description = "Header-only C++20 collective communication and parallel training"
+    license = "Apache-2.0"
+    package_type = "header-library"
+    settings = "os", "arch", "compiler", "build_type"
+    implements = ["auto_header_only"]
+
+    @property
+    def _checkout(self):
+        return join(self.recipe_folder, "..", "..", "..")
+
+    def set_version(self):
+        text = load(self, join(self._checkout, "include", "parx", "core", "version.hpp"))
+        self.version = text.split('#define PARX_VERSION "')[1].split('"')[0]
+
+    def export(self):
+        # The recipe is read again from Conan's cache, where it asks for its version once more.
+        pass
+
+    def export_sources(self):
+        for pattern in ("CMakeLists.txt", "LICENSE", "include/*", "cmake/*"):
+            copy(self, pattern, self._checkout, self.export_sources_folder)
+
+    def requirements(self):
+        self.requires("fmt/[>=9 <12]", transitive_headers=True)
+        self.requires("eigen/[>=3.4 <4]", transitive_headers=True)
+        self.requires("zlib/[>=1.2.11 <2]", transitive_headers=True)
+
+    def validate(self):
+        check_min_cppstd(self, 20)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def generate(self):
+        CMakeDeps(self).generate()
+        toolchain = CMakeToolchain(self)
+        for what in ("TESTS", "EXAMPLES", "BENCHMARKS"):
+            toolchain.cache_variables[f"PARX_BUILD_{what}"] = False
+        toolchain.cache_variables["PARX_NATIVE"] = False
+        toolchain.cache_variables["PARX_INSTALL"] = True
+        toolchain.generate()
+
+    def build(self):
+        CMake(self).configure()
+
+    def package(self):
+        CMake(self).install()
+        copy(self, "LICENSE", self.source_folder, join(self.package_folder, "licenses"))
+        rmdir(self, join(self.package_folder, "share"))  # CMakeDeps makes its own package
+
+    def package_info(self):
+        self.cpp_info.set_property("cmake_file_name", "parx")
+        self.cpp_info.set_property("cmake_target_name", "parx::parx")
+        self.cpp_info.bindirs = []
+        self.cpp_info.libdirs = []
+        self.cpp_info.system_libs = ["pthread", "dl"]
