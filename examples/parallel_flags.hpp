@@ -166,6 +166,16 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
   });
 }
 
+/// Whether this rank needs samples; loaders of stages in the middle fetch none.
+template <typename Wrapped>
+[[nodiscard]] bool reads_batches(const Wrapped& wrapped) {
+  if constexpr (is_staged<Wrapped>) {
+    return wrapped.reads_batches();
+  } else {
+    return true;
+  }
+}
+
 /// nn::cross_entropy of what the model returns, of whose classes a rank may have a part.
 template <typename Wrapped, typename Logits, typename Labels>
 auto cross_entropy(Wrapped& wrapped, const Logits& logits, const Labels& labels,

@@ -32,9 +32,11 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
   const data::distributed_sampler share{text.train.size(), readers, {.seed = s.trainer.seed}};
   const data::distributed_sampler part{
       text.held_out.size(), readers, {.order = data::sample_order::sequential}};
-  const data::loader loader{text.train,
-                            {.batch_size = s.batch_size, .sampler = share, .workers = s.workers}};
-  const data::loader held_out{text.held_out, {.batch_size = s.eval_batch_size, .sampler = part}};
+  const bool fetches = examples::reads_batches(wrapped);
+  const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = share,
+                                         .workers = s.workers, .fetches = fetches}};
+  const data::loader held_out{
+      text.held_out, {.batch_size = s.eval_batch_size, .sampler = part, .fetches = fetches}};
   const auto forward = [](auto& net, const auto& batch) { return net(batch.input_ids); };
   const auto loss = [&wrapped](const auto& logits, const auto& batch) {
     return examples::cross_entropy(wrapped, logits, batch.labels);

@@ -42,7 +42,9 @@ struct labelled_batch {
   tensor<float> weights;
 
   /// Samples in the batch, padding included.
-  [[nodiscard]] std::size_t size() const noexcept { return y.rank() == 0 ? 0 : y.extent(0); }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return y.rank() == 0 ? weights.size() : y.extent(0);
+  }
   /// Samples that count: the sum of the weights.
   [[nodiscard]] float count() const {
     return std::accumulate(weights.begin(), weights.end(), 0.0F);

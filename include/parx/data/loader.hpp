@@ -37,6 +37,9 @@ struct loader_options {
   data::last_batch last_batch = data::last_batch::keep;
   std::size_t workers = 1;   ///< threads that fetch ahead; 0: the loop itself fetches
   std::size_t prefetch = 4;  ///< batches that are fetched or waiting at a time
+  /// False: batches of weights alone, for a rank that needs no samples, such as a stage in the
+  /// middle of a pipeline: .fetches = pipe.reads_batches().
+  bool fetches = true;
 };
 
 /// The batches of one epoch: an input range over `Batch&`, valid until the next one is taken.
@@ -115,6 +118,8 @@ class loader {
         sampler_(options_.sampler.value_or(distributed_sampler(source.size(), 0, 1))) {
     const auto at = [&] { return fmt::format("loader at {}:{}", site.file_name(), site.line); };
     require(options_.batch_size > 0, "{}: the batch size must be at least 1", at());
+    require(options_.fetches || std::default_initializable<batch_type>,
+            "{}: batches without samples (.fetches = false) need a default constructor", at());
     require(options_.prefetch > 0, "{}: the prefetch window must be at least 1", at());
     require(source.size() > 0,
             "{}: the data set has no samples, so there is no batch to take; was its file empty, "
@@ -155,7 +160,8 @@ class loader {
             size * sampler_.world(),
             {epoch, consumed},
             options_,
-            [source = source_, entries = std::move(entries), size](std::size_t number) {
+            [source = source_, entries = std::move(entries), size,
+             fetches = options_.fetches](std::size_t number) {
               const std::size_t begin = number * size;
               const std::size_t end = std::min(begin + size, entries.size());
               std::vector<std::size_t> indices;
@@ -163,6 +169,13 @@ class loader {
               for (std::size_t i = begin; i < end; ++i) {
                 indices.push_back(entries[i].index);
                 weights.data()[i - begin] = entries[i].weight;
+              }
+              if constexpr (std::default_initializable<batch_type>) {
+                if (!fetches) {
+                  batch_type empty{};
+                  empty.weights = std::move(weights);
+                  return empty;
+                }
               }
               batch_type made = source->fetch(indices);
               made.weights = std::move(weights);

@@ -167,10 +167,11 @@ class gpt : public nn::module<gpt<T>> {
                      [this, i](const variable<T>& x, input) {
                        return checkpointing_.run(layers_[i], x,
                                                  static_cast<nn::kv_cache<T>*>(nullptr));
-                     }});
+                     },
+                     {}, false});
     }
     all.push_back({"lm_head", {"transformer.ln_f", "transformer.wte"},
-                   [this](const variable<T>& x, input) { return logits(x); }});
+                   [this](const variable<T>& x, input) { return logits(x); }, {}, false});
     return all;
   }
 

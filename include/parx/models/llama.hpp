@@ -192,10 +192,11 @@ class llama : public nn::module<llama<T>> {
                      [this, i](const variable<T>& x, input) {
                        return checkpointing_.run(layers_[i], x,
                                                  static_cast<nn::kv_cache<T>*>(nullptr));
-                     }});
+                     },
+                     {}, false});
     }
     all.push_back({"lm_head", {"model.norm", head_ ? "lm_head" : "model.embed_tokens"},
-                   [this](const variable<T>& x, input) { return logits(x); }});
+                   [this](const variable<T>& x, input) { return logits(x); }, {}, false});
     return all;
   }
 

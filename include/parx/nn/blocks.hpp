@@ -42,6 +42,8 @@ struct model_block {
   std::function<variable<T>(const block_input<T>& x, const Input& input)> forward;
   /// Names of earlier blocks whose results it takes besides: x.taken(0), ...
   std::vector<std::string> takes{};
+  /// False where it never looks at `input`: a stage of such blocks alone needs no batch.
+  bool reads_input = true;
 };
 
 template <typename Input, typename T = float>

@@ -95,7 +95,8 @@ class sequential : public module<sequential<Modules...>> {
                      } else {
                        return std::get<I>(modules_)(x);
                      }
-                   }}),
+                   },
+                   {}, I == 0}),
      ...);
   }
   template <typename Visit, std::size_t... I>

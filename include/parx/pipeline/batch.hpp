@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -32,11 +33,20 @@ consteval std::size_t batch_width() {
   }
 }
 
+template <typename Batch>
+inline constexpr bool is_batch_of_tensors = [] {
+  if constexpr (std::is_aggregate_v<Batch>) {
+    return batch_width<Batch>() >= 1 && batch_width<Batch>() <= 6;
+  } else {
+    return false;
+  }
+}();
+
 /// visit(members...) of an aggregate.
 template <typename Batch, typename Visit>
 decltype(auto) with_batch_members(const Batch& of, Visit visit) {
   constexpr std::size_t count = batch_width<Batch>();
-  static_assert(std::is_aggregate_v<Batch> && count >= 1 && count <= 6,
+  static_assert(is_batch_of_tensors<Batch>,
                 "a pipeline's batch is an aggregate of one to six tensors, whose rows are samples");
   if constexpr (count == 1) {
     const auto& [a] = of;
@@ -61,12 +71,34 @@ decltype(auto) with_batch_members(const Batch& of, Visit visit) {
 
 }  // namespace detail
 
+/// Whether a batch has more than weights: a rank that needs no samples may leave them out.
+template <typename Batch>
+[[nodiscard]] bool has_samples(const Batch& batch) {
+  if constexpr (detail::is_batch_of_tensors<Batch>) {
+    const void* weights = nullptr;
+    if constexpr (requires { batch.weights; }) weights = &batch.weights;
+    return detail::with_batch_members(batch, [&](const auto&... members) {
+      return (... || (members.defined() && static_cast<const void*>(&members) != weights));
+    });
+  } else {
+    return true;
+  }
+}
+
 /// The batch in `count` parts, as equal as can be, the longer ones first. Parts refer to the
-/// batch's memory. Throws usage_error where there are fewer rows than parts.
+/// batch's memory. Of an empty batch they are empty. Throws usage_error where there are fewer rows
+/// than parts.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& whole, int count) {
-  const std::size_t rows = detail::with_batch_members(
-      whole, [](const auto& first, const auto&...) { return first.extent(0); });
+  std::optional<std::size_t> first_rows;
+  detail::with_batch_members(whole, [&](const auto&... members) {
+    const auto look = [&](const auto& member) {
+      if (!first_rows && member.defined() && member.rank() > 0) first_rows = member.extent(0);
+    };
+    (look(members), ...);
+  });
+  if (!first_rows && count > 0) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
+  const std::size_t rows = first_rows.value_or(0);
   require(count > 0 && rows >= static_cast<std::size_t>(count),
           "a batch of {} rows makes no {} micro-batches: each has at least one row", rows, count);
   std::vector<Batch> parts;

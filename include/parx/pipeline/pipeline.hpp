@@ -10,15 +10,16 @@
 //     opt.step();
 //   }
 //
-// Each rank keeps values of its stages' parameters alone. All ranks get the same batch; the first
-// stage looks at its inputs, the last at its labels, those between at masks if they need any. The
-// gradient is that of the mean over the batch, whatever the sizes of the micro-batches. Stages sum
-// gradients in the order of the micro-batches, so every schedule but looped BFS ends in the bits of
-// one rank that adds up the same micro-batches. Each stage is in a ddp over the data-parallel
-// ranks, whose sums begin with the stage's last backward, or with its REDUCE_GRAD in the table, and
-// run in the pipeline's bubble: see stage_reductions.hpp. A parameter that stages of several ranks
-// use (tied embeddings) is summed over those; that adds the same numbers in another order than one
-// rank does.
+// Each rank keeps values of its stages' parameters alone. All ranks get the same batch, or an empty
+// one unless reads_batches(): the first stage looks at its inputs, the last at its labels, those
+// between at masks if they need any. A loader makes such batches: .fetches = pipe.reads_batches().
+// The gradient is that of the mean over the batch, whatever the sizes of the micro-batches. Stages
+// sum gradients in the order of the micro-batches, so every schedule but looped BFS ends in the
+// bits of one rank that adds up the same micro-batches. Each stage is in a ddp over the
+// data-parallel ranks, whose sums begin with the stage's last backward, or with its REDUCE_GRAD in
+// the table, and run in the pipeline's bubble: see stage_reductions.hpp. A parameter that stages of
+// several ranks use (tied embeddings) is summed over those; that adds the same numbers in another
+// order than one rank does.
 // An error names the stage, the action and the micro-batch, and closes the group on all ranks.
 // Threads: one, which uses both groups.
 #pragma once
@@ -144,6 +145,19 @@ class pipeline {
     const no_grad guard;
     last_table_ = &plan_for(static_cast<int>(microbatches.size())).forwards;
     return runner_->run(*last_table_, microbatches, figure);
+  }
+
+  /// Whether this rank needs samples: of the first and the last stage, and of stages whose blocks
+  /// read the input (masks).
+  [[nodiscard]] bool reads_batches() const noexcept {
+    for (std::size_t s = 0; s < owner_.size(); ++s) {
+      if (owner_[s] != group_.rank()) continue;
+      if (s + 1 == owner_.size()) return true;
+      for (std::size_t b = cut_[s]; b < end_of(s); ++b) {
+        if (blocks_[b].reads_input) return true;
+      }
+    }
+    return false;
   }
 
   /// Of this rank's stages, for an optimizer.

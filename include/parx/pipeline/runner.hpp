@@ -204,6 +204,7 @@ class stage_runner {
     for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
       std::vector<variable<T>> taken;
       for (const std::size_t from : routes_.taken_by(b)) taken.push_back(results[from]);
+      if (blocks_[b].reads_input) require_samples(batch, blocks_[b].name);
       const auto from = clock::now();
       x = blocks_[b].forward({std::move(x), std::move(taken)}, input_of<Input>(batch));
       block_seconds_[b] += std::chrono::duration<double>(clock::now() - from).count();
@@ -224,6 +225,7 @@ class stage_runner {
       pass(messages, way::onwards, a.stage + 1, a.microbatch, std::move(values));
       return;
     }
+    require_samples(batch, "the loss");
     auto made = loss(x, batch);
     if constexpr (std::is_same_v<decltype(made), weighted_loss<T>>) {
       figure += {static_cast<double>(made.sum.item()), made.count};
@@ -232,6 +234,14 @@ class stage_runner {
       require(!detail::recording(), "the loss function of a step returns a weighted_loss");
       figure += made;
     }
+  }
+
+  template <typename Batch>
+  static void require_samples(const Batch& batch, const std::string& reader) {
+    require(has_samples(batch),
+            "the batch of this rank is empty, and {} reads it: give batches to the ranks where "
+            "pipeline::reads_batches()",
+            reader);
   }
 
   /// What backward starts from, without the values: whoever needs those, the message or an
