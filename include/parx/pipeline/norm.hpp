@@ -17,14 +17,15 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective over the model's ranks, after the step's gradients are there.
+/// Collective over the model's ranks (of sharded stages, the job's), after the step's gradients are there.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] double grad_norm(pipeline<Model, Input, T>& pipe,
                                const std::vector<optim::target<T>>& targets,
                                call_site site = call_site::current()) {
   std::vector<optim::target<T>> counted;
   for (const optim::target<T>& each : targets) {
-    const bool is_counted_here = pipe.tensor_group().rank() == 0 || !each.spec().is_whole();
+    const bool is_counted_here =
+        pipe.is_sharded() || pipe.tensor_group().rank() == 0 || !each.spec().is_whole();
     if (is_counted_here && pipe.user_of(each.name()).index == 0) counted.push_back(each);
   }
   auto squares = optim::grad_squares(counted);

@@ -37,6 +37,8 @@ struct parallel_options {
   /// How layers are cut over mesh["tp"]: tp::ready_plan(model). Not looked at where that is one
   /// rank.
   tp::plan tp{};
+  /// What the ranks of mesh["dp"] have parts of: zero(1), zero(3). Empty: of nothing (ddp).
+  std::optional<fsdp_options> dp{};
   /// The stages over mesh["pp"]. Its groups are the mesh's.
   pipeline_options pp{};
 };
@@ -96,7 +98,9 @@ struct layers_over_mesh {
   std::optional<parallelized> cut;
 };
 
-[[nodiscard]] inline pipeline_options over_mesh(mesh<>& of, pipeline_options options) {
+[[nodiscard]] inline pipeline_options over_mesh(mesh<>& of, parallel_options given) {
+  pipeline_options options = std::move(given.pp);
+  if (given.dp) options.sharding = std::move(given.dp);
   options.data_parallel = &axes_group(of, {"dp"});
   options.tensor_parallel = &axes_group(of, {"tp"});
   options.model_parallel = &axes_group(of, {"pp", "tp"});
@@ -117,7 +121,7 @@ class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<
                  parallel_options options, call_site site = call_site::current())
       : layers(model, over, options, site),
         pipeline<Model, Input, T>(model, std::move(blocks), detail::axes_group(over, {"pp"}),
-                                  detail::over_mesh(over, std::move(options.pp)), site) {}
+                                  detail::over_mesh(over, std::move(options)), site) {}
 
   /// nn::cross_entropy of what the last stage returns, of whose classes a rank may have a part. For
   /// the function that step() and evaluate() take.

@@ -50,12 +50,17 @@
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
+#include <parx/pipeline/stage_module.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/validate.hpp>
 #include <parx/plan/cut.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// ZeRO of DeepSpeed's stage 1 (optimizer state), 2 (and gradients) or 3 (and values), for
+/// pipeline_options::sharding and parallel_options::dp.
+[[nodiscard]] inline fsdp_options zero(int stage) { return {.stage = stage}; }
 
 struct pipeline_options {
   pipeline_schedule schedule = schedules::one_f_one_b;
@@ -81,6 +86,9 @@ struct pipeline_options {
   std::uint64_t seed = 0;
   /// Of each stage's gradients over those; its reduction groups sum tied parameters.
   ddp_options reductions{};
+  /// Each stage's optimizer state, gradients or values are cut over data_parallel: zero(1). Empty:
+  /// each of those ranks has all of the stage, in a ddp.
+  std::optional<fsdp_options> sharding{};
 };
 
 template <typename Model, typename Input, typename T>
@@ -163,16 +171,20 @@ class pipeline {
   /// Of this rank's stages, for an optimizer.
   [[nodiscard]] std::vector<parameter<T>> parameters() {
     std::vector<parameter<T>> all;
-    own_->for_each_parameter([&](const std::string&, auto& each) { all.push_back(each); });
+    module().for_each_parameter([&](const std::string&, auto& each) { all.push_back(each); });
     return all;
   }
-  /// This rank's stages as one module: parameters and buffers by their paths in the model.
-  [[nodiscard]] stage_part<Model>& module() noexcept { return *own_; }
+  /// This rank's stages as one module: parameters, or its parts of them, and buffers by their paths
+  /// in the model.
+  [[nodiscard]] stage_module<Model>& module() noexcept { return *face_; }
   /// All of it, of which this rank has the values of module() alone.
   [[nodiscard]] Model& whole_model() noexcept { return model_; }
-  void zero_grad() {
-    own_->for_each_parameter([](const std::string&, auto& each) { each.zero_grad(); });
-  }
+  void zero_grad() { reductions_->zero_grad(); }
+  /// To be called on all ranks before parameters are written by something other than an optimizer
+  /// or load(): what has been gathered of sharded stages is out of date then.
+  void before_write() { reductions_->before_write(); }
+  /// Whether the data-parallel ranks have parts of the stages.
+  [[nodiscard]] bool is_sharded() const noexcept { return options_.sharding.has_value(); }
 
   /// Gradient accumulation over several steps: all but the last one within this scope.
   [[nodiscard]] no_sync_scope no_sync() noexcept {
@@ -192,6 +204,7 @@ class pipeline {
     return options_.tensor_parallel != nullptr ? *options_.tensor_parallel : alone_;
   }
   [[nodiscard]] process_group* gradient_group() noexcept {
+    if (is_sharded()) return &job_group();
     return options_.model_parallel != nullptr ? options_.model_parallel : &group_;
   }
   /// Where several ranks of group() have the parameter: how many, and which of them this one is.
@@ -288,8 +301,8 @@ class pipeline {
       std::erase_if(actions, [](const auto& a) { return a.kind != stage_work::forward; });
       for (const stage_action& a : made.table.ranks[static_cast<std::size_t>(group_.rank())]) {
         require(a.kind != stage_work::unshard && a.kind != stage_work::reshard,
-                "schedule {}: {}, but this pipeline's stages are not sharded", made.table.name,
-                to_string(a));
+                "schedule {}: {}: stages gather their values by themselves, as they are used",
+                made.table.name, to_string(a));
       }
     }
     return plans_.emplace(microbatches, std::move(made)).first->second;
@@ -355,8 +368,37 @@ class pipeline {
     });
     ddp_options reductions = options_.reductions;
     for (auto& each : sum_tied(site)) reductions.reduction_groups.push_back(each);
+    if (is_sharded()) check_sharding(site);
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
-    reductions_.emplace(model_, stages, data_group(), reductions, is_tied, site);
+    reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
+    face_.emplace(*own_, *reductions_);
+  }
+
+  void check_sharding(call_site site) {
+    const std::string who = fmt::format("pipeline at {}:{}", site.file_name(), site.line);
+    require(tied_users_.empty(),
+            "{}: \"{}\" is tied over stages, whose ranks have all of it. Sharded stages (zero) tie "
+            "nothing: untie it, or leave .sharding empty",
+            who, tied_users_.empty() ? "" : tied_users_.begin()->first);
+    require(tensor_group().size() == 1,
+            "{}: stages whose layers are cut over {} ranks (tp) are not sharded besides", who,
+            tensor_group().size());
+    require(data_group().size() == 1 || options_.job != nullptr,
+            "{}: of sharded stages, name the group of all ranks in pipeline_options::job, mesh.all()",
+            who);
+    for (const auto& actions : plan_for(options_.microbatches).table.ranks) {
+      for (const stage_action& a : actions) {
+        require(a.kind != stage_work::reduce_gradients,
+                "{}: {} is for stages that are not sharded: sharded ones sum their gradients with "
+                "their last backward",
+                who, to_string(a));
+        require(options_.sharding->stage == 1 || (a.kind != stage_work::backward_inputs &&
+                                                  a.kind != stage_work::backward_weights),
+                "{}: {} of a divided backward needs gradients and values that zero({}) lets go of "
+                "in between: take zero(1), or a schedule with whole backwards",
+                who, to_string(a), options_.sharding->stage);
+      }
+    }
   }
 
   /// Groups for the parameters of this rank that other ranks use too: these ranks with their
@@ -428,6 +470,7 @@ class pipeline {
   std::map<std::string, process_group> tied_;
   bool own_flag_ = false;  // of a rank without parameters
   std::optional<stage_reductions<Model>> reductions_;
+  std::optional<stage_module<Model>> face_;
   std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;
   const pipeline_table* last_table_ = nullptr;
 };

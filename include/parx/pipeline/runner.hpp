@@ -192,24 +192,9 @@ class stage_runner {
                passage& here, const stage_values<T>& given, const Batch& batch, Loss& loss,
                nn::tally& figure) {
     const auto stage = static_cast<std::size_t>(a.stage);
-    variable<T> x;
     std::vector<variable<T>> results(routes_.has_skips() ? blocks_.size() : 0);
-    for (std::size_t i = 0; i < given.values.size() && a.stage > 0; ++i) {
-      const auto each = detail::recording()
-                            ? variable<T>(here.inputs.emplace_back(given.values[i]))
-                            : variable<T>(given.values[i]);
-      if (i == 0) x = each;
-      if (!results.empty()) results[routes_.into(stage)[i]] = each;
-    }
-    for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
-      std::vector<variable<T>> taken;
-      for (const std::size_t from : routes_.taken_by(b)) taken.push_back(results[from]);
-      if (blocks_[b].reads_input) require_samples(batch, blocks_[b].name);
-      const auto from = clock::now();
-      x = blocks_[b].forward({std::move(x), std::move(taken)}, input_of<Input>(batch));
-      block_seconds_[b] += std::chrono::duration<double>(clock::now() - from).count();
-      if (routes_.is_taken(b)) results[b] = x;
-    }
+    variable<T> x;
+    reductions_.around_forward(a.stage, [&] { x = run_blocks(a, here, given, batch, results); });
     if (a.stage + 1 < table.stages) {
       std::vector<variable<T>> leaving{x};
       const std::vector<std::size_t>& sources = routes_.into(stage + 1);
@@ -234,6 +219,32 @@ class stage_runner {
       require(!detail::recording(), "the loss function of a step returns a weighted_loss");
       figure += made;
     }
+  }
+
+  /// The result of the stage's last block; of those that are taken further on, in `results`.
+  template <typename Batch>
+  [[nodiscard]] variable<T> run_blocks(const stage_action& a, passage& here,
+                                       const stage_values<T>& given, const Batch& batch,
+                                       std::vector<variable<T>>& results) {
+    const auto stage = static_cast<std::size_t>(a.stage);
+    variable<T> x;
+    for (std::size_t i = 0; i < given.values.size() && a.stage > 0; ++i) {
+      const auto each = detail::recording()
+                            ? variable<T>(here.inputs.emplace_back(given.values[i]))
+                            : variable<T>(given.values[i]);
+      if (i == 0) x = each;
+      if (!results.empty()) results[routes_.into(stage)[i]] = each;
+    }
+    for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
+      std::vector<variable<T>> taken;
+      for (const std::size_t from : routes_.taken_by(b)) taken.push_back(results[from]);
+      if (blocks_[b].reads_input) require_samples(batch, blocks_[b].name);
+      const auto from = clock::now();
+      x = blocks_[b].forward({std::move(x), std::move(taken)}, input_of<Input>(batch));
+      block_seconds_[b] += std::chrono::duration<double>(clock::now() - from).count();
+      if (routes_.is_taken(b)) results[b] = x;
+    }
+    return x;
   }
 
   template <typename Batch>

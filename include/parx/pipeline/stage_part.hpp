@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/nn/module.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -24,8 +25,10 @@ namespace parx::inline PARX_ABI {
 }
 
 template <typename Model>
-class stage_part {
+class stage_part : public nn::detail::module_state {
  public:
+  using value_type = typename nn::detail::value_type_or_float<Model>::type;
+
   /// The model is borrowed. `parts` are paths of modules or parameters.
   stage_part(Model& whole, std::vector<std::string> parts)
       : whole_(&whole), parts_(std::move(parts)) {}
@@ -39,6 +42,21 @@ class stage_part {
     });
   }
   template <typename Visitor>
+  void for_each_parameter_path(Visitor&& visitor) {
+    whole_->for_each_parameter_path(
+        [&](const std::string& path, auto& parameter, const auto& start) {
+          if (has(path)) visitor(path, parameter, start);
+        });
+  }
+  /// The stage itself, then the modules in it.
+  template <typename Visitor>
+  void for_each_module(Visitor&& visitor) {
+    visit_itself(visitor);
+    whole_->for_each_module([&](const std::string& path, auto& module) {
+      if (has(path)) visitor(path, module);
+    });
+  }
+  template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {
     whole_->for_each_buffer([&](const std::string& path, auto& buffer) {
       if (has(path)) visitor(path, buffer);
@@ -46,6 +64,8 @@ class stage_part {
   }
   /// Of the whole model.
   [[nodiscard]] std::size_t parameter_count() { return whole_->parameter_count(); }
+  /// Nothing: the pipeline gives values.
+  void materialize() noexcept {}
   // Modes and random numbers are the whole model's: they take no memory.
   void set_replica(std::uint64_t replica) { whole_->set_replica(replica); }
   void reseed(std::uint64_t seed) { whole_->reseed(seed); }
@@ -55,6 +75,12 @@ class stage_part {
   void set_training_modes(const std::vector<bool>& modes) { whole_->set_training_modes(modes); }
 
  private:
+  template <typename Visitor>
+  void visit_itself(Visitor& visitor) {
+    const std::string none;
+    visitor(none, *this);
+  }
+
   Model* whole_;
   std::vector<std::string> parts_;
 };

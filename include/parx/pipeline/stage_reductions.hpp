@@ -1,6 +1,6 @@
 // stage_reductions: the sums of the gradients of this rank's stages over the data-parallel ranks.
 //
-// Each stage is in a ddp of its own, whose sums begin with the stage's last backward, or with the
+// Each stage is in a ddp of its own (or an fsdp: stage_wrapper.hpp), whose sums begin with the stage's last backward, or with the
 // REDUCE_GRAD that the table has for it; they are waited for at the end of the step. The stages of
 // a rank that share a parameter, or have some that other ranks' stages use too, are in one ddp:
 // groups of such ranks then get their sums in one order, whatever the order of the stages on each.
@@ -10,15 +10,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <parx/core/source.hpp>
-#include <parx/ddp/ddp.hpp>
+#include <parx/ddp/times.hpp>
+#include <parx/fsdp/options.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_wrapper.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -32,10 +35,11 @@ class stage_reductions {
   };
 
   /// Collective over `data` and the reduction groups of the options. `is_tied`(path): other ranks
-  /// use the parameter too. Model and groups are borrowed.
+  /// use the parameter too. `sharding`: stages are cut over `data`. Model and groups are borrowed.
   template <typename Tied>
   stage_reductions(Model& model, const std::vector<own_stage>& stages, process_group& data,
-                   const ddp_options& options, Tied is_tied, call_site site) {
+                   const ddp_options& options, const std::optional<fsdp_options>& sharding,
+                   Tied is_tied, call_site site) {
     for (const own_stage& each : stages) {
       auto made = std::make_unique<unit>();
       made->stages = {each.number};
@@ -68,7 +72,8 @@ class stage_reductions {
         });
         if (used) own.reduction_groups.push_back(group);
       }
-      each->sums.reset(new ddp<stage_part<Model>>(*each->part, data, std::move(own), site));
+      each->sums.reset(
+          new stage_wrapper<Model>(*each->part, data, std::move(own), sharding, site));
     }
   }
 
@@ -85,6 +90,13 @@ class stage_reductions {
       each->reductions_left =
           count([](stage_work kind) { return kind == stage_work::reduce_gradients; });
     }
+  }
+  /// Runs `forward` of the stage, in which the values of its parameters are there.
+  template <typename Forward>
+  void around_forward(int stage, Forward forward) {
+    unit* const of = find(stage);
+    if (of == nullptr) return forward();
+    of->sums->around_forward(forward);
   }
   /// Runs `backward`, which makes gradients of the stage's parameters.
   template <typename Backward>
@@ -117,23 +129,45 @@ class stage_reductions {
 
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
   [[nodiscard]] bool empty() const noexcept { return units_.empty(); }
-  void raise_flag() noexcept { units_.front()->sums->raise_flag(); }
-  [[nodiscard]] bool flag_raised() const noexcept { return units_.front()->sums->flag_raised(); }
+  void raise_flag() noexcept {
+    units_.front()->sums->with([](auto& wrapper) { wrapper.raise_flag(); });
+  }
+  [[nodiscard]] bool flag_raised() const noexcept {
+    return units_.front()->sums->with([](auto& wrapper) { return wrapper.flag_raised(); });
+  }
   void broadcast_buffers(call_site site) {
-    for (const auto& each : units_) each->sums->broadcast_buffers(site);
+    for (const auto& each : units_) {
+      each->sums->with([&](auto& wrapper) { wrapper.broadcast_buffers(site); });
+    }
+  }
+  void before_write() {
+    for (const auto& each : units_) each->sums->before_write();
+  }
+  /// What an optimizer of this rank's stages updates.
+  template <typename Visitor>
+  void for_each_parameter(Visitor&& visitor) {
+    for (const auto& each : units_) each->sums->for_each_parameter(visitor);
+  }
+  void zero_grad() {
+    for (const auto& each : units_) each->sums->zero_grad();
   }
   [[nodiscard]] ddp_times times() const noexcept {
     ddp_times all{.communication = communication_};
-    for (const auto& each : units_) all.waited += each->sums->times().waited;
+    for (const auto& each : units_) {
+      all.waited += each->sums->with([](auto& wrapper) { return wrapper.times().waited; });
+      all.communication += each->sums->own_communication();
+    }
     return all;
   }
   /// Of all buckets of this rank.
   [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
     std::vector<std::size_t> all;
     for (const auto& each : units_) {
-      for (std::size_t i = 0; i < each->sums->bucket_count(); ++i) {
-        all.push_back(each->sums->bucket_bytes(i));
-      }
+      each->sums->with([&](auto& wrapper) {
+        for (std::size_t i = 0; i < wrapper.bucket_count(); ++i) {
+          all.push_back(wrapper.bucket_bytes(i));
+        }
+      });
     }
     return all;
   }
@@ -146,7 +180,7 @@ class stage_reductions {
     int counted = -1;
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
     std::unique_ptr<stage_part<Model>> part;
-    std::unique_ptr<ddp<stage_part<Model>>> sums;
+    std::unique_ptr<stage_wrapper<Model>> sums;
 
     [[nodiscard]] bool has(int stage) const {
       return std::find(stages.begin(), stages.end(), stage) != stages.end();

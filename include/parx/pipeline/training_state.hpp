@@ -35,14 +35,17 @@ template <typename Model, typename Input, typename T>
   const auto within = [](shard_place outer, shard_place inner) {
     return shard_place{outer.index * inner.count + inner.index, outer.count * inner.count};
   };
-  const shard_place replica = place_in(pipe.data_group()), cut = place_in(pipe.tensor_group());
+  // Of a sharded stage each data-parallel rank has a part of its own.
+  const shard_place alike = place_in(pipe.data_group());
+  const shard_place replica = pipe.is_sharded() ? shard_place{} : alike;
+  const shard_place cut = place_in(pipe.tensor_group());
   return {.file = place_in(pipe.job_group()),
           .copies =
               [=, &pipe](const std::string& name, const shard_spec& part) {
                 const shard_place same = within(pipe.user_of(name), replica);
                 return part.is_whole() ? within(same, cut) : same;
               },
-          .others = within(replica, cut)};
+          .others = within(alike, cut)};
 }
 
 /// Collective over the job. See save_sharded.
@@ -56,6 +59,7 @@ template <typename Model, typename Input, typename T>
 state_report load(pipeline<Model, Input, T>& pipe, const std::filesystem::path& path,
                   state_match match = state_match::part,
                   call_site site = call_site::current()) {
+  pipe.before_write();
   return load_sharded(pipe.job_group(), path, pipe.module(), match, site);
 }
 
@@ -78,6 +82,7 @@ void add_part(pipeline<Model, Input, T>& pipe, const std::string& name, State& s
 /// Local, on every rank. Throws as load_state does where the parameters are others.
 template <typename Model, typename Input, typename T>
 void load_model(pipeline<Model, Input, T>& pipe, const saved_checkpoint& saved) {
+  pipe.before_write();
   saved.load("model", pipe.module(), state_match::part);
 }
 

@@ -1,0 +1,47 @@
+// stage_module: a rank's stages as whoever trains them sees them: the parameters that an optimizer
+// updates, whole or this rank's parts, and the buffers and modes of the model. A face, as cheap as
+// two references.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_reductions.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <typename Model>
+class stage_module {
+ public:
+  using value_type = typename stage_part<Model>::value_type;
+
+  /// Both are borrowed.
+  stage_module(stage_part<Model>& own, stage_reductions<Model>& reductions)
+      : own_(own), reductions_(reductions) {}
+
+  /// Whether a stage here uses the parameter or module of this path.
+  [[nodiscard]] bool has(std::string_view path) const { return own_.has(path); }
+  template <typename Visitor>
+  void for_each_parameter(Visitor&& visitor) {
+    reductions_.for_each_parameter(visitor);
+  }
+  template <typename Visitor>
+  void for_each_buffer(Visitor&& visitor) {
+    own_.for_each_buffer(visitor);
+  }
+  /// Of the whole model.
+  [[nodiscard]] std::size_t parameter_count() { return own_.parameter_count(); }
+  void reseed(std::uint64_t seed) { own_.reseed(seed); }
+  void train() { own_.train(); }
+  void eval() { own_.eval(); }
+  [[nodiscard]] std::vector<bool> training_modes() { return own_.training_modes(); }
+  void set_training_modes(const std::vector<bool>& modes) { own_.set_training_modes(modes); }
+
+ private:
+  stage_part<Model>& own_;
+  stage_reductions<Model>& reductions_;
+};
+
+}  // namespace parx

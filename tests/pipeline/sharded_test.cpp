@@ -1,0 +1,201 @@
+// Stages whose optimizer state, gradients or values are cut over the data-parallel ranks end in the
+// bits of stages that every rank has whole.
+#include <parx/pipeline/parallelize.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <data/support.hpp>
+#include <ddp/ranks.hpp>
+
+#include <parx/fsdp/unit_choice.hpp>
+#include <parx/mesh.hpp>
+#include <parx/models/gpt.hpp>
+#include <parx/models/llama.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/optim/adamw.hpp>
+#include <parx/optim/clip.hpp>
+#include <parx/pipeline.hpp>
+#include <parx/pipeline/training_state.hpp>
+
+using namespace parx;
+
+namespace {
+
+using model_type = models::llama<>;
+using layer_type = models::llama_layer<>;
+struct tokens {
+  tensor<std::int32_t> input_ids;
+  tensor<std::int64_t> labels;
+};
+
+models::llama_config small() {
+  return {.vocab_size = 13, .hidden_size = 8, .intermediate_size = 12, .num_hidden_layers = 4,
+          .num_attention_heads = 2, .num_key_value_heads = 2, .max_position_embeddings = 8};
+}
+
+tokens some(std::size_t rows, int step, int replica) {
+  tokens made{tensor<std::int32_t>::empty({rows, 6}), tensor<std::int64_t>::empty({rows, 6})};
+  for (std::size_t i = 0; i < rows * 6; ++i) {
+    const int seed = static_cast<int>(i) * 7 + step * 5 + replica * 3;
+    made.input_ids.data()[i] = seed % 13;
+    made.labels.data()[i] = (seed * seed + 1) % 13;
+  }
+  return made;
+}
+const auto criterion = [](const variable<float>& logits, const tokens& part) {
+  return nn::cross_entropy(logits, part.labels);
+};
+
+struct outcome {
+  std::vector<double> losses = {}, norms = {};
+  std::map<std::string, std::vector<float>> values = {};  // as one file has them
+  std::size_t state = 0;                                  // elements that the optimizer updates
+};
+
+struct way {
+  int stages = 2, replicas = 2;
+  std::optional<fsdp_options> dp{};
+  pipeline_schedule schedule = schedules::one_f_one_b;
+  int chunks = 1;
+};
+
+std::map<std::string, std::vector<float>> values_in(const std::string& file) {
+  std::map<std::string, std::vector<float>> found;
+  const safetensors_file stored(file);
+  for (const auto& each : stored.tensors()) {
+    found[each.name].resize((each.end - each.begin) / sizeof(float));
+    stored.read(each, std::as_writable_bytes(std::span(found[each.name])));
+  }
+  return found;
+}
+
+/// Ten steps; from a checkpoint in `folder` or one into it, as asked.
+outcome trained(const way& how, const std::string& from = "", const std::string& to = "",
+                int first = 0, int last = 10) {
+  const parx_test::scratch_folder scratch;
+  const std::string file = scratch.file("model.safetensors");
+  const auto ranks = on_ranks(how.stages * how.replicas, [&](process_group& world) {
+    mesh<"pp", "dp"> over{world, {how.stages, how.replicas}};
+    model_type model{small()};
+    auto parallel = parallelize(
+        model, over,
+        {.dp = how.dp,
+         .pp = {.schedule = how.schedule, .microbatches = 2, .chunks = how.chunks, .seed = 5,
+                .reductions = {.order = reduction_order::serial}}});
+    optim::adamw opt{parallel.parameters(), {.lr = 1e-2F}};
+    if (!from.empty()) {
+      load_training_state(parallel, opt, saved_checkpoint::open(from));
+    }
+    outcome found;
+    for (int step = first; step < last; ++step) {
+      const tokens batch = some(5, step, over["dp"].rank());
+      const auto loss = parallel.step(batch, criterion);
+      found.losses.push_back(loss.sum);
+      found.norms.push_back(grad_norm(parallel, opt.targets()));
+      optim::scale_grad(opt.targets(), found.norms.back(), 0.5);
+      opt.step();
+      parallel.zero_grad();
+    }
+    found.losses.push_back(parallel.evaluate(some(4, 3, 0), criterion).sum);
+    for (const auto& each : opt.targets()) found.state += each.size();
+    if (!to.empty()) {
+      checkpoint_parts parts;
+      add_training_state(parallel, opt, parts);
+      save_sharded(world, to, parts);
+    }
+    save_gathered(parallel, file);
+    if (world.rank() == 0) found.values = values_in(file);
+    return found;
+  });
+  outcome all = ranks[0];
+  for (const outcome& each : ranks) BOOST_TEST(each.norms == all.norms);
+  for (std::size_t i = 1; i < ranks.size(); ++i) all.state = std::max(all.state, ranks[i].state);
+  return all;
+}
+
+void expect_same(const outcome& found, const outcome& expected, const std::string& what) {
+  BOOST_TEST(found.losses == expected.losses, what << ": losses");
+  BOOST_TEST(found.norms == expected.norms, what << ": norms");
+  BOOST_TEST((found.values == expected.values), what << ": values");
+}
+
+fsdp_options in_units(int stage, value_storage values = value_storage::by_hosts) {
+  fsdp_options made = zero(stage);
+  made.units = by_type<layer_type>;
+  made.values = values;
+  return made;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(zero_of_any_stage_ends_in_the_bits_of_whole_stages) {
+  const outcome whole = trained({});
+  expect_same(trained({.dp = zero(1)}), whole, "zero 1");
+  expect_same(trained({.dp = in_units(2)}), whole, "zero 2");
+  expect_same(trained({.dp = in_units(3)}), whole, "zero 3");
+  expect_same(trained({.dp = in_units(3, value_storage::gathered)}), whole, "zero 3, gathered");
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_has_the_state_of_a_part) {
+  const outcome whole = trained({}, "", "", 0, 1), cut = trained({.dp = zero(1)}, "", "", 0, 1);
+  BOOST_TEST(cut.state <= whole.state / 2 + 64);  // parts begin at multiples of 64 bytes
+}
+
+BOOST_AUTO_TEST_CASE(with_other_schedules_too) {
+  for (const way& how : {way{.schedule = schedules::gpipe},
+                         way{.schedule = schedules::interleaved, .chunks = 2},
+                         way{.schedule = schedules::zb1p},
+                         way{.schedule = schedules::zbv, .chunks = 2},
+                         way{.stages = 1}, way{.replicas = 1}}) {
+    way cut = how;
+    cut.dp = zero(1);
+    expect_same(trained(cut), trained(how), "zero 1");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_one_layout_goes_on_in_another) {
+  const parx_test::scratch_folder scratch;
+  const std::string saved = scratch.file("saved");
+  const outcome straight = trained({});
+  for (const way& before : {way{.dp = zero(1)}, way{}, way{.dp = in_units(3)}}) {
+    (void)trained(before, "", saved, 0, 6);
+    for (const way& after : {way{}, way{.dp = zero(1)}, way{.dp = in_units(3)}}) {
+      const outcome rest = trained(after, saved, "", 6, 10);
+      BOOST_TEST((rest.values == straight.values));
+    }
+    // Of others the sums have another order.
+    for (const way& after : {way{.stages = 4, .replicas = 1}, way{.stages = 1, .dp = zero(1)}}) {
+      (void)trained(after, saved, "", 6, 7);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_does_not_go_together_is_said_on_every_rank) {
+  const auto said = [](auto make, parallel_options options) {
+    const auto texts = on_ranks(2, [&](process_group& world) -> std::string {
+      mesh<"pp", "dp"> over{world, {2, 1}};
+      auto model = make();
+      try {
+        (void)parallelize(model, over, options);
+      } catch (const usage_error& refused) {
+        return refused.what();
+      }
+      return "nothing";
+    });
+    BOOST_TEST(texts[0] == texts[1]);
+    return texts[0];
+  };
+  const auto llama = [] { return model_type{small()}; };
+  const auto gpt = [] {
+    return models::gpt<>{{.vocab_size = 13, .n_positions = 8, .n_embd = 8, .n_layer = 2,
+                          .n_head = 2}};
+  };
+  BOOST_TEST(said(gpt, {.dp = zero(1), .pp = {.microbatches = 2}})
+                 .find("\"transformer.wte.weight\" is tied over stages") != std::string::npos);
+  BOOST_TEST(said(llama, {.dp = zero(3), .pp = {.schedule = schedules::zb1p, .microbatches = 2}})
+                 .find("take zero(1), or a schedule with whole backwards") != std::string::npos);
+}
