@@ -4,6 +4,7 @@
 //   --parallel fsdp                 one of ddp, zero1, zero2, fsdp, hybrid
 //   --parallel fsdp=2,tp=2,sp       the same of a model whose layers are cut over pairs of ranks
 //   --parallel pp=2,dp=2,tp=2       stages
+//   --parallel pp=2,zero1=2         stages whose optimizer state is cut over pairs of ranks
 //
 // See parallel_settings.hpp for all that it may say.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -141,8 +143,10 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
   detail::require_same_flag(s, group);
   parx::mesh<"pp", "dp", "tp"> mesh{group, {s.pp, s.dp, s.tp}};
   if (s.pp > 1) {
-    parx::require(s.stage == 0, "--parallel \"{}\": stages go with ddp, not with {}", s.said,
-                  s.way);
+    parx::require(!s.within_hosts, "--parallel \"{}\": stages go with ddp, zero1, zero2 or fsdp",
+                  s.said);
+    std::optional<parx::fsdp_options> sharding;
+    if (s.stage > 0) sharding = parx::fsdp_options{.stage = s.stage, .units = units};
     auto blocks = detail::blocks_of<Batch>(model);
     if constexpr (std::is_same_v<decltype(blocks), std::nullptr_t>) {
       parx::throw_usage("--parallel \"{}\": this program's model has no blocks() to make stages of",
@@ -151,6 +155,7 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
       auto parallel = parx::parallelize(
           model, std::move(blocks), mesh,
           {.tp = s.tp > 1 ? detail::plan_of(s, model) : parx::tp::plan{},
+           .dp = sharding,
            .pp = {.schedule = s.schedule,
                   .microbatches = s.microbatches,
                   .chunks = s.chunks,

@@ -2,6 +2,7 @@
 //
 //   fsdp                          one word: what the data-parallel ranks cut among themselves
 //   zero1=4                       ... and how many they are
+//   pp=2,zero1=2                  stages whose optimizer state is cut over pairs of ranks
 //   pp=4,schedule=zb1p            stages of a pipeline, in this order of their work
 //   fsdp=2,tp=2,sp                layers cut over pairs of ranks, and between them the positions
 //   pp=2,dp=2,tp=2,microbatches=4 a mesh: 2 stages of 2 x 2 ranks

@@ -22,7 +22,7 @@ clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-reco
 failed=0
 for target in "${targets[@]}"; do
   mkdir -p "$work/$target"
-  if PARX_FUZZ_TARGET=$target "$work/fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
+  if PARX_FUZZ_TARGET=$target "$work/fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
     -max_len=8192 -print_final_stats=1 -artifact_prefix="$finds/$target-" "$work/$target" \
     >"$work/$target.log" 2>&1; then
     echo "$target: $(grep -oE 'number_of_executed_units: [0-9]+' "$work/$target.log"), nothing found"

@@ -32,9 +32,9 @@ ddp             8 both
 tensor_parallel 8 both
 amp             8 both
 fsdp            9 both
-pipeline        9 both
-train           10 both
-torch           10 both
+pipeline        10 both
+train           11 both
+torch           11 both
 '
 wrong=$(
   find parx parx.hpp -name '*.hpp' -print0 | sort -z | LC_ALL=C xargs -0 awk -v table="$table" '

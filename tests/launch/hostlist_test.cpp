@@ -82,6 +82,17 @@ BOOST_AUTO_TEST_CASE(a_damaged_list_is_refused_with_the_position) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_name_that_no_host_can_have_is_refused_before_it_is_multiplied) {
+  BOOST_TEST(parx::expand_hostlist(std::string(253, 'n')).size() == 1U);
+  for (const std::string& text : {std::string(254, 'n'), std::string(8000, 'n') + "[0-999999]"}) {
+    BOOST_CHECK_EXCEPTION((void)parx::expand_hostlist(text), parx::usage_error,
+                          [](const parx::usage_error& refused) {
+                            return std::string(refused.what()).find("over 253 characters") !=
+                                   std::string::npos;
+                          });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_million_hosts_expand_and_one_more_is_refused_before_it_costs_memory) {
   const names all = parx::expand_hostlist("n[000000-999999]");
   BOOST_TEST(all.size() == 1'000'000U);

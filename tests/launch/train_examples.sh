@@ -129,7 +129,16 @@ if tries train_gpt "$@"; then
     [ -s "$work/$way/model/model.safetensors" ] || failed "$name: --parallel $way leaves no model"
   done
   ends 2 2 "${steps[@]}" --parallel pp=2,zero1
-  says 'stages go with ddp, not with zero1'
+  says '"transformer.wte.weight" is tied over stages'
+  ends 2 2 "${steps[@]}" --parallel pp=2,hybrid
+  says 'stages go with ddp, zero1, zero2 or fsdp'
+  ends 0 2 "${steps[@]}" --logging-steps 1 --arch llama --parallel dp=2
+  figures >"$work/kept"
+  for way in zero1=2 fsdp=2; do
+    ends 0 4 "${steps[@]}" --logging-steps 1 --arch llama --parallel "pp=2,$way"
+    figures | paste - "$work/kept" | awk '{ if (($1 - $2) ^ 2 > (2e-4 * $2) ^ 2) exit 1 } END { exit NR != 6 }' ||
+      failed "$name: --parallel pp=2,$way has other losses and norms than two ranks"
+  done
   ends 2 4 "${steps[@]}" --parallel pp=4
   says '4 stages need as many blocks, and the model has 3'
   for way in dp=2,tp=2 fsdp=2,tp=2; do

@@ -1,4 +1,4 @@
-// Language models through the stages: PyTorch's curves, recomputed activations, generated texts.
+// Language models through the stages: PyTorch's curves, recomputed saved_activations, generated texts.
 #include <parx/pipeline/generate.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -32,7 +32,7 @@ const auto loss_of = [](const variable<float>& logits, const text_batch& b) {
   return nn::cross_entropy(logits, b.labels);
 };
 
-enum class activations { kept, recomputed };
+enum class saved_activations { kept, recomputed };
 
 struct outcome {
   std::vector<double> losses;
@@ -42,10 +42,10 @@ struct outcome {
 
 template <typename Make>
 std::vector<outcome> trained(Make make, int ranks, const char* schedule, std::size_t steps,
-                             activations how = activations::kept) {
+                             saved_activations how = saved_activations::kept) {
   return on_ranks(ranks, [&](process_group& world) {
     auto model = make();
-    if (how == activations::recomputed) model.gradient_checkpointing_enable();
+    if (how == saved_activations::recomputed) model.gradient_checkpointing_enable();
     torch_models::set_weights(model);
     pipeline pipe{model, model.template blocks<std::int64_t>(), world,
                   {.schedule = schedule_named(schedule), .microbatches = 3}};
@@ -91,7 +91,8 @@ BOOST_AUTO_TEST_CASE(stages_that_compute_their_activations_again_end_in_the_same
   for (const auto& [ranks, schedule] :
        {std::pair{2, "1f1b"}, {3, "zb1p"}, {2, "zbv"}, {4, "gpipe"}}) {
     const auto kept = trained(torch_models::gpt, ranks, schedule, 3);
-    const auto again = trained(torch_models::gpt, ranks, schedule, 3, activations::recomputed);
+    const auto again = trained(torch_models::gpt, ranks, schedule, 3,
+                               saved_activations::recomputed);
     for (std::size_t rank = 0; rank < kept.size(); ++rank) {
       BOOST_TEST((kept[rank].losses == again[rank].losses), schedule);
       BOOST_TEST((kept[rank].values == again[rank].values), schedule);

@@ -17,7 +17,8 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective over the model's ranks (of sharded stages, the job's), after the step's gradients are there.
+/// Collective over the model's ranks (of sharded stages, the job's), after the step's gradients are
+/// there.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] double grad_norm(pipeline<Model, Input, T>& pipe,
                                const std::vector<optim::target<T>>& targets,

@@ -384,7 +384,8 @@ class pipeline {
             "{}: stages whose layers are cut over {} ranks (tp) are not sharded besides", who,
             tensor_group().size());
     require(data_group().size() == 1 || options_.job != nullptr,
-            "{}: of sharded stages, name the group of all ranks in pipeline_options::job, mesh.all()",
+            "{}: of sharded stages, name the group of all ranks in pipeline_options::job, "
+            "mesh.all()",
             who);
     for (const auto& actions : plan_for(options_.microbatches).table.ranks) {
       for (const stage_action& a : actions) {

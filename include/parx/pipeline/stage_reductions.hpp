@@ -1,9 +1,10 @@
 // stage_reductions: the sums of the gradients of this rank's stages over the data-parallel ranks.
 //
-// Each stage is in a ddp of its own (or an fsdp: stage_wrapper.hpp), whose sums begin with the stage's last backward, or with the
-// REDUCE_GRAD that the table has for it; they are waited for at the end of the step. The stages of
-// a rank that share a parameter, or have some that other ranks' stages use too, are in one ddp:
-// groups of such ranks then get their sums in one order, whatever the order of the stages on each.
+// Each stage is in a ddp of its own (or an fsdp: stage_wrapper.hpp), whose sums begin with the
+// stage's last backward, or with the REDUCE_GRAD that the table has for it; they are waited for at
+// the end of the step. The stages of a rank that share a parameter, or have some that other ranks'
+// stages use too, are in one ddp: groups of such ranks then get their sums in one order, whatever
+// the order of the stages on each.
 // Threads: one.
 #pragma once
 

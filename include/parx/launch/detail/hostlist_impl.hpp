@@ -32,6 +32,7 @@ class hostlist_parser {
 
  private:
   static constexpr std::size_t most_hosts = 1'000'000;
+  static constexpr std::size_t longest_name = 253;  // RFC 1035, as text
 
   /// Everything up to a comma outside brackets or the end: one host, or many that share a pattern.
   std::vector<std::string> read_name(std::size_t hosts_before) {
@@ -45,6 +46,7 @@ class hostlist_parser {
         while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '[') check_plain(at_++);
         for (std::string& name : names) name += text_.substr(begin, at_ - begin);
       }
+      if (names.front().size() > longest_name) fail(start, "a host name has over 253 characters");
     }
     if (at_ == start) fail(start, "a host name is missing");
     return names;
