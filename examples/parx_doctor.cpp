@@ -1,12 +1,15 @@
-// parx_doctor: looks at the hosts and links of a job before a long run.
+// parx_doctor: looks at the hosts and links of a job before a long run, and at what its ranks did
+// last after one that failed.
 //
 //   parxrun -n 4 build/release/bin/parx_doctor
 //   srun -N 2 --ntasks-per-node=2 build/release/bin/parx_doctor
+//   parx_doctor recorder DIR [--trace out.json]      # the job's error names DIR
 //
 // A line for each host, the links between hosts, and a sentence for each thing that will hurt.
 // Nothing is changed. With --strict its exit code is 1 where something was found.
 #include "doctor_facts.hpp"
 #include "doctor_links.hpp"
+#include "doctor_recorder.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -38,11 +41,14 @@ void print_host(const std::vector<const rank_health*>& ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "recorder") {
+    return examples::diagnose_recorder({argv + 2, argv + argc});
+  }
   const bool strict = argc == 2 && std::string_view(argv[1]) == "--strict";
   if (argc > 1 && !strict) {
     fmt::print(
         stderr,
-        "parx_doctor takes no argument but --strict: exit code 1 where it finds something\n");
+        "parx_doctor takes --strict (exit code 1 where it finds something) or recorder DIR\n");
     return 2;
   }
   const parx::launch_env job = parx::detect_launch();

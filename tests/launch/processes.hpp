@@ -79,7 +79,9 @@ class job {
                             {"PARX_LOCAL_RANK", std::to_string(rank)},
                             {"PARX_LOCAL_WORLD_SIZE", std::to_string(world)},
                             {"PARX_MASTER_ADDR", "127.0.0.1"},
-                            {"PARX_MASTER_PORT", std::to_string(port_)}};
+                            {"PARX_MASTER_PORT", std::to_string(port_)},
+                            // Jobs that fail on purpose keep their recorders.
+                            {"PARX_RECORDER", "off"}};
       for (const auto& [name, value] : extra) env.insert_or_assign(name, value);
       parx::init_options options;
       options.env = env;

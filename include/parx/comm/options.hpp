@@ -19,6 +19,7 @@
 namespace parx::inline PARX_ABI {
 
 struct algorithm_rule;
+class flight_recorder;
 
 /// Who moves asynchronous operations on.
 enum class progress_mode : std::uint8_t {
@@ -39,11 +40,13 @@ struct group_options {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   progress_mode progress = progress_mode::thread;
   /// A warning that names who is missing is logged when an operation has waited this long.
-  std::chrono::milliseconds warn_after = std::chrono::seconds(30);
+  std::chrono::milliseconds warn_after = std::chrono::seconds(5);
   /// When nothing has moved for this long, the rank tells the others what it waits in and looks
   /// what they are in. That costs a few questions to the job's store.
   std::chrono::milliseconds look_after = std::chrono::milliseconds(300);
   choice_options choice{};
+  /// Writes the group's operations down; init() makes it. The same for all groups of the rank.
+  std::shared_ptr<flight_recorder> recorder{};
 };
 
 /// For a group that is made of ranks of another one. Its name is what errors, warnings and traces

@@ -27,6 +27,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <parx/comm/flight/directory.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
@@ -88,6 +89,7 @@ class agent {
                         .secret = in_file ? std::string() : secret,
                         .threads_per_rank = threads_per_rank()};
     if (!options_.log_dir.empty()) make_log_dir();
+    recorder_ = find_flight_place(env, name_of_start(job.run_id, local_job::host, job.port));
 
     catch_signals();
     start_ = clock::now();
@@ -347,10 +349,17 @@ class agent {
       const auto& lines = ranks_[cause].last_lines;
       console_.queue(stream::err)
           .add(failure_report(
-              {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()}}));
+              {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
+               flight_file_names(recorder_.directory).empty() ? "" : recorder_.directory}));
       return ends[cause].status.shell_code();
     }
-    if (!stopped_by_ && !saved_) return 0;
+    if (!stopped_by_ && !saved_) {
+      // A rank that left by exit() has not said that it left.
+      if (recorder_.files == flight_files::removed_after_success) {
+        clear_flight_directory(recorder_.directory);
+      }
+      return 0;
+    }
     std::vector<int> killed;
     bool all_saved = true;
     for (const rank_process& process : ranks_) {
@@ -374,6 +383,7 @@ class agent {
   boost::asio::steady_timer terminate_timer_{io_};
   boost::asio::steady_timer kill_timer_{io_};
   boost::asio::steady_timer drain_timer_{io_};
+  flight_place recorder_;
   sigset_t mask_before_{};  ///< of blocked signals; the ranks get it
   console console_{io_};
   std::vector<rank_process> ranks_;

@@ -50,6 +50,7 @@ class world : public process_group {
   launch_env job_;
   std::unique_ptr<rendezvous> meeting_;
   std::chrono::milliseconds patience_;
+  std::shared_ptr<flight_recorder> recorder_;
   int exceptions_ = std::uncaught_exceptions();
   detail::own_process process_;
 };

@@ -77,6 +77,7 @@ struct job_failure {
   std::vector<rank_end> ends;
   std::string log_file;                 ///< of the cause; empty when there is none
   std::vector<std::string> last_lines;  ///< of its standard error
+  std::string recorder = {};  ///< directory of the flight recorders; empty when there is none
 };
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
@@ -103,6 +104,9 @@ struct job_failure {
   for (const auto& [how, ranks] : others) {
     text +=
         fmt::format("  {} {}: {}\n", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
+  }
+  if (!failure.recorder.empty()) {
+    field("recorder", failure.recorder + " (read it by: parx_doctor recorder DIR)");
   }
   return text +
          fmt::format("  parxrun exits with code {}\n{}\n", failure.cause.status.shell_code(), rule);

@@ -11,12 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/core/random_hex.hpp>
 #include <parx/launch/detail/hydra.hpp>
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/known_variables.hpp>
@@ -68,7 +71,29 @@ inline void read_group_settings(const environment& env, group_options& group) {
     group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
   }
   if (const auto given = env_seconds(env, "PARX_TIMEOUT")) group.timeout = *given;
+  if (const auto given = env_seconds(env, "PARX_WARN_AFTER")) group.warn_after = *given;
   read_algorithm_rules(env, group.choice);
+}
+
+/// Opens this rank's flight recorder; null, after a warning, where it cannot be had: a job runs
+/// without one.
+[[nodiscard]] inline std::shared_ptr<flight_recorder> open_recorder(const launch_env& job,
+                                                                    const environment& env,
+                                                                    store& job_store) {
+  const flight_place place = find_flight_place(
+      env, name_of_start(job.run_id, job.master_host, job.master_port));
+  if (place.directory.empty()) return nullptr;
+  const std::string start = job_store.compare_set("recorder", "", random_hex());
+  try {
+    return std::shared_ptr<flight_recorder>(new flight_recorder({.directory = place.directory,
+                                                                 .rank = job.rank,
+                                                                 .world_size = job.world_size,
+                                                                 .job = fnv1a(start),
+                                                                 .files = place.files}));
+  } catch (const error& refused) {
+    log(log_level::warn, "this rank's operations are not recorded: {}", refused.what());
+    return nullptr;
+  }
 }
 
 /// Says once, for all ranks, what it means that a job has no secret, or a store that knows none.
@@ -94,7 +119,8 @@ inline void provide_secret(launch_env& job, const environment& env) {
 PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
                          std::unique_ptr<transport> network, group_options options)
     : process_group(std::move(network), "world", options), job_(std::move(job)),
-      meeting_(std::move(meeting)), patience_(options.timeout) {
+      meeting_(std::move(meeting)), patience_(options.timeout),
+      recorder_(std::move(options.recorder)) {
   try {
     ready_choice(*this);
   } catch (...) {
@@ -114,6 +140,7 @@ PARX_INLINE world::~world() {
   if (!process_.is_this()) {  // a forked copy: the store and its server are the rank's
     detail::keep_for_good(meeting_.release());
   } else if (meeting_ != nullptr) {
+    if (recorder_ != nullptr && !failed) recorder_->leave();
     meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
   }
 }
@@ -149,6 +176,9 @@ PARX_INLINE world init(init_options options) {
   auto meeting = std::make_unique<rendezvous>(
       job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
   auto network = meeting->connect();
+  if (options.group.recorder == nullptr) {
+    options.group.recorder = detail::open_recorder(job, options.env, *meeting->job_store());
+  }
   return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }
 

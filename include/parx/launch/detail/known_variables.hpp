@@ -28,6 +28,7 @@ inline constexpr std::array known_variables{"PARX_ALGO",
                                             "PARX_PROGRESS",
                                             "PARX_PROGRESS_BAR",
                                             "PARX_RANK",
+                                            "PARX_RECORDER",
                                             "PARX_RENDEZVOUS_TIMEOUT",
                                             "PARX_RUN_ID",
                                             "PARX_SECRET",
@@ -39,6 +40,7 @@ inline constexpr std::array known_variables{"PARX_ALGO",
                                             "PARX_TRACE",
                                             "PARX_TRACE_EVENTS",
                                             "PARX_TRANSPORT",
+                                            "PARX_WARN_AFTER",
                                             "PARX_WORLD_SIZE"};
 
 /// How many letters must be added, removed or replaced to turn one word into the other.

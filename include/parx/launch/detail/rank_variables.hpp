@@ -14,6 +14,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// What all ranks of one start have in common.
 struct local_job {
+  static constexpr const char* host = "127.0.0.1";
   int ranks = 1;
   std::uint16_t port = 0;
   std::string run_id;
@@ -50,7 +51,7 @@ struct local_job {
     set_both("LOCAL_RANK", std::to_string(rank));
     set_both("WORLD_SIZE", std::to_string(job.ranks));
     set_both("LOCAL_WORLD_SIZE", std::to_string(job.ranks));
-    set_both("MASTER_ADDR", "127.0.0.1");
+    set_both("MASTER_ADDR", local_job::host);
     set_both("MASTER_PORT", std::to_string(job.port));
   }
   set("PARX_RUN_ID", job.run_id);

@@ -62,6 +62,7 @@ struct call {
   bool done = false;
   bool named = false;  ///< its header says which group's call it is, and where it was made
   std::exception_ptr failure;
+  std::uint64_t flight_ticket = 0;  ///< in the rank's flight recorder
 
   std::unique_ptr<call> next;  ///< issued and waited for together with this one
 

@@ -17,6 +17,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
+#include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/core/error.hpp>
@@ -28,8 +29,9 @@ class diagnosis {
  public:
   static constexpr int most_named = 8;
 
-  diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id)
-      : network_(network), name_(group_name), id_(group_id) {}
+  diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id,
+            const flight_notes& notes)
+      : network_(network), name_(group_name), id_(group_id), flight_(notes) {}
 
   [[nodiscard]] const std::string& group_name() const noexcept { return name_; }
 
@@ -50,7 +52,7 @@ class diagnosis {
             .peer = peer,
             .host = peer >= 0 ? network_.host_of(peer) : std::string(),
             .elapsed_seconds = request.until.elapsed_seconds(),
-            .advice = "The group is closed; restart the job to go on"};
+            .advice = "The group is closed; restart the job to go on" + flight_.where()};
   }
   /// What the thread that waits for `request` is told when the group has ended because of `reason`.
   [[nodiscard]] error end_of(const call& request, const failure& reason) const {
@@ -308,6 +310,7 @@ class diagnosis {
   transport& network_;
   const std::string& name_;
   std::uint64_t id_;
+  const flight_notes& flight_;
 };
 
 }  // namespace parx::detail

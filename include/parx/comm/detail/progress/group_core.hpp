@@ -25,6 +25,7 @@
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/ending.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
+#include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/inline_groups.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/detail/progress/shared_areas.hpp>
@@ -41,7 +42,9 @@ class group_core final : private inline_groups::group {
  public:
   group_core(std::unique_ptr<transport> network, std::string name, std::uint64_t id,
              group_options options)
-      : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options) {}
+      : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options) {
+    flight_.add_group(id_, name_, size(), rank());
+  }
 
   ~group_core() {
     if (moved_by_ != nullptr) moved_by_->remove(*this);
@@ -151,6 +154,7 @@ class group_core final : private inline_groups::group {
   void abort(std::string_view reason) {
     network_->abort(reason);
     ending_.come_first(reason);
+    flight_.fail(reason);
   }
 
   [[nodiscard]] bool closed() const noexcept { return ending_.has_come(); }
@@ -206,9 +210,11 @@ class group_core final : private inline_groups::group {
   void admit(call& request) {
     if (ending_.has_come()) throw words_.refusal_of(request, ending_.reason());
     if (!request.named) name(request);
-    if (is_message(request)) return;
-    if (!request.introduces) ++calls_;
-    request.header.sequence = 2 * calls_ + (request.introduces ? 1 : 0);
+    if (!is_message(request)) {
+      if (!request.introduces) ++calls_;
+      request.header.sequence = 2 * calls_ + (request.introduces ? 1 : 0);
+    }
+    flight_.enter(request);
   }
   void name(call& request) const {
     request.header.group = id_;
@@ -417,6 +423,7 @@ class group_core final : private inline_groups::group {
                                   ? reason.whole()
                                   : fmt::format("{}: {}", words_.title(*cause), reason.whole());
       ending_.come(why);
+      flight_.fail(why);
       network_->abort(why);
     } catch (const std::exception&) {
       ending_.come("");
@@ -430,6 +437,7 @@ class group_core final : private inline_groups::group {
       } catch (const std::exception&) {
         request.failure = std::current_exception();
       }
+      flight_.finish(request, flight_state::failed);
       request.done = true;
     };
     pending_.end(end);
@@ -444,7 +452,8 @@ class group_core final : private inline_groups::group {
   const std::string name_;
   const std::uint64_t id_;
   const group_options options_;
-  const diagnosis words_{*network_, name_, id_};
+  const flight_notes flight_{options_.recorder};
+  const diagnosis words_{*network_, name_, id_, flight_};
   sole_user user_;
   std::shared_ptr<inline_groups> moved_by_;  ///< with inline progress: whose thread moves it on
   bool accompanied_ = false;  ///< from the first asynchronous call on: others make progress, too
@@ -461,7 +470,7 @@ class group_core final : private inline_groups::group {
   std::thread thread_;
 
   // The driver's own.
-  pending_calls pending_{*network_, words_};
+  pending_calls pending_{*network_, words_, flight_};
   backoff backoff_;
   watch watch_{*network_, words_, pending_, options_};
   clock::time_point next_glance_{};

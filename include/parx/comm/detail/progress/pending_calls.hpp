@@ -13,6 +13,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
+#include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/trace/event.hpp>
@@ -22,8 +23,9 @@ namespace parx::inline PARX_ABI::detail {
 
 class pending_calls {
  public:
-  /// Both must outlive it.
-  pending_calls(transport& network, const diagnosis& words) : network_(network), words_(words) {}
+  /// All must outlive it.
+  pending_calls(transport& network, const diagnosis& words, const flight_notes& notes)
+      : network_(network), words_(words), flight_(notes) {}
 
   void add(call& next) {
     if (is_message(next)) {
@@ -61,7 +63,7 @@ class pending_calls {
     const bool front_done = started_ && engine_.done();
     if (front_done) {
       if (queue_.front()->timed) async_time_.stop();
-      queue_.front()->done = true;
+      finish(*queue_.front());
       queue_.erase(queue_.begin());
       started_ = false;
       running_.reset();
@@ -70,7 +72,7 @@ class pending_calls {
     return front_done;
   }
   void retire_messages() {
-    messages_.hand_back_finished([](call& each) { each.done = true; });
+    messages_.hand_back_finished([this](call& each) { finish(each); });
   }
 
   /// Calls give(call) for each, and forgets them.
@@ -146,6 +148,11 @@ class pending_calls {
   [[nodiscard]] host_memory& memory() noexcept { return memory_; }
 
  private:
+  void finish(call& each) noexcept {
+    flight_.finish(each, flight_state::finished);
+    each.done = true;
+  }
+
   /// "all_reduce", or "all_reduce on dp" where the program has more than one group.
   void open_span(const call& front) {
     const std::string_view name = front.introduces ? "introduction" : name_of(front.what);
@@ -168,6 +175,7 @@ class pending_calls {
 
   transport& network_;
   const diagnosis& words_;
+  const flight_notes& flight_;
   std::vector<call*> queue_;            ///< collectives in issue order
   std::vector<call*> posted_messages_;  ///< messages that are not yet with messages_
   engine engine_;

@@ -1,0 +1,178 @@
+// Reads flight recorders, of ranks that live or have died. Every number of a file is checked before
+// it is used: a damaged file gives an error that names it, or records fewer.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/comm/flight/directory.hpp>
+#include <parx/comm/flight/layout.hpp>
+#include <parx/comm/schedule/operation.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/file_text.hpp>
+#include <parx/core/printable.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct flight_group_name {
+  std::uint64_t id = 0;
+  int size = 0;
+  std::string name;
+};
+
+/// What one rank has recorded.
+struct flight_log {
+  int rank = 0;
+  int world_size = 0;
+  std::uint64_t job = 0;
+  std::int64_t pid = 0;
+  std::int64_t made_unix_ns = 0;
+  std::int64_t unix_minus_steady_ns = 0;
+  std::string host;
+  std::string boot_id;
+  flight_ending ending = flight_ending::running;
+  std::string reason;
+  std::vector<flight_group_name> groups;
+  std::vector<flight_record> records;  ///< by ticket
+  std::size_t damaged = 0;             ///< slots that hold no record and are not empty
+  bool forgot = false;                 ///< operations before the first of `records` were dropped
+};
+
+namespace detail {
+
+template <std::size_t N>
+[[nodiscard]] std::string flight_text(const std::array<char, N>& text) {
+  return printable({text.data(), static_cast<std::size_t>(
+                                     std::find(text.begin(), text.end(), '\0') - text.begin())});
+}
+
+[[nodiscard]] inline bool is_sound(const flight_record& each) noexcept {
+  return each.call.magic == call_header::expected_magic &&
+         each.call.operation < operation_names.size() && each.state <= flight_state::failed &&
+         each.entered_ns >= 0 && each.finished_ns >= 0;
+}
+
+}  // namespace detail
+
+/// The log in the bytes of a file; `name` is for errors. Throws errc::bad_data where they are no
+/// flight recorder of this version, or not all of one.
+[[nodiscard]] inline flight_log parse_flight_log(std::string_view bytes, const std::string& name) {
+  const auto refuse = [&](const std::string& why) {
+    throw_error(errc::bad_data, "{} is no flight recorder that can be read: {}", name, why);
+  };
+  flight_header header;
+  if (bytes.size() < flight_header_bytes) {
+    refuse(fmt::format("it ends after {} bytes, in its header", bytes.size()));
+  }
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != flight_magic) refuse("it does not begin with PXFLIGHT");
+  if (header.version != flight_version) {
+    refuse(fmt::format("it has version {} of the layout, and this program reads version {}",
+                       header.version, flight_version));
+  }
+  if (header.header_bytes != flight_header_bytes || header.record_bytes != sizeof(flight_record) ||
+      header.capacity != flight_capacity) {
+    refuse(fmt::format("its header names {} records of {} bytes after {} bytes", header.capacity,
+                       header.record_bytes, header.header_bytes));
+  }
+  if (bytes.size() != flight_file_bytes) {
+    refuse(fmt::format("it has {} bytes instead of {}", bytes.size(), flight_file_bytes));
+  }
+  if (header.world_size < 1 || header.rank < 0 || header.rank >= header.world_size ||
+      header.ending > flight_ending::failed) {
+    refuse(fmt::format("it is of rank {} of {}", header.rank, header.world_size));
+  }
+
+  flight_log log{.rank = header.rank,
+                 .world_size = header.world_size,
+                 .job = header.job,
+                 .pid = header.pid,
+                 .made_unix_ns = header.made_unix_ns,
+                 .unix_minus_steady_ns = header.unix_minus_steady_ns,
+                 .host = detail::flight_text(header.host),
+                 .boot_id = detail::flight_text(header.boot_id),
+                 .ending = header.ending,
+                 .reason = detail::flight_text(header.reason),
+                 .groups = {},
+                 .records = {}};
+  const auto made = std::min<std::size_t>(header.groups_made, header.groups.size());
+  for (std::size_t i = 0; i < made; ++i) {
+    const flight_group& each = header.groups[i];
+    log.groups.push_back({each.id, each.size, detail::flight_text(each.name)});
+  }
+  for (std::size_t slot = 0; slot < flight_capacity; ++slot) {
+    flight_record each;
+    std::memcpy(&each, bytes.data() + flight_header_bytes + slot * sizeof each, sizeof each);
+    if (each.ticket == 0) continue;
+    if ((each.ticket - 1) % flight_capacity == slot && detail::is_sound(each)) {
+      log.records.push_back(each);
+    } else {
+      ++log.damaged;
+    }
+  }
+  std::sort(log.records.begin(), log.records.end(),
+            [](const auto& a, const auto& b) { return a.ticket < b.ticket; });
+  log.forgot = !log.records.empty() && log.records.front().ticket > 1;
+  return log;
+}
+
+/// Throws errc::io where the file cannot be read, else as parse_flight_log.
+[[nodiscard]] inline flight_log read_flight_log(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && found.st_size > std::int64_t{flight_file_bytes}) {
+    throw_error(errc::bad_data,
+                "{} is no flight recorder that can be read: it has {} bytes instead of {}", path,
+                found.st_size, flight_file_bytes);
+  }
+  const auto bytes = detail::file_text(path);
+  if (!bytes) throw_error(errc::io, "cannot read {}: {}", path, errno_text(errno));
+  return parse_flight_log(*bytes, path);
+}
+
+/// The logs of the job that began last, by rank, and a sentence about each file that is left out.
+struct flight_logs {
+  std::vector<flight_log> ranks;
+  std::vector<std::string> left_out;
+};
+
+/// Throws errc::io where the directory holds no flight recorder.
+[[nodiscard]] inline flight_logs read_flight_logs(const std::string& directory) {
+  flight_logs found;
+  for (const std::string& name : detail::flight_file_names(directory)) {
+    try {
+      found.ranks.push_back(read_flight_log(directory + "/" + name));
+    } catch (const error& damaged) {
+      found.left_out.push_back(damaged.message());
+    }
+  }
+  if (found.ranks.empty() && found.left_out.empty()) {
+    throw_error(errc::io, "there is no flight recorder (rank_0{}, ...) in {}", flight_suffix,
+                directory);
+  }
+  std::uint64_t job = 0;
+  std::int64_t newest = -1;
+  for (const flight_log& each : found.ranks) {
+    if (each.made_unix_ns <= newest) continue;
+    newest = each.made_unix_ns;
+    job = each.job;
+  }
+  std::erase_if(found.ranks, [&](const flight_log& each) {
+    if (each.job == job) return false;
+    found.left_out.push_back(fmt::format("the file of rank {} is from another start of a job",
+                                         each.rank));
+    return true;
+  });
+  std::sort(found.ranks.begin(), found.ranks.end(),
+            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return found;
+}
+
+}  // namespace parx

@@ -1,0 +1,171 @@
+// flight_recorder: writes down each operation of a rank's groups, in a mapped file.
+//
+// Always on. The kernel keeps the mapped pages when the process is killed, so the file then tells
+// what the rank did last (reader.hpp, parx_doctor recorder DIR). Recording is two clock readings
+// and two cache lines; it takes no lock and makes no system call. The file's blocks are reserved
+// first: a full disk must not become a SIGBUS later. Threads: safe from any.
+// Source of the idea: the flight recorder of PyTorch's ProcessGroupNCCL.
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <parx/comm/flight/directory.hpp>
+#include <parx/comm/flight/layout.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/file_text.hpp>
+
+namespace parx::inline PARX_ABI {
+
+struct flight_options {
+  std::string directory;  ///< made with mode 0700 where it is missing
+  int rank = 0;
+  int world_size = 1;
+  std::uint64_t job = 0;  ///< equal on all ranks of one start, another for another start
+  flight_files files = flight_files::kept;
+};
+
+class flight_recorder {
+ public:
+  /// Throws errc::io where the directory is not this user's own, or has no room.
+  explicit flight_recorder(flight_options options) : options_(std::move(options)) {
+    const std::string name = detail::flight_file_name(options_.rank);
+    const std::string path = options_.directory + "/" + name;
+    const auto fail = [&](int reason) {
+      throw_error(errc::io, "the flight recorder {} cannot be written: {}", path,
+                  errno_text(reason));
+    };
+    const descriptor file = detail::make_flight_file(options_.directory, name);
+    if (!file.valid()) fail(errno);
+    // What cannot be reserved must not be mapped.
+    if (const int full = ::posix_fallocate(file.get(), 0, flight_file_bytes); full != 0) {
+      ::unlink(path.c_str());
+      fail(full);
+    }
+    void* const memory = ::mmap(nullptr, flight_file_bytes, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_POPULATE, file.get(), 0);
+    if (memory == MAP_FAILED) fail(errno);
+    header_ = new (memory) flight_header;
+    records_ = reinterpret_cast<flight_record*>(static_cast<std::byte*>(memory) +
+                                                flight_header_bytes);
+    describe_self();
+  }
+  ~flight_recorder() { ::munmap(header_, flight_file_bytes); }
+  flight_recorder(const flight_recorder&) = delete;
+  flight_recorder& operator=(const flight_recorder&) = delete;
+
+  [[nodiscard]] const std::string& directory() const noexcept { return options_.directory; }
+
+  void add_group(std::uint64_t id, std::string_view name, int size, int rank) noexcept {
+    const auto n = std::atomic_ref(header_->groups_made).fetch_add(1, std::memory_order_relaxed);
+    flight_group& slot = header_->groups[n % header_->groups.size()];
+    slot.name.fill('\0');
+    std::copy_n(name.begin(), std::min(name.size(), slot.name.size()), slot.name.begin());
+    slot.size = size;
+    slot.rank = rank;
+    slot.id = id;
+  }
+
+  /// An operation has been issued; returns its ticket.
+  [[nodiscard]] std::uint64_t enter(const detail::call_header& call, std::uint64_t bytes,
+                                    int peer) noexcept {
+    const auto ticket = last_.fetch_add(1, std::memory_order_relaxed) + 1;
+    flight_record& slot = slot_of(ticket);
+    const std::atomic_ref number(slot.ticket);
+    number.store(0, std::memory_order_relaxed);
+    // A reader that finds the old number must not see the new contents.
+    std::atomic_thread_fence(std::memory_order_release);
+    slot.entered_ns = now_ns();
+    slot.finished_ns = 0;
+    slot.bytes = bytes;
+    slot.peer = peer;
+    slot.state = flight_state::entered;
+    slot.call = call;
+    number.store(ticket, std::memory_order_release);
+    return ticket;
+  }
+
+  /// It is over. Of an operation that later ones have replaced nothing is recorded.
+  void finish(std::uint64_t ticket, flight_state state) noexcept {
+    flight_record& slot = slot_of(ticket);
+    if (std::atomic_ref(slot.ticket).load(std::memory_order_relaxed) != ticket) return;
+    slot.finished_ns = now_ns();
+    std::atomic_ref(slot.state).store(state, std::memory_order_release);
+  }
+
+  /// A group of this rank has failed. The first reason is kept.
+  void fail(std::string_view reason) noexcept {
+    auto before = flight_ending::running;
+    if (!std::atomic_ref(header_->ending).compare_exchange_strong(before, flight_ending::failed)) {
+      return;
+    }
+    std::copy_n(reason.begin(), std::min(reason.size(), header_->reason.size()),
+                header_->reason.begin());
+  }
+
+  /// The rank leaves the job, which has gone well for it. The last one of a host removes the files
+  /// of all, unless they are to be kept; where a rank has failed or was killed, all files stay.
+  void leave() noexcept {
+    auto before = flight_ending::running;
+    if (!std::atomic_ref(header_->ending).compare_exchange_strong(before, flight_ending::left)) {
+      return;
+    }
+    if (options_.files == flight_files::removed_after_success) {
+      detail::remove_flight_files(options_.directory, options_.job);
+    }
+  }
+
+ private:
+  [[nodiscard]] static std::int64_t now_ns() noexcept {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  }
+  [[nodiscard]] flight_record& slot_of(std::uint64_t ticket) const noexcept {
+    return records_[(ticket - 1) % flight_capacity];
+  }
+
+  void describe_self() noexcept {
+    const auto unix_time = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    header_->version = flight_version;
+    header_->header_bytes = flight_header_bytes;
+    header_->record_bytes = sizeof(flight_record);
+    header_->capacity = flight_capacity;
+    header_->job = options_.job;
+    header_->rank = options_.rank;
+    header_->world_size = options_.world_size;
+    header_->pid = ::getpid();
+    header_->made_unix_ns = unix_time.count();
+    header_->unix_minus_steady_ns = unix_time.count() - now_ns();
+    ::gethostname(header_->host.data(), header_->host.size() - 1);
+    try {
+      const auto boot = detail::file_text("/proc/sys/kernel/random/boot_id").value_or("");
+      std::copy_n(boot.begin(), std::min<std::size_t>(boot.size(), 36), header_->boot_id.begin());
+    } catch (const std::bad_alloc&) {  // the clocks are then compared as those of two hosts
+    }
+    std::atomic_thread_fence(std::memory_order_release);
+    header_->magic = flight_magic;
+  }
+
+  const flight_options options_;
+  flight_header* header_ = nullptr;
+  flight_record* records_ = nullptr;
+  std::atomic<std::uint64_t> last_{0};
+};
+
+}  // namespace parx
