@@ -25,8 +25,7 @@ template <typename Model, typename Input, typename T>
                                call_site site = call_site::current()) {
   std::vector<optim::target<T>> counted;
   for (const optim::target<T>& each : targets) {
-    const bool is_counted_here =
-        pipe.is_sharded() || pipe.tensor_group().rank() == 0 || !each.spec().is_whole();
+    const bool is_counted_here = pipe.tensor_group().rank() == 0 || pipe.is_cut(each.name());
     if (is_counted_here && pipe.user_of(each.name()).index == 0) counted.push_back(each);
   }
   auto squares = optim::grad_squares(counted);

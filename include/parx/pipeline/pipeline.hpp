@@ -31,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -218,6 +219,11 @@ class pipeline {
     }
     return {};
   }
+  /// Whether the ranks of tensor_group() have different parts of the parameter, by its path or that
+  /// of some state of it.
+  [[nodiscard]] bool is_cut(const std::string& name) const {
+    return cut_layers_.contains(name) || cut_layers_.contains(name.substr(0, name.rfind('.')));
+  }
   /// A flag of any rank of the job comes with the gradients of the next step to all of them.
   void raise_flag() noexcept {
     if (!reductions_->empty()) reductions_->raise_flag();
@@ -365,6 +371,7 @@ class pipeline {
                              options_.seed);
     model_.for_each_parameter([&](const std::string& path, auto& each) {
       if (!own_->has(path) && each.has_values()) each.forget_values();
+      if (!each.spec().is_whole()) cut_layers_.insert(path);
     });
     ddp_options reductions = options_.reductions;
     for (auto& each : sum_tied(site)) reductions.reduction_groups.push_back(each);
@@ -380,9 +387,6 @@ class pipeline {
             "{}: \"{}\" is tied over stages, whose ranks have all of it. Sharded stages (zero) tie "
             "nothing: untie it, or leave .sharding empty",
             who, tied_users_.empty() ? "" : tied_users_.begin()->first);
-    require(tensor_group().size() == 1,
-            "{}: stages whose layers are cut over {} ranks (tp) are not sharded besides", who,
-            tensor_group().size());
     require(data_group().size() == 1 || options_.job != nullptr,
             "{}: of sharded stages, name the group of all ranks in pipeline_options::job, "
             "mesh.all()",
@@ -467,6 +471,7 @@ class pipeline {
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
+  std::set<std::string> cut_layers_;  // paths of parameters
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
   bool own_flag_ = false;  // of a rank without parameters

@@ -41,9 +41,9 @@ template <typename Model, typename Input, typename T>
   const shard_place cut = place_in(pipe.tensor_group());
   return {.file = place_in(pipe.job_group()),
           .copies =
-              [=, &pipe](const std::string& name, const shard_spec& part) {
+              [=, &pipe](const std::string& name, const shard_spec&) {
                 const shard_place same = within(pipe.user_of(name), replica);
-                return part.is_whole() ? within(same, cut) : same;
+                return pipe.is_cut(name) ? same : within(same, cut);
               },
           .others = within(alike, cut)};
 }
