@@ -1,77 +1,109 @@
 #!/usr/bin/env bash
-# Prints what including parx costs: seconds of a debug build (-O0), the lines that the preprocessor hands to
-# the compiler, and which other libraries they come from. For launch, ddp and parx the program is hello
-# world (join the job, all_reduce, print), for the other chapters it only includes them.
+# Prints what a program over parx costs the compiler: processor seconds and peak memory, header-only
+# and compiled (PARX_SEPARATE_COMPILATION), at -O0 and -O2.
 #
-#   bash benchmarks/compile_time.sh [chapter...]          CXX=clang++ and REPEAT=5 are honoured
+#   bash benchmarks/compile_time.sh [--against COMMIT] [PROGRAM...]
 #
-# The figure is the fastest of REPEAT builds: a busy machine only ever adds to it.
+#   hello      README's first program        comm    all_reduce with parx/comm.hpp and parx/launch.hpp
+#   training   README's training program     src     parx::compiled itself, as one file
+#   CHAPTER    includes parx/CHAPTER.hpp and does nothing with it
+#
+# Without PROGRAM: all of them. With --against the same sources with the headers of COMMIT, in turn with
+# those of the working tree. Printed are the medians of ROUNDS=3 rounds and their range; processor
+# seconds grow, too, when other programs use the caches, hence the rounds.
+# CXX=clang++, LEVELS="-O0 -O2" and FLAGS=-march=native are honoured. Needs Debian's package `time`.
 set -euo pipefail
-include=$(cd "$(dirname "${BASH_SOURCE[0]}")/../include" && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 compiler=${CXX:-g++}
-flags=(-std=c++20 -O0 -I"$include" -isystem /usr/include/eigen3)
-repeat=${REPEAT:-3}
+read -ra levels <<<"${LEVELS:--O0 -O2}"
+read -ra flags <<<"${FLAGS--march=native}"
+rounds=${ROUNDS:-3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+[ -x /usr/bin/time ] || { echo "needs /usr/bin/time (Debian: apt-get install time)" >&2; exit 1; }
 
-program() {
-  local header=parx/$1.hpp
-  [[ $1 != parx ]] || header=parx.hpp
-  case $1 in
-    nothing) echo 'int main() {}' ;;
-    fmt) printf '#include <fmt/format.h>\nint main() { fmt::print("{}\\n", 1); }\n' ;;
-    launch | ddp | parx) cat <<CODE ;;
-#include <vector>
-#include <parx/comm.hpp>
-#include <$header>
-int main() {
-  return parx::run([](parx::world& world) {
-    std::vector<float> x(4, 1.0f);
-    parx::all_reduce(world, x);
-    parx::print0(world, "{}\\n", x[0]);
-  });
+declare -A include=([now]=$root/include)
+trees=(now)
+if [[ ${1:-} == --against ]]; then
+  mkdir "$work/before"
+  git -C "$root" archive "$2" include | tar -x -C "$work/before"
+  include[before]=$work/before/include
+  trees+=(before)
+  shift 2
+fi
+
+# README's whole program that has the given text in it.
+of_readme() {
+  awk -v text="$1" '
+    /^```cpp/ { inside = 1; code = ""; next }
+    /^```/ { if (inside && index(code, text) && code ~ /int main/) { printf "%s", code; exit } inside = 0 }
+    inside { code = code $0 "\n" }' "$root/README.md"
 }
-CODE
-    *) printf '#include <%s>\nint main() {}\n' "$header" ;;
+
+source_of() {
+  case $1 in
+    hello) of_readme parx::print0 ;;
+    training) of_readme "parx::ddp ddp{" ;;
+    comm)
+      printf '#include <parx/comm.hpp>\n#include <parx/launch.hpp>\n'
+      of_readme parx::print0 | grep -v '#include <parx/' ;;
+    *) printf '#include <parx/%s.hpp>\n' "$1" ;;
   esac
 }
 
+# compile TREE LEVEL FORM PROGRAM: appends "seconds megabytes" to the figures of these four.
+compile() {
+  local definition=() figures=$work/$1$2$3$4
+  if [[ $3 == compiled ]]; then definition=(-DPARX_SEPARATE_COMPILATION); fi
+  if ! /usr/bin/time -q -o "$work/time" -f '%U %S %M' \
+      "$compiler" -std=c++20 "$2" "${flags[@]}" "${definition[@]}" -I"${include[$1]}" \
+      -isystem /usr/include/eigen3 -c "$work/$4.cpp" -o "$work/out.o" 2>"$work/errors"; then
+    touch "$figures.failed"
+    cp "$work/errors" "$figures.errors"
+    return
+  fi
+  awk '{ printf "%.2f %.0f\n", $1 + $2, $3 / 1024 }' "$work/time" >>"$figures"
+}
+
+# median, range and memory of a file of figures, 24 columns wide.
+summary() {
+  if [[ -e $1.failed ]]; then
+    printf ' %24s' "does not compile"
+    return
+  fi
+  sort -n "$1" | awk '
+    { seconds[NR] = $1; if ($2 > memory) memory = $2 }
+    END {
+      middle = (seconds[int((NR + 1) / 2)] + seconds[int(NR / 2) + 1]) / 2
+      printf " %7.2f %11s %4d", middle, sprintf("%.2f-%.2f", seconds[1], seconds[NR]), memory
+    }'
+}
+
 if [[ $# -gt 0 ]]; then
-  chapters=("$@")
+  programs=("$@")
 else
-  chapters=(nothing fmt core types store transport comm launch tensor autograd data nn optim ddp parx)
+  programs=(hello comm training)
+  for header in "$root"/include/parx/*.hpp; do
+    [[ $header == */comm.hpp ]] || programs+=("$(basename "$header" .hpp)")
+  done
 fi
 
-printf '# %s -O0, fastest of %s; thousand preprocessed lines\n' "$("$compiler" --version | head -1)" "$repeat"
-printf '%-12s %8s %8s %8s %8s %8s %8s\n' chapter seconds klines parx std fmt eigen
-for chapter in "${chapters[@]}"; do
-  [[ $chapter == nothing || $chapter == fmt || $chapter == parx || -e $include/parx/$chapter.hpp ]] || continue
-  program "$chapter" > "$work/main.cpp"
-  best=
-  failed=
-  for ((i = 0; i < repeat; ++i)); do
-    start=$(date +%s%N)
-    "$compiler" "${flags[@]}" -c "$work/main.cpp" -o "$work/main.o" 2> "$work/errors" || { failed=1; break; }
-    took=$((($(date +%s%N) - start) / 1000000))
-    [[ -n $best && $best -le $took ]] || best=$took
+echo "# $("$compiler" --version | head -1), ${flags[*]}, $rounds rounds; processor seconds: median, range; MB"
+printf '%-16s %-5s %-9s' program level form
+for tree in "${trees[@]}"; do printf ' %24s' "$tree"; done
+echo
+for program in "${programs[@]}"; do
+  source_of "$program" >"$work/$program.cpp"
+  for level in "${levels[@]}"; do
+    for form in header compiled; do
+      [[ $program$form != srcheader ]] || continue
+      for ((round = 0; round < rounds; ++round)); do
+        for tree in "${trees[@]}"; do compile "$tree" "$level" "$form" "$program"; done
+      done
+      printf '%-16s %-5s %-9s' "$program" "$level" "$form"
+      for tree in "${trees[@]}"; do summary "$work/$tree$level$form$program"; done
+      echo
+    done
   done
-  if [[ -n $failed ]]; then
-    printf '%-12s does not compile: %s\n' "$chapter" "$(grep -m1 error "$work/errors" || head -1 "$work/errors")"
-    continue
-  fi
-  "$compiler" "${flags[@]}" -E "$work/main.cpp" |
-    awk -v chapter="$chapter" -v ms="$best" '
-      /^# [0-9]+ "/ {
-        place = "std"
-        if ($3 ~ /\/fmt\//) place = "fmt"
-        else if ($3 ~ /eigen3/) place = "eigen"
-        else if ($3 ~ /\/parx\//) place = "parx"
-        next
-      }
-      NF > 0 { ++lines[place]; ++all }
-      END {
-        printf "%-12s %8.2f %8.1f %8.1f %8.1f %8.1f %8.1f\n", chapter, ms / 1000, all / 1000,
-               lines["parx"] / 1000, lines["std"] / 1000, lines["fmt"] / 1000,
-               lines["eigen"] / 1000
-      }'
 done
+cat "$work"/*.errors 2>/dev/null | grep -m 3 error >&2 || true

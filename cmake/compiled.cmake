@@ -1,20 +1,42 @@
-# parx::compiled: the compiled form of parx (parx/src.hpp). A program that links it includes the same
-# headers as with parx::parx, and compiles in a fraction of the time. It is built when something links
-# it. Its objects fit programs that are compiled with the same vector instructions: with PARX_NATIVE
-# those of this machine, which it then hands on to whoever links it.
+# The compiled form of parx (parx/src.hpp), one library for each of the header-only targets:
+# parx::comm_compiled for parx::comm, and parx::compiled, which includes it, for parx::parx. A
+# program that links one includes the same headers and compiles in a fraction of the time. A library
+# is built when something links it, and with PARX_INSTALL_COMPILED always. Its objects fit programs
+# that are compiled with the same vector instructions: with PARX_NATIVE those of this machine, which
+# it then hands on to whoever links it.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${PROJECT_SOURCE_DIR}/include/parx/src.hpp)
 file(STRINGS ${PROJECT_SOURCE_DIR}/include/parx/src.hpp parts REGEX "^#include <parx/.*/src[.]hpp>")
+set(comm_sources "")
 set(sources "")
 foreach(part IN LISTS parts)
   string(REGEX REPLACE "#include <parx/(.*)/src[.]hpp>" "\\1" name "${part}")
   set(source ${PROJECT_BINARY_DIR}/compiled/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "${part}\n")
-  list(APPEND sources ${source})
+  if(name IN_LIST parx_comm_chapters)
+    list(APPEND comm_sources ${source})
+  else()
+    list(APPEND sources ${source})
+  endif()
 endforeach()
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-             ${PROJECT_SOURCE_DIR}/include/parx/src.hpp)
 
-add_library(parx_compiled STATIC EXCLUDE_FROM_ALL ${sources})
-add_library(parx::compiled ALIAS parx_compiled)
-set_target_properties(parx_compiled PROPERTIES EXPORT_NAME compiled POSITION_INDEPENDENT_CODE ON)
-target_compile_definitions(parx_compiled PUBLIC PARX_SEPARATE_COMPILATION)
-target_link_libraries(parx_compiled PUBLIC parx $<$<BOOL:${PARX_NATIVE}>:parx::native>)
+# parx_add_compiled(name library source...): the target parx_<name>, also parx::<name>.
+function(parx_add_compiled name library)
+  add_library(parx_${name} STATIC ${ARGN})
+  add_library(parx::${name} ALIAS parx_${name})
+  if(NOT PARX_INSTALL_COMPILED)
+    set_target_properties(parx_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+  set_target_properties(parx_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_definitions(parx_${name} PUBLIC PARX_SEPARATE_COMPILATION)
+  target_link_libraries(parx_${name} PUBLIC ${library})
+  if(PARX_NATIVE)
+    target_link_libraries(parx_${name} PUBLIC parx::native)
+  endif()
+endfunction()
+
+parx_add_compiled(comm_compiled parx_comm ${comm_sources})
+if(NOT PARX_COMM_ONLY)
+  parx_add_compiled(compiled parx ${sources})
+  target_link_libraries(parx_compiled PUBLIC parx_comm_compiled)
+endif()

@@ -1,18 +1,88 @@
+# What `cmake --install` puts where: the headers, the compiled form, the CMake package (one file of
+# targets for each of its components) and the modules of pkg-config are the install component
+# parx_development, the programs parx_programs.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-# Headers only, hence the architecture-independent place.
+# Headers alone fit every architecture, and have a place of their own for that.
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/parx)
+set(pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+set(any_architecture ARCH_INDEPENDENT)
+if(PARX_INSTALL_COMPILED)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/parx)
+  set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  set(any_architecture "")
+endif()
 
-install(TARGETS parx EXPORT parxTargets FILE_SET HEADERS)
-install(EXPORT parxTargets NAMESPACE parx:: DESTINATION ${package_dir})
+set(components "")
+foreach(component IN ITEMS comm comm_compiled parx compiled)
+  set(target parx_${component})
+  if(component STREQUAL parx)
+    set(target parx)
+  endif()
+  if(NOT TARGET ${target} OR (component MATCHES compiled AND NOT PARX_INSTALL_COMPILED))
+    continue()
+  endif()
+  list(APPEND components ${component})
+  set(files "")
+  if(NOT component MATCHES compiled)
+    set(files FILE_SET HEADERS COMPONENT parx_development)
+  endif()
+  install(TARGETS ${target} EXPORT parx_${component} ${files} ARCHIVE COMPONENT parx_development)
+  install(EXPORT parx_${component} NAMESPACE parx:: FILE parx_${component}.cmake
+          DESTINATION ${package_dir} COMPONENT parx_development)
+endforeach()
+
 configure_package_config_file(cmake/parxConfig.cmake.in ${PROJECT_BINARY_DIR}/parxConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
-                                 COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+                                 COMPATIBILITY SameMinorVersion ${any_architecture})
 install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
-              cmake/native.cmake cmake/FindCBLAS.cmake cmake/FindDNNL.cmake
-        DESTINATION ${package_dir})
+              cmake/native.cmake cmake/hdf5.cmake cmake/FindCBLAS.cmake cmake/FindDNNL.cmake
+        DESTINATION ${package_dir} COMPONENT parx_development)
+
+# parx_install_pc(module description requires [CFLAGS flag...] [LIBS flag...])
+function(parx_install_pc module description requires)
+  cmake_parse_arguments(arg "" "" "CFLAGS;LIBS" ${ARGN})
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR
+             BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} OUTPUT_VARIABLE includedir)
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR
+             BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} OUTPUT_VARIABLE libdir)
+  list(JOIN arg_CFLAGS " " cflags)
+  list(JOIN arg_LIBS " " libs)
+  configure_file(cmake/parx.pc.in ${PROJECT_BINARY_DIR}/${module}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${module}.pc DESTINATION ${pkgconfig_dir}
+          COMPONENT parx_development)
+endfunction()
+
+set(gemm_cflags "")
+set(gemm_libs "")
+if(PARX_GEMM STREQUAL blas)
+  set(gemm_cflags -DPARX_GEMM_BLAS -I${CBLAS_INCLUDE_DIR})
+  set(gemm_libs ${CBLAS_LIBRARIES})
+elseif(PARX_GEMM STREQUAL onednn)
+  set(gemm_cflags -DPARX_GEMM_ONEDNN -I${DNNL_INCLUDE_DIR})
+  set(gemm_libs ${DNNL_LIBRARY})
+endif()
+set(compiled_cflags -DPARX_SEPARATE_COMPILATION)
+if(PARX_NATIVE)
+  get_target_property(native parx::native INTERFACE_COMPILE_OPTIONS)
+  list(APPEND compiled_cflags ${native})
+endif()
+parx_install_pc(parx-comm "Collective communication for clusters of CPUs" "fmt >= 9"
+                CFLAGS -I\${includedir} -pthread ${gemm_cflags} LIBS -pthread -ldl)
+if(comm_compiled IN_LIST components)
+  parx_install_pc(parx-comm-compiled "parx-comm, its compiled form" parx-comm
+                  CFLAGS ${compiled_cflags} LIBS -L\${libdir} -lparx_comm_compiled)
+endif()
+if(parx IN_LIST components)
+  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-comm, eigen3 >= 3.4, zlib" LIBS ${gemm_libs})
+endif()
+if(compiled IN_LIST components)
+  parx_install_pc(parx-compiled "parx, its compiled form" "parx, parx-comm-compiled"
+                  LIBS -L\${libdir} -lparx_compiled)
+endif()
+
 if(PARX_BUILD_EXAMPLES)
   # What users of an installed parx run. Those that are only checked (PARX_BUILD_TRAINERS=CHECK) are
   # no programs.
@@ -20,7 +90,7 @@ if(PARX_BUILD_EXAMPLES)
     if(TARGET ${tool})
       get_target_property(type ${tool} TYPE)
       if(type STREQUAL EXECUTABLE)
-        install(TARGETS ${tool})
+        install(TARGETS ${tool} COMPONENT parx_programs)
       endif()
     endif()
   endforeach()

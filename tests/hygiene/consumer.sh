@@ -1,26 +1,73 @@
 #!/bin/bash
 # A project that uses parx builds and runs:
-#   consumer.sh find_package|add_subdirectory PARX_ROOT COMPILER
+#   consumer.sh add_subdirectory PARX_ROOT COMPILER
+#   consumer.sh installed PARX_ROOT COMPILER BUILD    parx as BUILD installs it, found by CMake and by
+#                                                     pkg-config, header-only and compiled
+#   consumer.sh comm_only PARX_ROOT COMPILER          configured, built and used where there is no
+#                                                     Eigen, zlib or Boost
 set -eu
 how=$1 root=$2 compiler=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }; }
 # Boost is for parxrun and the tests: whoever uses parx does without.
-configure() { cmake -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Debug "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }; }
+configure() { quietly cmake -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Debug "$@"; }
+says_the_sum() {
+  "$1" | tee "$work/said"
+  [ "$(cat "$work/said")" = "rank 0 of 1: 1.5" ] || { echo "$1 does not say what it should"; exit 1; }
+}
+# use COMPONENT,... [OPTION...]: the consumer, a program for each component.
+use() {
+  local components=${1//,/;}
+  shift
+  configure -S "$here/consumer" -B "$work/build" "-DCOMPONENTS=$components" "$@"
+  quietly cmake --build "$work/build"
+  for component in ${components//;/ }; do says_the_sum "$work/build/consumer_$component"; done
+}
+without=(-DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON)
 case $how in
-  find_package)
-    configure -S "$root" -B "$work/parx" -DPARX_BUILD_EXAMPLES=OFF -DPARX_BUILD_TESTS=OFF -DPARX_BUILD_BENCHMARKS=OFF
-    cmake --install "$work/parx" --prefix "$work/prefix" >/dev/null
-    rm -rf "$work/parx"
+  add_subdirectory)
+    use parx -DPARX_SOURCE_DIR="$root" ;;
+  installed)
+    cmake --install "$4" --prefix "$work/prefix" --component parx_development >/dev/null
     # The installed package must not lead back to the sources.
-    if grep -rlF "$root" "$work/prefix"; then echo "the installed files name $root"; exit 1; fi
+    if grep -rlIF -e "$root" -e "$4" "$work/prefix"; then echo "the installed files name $root"; exit 1; fi
     (cd "$root/include" && find . -name '*.hpp') | sort >"$work/sources"
     (cd "$work/prefix/include" && find . -name '*.hpp') | sort | diff "$work/sources" -
-    configure -S "$here/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" ;;
-  add_subdirectory)
-    configure -S "$here/consumer" -B "$work/build" -DPARX_SOURCE_DIR="$root" ;;
+    use comm,comm_compiled "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
+    rm -rf "$work/build"
+    use parx,compiled -DCMAKE_PREFIX_PATH="$work/prefix"
+    command -v pkg-config >/dev/null || { echo "NOT TRIED: pkg-config, which is not installed"; exit 0; }
+    PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name parx.pc)")
+    export PKG_CONFIG_PATH
+    for module in parx-comm parx-comm-compiled parx-compiled; do
+      definition=()
+      case $module in parx-comm*) definition=(-DONLY_COMM) ;; esac
+      # shellcheck disable=SC2046
+      quietly "$compiler" -std=c++20 "${definition[@]}" "$here/consumer/main.cpp" -o "$work/$module" \
+        $(pkg-config --cflags --libs "$module")
+      says_the_sum "$work/$module"
+    done ;;
+  comm_only)
+    # Should anything include these after all, it does not compile.
+    mkdir -p "$work/absent/Eigen" "$work/absent/boost"
+    for header in zlib.h Eigen/Core boost/config.hpp; do
+      echo "#error \"there is no $header here\"" >"$work/absent/$header"
+    done
+    export CPLUS_INCLUDE_PATH=$work/absent
+    configure -S "$root" -B "$work/parx" -DPARX_COMM_ONLY=ON -DPARX_INSTALL_COMPILED=ON "${without[@]}"
+    quietly cmake --build "$work/parx" --parallel 2
+    cmake --install "$work/parx" --prefix "$work/prefix" >/dev/null
+    use comm,comm_compiled "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
+    # What is not there is missing by name.
+    if cmake -S "$here/consumer" -B "$work/other" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" 2>&1 ||
+       ! grep -q "No component parx in this installation" "$work/log"; then
+      cat "$work/log"; exit 1
+    fi
+    # Without the option, one sentence says which there is.
+    if cmake -S "$root" -B "$work/all" "${without[@]}" >"$work/log" 2>&1 ||
+       ! grep -q "PARX_COMM_ONLY=ON" "$work/log"; then
+      cat "$work/log"; exit 1
+    fi ;;
 esac
-cmake --build "$work/build"
-"$work/build/consumer" | tee "$work/said"
-[ "$(cat "$work/said")" = "rank 0 of 1: 1.5" ]
