@@ -15,19 +15,12 @@
 
 #include <cctype>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
-#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include <parx/autograd/detail/node.hpp>
 
@@ -52,41 +45,7 @@ namespace detail {
 
 /// "linear" out of "parx::linear<float>(parx::variable<float> const&, ...)::{lambda(...)#1}": the
 /// first function of parx whose template arguments, if any, are plain types.
-[[nodiscard]] inline std::string operation_name(const char* mangled) {
-  const std::unique_ptr<char, void (*)(void*)> memory(
-      abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), std::free);
-  static constexpr std::string_view ours = "parx::", inner = "detail::";
-  static constexpr std::string_view hidden[] = {"(anonymous namespace)::", PARX_ABI_TEXT "::"};
-  std::string demangled = memory ? memory.get() : mangled;
-  for (const std::string_view part : hidden) {
-    for (std::size_t at = 0; (at = demangled.find(part)) != std::string::npos;) {
-      demangled.erase(at, part.size());
-    }
-  }
-  const std::string_view text = demangled;
-  // Activations share one operation and are told apart by its argument: gelu_function<float>.
-  if (const std::size_t end = text.find("_function<"); end != std::string_view::npos) {
-    const std::size_t begin = text.find_last_of(":<", end) + 1;
-    return std::string(text.substr(begin, end - begin));
-  }
-  for (std::size_t at = text.find(ours); at < text.size(); at = text.find(ours, at + 1)) {
-    std::string_view rest = text.substr(at + ours.size());
-    if (rest.substr(0, inner.size()) == inner) rest.remove_prefix(inner.size());
-    const std::string_view name = rest.substr(0, rest.find_first_of("<(: "));
-    rest.remove_prefix(name.size());
-    if (rest.substr(0, 1) == "<") {
-      std::size_t end = 1;
-      while (end < rest.size() && (std::isalnum(static_cast<unsigned char>(rest[end])) != 0 ||
-                                   rest[end] == '_' || rest[end] == ' ' || rest[end] == ',')) {
-        ++end;
-      }
-      if (end >= rest.size() || rest[end] != '>') continue;
-      rest.remove_prefix(end + 1);
-    }
-    if (rest.substr(0, 1) == "(" && !name.empty()) return std::string(name);
-  }
-  return std::string(text.substr(0, text.find('(')));
-}
+[[nodiscard]] std::string operation_name(const char* mangled);
 
 template <typename T>
 [[nodiscard]] bool all_finite(const tensor<T>& values) {
@@ -104,10 +63,7 @@ class anomaly_watch {
   explicit anomaly_watch(std::string where) : where_(std::move(where)) {}
 
   /// The innermost scope's of this thread, null without one.
-  [[nodiscard]] static anomaly_watch*& current() noexcept {
-    thread_local anomaly_watch* watch = nullptr;
-    return watch;
-  }
+  [[nodiscard]] static anomaly_watch*& current() noexcept;
 
   /// After an operation with this result; throws anomaly_error.
   template <typename T>
@@ -119,17 +75,7 @@ class anomaly_watch {
     origins_[made.sequence] = {&backward, module()};
   }
   /// After a node has added to the gradients of its inputs; throws anomaly_error.
-  void ran(const node_base& node) {
-    if (!node.gradient_is_finite()) return;
-    for (std::size_t i = 0; i < node.inputs(); ++i) {
-      if (node.input(i) == nullptr || node.input(i)->gradient_is_finite()) continue;
-      const auto origin = origins_.find(node.sequence);
-      const bool known = origin != origins_.end();
-      report(fmt::format("gradient for its input {}", i),
-             known ? operation_name(origin->second.backward->name()) : "an operation",
-             known ? origin->second.module : std::string());
-    }
-  }
+  void ran(const node_base& node);
   /// A node that has run for the last time.
   void forget(const node_base& node) { origins_.erase(node.sequence); }
 
@@ -138,11 +84,8 @@ class anomaly_watch {
   [[nodiscard]] bool in_module() const noexcept { return !running_.empty(); }
   void name_module(const void* address, const std::string& path) { paths_[address] = path; }
   /// A module begins to run, known by its address; one that members() hides goes by its parent's.
-  void enter(const void* address) {
-    const auto known = paths_.find(address);
-    running_.push_back(known != paths_.end() ? known->second : module());
-  }
-  void enter_path(std::string path) { running_.push_back(std::move(path)); }
+  void enter(const void* address);
+  void enter_path(std::string path);
   void leave() noexcept { running_.pop_back(); }
 
  private:
@@ -152,13 +95,7 @@ class anomaly_watch {
   };
 
   [[noreturn]] void report(const std::string& what, std::string operation,
-                           std::string module) const {
-    const std::string text = fmt::format(
-        "detect_anomaly: {}{} has made Inf or NaN out of finite numbers: its {}{}", operation,
-        module.empty() ? "" : fmt::format(" of module \"{}\"", module), what,
-        where_.empty() ? "" : fmt::format(" ({})", where_));
-    throw anomaly_error(text, std::move(operation), std::move(module));
-  }
+                           std::string module) const;
 
   std::string where_;
   std::vector<std::string> running_;
@@ -201,3 +138,7 @@ class detect_anomaly {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/autograd/detail/anomaly_impl.hpp>
+#endif

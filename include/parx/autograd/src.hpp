@@ -1,6 +1,8 @@
 // The compiled part of autograd, for parx/src.hpp.
 #pragma once
 
+#include <parx/autograd/detail/anomaly_impl.hpp>
+#include <parx/autograd/detail/engine_impl.hpp>
 #include <parx/autograd/instances.hpp>
 
 namespace parx::inline PARX_ABI {

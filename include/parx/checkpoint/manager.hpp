@@ -12,13 +12,9 @@
 // shards that it alone holds: see write_together. One thread calls.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <future>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -62,34 +58,17 @@ class checkpoint_manager {
   checkpoint_manager(const checkpoint_manager&) = delete;
   checkpoint_manager& operator=(const checkpoint_manager&) = delete;
   /// Waits for the writer; its failure is logged, since nobody can be told any more.
-  ~checkpoint_manager() {
-    if (writer_.joinable()) writer_.join();
-    if (failure_ == nullptr) return;
-    try {
-      std::rethrow_exception(failure_);
-    } catch (const std::exception& reason) {
-      log(log_level::error, "the last checkpoint was not saved: {}", reason.what());
-    }
-  }
+  ~checkpoint_manager();
 
   /// Before training: creates the folder where it is missing, and throws errc::io unless a
   /// checkpoint of `bytes` could be saved into it now.
-  void probe(std::uint64_t bytes = 0, call_site site = call_site::current()) {
-    detail::agree_on_rank0(group_, site, [&] { detail::probe_folder(folder_, bytes); });
-  }
+  void probe(std::uint64_t bytes = 0, call_site site = call_site::current());
   /// The same for a checkpoint of these parts, and of those of the other ranks.
-  void probe(const checkpoint_parts& parts, call_site site = call_site::current()) {
-    std::array<std::uint64_t, 1> bytes{parts.written_by(rank()).bytes()};
-    if (group_ != nullptr) all_reduce(*group_, bytes, {}, site);
-    probe(bytes[0], site);
-  }
+  void probe(const checkpoint_parts& parts, call_site site = call_site::current());
 
   /// Removes all checkpoints, whole or damaged; the folder and what else is in it stay. Throws
   /// errc::io where there is no folder, or another writer keeps it.
-  void clear(call_site site = call_site::current()) {
-    wait(site);
-    detail::agree_on_rank0(group_, site, [&] { detail::remove_checkpoints(folder_); });
-  }
+  void clear(call_site site = call_site::current());
 
   /// Saves <folder>/checkpoint-<step>; one that is there is replaced. In the background, an earlier
   /// save is waited for first, and its failure thrown here; `parts` may change again as soon as
@@ -98,57 +77,10 @@ class checkpoint_manager {
   /// what best() compares, at rank 0; where the caller knows of a best one, `best_step` is
   /// the one that save_total_limit spares.
   void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
-            std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current()) {
-    wait(site);
-    const detail::save_plan plan{detail::checkpoint_path(folder_, step), step, metric, best_step,
-                                 options_.save_total_limit, options_.goal, site};
-    together_ = any_shards(parts, site);
-    if (options_.mode == save_mode::blocking) {
-      if (together_) {
-        detail::write_together(*group_, plan, parts.written_by(rank()));
-      } else {
-        detail::agree_on_rank0(group_, site, [&] { detail::write_alone(plan, parts); });
-      }
-      return;
-    }
-    const auto copy_of_parts = [&] { return parts.written_by(rank()).copied_to(memory_); };
-    if (!together_) {
-      detail::agree_on_rank0(group_, site, [&] {
-        write_behind([plan, copy = copy_of_parts()] { detail::write_alone(plan, copy); });
-      });
-      return;
-    }
-    if (!writers_) writers_ = all_of(*group_, site);
-    // Where a rank has no memory for its copy or no thread, the writers of all others would wait
-    // for its: none begins before all are there.
-    std::promise<bool> all_are_there;
-    try {
-      detail::agree(group_, site, [&] {
-        write_behind([this, plan, copy = copy_of_parts(),
-                      begins = all_are_there.get_future()]() mutable {
-          if (begins.get()) detail::write_together(*writers_, plan, copy);
-        });
-      });
-    } catch (...) {
-      all_are_there.set_value(false);
-      throw;
-    }
-    all_are_there.set_value(true);
-  }
+            std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current());
 
   /// Returns when the last save is on the disk; throws where it failed.
-  void wait(call_site site = call_site::current()) {
-    if (options_.mode == save_mode::blocking) return;
-    const auto end = [&] {
-      if (writer_.joinable()) writer_.join();
-      if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
-    };
-    if (together_) {
-      end();  // the writers have agreed
-    } else {
-      detail::agree_on_rank0(group_, site, end);
-    }
-  }
+  void wait(call_site site = call_site::current());
 
   /// The checkpoint with the highest step that is whole; damaged ones are passed over with a
   /// warning that names what is wrong. nullopt where there is none. Throws errc::bad_data where
@@ -158,16 +90,7 @@ class checkpoint_manager {
   }
   /// The one with the best metric, of equal ones the oldest, in the same way; nullopt where no
   /// whole checkpoint has a metric.
-  [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current()) {
-    return find(site, [&](auto all) {
-      std::erase_if(all, [](const auto& one) { return !one.metric(); });
-      std::reverse(all.begin(), all.end());  // oldest first
-      std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
-        return detail::is_better(*a.metric(), *b.metric(), options_.goal);
-      });
-      return all;
-    });
-  }
+  [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current());
 
   /// The folder, as given.
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
@@ -187,19 +110,10 @@ class checkpoint_manager {
   }
 
   /// Collective. Whether a rank other than 0 may have something to write.
-  [[nodiscard]] bool any_shards(const checkpoint_parts& parts, call_site site) const {
-    if (group_ == nullptr || group_->size() == 1) return false;
-    std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(parts.has_shards())};
-    all_reduce(*group_, any, {.op = reduce_op::max}, site);
-    return any[0] != 0;
-  }
+  [[nodiscard]] bool any_shards(const checkpoint_parts& parts, call_site site) const;
   /// The same ranks as a group of their own: the writers' collectives do not come between those of
   /// training.
-  [[nodiscard]] static process_group all_of(const process_group& group, call_site site) {
-    std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return group.subgroup(ranks, {.name = "checkpoint"}, site);
-  }
+  [[nodiscard]] static process_group all_of(const process_group& group, call_site site);
 
   /// The first good one of order(all checkpoints, newest first), as rank 0 lists them. The ranks
   /// share the reading: each compares the checksums of some of the files.
@@ -256,3 +170,7 @@ class checkpoint_manager {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/manager_impl.hpp>
+#endif

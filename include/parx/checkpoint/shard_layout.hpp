@@ -14,14 +14,11 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -43,11 +40,7 @@ struct shard_place {
 
 /// "model-00002-of-00004": what piece 1 of 4 of "model" is called, as Hugging Face's libraries
 /// number the files of large models.
-[[nodiscard]] inline std::string shard_name(std::string_view name, shard_place place) {
-  require(place.index < place.count, "shard_name: \"{}\" has {} pieces, so none with number {}",
-          name, place.count, place.index);
-  return fmt::format("{}-{:05}-of-{:05}", name, place.index + 1, place.count);
-}
+[[nodiscard]] std::string shard_name(std::string_view name, shard_place place);
 
 /// How something is spread over ranks that save it together.
 struct sharding {
@@ -69,24 +62,7 @@ struct parsed_shard_name {
 };
 
 /// Of "model-00002-of-00004.safetensors" "model" and {1, 4}; nullopt for a file of another kind.
-[[nodiscard]] inline std::optional<parsed_shard_name> parse_shard_name(std::string_view file) {
-  constexpr std::string_view between = "-of-", ending = ".safetensors";
-  if (!file.ends_with(ending)) return std::nullopt;
-  file.remove_suffix(ending.size());
-  const std::size_t of = file.rfind(between);
-  const std::size_t dash = of == 0 || of == file.npos ? file.npos : file.rfind('-', of - 1);
-  if (dash == file.npos) return std::nullopt;
-  const auto number = [](std::string_view digits) {
-    std::size_t read = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto [stop, code] = std::from_chars(digits.data(), end, read);
-    return code == std::errc{} && stop == end ? read : 0;
-  };
-  const std::size_t index = number(file.substr(dash + 1, of - dash - 1));
-  const std::size_t count = number(file.substr(of + between.size()));
-  if (index == 0 || index > count) return std::nullopt;
-  return parsed_shard_name{std::string(file.substr(0, dash)), {index - 1, count}};
-}
+[[nodiscard]] std::optional<parsed_shard_name> parse_shard_name(std::string_view file);
 
 /// Elements from number `first` on of the part that lies here.
 struct piece_to_write {
@@ -96,79 +72,21 @@ struct piece_to_write {
 
 /// What the holder `copy` of `part` writes of it; nullopt where that is nothing. Small parts have
 /// one writer, found by their name; of larger ones each holder writes a range.
-[[nodiscard]] inline std::optional<piece_to_write> piece_of_copy(std::string_view name,
+[[nodiscard]] std::optional<piece_to_write> piece_of_copy(std::string_view name,
                                                                  const shard_spec& part,
                                                                  std::size_t element_bytes,
-                                                                 shard_place copy) {
-  constexpr std::size_t worth_sharing = 64 * 1024;  // bytes
-  require(copy.index < copy.count, "\"{}\": copy {} of {} does not exist", name, copy.index,
-          copy.count);
-  // An empty tensor has a writer, too, so that its name is in the checkpoint.
-  const bool is_nothing = part.size() == 0 && part.global_shape().size() > 0;
-  if (is_nothing) return std::nullopt;
-  if (copy.count == 1) return piece_to_write{part};
-  if (part.size() * element_bytes < worth_sharing) {
-    if (fnv1a(name) % copy.count != copy.index) return std::nullopt;
-    return piece_to_write{part};
-  }
-  const auto index = static_cast<int>(copy.index), count = static_cast<int>(copy.count);
-  const std::size_t begin = chunk_begin(part.size(), count, index);
-  const std::size_t end = chunk_begin(part.size(), count, index + 1);
-  if (begin == end) return std::nullopt;
-  return piece_to_write{part.flat(begin, end), begin};
-}
+                                                                 shard_place copy);
 
 /// What of the whole is in `part`, without the whole's shape.
-[[nodiscard]] inline json::object cuts_to_json(const shard_spec& part) {
-  json::object members;
-  if (!part.cuts().empty()) {
-    json::array cuts;
-    for (const axis_interval& each : part.cuts())
-      cuts.push_back(json::array{each.axis, each.begin, each.end});
-    members["cuts"] = std::move(cuts);
-  }
-  if (part.is_flat())
-    members["elements"] = json::array{part.flat_begin(), part.flat_begin() + part.size()};
-  return members;
-}
+[[nodiscard]] json::object cuts_to_json(const shard_spec& part);
 
 /// The inverse. Throws json::error, or usage_error for cuts that no tensor of this shape has.
-[[nodiscard]] inline shard_spec cuts_from_json(const parx::shape& whole, const json::value& part) {
-  const auto numbers = [](const json::value& list, std::size_t count) {
-    std::vector<std::size_t> read;
-    for (const json::value& each : list.elements()) read.push_back(each.as<std::size_t>());
-    if (read.size() != count)
-      throw json::error(fmt::format("{} is not a list of {} numbers", json::dump(list), count));
-    return read;
-  };
-  std::vector<axis_interval> cuts;
-  if (const json::value* const list = part.find("cuts")) {
-    for (const json::value& each : list->elements()) {
-      const auto cut = numbers(each, 3);
-      cuts.push_back({cut[0], cut[1], cut[2]});
-    }
-  }
-  shard_spec spec = shard_spec::of_cuts(whole, cuts);
-  if (const json::value* const range = part.find("elements")) {
-    const auto elements = numbers(*range, 2);
-    spec = spec.flat(elements[0], elements[1]);
-  }
-  return spec;
-}
+[[nodiscard]] shard_spec cuts_from_json(const parx::shape& whole, const json::value& part);
 
 /// The extents of a tensor of elements of `element_bytes`. Throws json::error for what is none.
-[[nodiscard]] inline parx::shape shape_from_json(const json::value& extents,
-                                                 std::size_t element_bytes) {
-  parx::shape read;
-  for (const json::value& each : extents.elements()) read.push_back(each.as<std::size_t>());
-  (void)byte_count(read, element_bytes);
-  return read;
-}
-[[nodiscard]] inline json::array shape_to_json(const parx::shape& shape) {
-  json::array extents;
-  for (const std::size_t extent : shape) extents.push_back(extent);
-  return extents;
-}
+[[nodiscard]] parx::shape shape_from_json(const json::value& extents,
+                                                 std::size_t element_bytes);
+[[nodiscard]] json::array shape_to_json(const parx::shape& shape);
 
 /// A part of a tensor and the file that it is in.
 struct placed_part {
@@ -213,3 +131,7 @@ template <typename NameOf>
 }  // namespace detail
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/shard_layout_impl.hpp>
+#endif

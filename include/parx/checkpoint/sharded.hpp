@@ -32,14 +32,10 @@
 //   merge: parx_checkpoint merge out/model model.safetensors, or save_whole() (whole_file.hpp).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <set>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/checkpoint_folder.hpp>
@@ -57,45 +53,14 @@
 
 namespace parx::inline PARX_ABI {
 
-namespace detail {
-
-/// Throws errc::io where `target` is a folder with something in it that is not of a checkpoint: it
-/// would be lost when another takes its place.
-inline void require_replaceable(const std::filesystem::path& target) {
-  std::error_code failure;
-  if (!std::filesystem::exists(target, failure)) return;
-  const bool is_folder = std::filesystem::is_directory(target, failure);
-  if (is_folder && std::filesystem::is_empty(target, failure)) return;
-  const auto is_ours = [&] {
-    if (!is_folder || !std::filesystem::exists(target / manifest_name, failure)) return false;
-    const input_file manifest((target / manifest_name).string());
-    std::set<std::string, std::less<>> known{std::string(manifest_name)};
-    for (const auto& file : parse_manifest(manifest.whole_text()).files) known.insert(file.name);
-    for (const auto& entry : std::filesystem::directory_iterator(target))
-      if (!known.contains(entry.path().filename().string())) return false;
-    return true;
-  };
-  if (is_ours()) return;
-  throw_error(errc::io,
-              "\"{}\" is {} that save_sharded did not write, and will not be replaced. Give the "
-              "name of a new folder.",
-              target.string(), is_folder ? "a folder with files" : "a file");
-}
-
-}  // namespace detail
-
 /// Parameters are cut over the ranks of `group`, each element is on one of them.
 [[nodiscard]] inline sharding sharded_over(const process_group& group) {
   const shard_place place = detail::place_in(group);
   return {.file = place, .copies = {}, .others = place};
 }
 /// The same where the ranks of `replicas`, a part of `group`, hold the same parts.
-[[nodiscard]] inline sharding sharded_over(const process_group& group,
-                                           const process_group& replicas) {
-  sharding how = sharded_over(group);
-  how.copies = [copy = detail::place_in(replicas)](const auto&, const auto&) { return copy; };
-  return how;
-}
+[[nodiscard]] sharding sharded_over(const process_group& group,
+                                           const process_group& replicas);
 /// Every rank of `group` has all of every parameter.
 [[nodiscard]] inline sharding replicated_over(const process_group& group) {
   return sharded_over(group, group);
@@ -105,18 +70,9 @@ inline void require_replaceable(const std::filesystem::path& target) {
 /// `folder`, in which there is a manifest.json with checksums. It appears whole or not at all; one
 /// that save_sharded wrote earlier is replaced. Blocks until it is on the disk. Throws errc::io on
 /// every rank where it fails on one (a full disk); what was there is then as it was.
-inline void save_sharded(process_group& group, const std::string& folder,
+void save_sharded(process_group& group, const std::string& folder,
                          const checkpoint_parts& parts, std::uint64_t step = 0,
-                         call_site site = call_site::current()) {
-  const auto target = std::filesystem::absolute(folder).lexically_normal();
-  const auto named = target.has_filename() ? target : target.parent_path();  // "out/model/"
-  detail::agree_on_rank0(&group, site, [&] {
-    detail::make_folders(named.parent_path().string());
-    detail::require_replaceable(named);
-  });
-  detail::write_together(group, {.target = named, .step = step, .site = site},
-                         parts.written_by(group.rank()));
-}
+                         call_site site = call_site::current());
 /// The same for a model alone.
 template <typename Source>
 void save_sharded(process_group& group, const std::string& folder, const sharding& how,
@@ -149,3 +105,7 @@ state_report load_sharded(process_group& group, const std::filesystem::path& pat
 }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/sharded_impl.hpp>
+#endif

@@ -17,8 +17,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include <parx/checkpoint/detail/input_file.hpp>
@@ -37,22 +35,8 @@ inline constexpr std::string_view model_file_name = "model.safetensors";
 inline constexpr std::string_view model_index_name = "model.safetensors.index.json";
 
 /// Of an index: each file, with the whole tensors that it promises to be there. Throws json::error.
-[[nodiscard]] inline std::map<std::string, std::vector<std::string>> files_in_index(
-    const json::value& index) {
-  std::map<std::string, std::vector<std::string>> files;
-  const auto checked = [](const std::string& name) -> const std::string& {
-    if (name.find('/') != std::string::npos)
-      throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
-    return name;
-  };
-  if (is_shard_index(index)) {
-    for (const json::value& file : index.at("files").elements()) files[checked(file.text())];
-  } else {
-    for (const auto& [tensor, file] : index.at("weight_map").members())
-      files[checked(file.text())].push_back(tensor);
-  }
-  return files;
-}
+[[nodiscard]] std::map<std::string, std::vector<std::string>> files_in_index(
+    const json::value& index);
 
 }  // namespace detail
 
@@ -60,20 +44,7 @@ class safetensors_shards {
  public:
   /// Throws errc::io or errc::bad_data: no such tensors there, a shard missing or damaged, a tensor
   /// that the index promises and its file has not, parts that are not the whole of their tensor.
-  explicit safetensors_shards(const std::filesystem::path& folder, std::string_view name = "model")
-      : path_(folder.string()) {
-    const auto whole = folder / (std::string(name) + ".safetensors");
-    const auto index = folder / (std::string(name) + std::string(detail::shard_index_suffix));
-    std::error_code failure;
-    if (std::filesystem::exists(whole, failure) || !std::filesystem::exists(index, failure)) {
-      add_file(whole.filename().string(), {});
-    } else {
-      read_index(index);
-    }
-    for (std::size_t i = 0; i < tensors_.size(); ++i) by_name_.emplace(tensors_[i].name, i);
-    if (by_name_.size() != tensors_.size())
-      throw_error(errc::bad_data, "\"{}\": two of its files have a tensor of one name.", path_);
-  }
+  explicit safetensors_shards(const std::filesystem::path& folder, std::string_view name = "model");
 
   /// All tensors, with their global shapes; begin and end count within the file that a whole tensor
   /// is in, and of parts they say how many bytes the tensor has.
@@ -85,11 +56,7 @@ class safetensors_shards {
   /// The folder.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Names of the files beside the index, which may not be there.
-  [[nodiscard]] std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& each : files_) names.push_back(each->name);
-    return names;
-  }
+  [[nodiscard]] std::vector<std::string> files() const;
   /// Whether tensors are in parts, and the step that they were saved at.
   [[nodiscard]] std::optional<std::uint64_t> step() const noexcept { return step_; }
 
@@ -121,125 +88,25 @@ class safetensors_shards {
     std::optional<safetensors_file> file = {};
   };
 
-  void read_index(const std::filesystem::path& path) {
-    try {
-      const json::value whole = json::parse(detail::input_file(path.string()).whole_text());
-      const auto files = detail::files_in_index(whole);
-      if (detail::is_shard_index(whole)) {
-        read_parts(detail::parse_index(whole), path);
-      } else {
-        shares_descriptors_ = files.size() > most_open;
-        for (const auto& [file, names] : files) add_file(file, names);
-      }
-    } catch (const json::error& reason) {
-      throw_error(errc::bad_data, "\"{}\" is damaged: {}.", path.string(), reason.what());
-    } catch (const usage_error& reason) {
-      throw_error(errc::bad_data, "\"{}\" is damaged: {}.", path.string(), reason.what());
-    }
-  }
+  void read_index(const std::filesystem::path& path);
 
-  void read_parts(detail::shard_index index, const std::filesystem::path& path) {
-    shares_descriptors_ = index.files.size() > most_open;
-    require_room(index);
-    detail::require_whole(index, path.string());
-    step_ = index.step;
-    for (auto& each : index.tensors) {
-      stored_tensor made{.name = std::move(each.name), .dtype_name = std::move(each.dtype_name)};
-      for (const auto& known : detail::safetensors_types) {
-        if (known.name == made.dtype_name) made.type = known.type;
-      }
-      made.shape.assign(each.shape.begin(), each.shape.end());
-      made.end = each.shape.size() * size_of(*made.type);
-      tensors_.push_back(std::move(made));
-      parts_.push_back(std::move(each.parts));
-    }
-    for (std::string& name : index.files) {
-      files_.push_back(std::make_unique<member>());
-      files_.back()->name = std::move(name);
-    }
-  }
+  void read_parts(detail::shard_index index, const std::filesystem::path& path);
 
   /// Whether the files are there, on all ranks alike, and large enough for the parts: what comes
   /// next takes time and memory that grow with these.
-  void require_room(const detail::shard_index& index) const {
-    std::vector<std::uint64_t> needed(index.files.size(), 0);
-    for (const auto& tensor : index.tensors) {
-      for (const detail::placed_part& part : tensor.parts)
-        needed[part.file] += part.spec.size() * detail::element_bytes(tensor.dtype_name);
-    }
-    for (std::size_t i = 0; i < needed.size(); ++i) {
-      std::error_code failure;
-      const auto path = std::filesystem::path(path_) / index.files[i];
-      const std::uint64_t bytes = std::filesystem::file_size(path, failure);
-      if (failure) {
-        throw_error(errc::bad_data,
-                    "\"{}\": the shard {} is missing, and with it parts of the tensors. Copy it "
-                    "there from where the others come from.",
-                    path_, index.files[i]);
-      }
-      if (bytes < needed[i]) {
-        throw_error(errc::bad_data, "\"{}\" has {} bytes, but its index speaks of {}.",
-                    path.string(), bytes, needed[i]);
-      }
-    }
-  }
+  void require_room(const detail::shard_index& index) const;
 
   /// A file of whole tensors.
-  void add_file(const std::string& name, const std::vector<std::string>& promised) {
-    files_.push_back(std::make_unique<member>());
-    files_.back()->name = name;
-    const safetensors_file& file = opened(files_.size() - 1);
-    for (const std::string& each : promised) {
-      if (file.find(each) == nullptr) {
-        throw_error(errc::bad_data, "\"{}\" has no tensor \"{}\", which the index says is there.",
-                    file.path(), each);
-      }
-    }
-    for (const stored_tensor& tensor : file.tensors()) {
-      const bool has_spec = tensor.shape.size() <= max_rank;  // no model has others
-      tensors_.push_back(tensor);
-      parts_.push_back(
-          {{files_.size() - 1, has_spec ? detail::whole_spec(tensor) : shard_spec()}});
-    }
-  }
+  void add_file(const std::string& name, const std::vector<std::string>& promised);
 
-  [[nodiscard]] const safetensors_file& opened(std::size_t number) const {
-    member& one = *files_[number];
-    std::call_once(one.once, [&] {
-      safetensors_file file((std::filesystem::path(path_) / one.name).string());
-      if (step_) require_step(file);
-      if (shares_descriptors_) file.share_descriptors();
-      one.file.emplace(std::move(file));
-    });
-    return *one.file;
-  }
+  [[nodiscard]] const safetensors_file& opened(std::size_t number) const;
 
-  void require_step(const safetensors_file& file) const {
-    const auto found = file.metadata().find(std::string(detail::step_key));
-    const std::string there = found == file.metadata().end() ? "no step" : "step " + found->second;
-    if (there != fmt::format("step {}", *step_)) {
-      throw_error(errc::bad_data,
-                  "\"{}\" is of {}, but the other shards are of step {}: they do not belong to one "
-                  "checkpoint.",
-                  file.path(), there, *step_);
-    }
-  }
+  void require_step(const safetensors_file& file) const;
 
   /// The tensor in `file` that `part` of `tensor` is.
   [[nodiscard]] static const stored_tensor& stored_in(const safetensors_file& file,
                                                       const stored_tensor& tensor,
-                                                      const shard_spec& part) {
-    const stored_tensor* const stored = file.find(tensor.name);
-    const bool fits =
-        stored != nullptr && stored->dtype_name == tensor.dtype_name &&
-        (stored->end - stored->begin) / size_of(*tensor.type) == part.size();
-    if (!fits) {
-      throw_error(errc::bad_data,
-                  "\"{}\" should have {} of \"{}\", and has not: it is a shard of another model.",
-                  file.path(), part.text(), tensor.name);
-    }
-    return *stored;
-  }
+                                                      const shard_spec& part);
 
   /// Far below the 1024 that processes are usually allowed, of which sockets take many.
   static constexpr std::size_t most_open = 64;
@@ -254,3 +121,7 @@ class safetensors_shards {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/shards_impl.hpp>
+#endif

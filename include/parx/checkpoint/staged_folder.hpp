@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -35,15 +34,7 @@ inline constexpr std::string_view stale_prefix = ".parx-";
 
 /// Removes a folder so that its name never stands for half of it. Errors are passed over: what
 /// stays has a hidden name and is removed the next time.
-inline void remove_folder(const std::filesystem::path& path) noexcept {
-  try {
-    const auto hidden = hidden_beside(path);
-    std::error_code failure;
-    std::filesystem::rename(path, hidden, failure);
-    if (!failure) std::filesystem::remove_all(hidden, failure);
-  } catch (const std::exception&) {
-  }
-}
+void remove_folder(const std::filesystem::path& path) noexcept;
 
 inline constexpr const char* earlier_ones_untouched = "The earlier checkpoints are as they were.";
 
@@ -91,32 +82,19 @@ class staged_folder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return hidden_; }
 
   /// Gives the folder its name; one that has it is replaced.
-  void commit() {
-    flush_folder(hidden_);
-    if (::rename(hidden_.c_str(), target_.c_str()) != 0) replace(errno);
-    hidden_.clear();
-    flush_folder(target_.parent_path());
-  }
+  void commit();
 
  private:
-  void replace(int saved_errno) {
-    if (saved_errno != ENOTEMPTY && saved_errno != EEXIST) fail("cannot rename", saved_errno);
-    if (::renameat2(AT_FDCWD, hidden_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
-      std::error_code failure;
-      std::filesystem::remove_all(hidden_, failure);
-      return;
-    }
-    remove_folder(target_);
-    if (::rename(hidden_.c_str(), target_.c_str()) != 0) fail("cannot rename", errno);
-  }
+  void replace(int saved_errno);
 
-  [[noreturn]] void fail(const char* what, int saved_errno) const {
-    throw_error(errc::io, "{} \"{}\": {}. {} {}", what, hidden_.string(), errno_text(saved_errno),
-                advice_for(saved_errno), earlier_ones_untouched);
-  }
+  [[noreturn]] void fail(const char* what, int saved_errno) const;
 
   std::filesystem::path target_;
   std::filesystem::path hidden_;
 };
 
 }  // namespace parx::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/staged_folder_impl.hpp>
+#endif

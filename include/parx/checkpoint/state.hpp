@@ -45,26 +45,11 @@ struct state_report {
     return missing.empty() && unexpected.empty() && mismatched.empty();
   }
   /// Several lines, for each kind of difference that there is; of many the first ones.
-  [[nodiscard]] std::string text() const {
-    std::string result;
-    if (!missing.empty())
-      result += fmt::format("\n  missing from the {}: {}", source, first_of(missing, 10, ", "));
-    if (!unexpected.empty())
-      result += fmt::format("\n  unknown to the model: {}", first_of(unexpected, 10, ", "));
-    if (!mismatched.empty())
-      result += fmt::format("\n  different: {}", first_of(mismatched, 4, "\n  different: "));
-    return result;
-  }
+  [[nodiscard]] std::string text() const;
 
  private:
   [[nodiscard]] static std::string first_of(const std::vector<std::string>& all, std::size_t most,
-                                            const char* between) {
-    const std::size_t shown = std::min(all.size(), most);
-    const auto end = all.begin() + static_cast<std::ptrdiff_t>(shown);
-    std::string text = fmt::format("{}", fmt::join(all.begin(), end, between));
-    if (shown < all.size()) text += fmt::format(", and {} more", all.size() - shown);
-    return text;
-  }
+                                            const char* between);
 };
 
 enum class state_match {
@@ -190,27 +175,8 @@ template <typename Source>
 }
 
 /// Numbers of a floating-point type as doubles, which hold all of them exactly, and back.
-inline void widen(dtype type, const std::byte* from, std::span<double> to) {
-  visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
-    if constexpr (is_floating(dtype_of<T>)) {
-      for (std::size_t i = 0; i < to.size(); ++i) {
-        T value;
-        std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-        to[i] = static_cast<double>(value);
-      }
-    }
-  });
-}
-inline void narrow(dtype type, std::span<const double> from, std::byte* to) {
-  visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
-    if constexpr (is_floating(dtype_of<T>)) {
-      for (std::size_t i = 0; i < from.size(); ++i) {
-        const T value = static_cast<T>(from[i]);
-        std::memcpy(to + i * sizeof(T), &value, sizeof(T));
-      }
-    }
-  });
-}
+void widen(dtype type, const std::byte* from, std::span<double> to);
+void narrow(dtype type, std::span<const double> from, std::byte* to);
 
 /// Reads elements of `from`, from number `first` on, into memory of `type`, converting between
 /// floating-point types piece by piece.
@@ -351,3 +317,7 @@ state_report load_state(const std::string&, Target&, state_match = state_match::
 }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/state_impl.hpp>
+#endif

@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <parx/checkpoint/state.hpp>
@@ -45,13 +44,7 @@ class state_dict {
         std::as_bytes(source.span()));
   }
   /// Whether there was one.
-  bool erase(std::string_view name) {
-    const std::size_t at = place_of(name);
-    if (at == names_.size()) return false;
-    names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(at));
-    values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(at));
-    return true;
-  }
+  bool erase(std::string_view name);
   /// A copy. Throws usage_error when there is none of this name and type.
   template <element T>
   [[nodiscard]] tensor<T> at(std::string_view name) const {
@@ -94,25 +87,9 @@ class state_dict {
   static constexpr std::string_view kind = "state_dict";
 
  private:
-  [[nodiscard]] std::size_t place_of(std::string_view name) const {
-    const auto found = std::find_if(names_.begin(), names_.end(),
-                                    [&](const stored_tensor& each) { return each.name == name; });
-    return static_cast<std::size_t>(found - names_.begin());
-  }
+  [[nodiscard]] std::size_t place_of(std::string_view name) const;
   void put(const std::string& name, dtype type, std::vector<std::uint64_t> extents,
-           std::span<const std::byte> memory) {
-    stored_tensor described{name, std::string(detail::safetensors_name(type)), type,
-                            std::move(extents)};
-    described.end = memory.size();
-    const std::size_t at = place_of(name);
-    if (at == names_.size()) {
-      names_.push_back(std::move(described));
-      values_.emplace_back(memory.begin(), memory.end());
-    } else {
-      names_[at] = std::move(described);
-      values_[at].assign(memory.begin(), memory.end());
-    }
-  }
+           std::span<const std::byte> memory);
 
   std::vector<stored_tensor> names_;
   std::vector<std::vector<std::byte>> values_;  // of names_, at the same index
@@ -128,3 +105,7 @@ state_report load_state_dict(Target& target, const state_dict& values,
 }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/state_dict_impl.hpp>
+#endif

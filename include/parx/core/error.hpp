@@ -7,8 +7,6 @@
 // An error keeps the exception that caused it, and what() tells the chain of causes.
 #pragma once
 
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,7 +15,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,20 +37,7 @@ enum class errc {
 class error_category final : public std::error_category {
  public:
   const char* name() const noexcept override { return "parx"; }
-  std::string message(int value) const override {
-    switch (static_cast<errc>(value)) {
-      case errc::timeout: return "the deadline passed";
-      case errc::peer_lost: return "a peer was lost";
-      case errc::aborted: return "another rank failed first";
-      case errc::mismatch: return "the ranks disagree";
-      case errc::rendezvous_failed: return "the ranks did not find each other";
-      case errc::protocol: return "a peer broke the protocol";
-      case errc::closed: return "already closed by an earlier failure";
-      case errc::io: return "the operating system refused";
-      case errc::bad_data: return "the data are damaged";
-    }
-    return "unknown";
-  }
+  std::string message(int value) const override;
 };
 
 [[nodiscard]] inline const std::error_category& category() noexcept {
@@ -87,15 +71,7 @@ struct error_context {
 class error : public std::system_error {
  public:
   error(errc code, std::string message, error_context context = {},
-        std::exception_ptr cause = nullptr)
-      : std::system_error(make_error_code(code)),
-        what_(std::move(message)),
-        context_(std::move(context)),
-        cause_(std::move(cause)) {
-    message_size_ = what_.size();
-    if (cause_) end_sentence("; caused by: " + text_of(cause_));
-    if (!context_.advice.empty()) end_sentence(". " + context_.advice);
-  }
+        std::exception_ptr cause = nullptr);
 
   const char* what() const noexcept override { return what_.c_str(); }
   /// what() without causes and advice.
@@ -106,11 +82,7 @@ class error : public std::system_error {
   [[nodiscard]] const std::exception_ptr& cause() const noexcept { return cause_; }
 
  private:
-  void end_sentence(const std::string& more) {
-    while (what_.ends_with('.')) what_.pop_back();
-    message_size_ = std::min(message_size_, what_.size());
-    what_ += more;
-  }
+  void end_sentence(const std::string& more);
 
   std::string what_;
   std::size_t message_size_ = 0;
@@ -119,29 +91,10 @@ class error : public std::system_error {
 };
 
 /// What a parx::error or std::throw_with_nested has kept as the cause, or null.
-[[nodiscard]] inline std::exception_ptr cause_of(const std::exception& failure) noexcept {
-  const auto* const known = dynamic_cast<const error*>(&failure);
-  if (known != nullptr && known->cause()) return known->cause();
-  const auto* const nested = dynamic_cast<const std::nested_exception*>(&failure);
-  return nested != nullptr ? nested->nested_ptr() : nullptr;
-}
+[[nodiscard]] std::exception_ptr cause_of(const std::exception& failure) noexcept;
 
-[[nodiscard]] inline std::string text_of(const std::exception& failure) {
-  const auto* const known = dynamic_cast<const error*>(&failure);
-  std::string text = known != nullptr ? known->message() : failure.what();
-  while (text.ends_with('.')) text.pop_back();
-  const std::exception_ptr cause = cause_of(failure);
-  return cause ? text + "; caused by: " + text_of(cause) : text;
-}
-inline std::string text_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& known) {
-    return text_of(known);
-  } catch (...) {
-    return "an exception that is not a std::exception";
-  }
-}
+[[nodiscard]] std::string text_of(const std::exception& failure);
+std::string text_of(const std::exception_ptr& failure);
 
 /// A wrong call, found before anything was sent. The object that threw it stays usable.
 class usage_error : public std::invalid_argument {
@@ -149,28 +102,26 @@ class usage_error : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-[[noreturn]] inline void vthrow_usage(fmt::string_view text, fmt::format_args args) {
-  throw usage_error(fmt::vformat(text, args));
-}
+[[noreturn]] void vthrow_usage(fmt::string_view text, fmt::format_args args);
 template <typename... Args>
 [[noreturn]] void throw_usage(fmt::format_string<Args...> text, const Args&... args) {
   vthrow_usage(text, fmt::make_format_args(args...));
 }
 
-[[noreturn]] inline void vthrow_error(errc code, fmt::string_view text, fmt::format_args args) {
-  throw error(code, fmt::vformat(text, args));
-}
+[[noreturn]] void vthrow_error(errc code, fmt::string_view text, fmt::format_args args);
 template <typename... Args>
 [[noreturn]] void throw_error(errc code, fmt::format_string<Args...> text, const Args&... args) {
   vthrow_error(code, text, fmt::make_format_args(args...));
 }
 
 /// "Permission denied (errno 13)" for a saved errno.
-[[nodiscard]] inline std::string errno_text(int saved_errno) {
-  return fmt::format("{} (errno {})", std::generic_category().message(saved_errno), saved_errno);
-}
+[[nodiscard]] std::string errno_text(int saved_errno);
 
 }  // namespace parx
 
 template <>
 struct std::is_error_code_enum<parx::errc> : std::true_type {};
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/core/detail/error_impl.hpp>
+#endif

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -14,19 +12,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// What is left of an open file, or nullopt where it cannot be read; errno says why.
-[[nodiscard]] inline std::optional<std::string> text_of_file(const descriptor& file) {
-  std::string text;
-  char piece[4096];
-  while (true) {
-    const ssize_t got = ::read(file.get(), piece, sizeof piece);
-    if (got == 0) return text;
-    if (got > 0) {
-      text.append(piece, static_cast<std::size_t>(got));
-    } else if (errno != EINTR) {
-      return std::nullopt;
-    }
-  }
-}
+[[nodiscard]] std::optional<std::string> text_of_file(const descriptor& file);
 
 /// All of the file.
 [[nodiscard]] inline std::optional<std::string> file_text(const std::string& path) {
@@ -35,3 +21,7 @@ namespace parx::inline PARX_ABI::detail {
 }
 
 }  // namespace parx::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/core/detail/file_text_impl.hpp>
+#endif

@@ -10,8 +10,6 @@
 // thread at a time. Text that need not become a value: json_reader.hpp. Source: RFC 8259.
 #pragma once
 
-#include <charconv>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +17,6 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -94,8 +91,8 @@ class value {
   [[nodiscard]] bool is_negative() const noexcept { return holds<std::int64_t>(); }
   [[nodiscard]] bool is_number() const noexcept { return is_integer() || holds<double>(); }
   [[nodiscard]] bool is_string() const noexcept { return holds<std::string>(); }
-  [[nodiscard]] bool is_array() const noexcept { return holds<json::array>(); }
-  [[nodiscard]] bool is_object() const noexcept { return holds<json::object>(); }
+  [[nodiscard]] bool is_array() const noexcept;
+  [[nodiscard]] bool is_object() const noexcept;
 
   /// This value as T: bool, an integer type that can hold it, a floating-point type, std::string.
   /// Throws json::error, naming both, where it is something else.
@@ -125,22 +122,16 @@ class value {
   }
   /// The text of a string, the elements of an array, the members of an object, or json::error.
   [[nodiscard]] const std::string& text() const { return get<std::string>("a string"); }
-  [[nodiscard]] const json::array& elements() const { return get<json::array>("an array"); }
-  [[nodiscard]] const json::object& members() const { return get<json::object>("an object"); }
-  [[nodiscard]] json::array& elements() { return mutable_as<json::array>("an array"); }
-  [[nodiscard]] json::object& members() { return mutable_as<json::object>("an object"); }
+  [[nodiscard]] const json::array& elements() const;
+  [[nodiscard]] const json::object& members() const;
+  [[nodiscard]] json::array& elements();
+  [[nodiscard]] json::object& members();
 
   /// A member of an object, or nullptr; nullptr also where this is no object.
-  [[nodiscard]] const value* find(std::string_view key) const noexcept {
-    const auto* members = std::get_if<json::object>(&held_);
-    return members == nullptr ? nullptr : members->find(key);
-  }
+  [[nodiscard]] const value* find(std::string_view key) const noexcept;
   [[nodiscard]] bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
   /// A member of an object. Throws json::error naming `key` where there is none.
-  [[nodiscard]] const value& at(std::string_view key) const {
-    if (const value* found = members().find(key)) return *found;
-    throw error(fmt::format("there is no \"{}\"", key));
-  }
+  [[nodiscard]] const value& at(std::string_view key) const;
   /// The member `key` as T. Throws json::error naming `key` where it is missing or something else.
   template <typename T>
   [[nodiscard]] T as(std::string_view key) const {
@@ -158,15 +149,9 @@ class value {
     return found == nullptr || found->is_null() ? otherwise : as<T>(key);
   }
   /// A member to be changed or added; null becomes an object.
-  value& operator[](std::string_view key) {
-    if (is_null()) held_ = json::object{};
-    return members()[key];
-  }
+  value& operator[](std::string_view key);
   /// Adds an element; null becomes an array.
-  void push_back(value element) {
-    if (is_null()) held_ = json::array{};
-    elements().push_back(std::move(element));
-  }
+  void push_back(value element);
 
   friend bool operator==(const value&, const value&) = default;
 
@@ -203,134 +188,31 @@ inline object::object(object&&) noexcept = default;
 inline object& object::operator=(const object&) = default;
 inline object& object::operator=(object&&) noexcept = default;
 inline object::~object() = default;
-inline object::object(std::initializer_list<member> members) {
-  for (const auto& [key, held] : members) (*this)[key] = held;
-}
-inline std::size_t object::size() const noexcept { return members_.size(); }
-inline const member* object::begin() const noexcept { return members_.data(); }
-inline const member* object::end() const noexcept { return members_.data() + members_.size(); }
 inline bool operator==(const object& a, const object& b) { return a.members_ == b.members_; }
-inline const value* object::find(std::string_view key) const noexcept {
-  for (const auto& [name, held] : members_) {
-    if (name == key) return &held;
-  }
-  return nullptr;
-}
-inline value& object::operator[](std::string_view key) {
-  if (const value* found = find(key)) return const_cast<value&>(*found);
-  members_.push_back({std::string(key), {}});
-  return members_.back().held;
-}
 
 /// The value that comes next in `from`.
-[[nodiscard]] inline value parse_value(reader& from) {
-  switch (from.peek()) {
-    case '{': {
-      object members;
-      std::unordered_set<std::string> keys;
-      from.object([&](std::string key) {
-        if (!keys.insert(key).second) from.fail(fmt::format("\"{}\" once", key));
-        members.members_.push_back({std::move(key), parse_value(from)});
-      });
-      return members;
-    }
-    case '[': {
-      array elements;
-      from.array([&] { elements.push_back(parse_value(from)); });
-      return elements;
-    }
-    case '"': return from.string();
-    default: break;
-  }
-  if (from.word("true")) return true;
-  if (from.word("false")) return false;
-  if (from.word("null")) return nullptr;
-  const std::string_view text = from.number_text();
-  const char* const end = text.data() + text.size();
-  const auto read = [&](auto& number) {
-    const auto [stop, code] = std::from_chars(text.data(), end, number);
-    return code == std::errc{} && stop == end;
-  };
-  std::uint64_t positive = 0;
-  std::int64_t negative = 0;
-  double number = 0;
-  if (read(positive)) return positive;
-  if (text != "-0" && read(negative)) return negative;
-  if (!read(number)) from.fail("a number that a double can hold");
-  return number;
-}
+[[nodiscard]] value parse_value(reader& from);
 
 struct parse_options {
   std::size_t max_bytes = 100'000'000;  ///< a longer text is refused before it is looked at
 };
 
 /// The one value that `text` is. Throws json::error with line and column.
-[[nodiscard]] inline value parse(std::string_view text, parse_options options = {}) {
-  if (text.size() > options.max_bytes)
-    throw error(fmt::format("{} bytes are more than the limit of {}", text.size(),
-                            options.max_bytes));
-  reader from(text);
-  value result = parse_value(from);
-  from.end();
-  return result;
-}
+[[nodiscard]] value parse(std::string_view text, parse_options options = {});
 
 namespace detail {
 
-inline void append(std::string& out, const value& what, unsigned indent, unsigned depth) {
-  const auto new_line = [&](unsigned levels) {
-    if (indent > 0) out.append("\n").append(std::size_t{indent} * levels, ' ');
-  };
-  const auto list = [&](char opening, char closing, const auto& items, auto&& each) {
-    out += opening;
-    for (const auto& item : items) {
-      if (&item != &*items.begin()) out += indent > 0 ? "," : ", ";
-      new_line(depth + 1);
-      each(item);
-    }
-    if (items.size() > 0) new_line(depth);
-    out += closing;
-  };
-  if (what.is_object()) {
-    list('{', '}', what.members(), [&](const member& one) {
-      out.append(quote(one.key)).append(": ");
-      append(out, one.held, indent, depth + 1);
-    });
-  } else if (what.is_array()) {
-    list('[', ']', what.elements(),
-         [&](const value& one) { append(out, one, indent, depth + 1); });
-  } else if (what.is_string()) {
-    out += quote(what.text());
-  } else if (what.is_bool()) {
-    out += what.as<bool>() ? "true" : "false";
-  } else if (what.is_integer()) {
-    out += what.is_negative() ? fmt::to_string(what.as<std::int64_t>())
-                              : fmt::to_string(what.as<std::uint64_t>());
-  } else if (what.is_number() && std::isfinite(what.as<double>())) {
-    const std::string digits = fmt::format("{}", what.as<double>());
-    out += digits;
-    // A point, so that it is read as a double again.
-    if (digits.find_first_of(".e") == std::string::npos) out += ".0";
-  } else {
-    out += "null";
-  }
-}
+void append(std::string& out, const value& what, unsigned indent, unsigned depth);
 
 }  // namespace detail
 
 /// The text of a value: in one line, or with a member in each line where `indent`, in spaces, is
 /// above 0. Doubles come back as they were; those that JSON has no words for (NaN, infinity) are
 /// written as null.
-[[nodiscard]] inline std::string dump(const value& what, unsigned indent = 0) {
-  std::string result;
-  detail::append(result, what, indent, 0);
-  return result;
-}
-
-inline void value::wrong(std::string_view wanted) const {
-  std::string found = is_array() ? "an array" : is_object() ? "an object" : dump(*this);
-  if (found.size() > 60) found = "a long string";
-  throw error(fmt::format("expected {}, found {}", wanted, found));
-}
+[[nodiscard]] std::string dump(const value& what, unsigned indent = 0);
 
 }  // namespace parx::json
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/core/detail/json_impl.hpp>
+#endif

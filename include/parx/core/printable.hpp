@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/core/utf8.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -31,25 +29,11 @@ enum class line_breaks {
   indent   ///< it may have several, of which none but the first begins where lines begin
 };
 
-[[nodiscard]] inline std::string printable(std::string_view text,
-                                           line_breaks breaks = line_breaks::escape) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const auto next = detail::front_character(text);
-    const std::string_view bytes = text.substr(0, next.bytes);
-    if (breaks == line_breaks::indent && (next.code == '\n' || next.code == '\t')) {
-      result += next.code == '\n' ? "\n    " : "\t";
-    } else if (next.valid && detail::is_harmless(next.code)) {
-      result.append(bytes);
-    } else {
-      for (const char byte : bytes) {
-        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-      }
-    }
-    text.remove_prefix(next.bytes);
-  }
-  return result;
-}
+[[nodiscard]] std::string printable(std::string_view text,
+                                           line_breaks breaks = line_breaks::escape);
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/core/detail/printable_impl.hpp>
+#endif

@@ -8,8 +8,6 @@
 // CNN 99 %. Immutable; fetch() from any number of threads.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,12 +33,7 @@ class generated_digits {
   static constexpr std::size_t classes = 10;
 
   /// `count` samples. Throws usage_error when the side is less than 8 pixels.
-  explicit generated_digits(std::size_t count, generated_options options = {})
-      : count_(count), options_(options) {
-    require(options.side >= 8,
-            "generated_digits: images of {} pixels are too small for digits; need 8", options.side);
-    require(options.images.deviation > 0, "generated_digits: the deviation must be positive");
-  }
+  explicit generated_digits(std::size_t count, generated_options options = {});
 
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] std::size_t side() const noexcept { return options_.side; }
@@ -50,53 +43,10 @@ class generated_digits {
     return static_cast<std::int64_t>((options_.first + index) % classes);
   }
 
-  [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const {
-    const std::size_t pixels = side() * side();
-    batch result{
-        tensor<float>::empty(
-            batch_shape(options_.images.shape, indices.size(), 1, side(), side())),
-        tensor<std::int64_t>::empty({indices.size()}),
-        {}};
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      require(indices[i] < size(), "sample {} does not exist in a data set of {}", indices[i],
-              size());
-      const std::span image(result.x.data() + i * pixels, pixels);
-      draw(indices[i], image);
-      for (float& value : image) value = (value - options_.images.mean) / options_.images.deviation;
-      result.y.data()[i] = label(indices[i]);
-    }
-    return result;
-  }
+  [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const;
 
   /// Draws sample `index` into side * side pixels between 0 and 1.
-  void draw(std::size_t index, std::span<float> image) const {
-    draws random(options_.seed, options_.first + index);
-    std::fill(image.begin(), image.end(), 0.0F);
-    const float side_length = static_cast<float>(side());
-    const float pixel = side_length / 28.0F;
-    const affine map = random_affine(random, side_length);
-    const float thickness = random.between(0.7F, 1.7F) * pixel;
-    const float brightness = random.between(0.65F, 1.0F);
-
-    const auto jitter = [&](detail::point p) {
-      return detail::point{p.x + random.between(-0.04F, 0.04F),
-                           p.y + random.between(-0.04F, 0.04F)};
-    };
-    for (detail::stroke stroke : detail::digit_strokes[static_cast<std::size_t>(label(index))]) {
-      if (detail::is_empty(stroke)) continue;
-      stroke.center = jitter(stroke.center);
-      stroke.end = jitter(stroke.end);
-      stroke.radius.x *= random.between(0.8F, 1.2F);
-      stroke.radius.y *= random.between(0.8F, 1.2F);
-      const auto corners = detail::trace(stroke);
-      for (std::size_t i = 0; i + 1 < corners.size(); ++i) {
-        detail::paint(image, side(), map(corners[i]), map(corners[i + 1]), thickness, brightness);
-      }
-    }
-    if (random.between(0, 1) < 0.5F) draw_stray_stroke(random, image, pixel);
-    if (random.between(0, 1) < 0.4F) cover_a_strip(random, image, pixel);
-    add_noise(random, image);
-  }
+  void draw(std::size_t index, std::span<float> image) const;
 
  private:
   /// Philox's numbers one after the other, for one sample.
@@ -107,13 +57,7 @@ class generated_digits {
           counter_{0, static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32U),
                    purpose} {}
 
-    std::uint32_t word() noexcept {
-      if (drawn_ % 4 == 0) {
-        counter_[0] = drawn_ / 4;
-        block_ = philox4x32(counter_, key_);
-      }
-      return block_[drawn_++ % 4];
-    }
+    std::uint32_t word() noexcept;
     float between(float low, float high) noexcept {
       return low + (high - low) * (static_cast<float>(word() >> 8U) * 0x1p-24F);
     }
@@ -131,58 +75,23 @@ class generated_digits {
   /// From the unit square to pixels: stretch, slant and turn about the centre, then move.
   struct affine {
     float xx, xy, yx, yy, x, y;
-    detail::point operator()(detail::point p) const noexcept {
-      const float u = p.x - 0.5F;
-      const float v = p.y - 0.5F;
-      return {xx * u + xy * v + x, yx * u + yy * v + y};
-    }
+    detail::point operator()(detail::point p) const noexcept;
   };
 
-  static affine random_affine(draws& random, float side) {
-    const float angle = random.between(-0.35F, 0.35F);
-    const float slant = random.between(-0.3F, 0.3F);
-    const float width = side * random.between(0.6F, 0.9F);
-    const float height = side * random.between(0.6F, 0.9F);
-    const float c = std::cos(angle);
-    const float s = std::sin(angle);
-    const float shift = side * 0.09F;
-    return {c * width,
-            (c * slant - s) * height,
-            s * width,
-            (s * slant + c) * height,
-            side / 2 + random.between(-shift, shift),
-            side / 2 + random.between(-shift, shift)};
-  }
+  static affine random_affine(draws& random, float side);
 
-  void draw_stray_stroke(draws& random, std::span<float> image, float pixel) const {
-    const float limit = static_cast<float>(side());
-    const detail::point a{random.between(0, limit), random.between(0, limit)};
-    const detail::point b{a.x + random.between(-9, 9) * pixel, a.y + random.between(-9, 9) * pixel};
-    detail::paint(image, side(), a, b, 0.6F * pixel, random.between(0.3F, 0.8F));
-  }
+  void draw_stray_stroke(draws& random, std::span<float> image, float pixel) const;
 
-  void cover_a_strip(draws& random, std::span<float> image, float pixel) const {
-    const bool is_row = random.word() % 2 == 0;
-    const auto width = static_cast<std::size_t>(std::lround(random.between(1.5F, 4.0F) * pixel));
-    const std::size_t begin = random.word() % side();
-    for (std::size_t i = begin; i < std::min(begin + width, side()); ++i) {
-      for (std::size_t j = 0; j < side(); ++j) image[is_row ? i * side() + j : j * side() + i] = 0;
-    }
-  }
+  void cover_a_strip(draws& random, std::span<float> image, float pixel) const;
 
-  static void add_noise(draws& random, std::span<float> image) {
-    const float amount = random.between(0.05F, 0.25F);
-    for (float& value : image) {
-      // The sum of four bytes of one word is near enough to a normal distribution of deviation 148.
-      const std::uint32_t word = random.word();
-      const auto sum = static_cast<float>((word & 255U) + (word >> 8U & 255U) +
-                                          (word >> 16U & 255U) + (word >> 24U));
-      value = std::clamp(value + amount * (sum - 510.0F) / 148.0F, 0.0F, 1.0F);
-    }
-  }
+  static void add_noise(draws& random, std::span<float> image);
 
   std::size_t count_;
   generated_options options_;
 };
 
 }  // namespace parx::data
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/data/detail/generated_impl.hpp>
+#endif

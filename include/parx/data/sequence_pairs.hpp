@@ -8,11 +8,9 @@
 // one behind the start token (teacher forcing). Immutable; fetch() from any number of threads.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,21 +42,11 @@ struct sequence_pair_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
   /// Samples that count.
-  [[nodiscard]] float count() const {
-    return std::accumulate(weights.begin(), weights.end(), 0.0F);
-  }
+  [[nodiscard]] float count() const;
   /// Tokens of both sides that are none of the padding.
-  [[nodiscard]] std::size_t tokens() const {
-    return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0}) +
-           std::accumulate(decoder_attention_mask.begin(), decoder_attention_mask.end(),
-                           std::size_t{0});
-  }
+  [[nodiscard]] std::size_t tokens() const;
   /// Called by the loader.
-  void apply_weights() const {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights.data()[i] == 0) labels.select(0, i).fill(-100);
-    }
-  }
+  void apply_weights() const;
 };
 
 struct sequence_pair_options {
@@ -121,64 +109,15 @@ class sequence_pairs {
   [[nodiscard]] token_id end_id() const noexcept { return special_.separator; }
 
   /// Tokens of each source, for sampler_options::group_by_length.
-  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const {
-    auto result = std::make_shared<std::vector<std::uint32_t>>(size());
-    for (std::size_t i = 0; i < size(); ++i)
-      (*result)[i] = static_cast<std::uint32_t>(source(i).size());
-    return result;
-  }
+  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const;
 
-  [[nodiscard]] sequence_pair_batch fetch(std::span<const std::size_t> indices) const {
-    std::vector<std::span<const token_id>> sources;
-    std::vector<std::span<const token_id>> targets;
-    for (const std::size_t index : indices) {
-      require(index < size(), "sample {} does not exist in a data set of {}", index, size());
-      sources.push_back(source(index));
-      targets.push_back(target(index));
-    }
-    padded_rows source = pad_rows(sources, special_.pad, options_.padding);
-    padded_rows target =
-        pad_rows(targets, special_.pad,
-                 {.multiple_of = options_.padding.multiple_of,
-                  .to_length = options_.padding.to_length > 0 ? options_.max_target_length
-                                                              : std::size_t{0}});
-    auto labels = target.ids.cast<std::int64_t>();
-    const std::size_t length = target.ids.extent(1);
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      std::int64_t* const row = labels.data() + i * length;
-      std::fill(row + targets[i].size(), row + length, -100);
-      token_id* const ids = target.ids.data() + i * length;
-      std::copy_backward(ids, ids + length - 1, ids + length);
-      ids[0] = start_id();
-      // Moved right, the end token stands where nothing is read any more.
-      if (targets[i].size() < length) ids[targets[i].size()] = special_.pad;
-    }
-    return {std::move(source.ids),  std::move(source.mask), std::move(target.ids),
-            std::move(target.mask), std::move(labels),      {}};
-  }
+  [[nodiscard]] sequence_pair_batch fetch(std::span<const std::size_t> indices) const;
 
  private:
-  sequence_pairs(sequence_pair_options options, const special_ids& special)
-      : options_(std::move(options)), special_(special) {
-    require(special_.separator >= 0,
-            "sequence_pairs: the tokenizer has no token to end a target with");
-    require(options_.max_target_length > 0, "sequence_pairs: max_target_length must be at least 1");
-  }
+  sequence_pairs(sequence_pair_options options, const special_ids& special);
 
-  void tell_what_was_cut(const std::string& what) const {
-    const text_counts& counts = rows_.counts();
-    if (counts.truncated_rows == 0) return;
-    log0(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)",
-         what, counts.truncated_rows, rows_.size(), options_.max_source_length,
-         options_.max_target_length, counts.truncated_tokens);
-  }
-  [[nodiscard]] std::uint64_t options_hash(const std::string& path) const {
-    return stable_hash(fmt::format("sequence_pairs 2|{}|{}|{}|{}|{}|{}|{}", options_.source,
-                                   options_.target, static_cast<int>(options_.header),
-                                   static_cast<int>(text_format_of(path, options_.format)),
-                                   options_.max_source_length, options_.max_target_length,
-                                   static_cast<int>(options_.truncation)));
-  }
+  void tell_what_was_cut(const std::string& what) const;
+  [[nodiscard]] std::uint64_t options_hash(const std::string& path) const;
 
   template <typename Tokenizer>
   void read(token_rows_data& made, const std::string& path, const Tokenizer& tokens) const {
@@ -220,3 +159,7 @@ class sequence_pairs {
 };
 
 }  // namespace parx::data
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/data/detail/sequence_pairs_impl.hpp>
+#endif

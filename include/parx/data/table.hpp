@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -32,25 +31,8 @@ struct table_options {
 
 namespace detail {
 
-inline std::int64_t read_class(const csv_reader& file, const std::string& text, std::size_t column,
-                               const std::vector<std::string>& classes) {
-  if (!classes.empty()) {
-    const auto found = std::find(classes.begin(), classes.end(), text);
-    if (found != classes.end()) return found - classes.begin();
-    throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is none of the classes {}.",
-                file.path(), file.line(), file.column_name(column), text, fmt::join(classes, ", "));
-  }
-  std::int64_t number = -1;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc{} || end != text.data() + text.size() || number < 0) {
-    throw_error(
-        errc::bad_data,
-        "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
-        "classes in table_options::classes, or read numbers to predict: read_table<float>.",
-        file.path(), file.line(), file.column_name(column), text);
-  }
-  return number;
-}
+std::int64_t read_class(const csv_reader& file, const std::string& text, std::size_t column,
+                               const std::vector<std::string>& classes);
 
 }  // namespace detail
 
@@ -99,3 +81,7 @@ template <typename Target = std::int64_t>
 }
 
 }  // namespace parx::data
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/data/detail/table_impl.hpp>
+#endif

@@ -10,11 +10,9 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,13 +39,9 @@ struct text_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return labels.size(); }
   /// Samples that count: the sum of the weights.
-  [[nodiscard]] float count() const {
-    return std::accumulate(weights.begin(), weights.end(), 0.0F);
-  }
+  [[nodiscard]] float count() const;
   /// Tokens that are none of the padding.
-  [[nodiscard]] std::size_t tokens() const {
-    return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0});
-  }
+  [[nodiscard]] std::size_t tokens() const;
 };
 
 enum class empty_classes { refuse, allow };
@@ -68,15 +62,7 @@ struct text_classification_options {
 };
 
 /// AG News as it is published: "class","title","description", classes 1 to 4, no header.
-[[nodiscard]] inline text_classification_options ag_news(std::size_t max_length = 128) {
-  text_classification_options options;
-  options.label = "0";
-  options.texts = {"1", "2"};
-  options.classes = {"1", "2", "3", "4"};
-  options.header = csv_header::absent;
-  options.max_length = max_length;
-  return options;
-}
+[[nodiscard]] text_classification_options ag_news(std::size_t max_length = 128);
 
 class text_classification {
  public:
@@ -133,33 +119,12 @@ class text_classification {
   [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
 
   /// Tokens of each sample, for sampler_options::group_by_length.
-  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const {
-    auto result = std::make_shared<std::vector<std::uint32_t>>(size());
-    for (std::size_t i = 0; i < size(); ++i)
-      (*result)[i] = static_cast<std::uint32_t>(rows_.length(i));
-    return result;
-  }
+  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const;
 
-  [[nodiscard]] text_batch fetch(std::span<const std::size_t> indices) const {
-    std::vector<std::span<const token_id>> rows;
-    auto labels = tensor<std::int64_t>::empty({indices.size()});
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      rows.push_back(rows_[indices[i]]);
-      labels.data()[i] = rows_.labels()[indices[i]];
-    }
-    padded_rows padded = pad_rows(rows, pad_, options_.padding);
-    return {std::move(padded.ids), std::move(padded.mask), std::move(labels), {}};
-  }
+  [[nodiscard]] text_batch fetch(std::span<const std::size_t> indices) const;
 
  private:
-  [[nodiscard]] std::uint64_t options_hash(const std::string& path) const {
-    return stable_hash(fmt::format(
-        "text_classification 2|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
-        fmt::join(options_.texts, "\x1f"), fmt::join(options_.classes, "\x1f"),
-        options_.class_count, static_cast<int>(options_.header),
-        static_cast<int>(text_format_of(path, options_.format)), options_.max_length,
-        static_cast<int>(options_.truncation)));
-  }
+  [[nodiscard]] std::uint64_t options_hash(const std::string& path) const;
 
   template <typename Tokenizer>
   void read(token_rows_data& made, const std::string& path, const Tokenizer& tokens) const {
@@ -199,50 +164,13 @@ class text_classification {
     }
     made.end_row();
   }
-  static void finish(token_rows_data& made, const std::string& source) {
-    if (made.labels.empty()) throw_error(errc::bad_data, "{} has no records.", source);
-    made.counts.tokens = made.ids.size();
-  }
+  static void finish(token_rows_data& made, const std::string& source);
 
   /// `advice` is for a reader whose file has another label there.
   [[nodiscard]] std::int64_t read_label(const std::string& place, const std::string& text,
-                                        const char* advice) const {
-    const auto& names = options_.classes;
-    if (!names.empty()) {
-      const auto found = std::find(names.begin(), names.end(), text);
-      if (found != names.end()) return found - names.begin();
-      throw_error(errc::bad_data, "{}: the label \"{:.60}\" is none of the classes {}. {}.", place,
-                  text, fmt::join(names, ", "), advice);
-    }
-    std::int64_t number = -1;
-    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const std::int64_t limit = options_.class_count > 0
-                                   ? static_cast<std::int64_t>(options_.class_count)
-                                   : std::int64_t{1} << 20U;
-    if (code != std::errc{} || end != text.data() + text.size() || number < 0 || number >= limit)
-      throw_error(errc::bad_data,
-                  "{}: the label \"{:.60}\" is not a class number from 0 to {}. {}.", place, text,
-                  limit - 1, advice);
-    return number;
-  }
+                                        const char* advice) const;
 
-  void count_classes(const std::string& source) {
-    classes_ = !options_.classes.empty() ? options_.classes.size() : options_.class_count;
-    if (classes_ == 0)
-      classes_ = static_cast<std::size_t>(
-                     *std::max_element(rows_.labels().begin(), rows_.labels().end())) +
-                 1;
-    if (options_.empty_classes == empty_classes::allow) return;
-    std::vector<std::size_t> count(classes_);
-    for (const std::int64_t each : rows_.labels()) ++count[static_cast<std::size_t>(each)];
-    for (std::size_t i = 0; i < classes_; ++i) {
-      if (count[i] == 0)
-        throw_error(errc::bad_data,
-                    "{} has no sample of class {}{}. Give the right classes, or allow empty ones.",
-                    source, i,
-                    options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
-    }
-  }
+  void count_classes(const std::string& source);
 
   text_classification_options options_;
   token_id pad_;
@@ -251,3 +179,7 @@ class text_classification {
 };
 
 }  // namespace parx::data
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/data/detail/text_classification_impl.hpp>
+#endif

@@ -1,14 +1,9 @@
 // The layout check: all ranks have the same parameters, by name, shape, dtype, in the same order.
 #pragma once
 
-#include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/rank_comparison.hpp>
@@ -20,59 +15,16 @@ namespace parx::inline PARX_ABI::detail {
 
 /// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": what must be
 /// equal on all ranks of the parameter's group.
-[[nodiscard]] inline std::string layout_of(const parameter_handle& parameter) {
-  const row_gradient_part* const rows = parameter.row_gradient();
-  const std::string& group = parameter.reduction_group();
-  std::string text = fmt::format("{} {} {}", parameter.name(), parameter.spec().text(),
-                                 name_of(parameter.type()));
-  if (!group.empty()) return text + fmt::format(", summed over \"{}\"", group);
-  // Ranks that treat a gradient by rows and ranks that do not would wait for each other.
-  return rows != nullptr && rows->expects_row_grad() ? text + " by rows" : text;
-}
+[[nodiscard]] std::string layout_of(const parameter_handle& parameter);
 
 /// Collective over all `groups`. Throws errc::mismatch on every rank of a group unless all have the
 /// same layout of its parameters.
-inline void check_layout(const reduction_groups& groups,
+void check_layout(const reduction_groups& groups,
                          const std::vector<std::unique_ptr<parameter_handle>>& parameters,
-                         call_site site) {
-  std::vector<std::string> layouts(groups.size());
-  std::string all;
-  for (const auto& each : parameters) {
-    const std::string line = layout_of(*each) + '\n';
-    layouts[groups.number_of(*each)] += line;
-    all += line;
-  }
-  // All at once: where the names of groups are mixed up, no order would be that of all ranks.
-  std::vector<std::unique_ptr<rank_comparison>> comparisons;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    // What is missing in the own group may be found under the name of another.
-    const std::string& told = i == 0 ? all : layouts[i];
-    comparisons.emplace_back(new rank_comparison(groups[i], layouts[i], told, site));
-  }
-  for (const auto& each : comparisons) each->exchange_texts();
-  std::optional<difference_of_ranks> found;
-  std::size_t where = 0;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    auto different = comparisons[i]->difference();
-    if (!different || found) continue;
-    found = std::move(different);
-    where = i;
-  }
-  if (!found) return;
-  const bool is_cut = std::any_of(parameters.begin(), parameters.end(), [](const auto& each) {
-    return !each->spec().is_whole();
-  });
-  const std::string text = fmt::format(
-      "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
-      "the same model, in the same order{}:{}",
-      groups[where].name(), found->rank,
-      is_cut ? ", and hold the same parts of it (where layers are cut over mesh[\"tp\"], a ddp is "
-               "that of mesh[\"dp\"])"
-             : "",
-      found->text);
-  // Ranks that share other groups with this one, in which nothing differs, would wait for it.
-  if (groups.size() > 1) groups.abort(text);
-  throw_error(errc::mismatch, "{}", text);
-}
+                         call_site site);
 
 }  // namespace parx::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/ddp/detail/layout_impl.hpp>
+#endif

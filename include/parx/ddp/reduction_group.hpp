@@ -20,10 +20,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/process_group.hpp>
@@ -45,17 +42,7 @@ namespace detail {
 class reduction_groups {
  public:
   /// `who` begins the errors: "ddp at train.cpp:12".
-  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who)
-      : who_(std::move(who)), groups_{{std::string(), &own}} {
-    for (reduction_group& each : others) groups_.push_back({std::move(each.name), &each.group});
-    std::sort(groups_.begin() + 1, groups_.end(),
-              [](const named& a, const named& b) { return a.name < b.name; });
-    for (std::size_t i = 1; i < groups_.size(); ++i) {
-      require(groups_[i].name != groups_[i - 1].name,
-              "{}: there are two reduction groups named \"{}\"; the ddp's own has no name", who_,
-              groups_[i].name);
-    }
-  }
+  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who);
 
   [[nodiscard]] const std::string& who() const noexcept { return who_; }
   [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
@@ -67,17 +54,7 @@ class reduction_groups {
   }
 
   /// Throws usage_error where the parameter carries a name that is none of these groups'.
-  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const {
-    std::string known;
-    for (std::size_t i = 0; i < size(); ++i) {
-      if (name(i) == parameter.reduction_group()) return i;
-      if (i > 0) known += fmt::format("{}\"{}\"", i > 1 ? ", " : "", name(i));
-    }
-    throw_usage("{}: the gradient of \"{}\" is to be summed over \"{}\", but the reduction groups "
-                "of this ddp are {}. Name that group in ddp_options::reduction_groups",
-                who_, parameter.name(), parameter.reduction_group(),
-                known.empty() ? "none" : known);
-  }
+  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const;
 
   /// Whether there is nobody to sum with.
   [[nodiscard]] bool is_alone() const noexcept {
@@ -87,17 +64,9 @@ class reduction_groups {
   void poll() const {
     for (const named& each : groups_) each.group->poll();
   }
-  [[nodiscard]] double async_seconds() const noexcept {
-    double sum = 0;
-    for (const named& each : groups_) sum += each.group->async_seconds();
-    return sum;
-  }
+  [[nodiscard]] double async_seconds() const noexcept;
   /// Closes the groups in which others wait for this rank.
-  void abort(std::string_view reason) const {
-    for (const named& each : groups_) {
-      if (each.group->size() > 1 && !each.group->closed()) each.group->abort(reason);
-    }
-  }
+  void abort(std::string_view reason) const;
 
  private:
   struct named {
@@ -111,3 +80,7 @@ class reduction_groups {
 
 }  // namespace detail
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/ddp/detail/reduction_group_impl.hpp>
+#endif

@@ -1,6 +1,11 @@
 // The compiled part of ddp, for parx/src.hpp.
 #pragma once
 
+#include <parx/ddp/detail/hook_powersgd_impl.hpp>
+#include <parx/ddp/detail/hook_state_impl.hpp>
+#include <parx/ddp/detail/layout_impl.hpp>
+#include <parx/ddp/detail/reduction_group_impl.hpp>
+#include <parx/ddp/detail/reduction_state_impl.hpp>
 #include <parx/ddp/instances.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -89,72 +89,24 @@ struct layer_part {
   std::vector<cut_message> messages;
 };
 
-[[noreturn]] inline void refuse_cut(std::string_view path, const char* layer, const char* cuts) {
-  throw_usage("\"{}\" is {}: it can be cut by {}", path, layer, cuts);
-}
+[[noreturn]] void refuse_cut(std::string_view path, const char* layer, const char* cuts);
 
 /// This rank's of `units`. Throws usage_error where there are fewer than ranks.
-[[nodiscard]] inline unit_range units_here(const cut_place& where, std::size_t units,
-                                           std::string_view path) {
-  require(units >= static_cast<std::size_t>(where.ranks),
-          "\"{}\" cannot be cut over {} ranks: it has {} to deal out, so {} ranks at most", path,
-          where.ranks, units, units);
-  return {chunk_begin(units, where.ranks, where.rank),
-          chunk_begin(units, where.ranks, where.rank + 1)};
-}
+[[nodiscard]] unit_range units_here(const cut_place& where, std::size_t units,
+                                           std::string_view path);
 
 /// Of `served` heads of queries this rank's need these of `heads` of keys and values. Throws
 /// usage_error where they need parts of several.
-[[nodiscard]] inline unit_range heads_serving(const cut_place& where, std::size_t heads,
-                                              std::size_t served, std::string_view path) {
-  const std::size_t each = served / heads;
-  const auto serving = [&](const unit_range& queries) {
-    return unit_range{queries.begin / each, (queries.end + each - 1) / each};
-  };
-  for (int rank = 0; rank < where.ranks; ++rank) {  // what one refuses all do
-    const unit_range queries{chunk_begin(served, where.ranks, rank),
-                             chunk_begin(served, where.ranks, rank + 1)};
-    require(serving(queries).size() == 1 || (queries.begin % each == 0 && queries.end % each == 0),
-            "\"{}\": {} heads of queries, {} for each head of keys and values, cannot be cut over "
-            "{} ranks: rank {} would need a part of a group. Take a number of ranks that divides "
-            "{} or is a multiple of it",
-            path, served, each, where.ranks, rank, heads);
-  }
-  return serving(units_here(where, served, path));
-}
+[[nodiscard]] unit_range heads_serving(const cut_place& where, std::size_t heads,
+                                              std::size_t served, std::string_view path);
 
 /// What a layer exchanges of inputs with `width` features that columns read.
-[[nodiscard]] inline std::vector<cut_message> messages_of_input(const layer_cut& how,
+[[nodiscard]] std::vector<cut_message> messages_of_input(const layer_cut& how,
                                                                 between_cuts between,
-                                                                std::size_t width) {
-  using enum cut_collective;
-  std::vector<cut_message> all;
-  for (std::size_t i = 0; i < how.inputs; ++i) {
-    if (between == between_cuts::positions) {
-      all.push_back({cut_pass::forward, all_gather, "its input", width, 0, how.seen});
-      all.push_back({cut_pass::backward, reduce_scatter, "its input's gradient", width, 0,
-                     how.seen});
-    } else {
-      all.push_back({cut_pass::backward, all_reduce, "its input's gradient", width, 0, how.seen});
-    }
-  }
-  return all;
-}
+                                                                std::size_t width);
 /// What it exchanges of results with `width` features that are sums over the ranks.
-[[nodiscard]] inline std::vector<cut_message> messages_of_result(const layer_cut& how,
-                                                                 std::size_t width) {
-  using enum cut_collective;
-  std::vector<cut_message> all;
-  for (std::size_t i = 0; i < how.inputs; ++i) {
-    if (how.between == between_cuts::positions) {
-      all.push_back({cut_pass::forward, reduce_scatter, "its result", width, 0, how.seen});
-      all.push_back({cut_pass::backward, all_gather, "its result's gradient", width, 0, how.seen});
-    } else {
-      all.push_back({cut_pass::forward, all_reduce, "its result", width, 0, how.seen});
-    }
-  }
-  return all;
-}
+[[nodiscard]] std::vector<cut_message> messages_of_result(const layer_cut& how,
+                                                                 std::size_t width);
 
 /// What a rank has of a matrix and a bias; empty ones are whole.
 struct matrix_part {
@@ -162,55 +114,16 @@ struct matrix_part {
   unit_range used = {};  ///< outputs, of a matrix that is whole
   std::vector<cut_message> messages = {};
 
-  [[nodiscard]] layer_part named(std::string_view weight_name, std::string_view bias_name) const {
-    layer_part all{{}, messages};
-    if (weight) all.cut.push_back({weight_name, *weight});
-    if (bias) all.cut.push_back({bias_name, *bias});
-    return all;
-  }
+  [[nodiscard]] layer_part named(std::string_view weight_name, std::string_view bias_name) const;
 };
 
 /// `out` is the axis of a matrix's outputs. Throws usage_error for sizes that cannot be cut.
-[[nodiscard]] inline matrix_part part_of_matrix(const cut_place& where, const layer_cut& how,
+[[nodiscard]] matrix_part part_of_matrix(const cut_place& where, const layer_cut& how,
                                                 std::string_view path, const shape& weight,
-                                                const shape* bias, std::size_t out) {
-  require(how.how == cut::columns || how.how == cut::rows,
-          "\"{}\" is a linear layer: it can be cut by columns or by rows", path);
-  using enum cut_collective;
-  const bool columns = how.how == cut::columns;
-  const std::size_t along = columns ? out : 1 - out;
-  const std::size_t extent = weight[along] / how.blocks;
-  const std::size_t units = how.units > 0 ? how.units : extent;
-  require(extent % units == 0, "\"{}\": {} {} are not {} units of one size", path, extent,
-          columns ? "outputs" : "inputs", units);
-  const std::size_t width = extent / units;
-  matrix_part here;
-  here.messages = columns ? messages_of_input(how, how.between, weight[1 - out])
-                          : messages_of_result(how, weight[out]);
-  if (columns && how.served > 0 && units % static_cast<std::size_t>(where.ranks) != 0) {
-    // Heads that several ranks use: all have them, and the gradient is the sum of theirs.
-    const unit_range heads = heads_serving(where, units, how.served, path);
-    here.used = {heads.begin * width, heads.end * width};
-    here.messages.push_back(
-        {cut_pass::backward, all_reduce, "its weight's gradient", 0, weight.size()});
-    if (bias != nullptr)
-      here.messages.push_back(
-          {cut_pass::backward, all_reduce, "its bias's gradient", 0, bias->size()});
-    return here;
-  }
-  const unit_range mine = units_here(where, units, path);
-  std::vector<axis_interval> taken, of_bias;
-  for (std::size_t block = 0; block < how.blocks; ++block) {
-    const std::size_t first = block * extent;
-    taken.push_back({along, first + mine.begin * width, first + mine.end * width});
-    of_bias.push_back({0, taken.back().begin, taken.back().end});
-  }
-  here.weight = shard_spec::of_cuts(weight, taken);
-  if (bias != nullptr && columns) here.bias = shard_spec::of_cuts(*bias, of_bias);
-  if (bias != nullptr && !columns && how.between == between_cuts::positions)
-    here.messages.push_back(
-        {cut_pass::backward, all_reduce, "its bias's gradient", 0, bias->size()});
-  return here;
-}
+                                                const shape* bias, std::size_t out);
 
 }  // namespace parx::nn
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/nn/detail/layer_cut_impl.hpp>
+#endif

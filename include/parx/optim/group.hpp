@@ -9,9 +9,6 @@
 // set_lr gives all groups one rate.
 #pragma once
 
-#include <algorithm>
-#include <cctype>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,12 +32,7 @@ struct parameter_group {
 
 /// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose
 /// name has "norm" in it, in upper or lower case ("encoder.layer_norm.weight", "LayerNorm.weight").
-[[nodiscard]] inline bool is_bias_or_norm(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower.ends_with("bias") || lower.find("norm") != std::string::npos;
-}
+[[nodiscard]] bool is_bias_or_norm(std::string_view name);
 
 /// Two groups with the same options, but no weight decay for the parameters of which
 /// `without_decay(name)` says so. A group that would be empty is left out.
@@ -64,3 +56,7 @@ template <typename T, typename Options>
 }
 
 }  // namespace parx::optim
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/optim/detail/group_impl.hpp>
+#endif

@@ -8,10 +8,7 @@
 // CosineAnnealingLR(T_max = steps, eta_min = floor), decay::step its StepLR.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 
 #include <parx/core/check.hpp>
 
@@ -44,55 +41,27 @@ struct schedule {
 
   /// The rate of step number `step`, counted from 0. Throws usage_error when a decay has no steps
   /// to happen in.
-  [[nodiscard]] double at(std::uint64_t step) const {
-    if (step < warmup) {
-      const std::uint64_t risen = form == warmup_form::hugging_face ? step : step + 1;
-      return lr * static_cast<double>(risen) / static_cast<double>(warmup);
-    }
-    if (decay == optim::decay::constant) return lr;
-    if (decay == optim::decay::step) {
-      require(every > 0, "schedule: decay::step needs `every`, a number of steps above 0");
-      return std::max(floor, lr * std::pow(gamma, static_cast<double>((step - warmup) / every)));
-    }
-    require(steps > warmup,
-            "schedule: a decay over {} steps after a warm-up of {}: `steps` counts both", steps,
-            warmup);
-    const double progress =
-        std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(steps - warmup));
-    return floor + (lr - floor) * left_at(progress);
-  }
+  [[nodiscard]] double at(std::uint64_t step) const;
 
  private:
-  [[nodiscard]] double left_at(double progress) const {
-    switch (decay) {
-      case optim::decay::linear: return 1 - progress;
-      case optim::decay::cosine: return (1 + std::cos(std::numbers::pi * progress)) / 2;
-      case optim::decay::polynomial: return std::pow(1 - progress, power);
-      default: return 1;
-    }
-  }
+  [[nodiscard]] double left_at(double progress) const;
 };
 
 /// Hugging Face's schedules by their names there; `steps` are all, warm-up included.
 [[nodiscard]] inline schedule constant_with_warmup(double lr, std::uint64_t warmup) {
   return {.lr = lr, .warmup = warmup, .form = warmup_form::hugging_face};
 }
-[[nodiscard]] inline schedule linear_with_warmup(double lr, std::uint64_t warmup,
-                                                 std::uint64_t steps) {
-  return {.lr = lr, .warmup = warmup, .steps = steps, .decay = decay::linear,
-          .form = warmup_form::hugging_face};
-}
-[[nodiscard]] inline schedule cosine_with_warmup(double lr, std::uint64_t warmup,
-                                                 std::uint64_t steps) {
-  return {.lr = lr, .warmup = warmup, .steps = steps, .decay = decay::cosine,
-          .form = warmup_form::hugging_face};
-}
+[[nodiscard]] schedule linear_with_warmup(double lr, std::uint64_t warmup,
+                                                 std::uint64_t steps);
+[[nodiscard]] schedule cosine_with_warmup(double lr, std::uint64_t warmup,
+                                                 std::uint64_t steps);
 /// Ends at `floor`, 1e-7 there.
-[[nodiscard]] inline schedule polynomial_with_warmup(double lr, std::uint64_t warmup,
+[[nodiscard]] schedule polynomial_with_warmup(double lr, std::uint64_t warmup,
                                                      std::uint64_t steps, double power = 1,
-                                                     double floor = 1e-7) {
-  return {.lr = lr, .warmup = warmup, .steps = steps, .decay = decay::polynomial, .floor = floor,
-          .power = power, .form = warmup_form::hugging_face};
-}
+                                                     double floor = 1e-7);
 
 }  // namespace parx::optim
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/optim/detail/schedule_impl.hpp>
+#endif

@@ -1,6 +1,8 @@
 // The compiled part of optim, for parx/src.hpp.
 #pragma once
 
+#include <parx/optim/detail/group_impl.hpp>
+#include <parx/optim/detail/schedule_impl.hpp>
 #include <parx/optim/instances.hpp>
 
 namespace parx::inline PARX_ABI::optim {

@@ -1,10 +1,6 @@
 // cluster_of: the ranks and hosts of a group, for a plan.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <vector>
-
 #include <parx/comm/process_group.hpp>
 #include <parx/plan/cluster.hpp>
 
@@ -12,16 +8,10 @@ namespace parx::inline PARX_ABI {
 
 /// Local. Where hosts differ in the number of their ranks, as if all were as full as the fullest.
 /// Speeds are cluster's defaults.
-[[nodiscard]] inline cluster cluster_of(const process_group& group) {
-  const std::vector<int> hosts = group.hosts();
-  std::ptrdiff_t fullest = 1;
-  for (const int host : hosts) {
-    fullest = std::max(fullest, std::count(hosts.begin(), hosts.end(), host));
-  }
-  const int a_host = static_cast<int>(fullest);
-  const int full_hosts = (group.size() + a_host - 1) / a_host;
-  return {.ranks = full_hosts * a_host, .hosts = full_hosts,
-          .shares_memory = group.shares_memory()};
-}
+[[nodiscard]] cluster cluster_of(const process_group& group);
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/plan/detail/cluster_of_impl.hpp>
+#endif

@@ -17,14 +17,9 @@
 // nothing hides: a unit's first gather and last reduction, and the optimizer's step.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include <parx/core/check.hpp>
 #include <parx/plan/cluster.hpp>
@@ -71,11 +66,7 @@ struct planned_step {
   double seconds = 0;                                    ///< of a step
   bool fits = false;
 
-  [[nodiscard]] double bytes() const noexcept {
-    double sum = 0;
-    for (const planned_traffic& each : traffic) sum += each.bytes;
-    return sum;
-  }
+  [[nodiscard]] double bytes() const noexcept;
 };
 
 struct plan_options {
@@ -103,12 +94,8 @@ struct unit_bytes {
 };
 
 /// ceil(count / shards) elements, rounded up to cache lines: unit_plan's rule.
-[[nodiscard]] inline std::size_t part_of(std::size_t count, std::size_t shards,
-                                         std::size_t element) noexcept {
-  constexpr std::size_t line = 64;
-  return shards == 1 ? count * element
-                     : ((count + shards - 1) / shards * element + line - 1) / line * line;
-}
+[[nodiscard]] std::size_t part_of(std::size_t count, std::size_t shards,
+                                         std::size_t element) noexcept;
 [[nodiscard]] inline std::size_t state_bytes(dtype type, std::size_t optimizer) noexcept {
   return optimizer + (size_of(type) < 4 ? 4 : 0);
 }
@@ -116,169 +103,21 @@ struct unit_bytes {
 class planner {
  public:
   planner(const model_shapes& shapes, const cluster& machine, const step_work& work,
-          std::size_t optimizer, const plan_layout& layout)
-      : shapes_(shapes), machine_(machine), work_(work), optimizer_(optimizer), layout_(layout),
-        shards_(static_cast<std::size_t>(machine.ranks / layout.replicas)) {
-    require(layout.stage >= 0 && layout.stage <= 3, "plan: stage {} of {}: give 0 to 3",
-            layout.stage, layout.name);
-    require(layout.replicas >= 1 && machine.ranks % layout.replicas == 0,
-            "plan: {} ranks are not {} replicas of {}", machine.ranks, layout.replicas,
-            layout.name);
-    if (layout.stage == 0) shards_ = 1;
-    add_units();
-    add_tables();
-  }
+          std::size_t optimizer, const plan_layout& layout);
 
-  [[nodiscard]] planned_step result() const {
-    planned_step step{.layout = layout_, .memory = memory()};
-    const double parts = layout_.stage == 0 ? machine_.ranks : static_cast<double>(shards_);
-    const double others = (parts - 1) / parts;  // of what is gathered or reduced
-    const double passes = static_cast<double>(work_.micro_batches);
-    const bool gathers = layout_.stage == 3 && !layout_.host_pages;
-    const double values = static_cast<double>(total_.values.whole);
-    const double gradients = static_cast<double>(total_.gradients.whole);
-    // One pass of each kind; what stages 1 and 2 gather is what an optimizer has changed.
-    const double gather = layout_.host_pages ? 0 : others * (gathers ? values : gradients);
-    const double reduce = others * gradients;
-    const std::string axis = layout_.replicas > 1 ? "shard" : "dp";
-    const double units = operations();
-    const double rounds = units * (parts - 1);
-    const double gather_time = layout_.host_pages ? 0 : time(gather, rounds, crosses(), 1);
-    const double reduce_time = time(reduce, rounds, crosses(), 1);
-    const double gathers_a_step = gathers ? 2 * passes : 1;
-    add(step, axis, gathers_a_step * gather + reduce,
-        gathers_a_step * gather_time + reduce_time);
-    double replicas_time = 0;
-    if (layout_.replicas > 1) {
-      const auto replicas = static_cast<double>(layout_.replicas);
-      const double bytes = 2 * gradients / parts * (replicas - 1) / replicas;
-      // All ranks of a host do that at a time.
-      replicas_time = time(bytes, 2 * units * (replicas - 1),
-                           machine_.hosts > 1, machine_.ranks_a_host());
-      add(step, "replicate", bytes, replicas_time);
-    }
-    double rows_time = 0;
-    if (table_traffic_ > 0) {
-      rows_time = time(table_traffic_, 3.0 * (machine_.ranks - 1), machine_.hosts > 1,
-                       layout_.stage == 0 ? 1 : machine_.ranks_a_host());
-      add(step, "tables", table_traffic_, rows_time);
-    }
-    const double forward = work_.forward_flops / machine_.flops;
-    const double backward = work_.backward_flops / machine_.flops;
-    // AdamW reads values, gradients and moments and writes all but the gradients.
-    step.optimizer = (static_cast<double>(total_.optimizer.part) * 2 +
-                      static_cast<double>(total_.gradients.part) * 3) /
-                     machine_.memory_bandwidth;
-    step.compute = passes * (forward + backward);
-    const double last = (reduce_time + replicas_time) / units;
-    if (layout_.stage == 0) {
-      step.seconds = step.compute - backward +
-                     std::max(backward, gather_time + reduce_time) + last + gather_time / units;
-    } else if (!gathers) {
-      step.seconds = step.compute - forward - backward + std::max(forward, gather_time) +
-                     std::max(backward, reduce_time + replicas_time) + last + gather_time / units;
-    } else {
-      step.seconds = passes * std::max(forward, gather_time) +
-                     (passes - 1) * std::max(backward, gather_time) +
-                     std::max(backward, gather_time + reduce_time + replicas_time) + last +
-                     gather_time / units;
-    }
-    step.seconds += step.optimizer + rows_time;
-    step.fits = step.memory.total() <= machine_.memory_of_rank();
-    return step;
-  }
+  [[nodiscard]] planned_step result() const;
 
  private:
-  void add_units() {
-    units_.resize(shapes_.units.size());
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      // A unit's parameters of one dtype lie one behind the other and are cut as one.
-      std::array<std::size_t, dtype_count> trained{}, frozen{};
-      for (const planned_parameter& each : shapes_.parameters) {
-        require(each.unit < units_.size(), "plan: \"{}\" is in unit {} of {}", each.path,
-                each.unit, units_.size());
-        if (each.unit != unit || is_table(each)) continue;
-        (each.trainable ? trained : frozen)[static_cast<std::size_t>(each.type)] += each.count();
-      }
-      for (std::size_t type = 0; type < dtype_count; ++type) {
-        const auto element = static_cast<dtype>(type);
-        units_[unit].values += cut(frozen[type], size_of(element));
-        units_[unit].values += cut(trained[type], size_of(element));
-        units_[unit].gradients += cut(trained[type], size_of(element));
-        units_[unit].optimizer += cut(trained[type], state_bytes(element, optimizer_));
-      }
-      total_.values += units_[unit].values;
-      total_.gradients += units_[unit].gradients;
-      total_.optimizer += units_[unit].optimizer;
-    }
-  }
+  void add_units();
 
-  void add_tables() {
-    const auto ranks = static_cast<double>(machine_.ranks), passes =
-               static_cast<double>(work_.micro_batches);
-    for (const planned_parameter& each : shapes_.parameters) {
-      if (!is_table(each)) continue;
-      const std::size_t rows = std::min(work_.table_rows, each.extents[0]);
-      const std::size_t row = each.bytes() / std::max<std::size_t>(each.extents[0], 1);
-      const std::size_t state = each.count() * state_bytes(each.type, optimizer_);
-      const std::size_t parts = layout_.stage == 0 ? 1 : shards_;
-      const std::size_t part = (each.extents[0] + parts - 1) / parts * row;
-      tables_.values += layout_.stage == 0 ? each.bytes() : part;
-      tables_.gradients += each.trainable ? (layout_.stage == 0 ? each.bytes() : part) : 0;
-      tables_.optimizer += each.trainable ? state / parts : 0;
-      constexpr double number = 4;  // bytes of a row's number
-      const auto batch = static_cast<double>(rows), width = static_cast<double>(row);
-      if (layout_.stage == 0) {
-        if (!each.trainable) continue;
-        // Every rank gets all ranks' rows, unless the whole table is less.
-        const double by_rows = (ranks - 1) * batch * (width + number);
-        const bool cheaper = ranks * batch * (width + number) < static_cast<double>(each.bytes());
-        table_traffic_ += cheaper ? by_rows
-                                  : 2 * static_cast<double>(each.bytes()) * (ranks - 1) / ranks;
-      } else {
-        const double shards = static_cast<double>(shards_), others = (shards - 1) / shards;
-        const double sent = batch * (width + number);
-        // A row's gradient goes to its owner in every replica.
-        const double owners = layout_.replicas - 1 / shards;
-        table_traffic_ += others * passes * sent + (each.trainable ? owners * sent : 0);
-        tables_.working += rows * row * (each.trainable ? 2 : 1);
-      }
-    }
-  }
+  void add_tables();
 
-  [[nodiscard]] planned_memory memory() const {
-    planned_memory m = tables_;
-    const bool accumulates = work_.micro_batches > 1;
-    m.values += layout_.stage == 3 ? total_.values.part : total_.values.whole;
-    m.optimizer += total_.optimizer.part;
-    if (layout_.stage < 2) {
-      m.gradients += total_.gradients.whole;
-    } else {
-      // Micro-batches are added up where the gradients are whole.
-      m.gradients += total_.gradients.part + (accumulates ? total_.gradients.whole : 0);
-      if (!accumulates) m.working += in_use(&unit_bytes::gradients);
-    }
-    if (layout_.stage == 3 && !layout_.host_pages) m.working += in_use(&unit_bytes::values);
-    m.activations = work_.activation_bytes;
-    return m;
-  }
+  [[nodiscard]] planned_memory memory() const;
   /// The root, which stays, and the two largest units that follow each other.
-  [[nodiscard]] std::size_t in_use(cut_bytes unit_bytes::*what) const {
-    std::size_t most = 0;
-    for (std::size_t i = 1; i < units_.size(); ++i) {
-      const std::size_t next = i + 1 < units_.size() ? (units_[i + 1].*what).whole : 0;
-      most = std::max(most, (units_[i].*what).whole + next);
-    }
-    return (units_[0].*what).whole + most;
-  }
+  [[nodiscard]] std::size_t in_use(cut_bytes unit_bytes::*what) const;
 
   /// Of one kind in a pass: one for each unit.
-  [[nodiscard]] double operations() const {
-    const auto filled = std::count_if(units_.begin(), units_.end(), [](const unit_bytes& each) {
-      return each.values.whole > 0;
-    });
-    return static_cast<double>(std::max<std::ptrdiff_t>(filled, 1));
-  }
+  [[nodiscard]] double operations() const;
 
   [[nodiscard]] cut_bytes cut(std::size_t count, std::size_t element) const noexcept {
     return {count * element, part_of(count, shards_, element)};
@@ -292,15 +131,8 @@ class planner {
   }
   /// A ring goes over ranks host by host, so a host's link carries it once in each direction.
   [[nodiscard]] double time(double bytes, double rounds, bool over_network,
-                            int at_a_time) const noexcept {
-    const plan_link& link = over_network ? machine_.network : machine_.memory_link;
-    return bytes * (over_network ? at_a_time : 1) / link.bytes_per_second + rounds * link.latency;
-  }
-  static void add(planned_step& step, std::string axis, double bytes, double seconds) {
-    if (bytes <= 0) return;
-    step.traffic.push_back({std::move(axis), bytes, seconds});
-    step.communication += seconds;
-  }
+                            int at_a_time) const noexcept;
+  static void add(planned_step& step, std::string axis, double bytes, double seconds);
 
   const model_shapes& shapes_;
   const cluster& machine_;
@@ -314,131 +146,23 @@ class planner {
   double table_traffic_ = 0;
 };
 
-/// A layout of stages and cut layers, as the plan of the ranks that have the heaviest stage's part.
-[[nodiscard]] inline planned_step plan_mesh(const model_shapes& shapes, const cluster& machine,
-                                            const step_work& work, std::size_t optimizer,
-                                            const plan_layout& layout) {
-  const int pp = layout.pp, tp = layout.tp, dp = machine.ranks / (pp * tp);
-  require(pp > 0 && tp > 0 && dp * pp * tp == machine.ranks,
-          "plan: {}: {} ranks are not {} stages x {} parts of a layer x others", layout.name,
-          machine.ranks, pp, tp);
-  require(work.layers > 0 && work.boundary_bytes > 0,
-          "plan: {} cuts layers, of which the work says nothing: give step_work::layers and "
-          "boundary_bytes, as work_of() does",
-          layout.name);
-  const model_shapes stage = heaviest_stage(shapes, pp, tp);
-  cluster copies = machine;
-  copies.ranks = dp;
-  copies.hosts = 1;
-  copies.memory_link = link_along(machine, tp, dp);
-  copies.memory_of_host = machine.memory_of_rank() * static_cast<std::size_t>(dp);
-  const auto stages = static_cast<std::size_t>(pp), parts = static_cast<std::size_t>(tp);
-  const std::size_t layers = (work.layers + stages - 1) / stages;
-  const double share =
-      static_cast<double>(layers) / static_cast<double>(work.layers * parts);
-  step_work part = work;
-  part.forward_flops *= share;
-  part.backward_flops *= share;
-  part.micro_batches *= stages * parts;
-  const auto m = static_cast<double>(part.micro_batches);
-  const std::size_t kept = std::min(stages, part.micro_batches);
-  const std::size_t borders = std::min(work.layers * work.boundary_bytes, work.activation_bytes);
-  part.activation_bytes =
-      kept * layers * (borders + (work.activation_bytes - borders) / parts) / work.layers;
-  plan_layout among = layout;
-  among.pp = among.tp = 1;
-  planned_step step = planner(stage, copies, part, optimizer, among).result();
-  step.layout = layout;
-
-  const auto boundary = static_cast<double>(work.boundary_bytes), t = static_cast<double>(tp);
-  const auto seconds = [](const plan_link& over, double bytes, double rounds) {
-    return bytes / over.bytes_per_second + rounds * over.latency;
-  };
-  double cut = 0;  // a forward, and a backward, of a stage
-  if (tp > 1) {
-    const double bytes = 2 * static_cast<double>(layers) * 2 * boundary * (t - 1) / t;
-    cut = seconds(link_along(machine, 1, tp), bytes,
-                  2 * static_cast<double>(layers) * 2 * (t - 1));
-    step.traffic.push_back({"tp", 2 * m * bytes, 2 * m * cut});
-  }
-  double hop = 0;
-  if (pp > 1) {
-    hop = seconds(link_along(machine, tp * dp, pp), boundary, 1);
-    const double ways = pp > 2 ? 2 : 1;
-    step.traffic.push_back({"pp", ways * m * boundary, ways * m * hop});
-  }
-  const double forward = part.forward_flops / machine.flops + cut;
-  const double backward = part.backward_flops / machine.flops + cut;
-  const double all = one_f_one_b_seconds(pp, static_cast<int>(part.micro_batches), forward,
-                                         backward, hop);
-  step.bubble = all - m * (forward + backward);
-  step.seconds += step.bubble + 2 * m * cut;
-  step.communication = 0;
-  for (const planned_traffic& each : step.traffic) step.communication += each.seconds;
-  step.fits = step.memory.total() <= machine.memory_of_rank();
-  return step;
-}
-
 }  // namespace detail
 
 /// Stages and cut layers that `machine` permits, under the names that the examples' --parallel
 /// takes: up to a stage a layer, and layers cut inside a host.
-[[nodiscard]] inline std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
-                                                              const step_work& work) {
-  std::vector<plan_layout> all;
-  for (int pp = 1; pp <= machine.ranks && static_cast<std::size_t>(pp) <= work.layers; ++pp) {
-    for (int tp = 1; tp <= machine.ranks_a_host(); ++tp) {
-      if (pp * tp == 1 || machine.ranks % (pp * tp) != 0 || machine.ranks_a_host() % tp != 0) {
-        continue;
-      }
-      std::string name;
-      const auto add_word = [&](const char* word, std::size_t number) {
-        name += fmt::format("{}{}={}", name.empty() ? "" : ",", word, number);
-      };
-      const int dp = machine.ranks / (pp * tp);
-      if (pp > 1) add_word("pp", static_cast<std::size_t>(pp));
-      if (dp > 1) add_word("dp", static_cast<std::size_t>(dp));
-      if (tp > 1) add_word("tp", static_cast<std::size_t>(tp));
-      if (pp > 1) add_word("microbatches", static_cast<std::size_t>(pp * tp) * work.micro_batches);
-      all.push_back({.name = std::move(name), .pp = pp, .tp = tp});
-    }
-  }
-  return all;
-}
+[[nodiscard]] std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
+                                                              const step_work& work);
 
 /// The ways that `machine` permits without stages and cut layers: ddp, zero1, zero2, fsdp (stage
 /// 3); over several hosts of several ranks hybrid; inside a host fsdp has its pages in common, and
 /// "gathered" is the other way.
-[[nodiscard]] inline std::vector<plan_layout> layouts_of(const cluster& machine) {
-  std::vector<plan_layout> all{{.name = "ddp"}};
-  if (machine.ranks == 1) return all;
-  all.push_back({.name = "zero1", .stage = 1});
-  all.push_back({.name = "zero2", .stage = 2});
-  const bool one_host = machine.hosts == 1 && machine.shares_memory;
-  all.push_back({.name = "fsdp", .stage = 3, .host_pages = one_host});
-  if (one_host) all.push_back({.name = "fsdp gathered", .stage = 3});
-  if (machine.hosts > 1 && machine.ranks_a_host() > 1) {
-    all.push_back({.name = "hybrid", .stage = 3, .replicas = machine.hosts});
-  }
-  return all;
-}
+[[nodiscard]] std::vector<plan_layout> layouts_of(const cluster& machine);
 
 /// Memory, traffic and time of one layout. Throws usage_error for a cluster, layout or unit that
 /// cannot be.
-[[nodiscard]] inline planned_step plan_step(const model_shapes& shapes, const cluster& machine,
+[[nodiscard]] planned_step plan_step(const model_shapes& shapes, const cluster& machine,
                                             const step_work& work, const plan_layout& layout,
-                                            std::size_t optimizer_bytes = 8) {
-  require(machine.ranks >= 1 && machine.hosts >= 1 && machine.ranks % machine.hosts == 0,
-          "plan: {} ranks on {} hosts: give as many ranks to each", machine.ranks, machine.hosts);
-  require(machine.flops > 0 && machine.memory_bandwidth > 0 &&
-              machine.network.bytes_per_second > 0 && machine.memory_link.bytes_per_second > 0,
-          "plan: the speeds of ranks and links must be above 0");
-  require(work.micro_batches > 0, "plan: a step has at least one micro-batch");
-  if (layout.pp != 1 || layout.tp != 1) {
-    return detail::plan_mesh(shapes, machine, work, optimizer_bytes, layout);
-  }
-  return detail::planner(shapes, machine, work, optimizer_bytes, layout).result();
-}
+                                            std::size_t optimizer_bytes = 8);
 
 /// The layouts that fit, the fastest first, then those that do not.
 struct training_plan {
@@ -448,23 +172,11 @@ struct training_plan {
 };
 
 /// Pure. Throws as plan_step.
-[[nodiscard]] inline training_plan plan(const model_shapes& shapes, const cluster& machine,
-                                        const step_work& work, const plan_options& options = {}) {
-  training_plan all{.machine = machine, .parameters = shapes.count(), .steps = {}};
-  std::vector<plan_layout> layouts = options.layouts;
-  if (layouts.empty()) {
-    layouts = layouts_of(machine);
-    const std::vector<plan_layout> meshes = mesh_layouts_of(machine, work);
-    layouts.insert(layouts.end(), meshes.begin(), meshes.end());
-  }
-  for (const plan_layout& each : layouts) {
-    all.steps.push_back(plan_step(shapes, machine, work, each, options.optimizer_bytes));
-  }
-  std::stable_sort(all.steps.begin(), all.steps.end(),
-                   [](const planned_step& a, const planned_step& b) {
-                     return a.fits != b.fits ? a.fits : a.seconds < b.seconds;
-                   });
-  return all;
-}
+[[nodiscard]] training_plan plan(const model_shapes& shapes, const cluster& machine,
+                                        const step_work& work, const plan_options& options = {});
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/plan/detail/plan_impl.hpp>
+#endif

@@ -4,9 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
-
-#include <fmt/format.h>
 
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -28,37 +25,14 @@ template <typename Module>
 }
 
 /// Before the first step; `step` steps were done by an earlier run.
-inline void announce(run_log& out, const run_plan& plan, const trainer_options& options,
-                     std::uint64_t parameters, std::uint64_t step) {
-  out.print("***** Running training *****");
-  const auto line = [&](std::string_view name, std::uint64_t value) {
-    out.print(fmt::format("  {} = {}", name, with_commas(value)));
-  };
-  line("Num examples", plan.samples);
-  line("Num Epochs", plan.epochs);
-  line("Instantaneous batch size per device", plan.batch_size);
-  line("Total train batch size (w. parallel, distributed & accumulation)", plan.global_batch());
-  line("Gradient Accumulation steps", plan.accumulation);
-  line("Total optimization steps", plan.steps);
-  line("Number of trainable parameters", parameters);
-  if (step > 0) line("Continuing training from global step", step);
-  if (step == 0 && options.resume_from_checkpoint == resume::latest) {
-    out.print(fmt::format("  No checkpoint in \"{}\" to resume from: training starts at step 0",
-                          options.output_dir));
-  }
-  if (step >= plan.steps) {
-    out.print(fmt::format("  Nothing is left to train: the run is at step {} of {}; more max_steps "
-                          "or num_train_epochs would go on",
-                          with_commas(step), with_commas(plan.steps)));
-  }
-}
+void announce(run_log& out, const run_plan& plan, const trainer_options& options,
+                     std::uint64_t parameters, std::uint64_t step);
 
 /// After the last step.
-inline void say_metrics(run_log& out, const record& figures) {
-  out.print("***** train metrics *****");
-  for (const auto& [name, value] : figures.entries()) {
-    out.print(fmt::format("  {:<24} = {:>10}", name, fmt::format("{}", rounded(value, 5))));
-  }
-}
+void say_metrics(run_log& out, const record& figures);
 
 }  // namespace parx::train
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/announce_impl.hpp>
+#endif

@@ -22,17 +22,9 @@ namespace parx::inline PARX_ABI::train {
 
 namespace detail {
 
-[[nodiscard]] inline std::string size_text(std::size_t count) {
-  const auto bytes = static_cast<double>(count);
-  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
-  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
-  return fmt::format("{:.1f} KiB", bytes / 1024);
-}
+[[nodiscard]] std::string size_text(std::size_t count);
 
-[[nodiscard]] inline std::string rhythm_text(strategy when, std::uint64_t steps) {
-  if (when == strategy::epoch) return "after each epoch";
-  return when == strategy::no || steps == 0 ? "never" : fmt::format("every {} steps", steps);
-}
+[[nodiscard]] std::string rhythm_text(strategy when, std::uint64_t steps);
 
 [[nodiscard]] constexpr std::string_view decay_text(optim::decay form) noexcept {
   switch (form) {
@@ -46,18 +38,7 @@ namespace detail {
 }
 
 /// "4 on 2 hosts (2 + 2)".
-[[nodiscard]] inline std::string ranks_text(const std::vector<int>& host_of_rank) {
-  std::vector<int> ranks;
-  for (const int host : host_of_rank) {
-    const auto index = static_cast<std::size_t>(host);
-    if (ranks.size() <= index) ranks.resize(index + 1);
-    ++ranks[index];
-  }
-  if (ranks.size() < 2) return fmt::format("{} on one host", host_of_rank.size());
-  std::string sum;
-  for (const int each : ranks) sum += fmt::format("{}{}", sum.empty() ? "" : " + ", each);
-  return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
-}
+[[nodiscard]] std::string ranks_text(const std::vector<int>& host_of_rank);
 
 /// How the gradients of a step are summed, and how long that takes. Collective where it is the
 /// group's first operation.
@@ -139,3 +120,7 @@ template <typename Wrapper, typename Optimizer>
 }
 
 }  // namespace parx::train
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/explain_impl.hpp>
+#endif

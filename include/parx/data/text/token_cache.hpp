@@ -34,35 +34,15 @@
 namespace parx::inline PARX_ABI::data {
 
 /// A number for a file's contents. Throws errc::io when it cannot be read.
-[[nodiscard]] inline std::uint64_t content_hash(const std::string& path) {
-  const detail::mapped_file file(path);
-  const auto bytes = file.bytes();
-  return stable_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
+[[nodiscard]] std::uint64_t content_hash(const std::string& path);
 
 namespace detail {
 
-[[nodiscard]] inline std::optional<token_rows> open_cache(const std::string& path,
-                                                          std::uint64_t key) {
-  if (::access(path.c_str(), R_OK) != 0) return std::nullopt;
-  try {
-    if (auto rows = token_rows::decode(mapped_file(path), key)) return rows;
-  } catch (const error&) {
-  }
-  return std::nullopt;
-}
+[[nodiscard]] std::optional<token_rows> open_cache(const std::string& path,
+                                                          std::uint64_t key);
 
 /// 0, or the errno with which it could not be written; then nothing is left behind.
-[[nodiscard]] inline int write_cache(const std::string& path, std::span<const std::byte> bytes) {
-  parx::detail::temporary_file made = parx::detail::make_temporary(path);
-  if (!made.file.valid()) return made.reason;
-  int failure = parx::detail::write_all(made.file.get(), bytes).reason;
-  // Network file systems report a full disk only here.
-  if (::close(made.file.release()) != 0 && failure == 0) failure = errno;
-  if (failure == 0 && ::rename(made.name.c_str(), path.c_str()) != 0) failure = errno;
-  if (failure != 0) ::unlink(made.name.c_str());
-  return failure;
-}
+[[nodiscard]] int write_cache(const std::string& path, std::span<const std::byte> bytes);
 
 /// Holds the lock while it lives. Without one (a file system that has no locks) two processes may
 /// do the same work, which does no harm.
@@ -70,18 +50,7 @@ struct cache_lock {
   descriptor file;    ///< not valid where the folder cannot be written
   bool held = false;  ///< no other process of the host makes this cache now
 };
-[[nodiscard]] inline cache_lock lock_cache(const std::string& path) {
-  descriptor file(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file.valid()) return {};
-  int failed = ::flock(file.get(), LOCK_EX | LOCK_NB);
-  if (failed != 0 && errno == EWOULDBLOCK) {
-    log(log_level::info, "waiting until another process has made \"{}\"", path);
-    do {
-      failed = ::flock(file.get(), LOCK_EX);
-    } while (failed != 0 && errno == EINTR);
-  }
-  return {std::move(file), failed == 0};
-}
+[[nodiscard]] cache_lock lock_cache(const std::string& path);
 
 }  // namespace detail
 
@@ -121,3 +90,7 @@ template <typename Build>
 }
 
 }  // namespace parx::data
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/data/text/detail/token_cache_impl.hpp>
+#endif

@@ -39,64 +39,23 @@ class wordpiece_tokenizer {
 
   /// Reads a vocab.txt. Throws as vocabulary::read() and the constructor do.
   [[nodiscard]] static wordpiece_tokenizer read(const std::string& path,
-                                                letter_case letters = letter_case::uncased) {
-    return {vocabulary::read(path), letters, fmt::format("\"{}\"", path)};
-  }
+                                                letter_case letters = letter_case::uncased);
 
   /// Appends the ids of `text`, without special tokens around it. Returns how many ill-formed
   /// pieces of UTF-8 were dropped.
-  std::size_t encode(std::string_view text, std::vector<token_id>& ids) const {
-    std::size_t invalid = 0;
-    std::size_t begin = 0;
-    for (std::size_t at = text.find('['); at != std::string_view::npos;) {
-      const token_trie::match special = specials_.longest(text.substr(at));
-      if (special.id < 0) {
-        at = text.find('[', at + 1);
-        continue;
-      }
-      invalid += encode_plain(text.substr(begin, at - begin), ids);
-      ids.push_back(special.id);
-      begin = at + special.length;
-      at = text.find('[', begin);
-    }
-    return invalid + encode_plain(text.substr(begin), ids);
-  }
+  std::size_t encode(std::string_view text, std::vector<token_id>& ids) const;
 
   /// [CLS] text [SEP]. Throws usage_error when max_length has no room for special tokens,
   /// errc::bad_data when the text is too long and may not be cut.
-  [[nodiscard]] encoding encode(std::string_view text, const encode_options& options = {}) const {
-    std::vector<token_id> ids;
-    const std::size_t invalid = encode(text, ids);
-    encoding result = put_together(ids, nullptr, special_, options);
-    result.invalid = invalid;
-    return result;
-  }
+  [[nodiscard]] encoding encode(std::string_view text, const encode_options& options = {}) const;
 
   /// [CLS] first [SEP] second [SEP]. Throws as above.
   [[nodiscard]] encoding encode(std::string_view first, std::string_view second,
-                                const encode_options& options = {}) const {
-    std::vector<token_id> a;
-    std::vector<token_id> b;
-    const std::size_t invalid = encode(first, a) + encode(second, b);
-    const std::span<const token_id> second_ids = b;
-    encoding result = put_together(a, &second_ids, special_, options);
-    result.invalid = invalid;
-    return result;
-  }
+                                const encode_options& options = {}) const;
 
   /// The words again, separated by spaces, without special tokens. Throws usage_error for an id
   /// that is no token.
-  [[nodiscard]] std::string decode(std::span<const token_id> ids) const {
-    std::string text;
-    for (const token_id id : ids) {
-      const std::string_view token = tokens_.token(id);
-      if (specials_.longest(token).length == token.size() && id != unknown_) continue;
-      const bool continues = token.size() > 2 && token.starts_with("##");
-      if (!continues && !text.empty()) text += ' ';
-      text += continues ? token.substr(2) : token;
-    }
-    return text;
-  }
+  [[nodiscard]] std::string decode(std::span<const token_id> ids) const;
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
@@ -111,51 +70,9 @@ class wordpiece_tokenizer {
  private:
   using token_trie = detail::token_trie;
 
-  wordpiece_tokenizer(vocabulary tokens, letter_case letters, const std::string& origin)
-      : tokens_(std::move(tokens)), letters_(letters) {
-    const auto need = [&](std::string_view token) {
-      const auto id = tokens_.find(token);
-      require(id.has_value(),
-              "{} of {} tokens has no {}; a BERT vocabulary has [PAD], [UNK], [CLS] and [SEP]. "
-              "Take the vocab.txt that belongs to the model, one token a line",
-              origin, tokens_.size(), token);
-      return *id;
-    };
-    unknown_ = need("[UNK]");
-    special_ = {.start = need("[CLS]"), .separator = need("[SEP]"), .pad = need("[PAD]")};
-    std::size_t bytes = 0;
-    for (const std::string& token : tokens_.tokens()) bytes += token.size();
-    starts_ = token_trie(bytes);
-    continues_ = token_trie(bytes);
-    specials_ = token_trie(64);
-    for (std::size_t id = 0; id < tokens_.size(); ++id) {
-      const std::string_view token = tokens_.tokens()[id];
-      const bool continues = token.size() > 2 && token.starts_with("##");
-      (continues ? continues_ : starts_)
-          .add(continues ? token.substr(2) : token, static_cast<token_id>(id));
-    }
-    for (const std::string_view token : bert_special_tokens) {
-      if (const auto id = tokens_.find(token)) specials_.add(token, *id);
-    }
-  }
+  wordpiece_tokenizer(vocabulary tokens, letter_case letters, const std::string& origin);
 
-  std::size_t encode_plain(std::string_view text, std::vector<token_id>& ids) const {
-    return bert_words(text, letters_, [&](std::string_view word, bool too_long) {
-      const std::size_t before = ids.size();
-      const token_trie* trie = &starts_;
-      while (!word.empty()) {
-        const token_trie::match piece = trie->longest(word);
-        if (piece.id < 0 || too_long) {
-          ids.resize(before);
-          ids.push_back(unknown_);
-          return;
-        }
-        ids.push_back(piece.id);
-        word.remove_prefix(piece.length);
-        trie = &continues_;
-      }
-    });
-  }
+  std::size_t encode_plain(std::string_view text, std::vector<token_id>& ids) const;
 
   vocabulary tokens_;
   letter_case letters_;
@@ -167,3 +84,7 @@ class wordpiece_tokenizer {
 };
 
 }  // namespace parx::data
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/data/text/detail/wordpiece_impl.hpp>
+#endif

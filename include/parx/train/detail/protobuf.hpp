@@ -4,7 +4,6 @@
 // protobuf.dev/programming-guides/encoding.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,46 +14,24 @@ namespace parx::inline PARX_ABI::train::detail {
 
 class protobuf_message {
  public:
-  protobuf_message& varint(unsigned field, std::uint64_t value) {
-    key(field, 0);
-    base128(value);
-    return *this;
-  }
-  protobuf_message& real64(unsigned field, double value) {
-    key(field, 1);
-    little_endian(std::bit_cast<std::uint64_t>(value), 8);
-    return *this;
-  }
-  protobuf_message& real32(unsigned field, float value) {
-    key(field, 5);
-    little_endian(std::bit_cast<std::uint32_t>(value), 4);
-    return *this;
-  }
+  protobuf_message& varint(unsigned field, std::uint64_t value);
+  protobuf_message& real64(unsigned field, double value);
+  protobuf_message& real32(unsigned field, float value);
   /// A string, or a message within this one.
-  protobuf_message& bytes(unsigned field, std::string_view value) {
-    key(field, 2);
-    base128(value.size());
-    text_ += value;
-    return *this;
-  }
+  protobuf_message& bytes(unsigned field, std::string_view value);
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
   void key(unsigned field, unsigned wire_type) { base128(field << 3U | wire_type); }
-  void base128(std::uint64_t value) {
-    while (value >= 0x80) {
-      text_ += static_cast<char>(value | 0x80U);
-      value >>= 7U;
-    }
-    text_ += static_cast<char>(value);
-  }
-  void little_endian(std::uint64_t value, int count) {
-    for (int i = 0; i < count; ++i)
-      text_ += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
-  }
+  void base128(std::uint64_t value);
+  void little_endian(std::uint64_t value, int count);
 
   std::string text_;
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/protobuf_impl.hpp>
+#endif

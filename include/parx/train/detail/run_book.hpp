@@ -5,14 +5,10 @@
 // about stopping is equal on all. Rank 0 alone writes.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include <parx/checkpoint/agreement.hpp>
@@ -49,16 +45,7 @@ class run_book {
 
   /// Collective. A run begins that `start`ed then, from the state's step. A bar, if given, is
   /// borrowed until close().
-  void open(std::chrono::steady_clock::time_point start, progress* bar) {
-    start_ = start;
-    first_step_ = state_.global_step;
-    samples_ = 0;
-    merged_.assign(ranks(), {});
-    repeats_ = another_has_its_samples();
-    parx::detail::agree_on_rank0(&group_, site_, [&] {
-      log = run_log(options_, bar, state_.global_step);
-    });
-  }
+  void open(std::chrono::steady_clock::time_point start, progress* bar);
   /// Local. Counts from now on; `times` are the wrapper's.
   void begin_counting(const ddp_times& times) {
     watch = meter();
@@ -67,57 +54,16 @@ class run_book {
   void close() noexcept { log = run_log(); }
 
   /// Collective. Brings all ranks' counts and wishes together.
-  [[nodiscard]] wishes fold(const ddp_times& times, const wishes& of_this_rank) {
-    watch.pause();
-    rank_counts mine = watch.take();
-    mine.wait = (times - times_before_).waited;
-    mine.communication = (times - times_before_).communication;
-    times_before_ = times;
-    mine.wants_stop = of_this_rank.stop ? 1 : 0;
-    mine.signal = of_this_rank.signal;
-    mine.repeats = repeats_ ? 1 : 0;
-    std::vector<rank_counts> all(ranks());
-    all_gather(group_, std::span<const rank_counts>(&mine, 1), all, {}, site_);
-    wishes of_all;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      merged_[rank] += all[rank];
-      if (all[rank].repeats == 0) {
-        const nn::tally loss{.sum = all[rank].loss_sum, .count = all[rank].loss_count};
-        state_.loss_since_log += loss;
-        state_.loss_of_run += loss;
-        samples_ += all[rank].samples;
-      }
-      of_all.stop |= all[rank].wants_stop > 0;
-      of_all.signal = std::max(of_all.signal, static_cast<int>(all[rank].signal));
-    }
-    watch.go_on();
-    return of_all;
-  }
+  [[nodiscard]] wishes fold(const ddp_times& times, const wishes& of_this_rank);
 
   /// Local, after fold(). Writes and returns a line about the steps since the one before.
-  record write_training(double norm, double lr, std::optional<double> loss_scale) {
-    record line = training_line(state_, std::exchange(state_.loss_since_log, {}).mean(), norm, lr,
-                                summarise(merged_), loss_scale);
-    write(line, run_log::kind::train);
-    log.write_ranks(rank_table(merged_), state_.global_step, seconds());
-    merged_.assign(ranks(), {});
-    return line;
-  }
+  record write_training(double norm, double lr, std::optional<double> loss_scale);
   /// Local. Whether there was a step since open().
   [[nodiscard]] bool has_trained() const noexcept { return state_.global_step > first_step_; }
   /// Local, after fold(). The last line.
-  record write_closing() {
-    record line = closing_line(state_, seconds(), samples_, first_step_);
-    write(line, run_log::kind::train);
-    return line;
-  }
+  record write_closing();
   /// Local. A line in the log and in the state's history.
-  void write(const record& line, run_log::kind kind) {
-    record kept = line;
-    kept.set("step", static_cast<double>(state_.global_step));
-    remember(state_, std::move(kept));
-    log.write(line, kind, state_.global_step, seconds());
-  }
+  void write(const record& line, run_log::kind kind);
 
   run_log log;
   meter watch;  ///< of this rank; the loop adds to its counts
@@ -127,14 +73,7 @@ class run_book {
     return static_cast<std::size_t>(group_.size());
   }
   /// Collective. Whether a lower rank of the job has the samples of this one.
-  [[nodiscard]] bool another_has_its_samples() {
-    if (&data_ == &group_) return false;
-    std::vector<int> data_ranks(ranks());
-    const std::array<int, 1> mine{data_.rank()};
-    all_gather(group_, mine, data_ranks, {}, site_);
-    const auto end = data_ranks.begin() + group_.rank();
-    return std::find(data_ranks.begin(), end, mine[0]) != end;
-  }
+  [[nodiscard]] bool another_has_its_samples();
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -153,3 +92,7 @@ class run_book {
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/run_book_impl.hpp>
+#endif

@@ -8,9 +8,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <chrono>
 #include <string>
 
 #include <parx/checkpoint/checkpoint_folder.hpp>
@@ -27,39 +24,18 @@ class run_lock {
 
   /// Throws errc::io when another run keeps `folder`, or the lock's file cannot be made. A run that
   /// was killed a moment ago, to begin anew, may take two seconds to leave.
-  explicit run_lock(const std::string& folder) {
-    const std::string path = folder + "/" + std::string(parx::detail::stale_prefix) + "run-lock";
-    file_ = descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file_.valid()) {
-      throw_error(errc::io, "cannot write \"{}\": {}. {}", path, errno_text(errno),
-                  parx::detail::advice_for(errno));
-    }
-    if (!parx::detail::lock_within(file_, std::chrono::seconds(2))) {
-      throw_error(errc::io,
-                  "another run trains into \"{}\" ({}). Give each run a folder of its own, or wait "
-                  "until that one has ended.",
-                  folder, holder());
-    }
-    sign();
-  }
+  explicit run_lock(const std::string& folder);
 
  private:
   /// Says in the file who holds it, for the message of a process that cannot take the lock.
-  void sign() const {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    const std::string name = fmt::format("process {} on {}", ::getpid(), host.data());
-    if (::ftruncate(file_.get(), 0) != 0) return;  // without a name the lock is as good
-    [[maybe_unused]] const auto written = ::pwrite(file_.get(), name.data(), name.size(), 0);
-  }
-  [[nodiscard]] std::string holder() const {
-    std::array<char, 512> text{};
-    const auto length = ::pread(file_.get(), text.data(), text.size(), 0);
-    return length > 0 ? std::string(text.data(), static_cast<std::size_t>(length))
-                      : "it has not signed its lock";
-  }
+  void sign() const;
+  [[nodiscard]] std::string holder() const;
 
   descriptor file_;
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/run_lock_impl.hpp>
+#endif

@@ -12,8 +12,6 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -26,27 +24,9 @@ class signal_watch {
  public:
   /// Watches nothing.
   signal_watch() = default;
-  [[nodiscard]] static signal_watch start() {
-    signal_watch made;
-    made.active_ = true;
-    process& all = the_process();
-    const std::lock_guard lock(all.mutex);
-    if (all.watches++ == 0) {
-      noted = 0;
-      noted_at = 0;
-      all.heeded = false;
-      for (std::size_t i = 0; i < signals.size(); ++i) all.taken[i] = take(signals[i]);
-    }
-    return made;
-  }
+  [[nodiscard]] static signal_watch start();
   signal_watch(signal_watch&& other) noexcept : active_(std::exchange(other.active_, false)) {}
-  signal_watch& operator=(signal_watch&& other) noexcept {
-    if (this != &other) {
-      leave();
-      active_ = std::exchange(other.active_, false);
-    }
-    return *this;
-  }
+  signal_watch& operator=(signal_watch&& other) noexcept;
   /// A signal that came and was not heeded has its way after the last watch.
   ~signal_watch() { leave(); }
 
@@ -76,51 +56,22 @@ class signal_watch {
   static inline std::atomic<std::int64_t> noted_at{0};
   static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler takes no locks");
 
-  static void handle(int signal) noexcept {
-    const int errno_before = errno;
-    timespec clock{};
-    ::clock_gettime(CLOCK_MONOTONIC, &clock);
-    const std::int64_t now = std::int64_t{clock.tv_sec} * 1'000'000'000 + clock.tv_nsec;
-    std::int64_t first = 0;
-    if (noted_at.compare_exchange_strong(first, now)) {
-      noted = signal;
-    } else if (now - first > same_wish) {
-      set(signal, SIG_DFL);
-      ::raise(signal);  // when this handler returns
-    }
-    errno = errno_before;
-  }
+  static void handle(int signal) noexcept;
 
-  static void set(int signal, void (*handler)(int)) noexcept {
-    struct sigaction action {};
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(signal, &action, nullptr);
-  }
+  static void set(int signal, void (*handler)(int)) noexcept;
   [[nodiscard]] static bool has(int signal, void (*handler)(int)) noexcept {
     struct sigaction action {};
     return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == handler;
   }
-  [[nodiscard]] static bool take(int signal) noexcept {
-    if (!has(signal, SIG_DFL)) return false;
-    set(signal, handle);
-    return true;
-  }
+  [[nodiscard]] static bool take(int signal) noexcept;
 
-  void leave() noexcept {
-    if (!std::exchange(active_, false)) return;
-    process& all = the_process();
-    const std::lock_guard lock(all.mutex);
-    if (--all.watches > 0) return;
-    for (std::size_t i = 0; i < signals.size(); ++i) {
-      // The program may have set a handler of its own meanwhile.
-      if (all.taken[i] && has(signals[i], handle)) set(signals[i], SIG_DFL);
-    }
-    if (const int signal = noted; signal != 0 && !all.heeded) ::raise(signal);
-  }
+  void leave() noexcept;
 
   bool active_ = false;
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/signal_watch_impl.hpp>
+#endif

@@ -1,0 +1,139 @@
+// Definitions of manager.hpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <future>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/agreement.hpp>
+#include <parx/checkpoint/checkpoint_folder.hpp>
+#include <parx/checkpoint/manager.hpp>
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/write_together.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/object.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE checkpoint_manager::~checkpoint_manager() {
+  if (writer_.joinable()) writer_.join();
+  if (failure_ == nullptr) return;
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const std::exception& reason) {
+    log(log_level::error, "the last checkpoint was not saved: {}", reason.what());
+  }
+}
+
+PARX_INLINE void checkpoint_manager::probe(std::uint64_t bytes, call_site site) {
+  detail::agree_on_rank0(group_, site, [&] { detail::probe_folder(folder_, bytes); });
+}
+
+PARX_INLINE void checkpoint_manager::probe(const checkpoint_parts& parts, call_site site) {
+  std::array<std::uint64_t, 1> bytes{parts.written_by(rank()).bytes()};
+  if (group_ != nullptr) all_reduce(*group_, bytes, {}, site);
+  probe(bytes[0], site);
+}
+
+PARX_INLINE void checkpoint_manager::clear(call_site site) {
+  wait(site);
+  detail::agree_on_rank0(group_, site, [&] { detail::remove_checkpoints(folder_); });
+}
+
+PARX_INLINE void checkpoint_manager::save(std::uint64_t step, const checkpoint_parts& parts,
+                                          std::optional<double> metric,
+                                          std::optional<std::uint64_t> best_step, call_site site) {
+  wait(site);
+  const detail::save_plan plan{detail::checkpoint_path(folder_, step),
+                               step,
+                               metric,
+                               best_step,
+                               options_.save_total_limit,
+                               options_.goal,
+                               site};
+  together_ = any_shards(parts, site);
+  if (options_.mode == save_mode::blocking) {
+    if (together_) {
+      detail::write_together(*group_, plan, parts.written_by(rank()));
+    } else {
+      detail::agree_on_rank0(group_, site, [&] { detail::write_alone(plan, parts); });
+    }
+    return;
+  }
+  const auto copy_of_parts = [&] { return parts.written_by(rank()).copied_to(memory_); };
+  if (!together_) {
+    detail::agree_on_rank0(group_, site, [&] {
+      write_behind([plan, copy = copy_of_parts()] { detail::write_alone(plan, copy); });
+    });
+    return;
+  }
+  if (!writers_) writers_ = all_of(*group_, site);
+  // Where a rank has no memory for its copy or no thread, the writers of all others would wait
+  // for its: none begins before all are there.
+  std::promise<bool> all_are_there;
+  try {
+    detail::agree(group_, site, [&] {
+      write_behind(
+          [this, plan, copy = copy_of_parts(), begins = all_are_there.get_future()]() mutable {
+            if (begins.get()) detail::write_together(*writers_, plan, copy);
+          });
+    });
+  } catch (...) {
+    all_are_there.set_value(false);
+    throw;
+  }
+  all_are_there.set_value(true);
+}
+
+PARX_INLINE void checkpoint_manager::wait(call_site site) {
+  if (options_.mode == save_mode::blocking) return;
+  const auto end = [&] {
+    if (writer_.joinable()) writer_.join();
+    if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+  };
+  if (together_) {
+    end();  // the writers have agreed
+  } else {
+    detail::agree_on_rank0(group_, site, end);
+  }
+}
+
+PARX_INLINE std::optional<saved_checkpoint> checkpoint_manager::best(call_site site) {
+  return find(site, [&](auto all) {
+    std::erase_if(all, [](const auto& one) { return !one.metric(); });
+    std::reverse(all.begin(), all.end());  // oldest first
+    std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+      return detail::is_better(*a.metric(), *b.metric(), options_.goal);
+    });
+    return all;
+  });
+}
+
+PARX_INLINE bool checkpoint_manager::any_shards(const checkpoint_parts& parts,
+                                                call_site site) const {
+  if (group_ == nullptr || group_->size() == 1) return false;
+  std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(parts.has_shards())};
+  all_reduce(*group_, any, {.op = reduce_op::max}, site);
+  return any[0] != 0;
+}
+
+PARX_INLINE process_group checkpoint_manager::all_of(const process_group& group, call_site site) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return group.subgroup(ranks, {.name = "checkpoint"}, site);
+}
+
+}  // namespace parx

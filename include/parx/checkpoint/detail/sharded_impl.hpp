@@ -1,0 +1,73 @@
+// Definitions of sharded.hpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include <parx/checkpoint/agreement.hpp>
+#include <parx/checkpoint/checkpoint_folder.hpp>
+#include <parx/checkpoint/detail/input_file.hpp>
+#include <parx/checkpoint/manifest.hpp>
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/shards.hpp>
+#include <parx/checkpoint/state.hpp>
+#include <parx/checkpoint/write_together.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/source.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// Throws errc::io where `target` is a folder with something in it that is not of a checkpoint: it
+/// would be lost when another takes its place.
+PARX_INLINE void require_replaceable(const std::filesystem::path& target) {
+  std::error_code failure;
+  if (!std::filesystem::exists(target, failure)) return;
+  const bool is_folder = std::filesystem::is_directory(target, failure);
+  if (is_folder && std::filesystem::is_empty(target, failure)) return;
+  const auto is_ours = [&] {
+    if (!is_folder || !std::filesystem::exists(target / manifest_name, failure)) return false;
+    const input_file manifest((target / manifest_name).string());
+    std::set<std::string, std::less<>> known{std::string(manifest_name)};
+    for (const auto& file : parse_manifest(manifest.whole_text()).files) known.insert(file.name);
+    for (const auto& entry : std::filesystem::directory_iterator(target))
+      if (!known.contains(entry.path().filename().string())) return false;
+    return true;
+  };
+  if (is_ours()) return;
+  throw_error(errc::io,
+              "\"{}\" is {} that save_sharded did not write, and will not be replaced. Give the "
+              "name of a new folder.",
+              target.string(), is_folder ? "a folder with files" : "a file");
+}
+
+}  // namespace parx::detail
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE sharding sharded_over(const process_group& group, const process_group& replicas) {
+  sharding how = sharded_over(group);
+  how.copies = [copy = detail::place_in(replicas)](const auto&, const auto&) { return copy; };
+  return how;
+}
+
+PARX_INLINE void save_sharded(process_group& group, const std::string& folder,
+                              const checkpoint_parts& parts, std::uint64_t step, call_site site) {
+  const auto target = std::filesystem::absolute(folder).lexically_normal();
+  const auto named = target.has_filename() ? target : target.parent_path();  // "out/model/"
+  detail::agree_on_rank0(&group, site, [&] {
+    detail::make_folders(named.parent_path().string());
+    detail::require_replaceable(named);
+  });
+  detail::write_together(group, {.target = named, .step = step, .site = site},
+                         parts.written_by(group.rank()));
+}
+
+}  // namespace parx

@@ -1,0 +1,60 @@
+// Definitions of log.hpp.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/core/abi.hpp>
+#include <parx/core/log.hpp>
+#include <parx/core/printable.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE void logger::write(log_level level, std::string_view text) {
+  static constexpr const char* names[] = {"error", "warning", "info", "debug"};
+  const int known = rank();
+  const std::string who =
+      known >= 0 ? fmt::format("rank {}", known) : fmt::format("pid {}", ::getpid());
+  const std::string line = fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)],
+                                       printable(text, line_breaks::indent));
+  const std::lock_guard lock(mutex_);
+  const auto write_line = [&] {
+    if (sink_) {
+      sink_(level, line);
+    } else {
+      // One write, so that lines of several ranks on one terminal do not mix.
+      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    }
+  };
+  if (status_line_ != nullptr) {
+    status_line_->make_way_for(write_line);
+  } else {
+    write_line();
+  }
+}
+
+PARX_INLINE logger::logger() {
+  const char* text = std::getenv("PARX_LOG_LEVEL");
+  const std::string_view wanted = text != nullptr ? text : "";
+  if (wanted == "error") level_ = log_level::error;
+  if (wanted == "info") level_ = log_level::info;
+  if (wanted == "debug") level_ = log_level::debug;
+  if (!wanted.empty() && wanted != "error" && wanted != "warn" && wanted != "info" &&
+      wanted != "debug") {
+    write(log_level::warn,
+          fmt::format("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn",
+                      wanted));
+  }
+}
+
+PARX_INLINE void vlog(log_level level, fmt::string_view text, fmt::format_args args) {
+  if (logger::instance().shows(level)) logger::instance().write(level, fmt::vformat(text, args));
+}
+
+}  // namespace parx

@@ -1,0 +1,34 @@
+// Definitions of printable.hpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <parx/core/printable.hpp>
+#include <parx/core/utf8.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE std::string printable(std::string_view text, line_breaks breaks) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const auto next = detail::front_character(text);
+    const std::string_view bytes = text.substr(0, next.bytes);
+    if (breaks == line_breaks::indent && (next.code == '\n' || next.code == '\t')) {
+      result += next.code == '\n' ? "\n    " : "\t";
+    } else if (next.valid && detail::is_harmless(next.code)) {
+      result.append(bytes);
+    } else {
+      for (const char byte : bytes) {
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      }
+    }
+    text.remove_prefix(next.bytes);
+  }
+  return result;
+}
+
+}  // namespace parx

@@ -1,0 +1,49 @@
+// Definitions of find_file.hpp.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include <parx/core/error.hpp>
+#include <parx/data/find_file.hpp>
+
+namespace parx::inline PARX_ABI::data {
+
+PARX_INLINE std::vector<std::string> find_files(const std::string& folder, std::string_view prefix,
+                                                std::string_view part, std::string_view what) {
+  std::error_code failure;
+  std::vector<std::string> found;
+  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(prefix) && name.find(part) != std::string::npos)
+      found.push_back(it->path().string());
+  }
+  if (failure) {
+    throw_error(errc::io, "cannot list the folder \"{}\": {}. Give the folder that holds {}.",
+                folder, failure.message(), what);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+PARX_INLINE std::string find_file(const std::string& folder, std::string_view prefix,
+                                  std::string_view part, std::string_view what) {
+  const std::vector<std::string> found = find_files(folder, prefix, part, what);
+  if (found.size() != 1) {
+    throw_error(errc::io, "the folder \"{}\" holds {} files named \"{}*{}*\", expected one{}{}. {}",
+                folder, found.size(), prefix, part, found.empty() ? "" : ": ",
+                fmt::join(found, ", "),
+                found.empty() ? fmt::format("Give the folder that holds {}.", what)
+                              : "Move the others away.");
+  }
+  return found.front();
+}
+
+}  // namespace parx::data

@@ -1,0 +1,39 @@
+// Definitions of table.hpp.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/data/dataset.hpp>
+#include <parx/data/formats/csv.hpp>
+#include <parx/data/table.hpp>
+
+namespace parx::inline PARX_ABI::data::detail {
+
+PARX_INLINE std::int64_t read_class(const csv_reader& file, const std::string& text,
+                                    std::size_t column, const std::vector<std::string>& classes) {
+  if (!classes.empty()) {
+    const auto found = std::find(classes.begin(), classes.end(), text);
+    if (found != classes.end()) return found - classes.begin();
+    throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is none of the classes {}.",
+                file.path(), file.line(), file.column_name(column), text, fmt::join(classes, ", "));
+  }
+  std::int64_t number = -1;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc{} || end != text.data() + text.size() || number < 0) {
+    throw_error(
+        errc::bad_data,
+        "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
+        "classes in table_options::classes, or read numbers to predict: read_table<float>.",
+        file.path(), file.line(), file.column_name(column), text);
+  }
+  return number;
+}
+
+}  // namespace parx::data::detail

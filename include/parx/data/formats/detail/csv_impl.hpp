@@ -1,0 +1,212 @@
+// Definitions of csv.hpp.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/data/formats/csv.hpp>
+#include <parx/data/formats/gzip.hpp>
+
+namespace parx::inline PARX_ABI::data {
+
+PARX_INLINE csv_reader::csv_reader(const std::string& path, csv_options options)
+    : file_(path), options_(options) {
+  require(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r',
+          "csv_reader: a quote or a line break cannot be the delimiter");
+  if (options.header == csv_header::present) {
+    std::vector<std::string> names;
+    if (!next(names)) throw_error(errc::bad_data, "\"{}\" is empty; expected a header line.", path);
+    header_ = std::move(names);
+  }
+}
+
+PARX_INLINE bool csv_reader::next(std::vector<std::string>& fields) {
+  while (peek() != end_of_file) {
+    record_line_ = line_;
+    if (skip_empty_line()) continue;
+    read_record(fields);
+    if (width_ == 0) width_ = fields.size();
+    if (fields.size() != width_) {
+      throw_error(errc::bad_data,
+                  "\"{}\", line {}: the record has {} fields, but the first record has {}. Check "
+                  "the delimiter '{}' and the quotes of this line.",
+                  path(), record_line_, fields.size(), width_, printable(options_.delimiter));
+    }
+    return true;
+  }
+  return false;
+}
+
+PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
+  const auto found = std::find(header_.begin(), header_.end(), name);
+  if (found != header_.end()) {
+    const auto other = std::find(found + 1, header_.end(), name);
+    require(other == header_.end(),
+            "\"{}\" has two columns \"{}\", number {} and number {}; give one another name", path(),
+            name, found - header_.begin() + 1, other - header_.begin() + 1);
+    return static_cast<std::size_t>(found - header_.begin());
+  }
+  if (header_.empty()) {
+    std::size_t number = 0;
+    const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (code == std::errc{} && end == name.data() + name.size()) return number;
+    throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
+                path(), name);
+  }
+  const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+  throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}{}", path(), name,
+              fmt::format("{}", fmt::join(header_, ", ")),
+              is_number ? ". Columns have numbers in a file without such a line: "
+                          "{.header = csv_header::absent}"
+                        : "");
+}
+
+PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) const {
+  std::string_view digits = text;
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  while (!digits.empty() && is_blank(digits.front())) digits.remove_prefix(1);
+  while (!digits.empty() && is_blank(digits.back())) digits.remove_suffix(1);
+  // from_chars takes a minus sign but no plus sign.
+  if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
+  double value = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  // A float holds no more, and infinity would pass for a number.
+  if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() ||
+      !(std::abs(value) <= std::numeric_limits<float>::max())) {
+    throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
+                record_line_, column_name(column), text);
+  }
+  return static_cast<float>(value);
+}
+
+PARX_INLINE std::string csv_reader::column_name(std::size_t column) const {
+  if (column < header_.size()) return fmt::format("column {} ({})", column + 1, header_[column]);
+  return fmt::format("column {}", column + 1);
+}
+
+PARX_INLINE int csv_reader::peek() {
+  if (position_ == filled_) {
+    filled_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
+    position_ = 0;
+    if (filled_ == 0) return end_of_file;
+    const bool is_start = std::exchange(at_start_, false);
+    if (is_start && std::string_view(buffer_.data(), filled_).starts_with("\xEF\xBB\xBF")) {
+      position_ = 3;
+      return peek();
+    }
+  }
+  return static_cast<unsigned char>(buffer_[position_]);
+}
+
+PARX_INLINE int csv_reader::take() {
+  const int character = peek();
+  if (character != end_of_file) {
+    ++position_;
+    if (character == '\n') ++line_;
+  }
+  return character;
+}
+
+PARX_INLINE bool csv_reader::take_line_end() {
+  if (peek() == '\r') {
+    take();
+    if (peek() == '\n') take();
+    return true;
+  }
+  if (peek() != '\n') return false;
+  take();
+  return true;
+}
+
+PARX_INLINE void csv_reader::read_record(std::vector<std::string>& fields) {
+  std::size_t count = 0;
+  for (bool more = true; more;) {
+    if (count == fields.size()) fields.emplace_back();
+    std::string& field = fields[count++];
+    field.clear();
+    if (options_.quotes == csv_quotes::rfc4180 && begins_quoted()) {
+      read_quoted(field, count);
+    } else {
+      read_plain(field);
+    }
+    more = false;
+    if (peek() == static_cast<unsigned char>(options_.delimiter)) {
+      take();
+      more = true;
+    } else {
+      take_line_end();
+    }
+  }
+  fields.resize(count);
+}
+
+PARX_INLINE bool csv_reader::begins_quoted() {
+  if (options_.spaces == csv_spaces::strip) {
+    while (peek() == ' ') take();
+  }
+  return peek() == '"';
+}
+
+PARX_INLINE void csv_reader::read_plain(std::string& field) {
+  for (int c = peek(); c != end_of_file && c != static_cast<unsigned char>(options_.delimiter) &&
+                       c != '\n' && c != '\r';
+       c = peek()) {
+    field.push_back(static_cast<char>(take()));
+  }
+  if (options_.spaces == csv_spaces::strip) {
+    field.erase(field.find_last_not_of(' ') + 1);
+    field.erase(0, field.find_first_not_of(' '));
+  }
+}
+
+PARX_INLINE void csv_reader::read_quoted(std::string& field, std::size_t number) {
+  const std::uint64_t opened = line_;
+  take();
+  for (;;) {
+    const int c = take();
+    if (c == end_of_file) {
+      throw_error(errc::bad_data,
+                  "\"{}\", line {}, {}: the quote opened here is never closed. Close it, or read "
+                  "the file with csv_quotes::none.",
+                  path(), opened, column_name(number - 1));
+    }
+    if (c != '"') {
+      field.push_back(static_cast<char>(c));
+    } else if (peek() == '"') {
+      field.push_back(static_cast<char>(take()));
+    } else {
+      break;
+    }
+  }
+  if (options_.spaces == csv_spaces::strip) {
+    while (peek() == ' ') take();
+  }
+  const int after = peek();
+  if (after != end_of_file && after != static_cast<unsigned char>(options_.delimiter) &&
+      after != '\n' && after != '\r') {
+    throw_error(
+        errc::bad_data,
+        "\"{}\", line {}, {}: '{}' follows a closing quote, expected '{}' or the end of the "
+        "line. Write a quote inside a quoted field twice.",
+        path(), line_, column_name(number - 1), printable(static_cast<char>(after)),
+        printable(options_.delimiter));
+  }
+}
+
+PARX_INLINE std::string csv_reader::printable(char character) {
+  if (character == '\t') return "\\t";
+  const auto code = static_cast<unsigned char>(character);
+  return code < 0x20 || code >= 0x7F ? fmt::format("\\x{:02x}", code) : std::string(1, character);
+}
+
+}  // namespace parx::data

@@ -1,0 +1,27 @@
+// Definitions of jsonl.hpp.
+#pragma once
+
+#include <string>
+
+#include <parx/core/error.hpp>
+#include <parx/core/json.hpp>
+#include <parx/data/formats/jsonl.hpp>
+#include <parx/data/formats/lines.hpp>
+
+namespace parx::inline PARX_ABI::data {
+
+PARX_INLINE bool jsonl_reader::next(json::value& row) {
+  while (lines_.next(line_)) {
+    if (line_.find_first_not_of(" \t") == std::string::npos) continue;
+    try {
+      row = json::parse(line_);
+    } catch (const json::error& failure) {
+      throw_error(errc::bad_data, "\"{}\", line {}: no JSON: {} of it.", path(), line(),
+                  failure.what());
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace parx::data

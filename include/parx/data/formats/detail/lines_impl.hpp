@@ -1,0 +1,63 @@
+// Definitions of lines.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include <parx/core/error.hpp>
+#include <parx/data/formats/gzip.hpp>
+#include <parx/data/formats/lines.hpp>
+
+namespace parx::inline PARX_ABI::data {
+
+PARX_INLINE bool line_reader::next(std::string& line) {
+  line.clear();
+  bool any = false;
+  for (;;) {
+    if (begin_ == end_ && !fill()) break;
+    any = true;
+    const char* const start = buffer_.data() + begin_;
+    const auto* const found = static_cast<const char*>(std::memchr(start, '\n', end_ - begin_));
+    const std::size_t length =
+        found != nullptr ? static_cast<std::size_t>(found - start) : end_ - begin_;
+    if (line.size() + length > longest_)
+      throw_error(errc::bad_data, "\"{}\", line {}: the line is longer than {} bytes.", path(),
+                  number_ + 1, longest_);
+    line.append(start, length);
+    begin_ += length;
+    if (found != nullptr) {
+      ++begin_;
+      break;
+    }
+  }
+  if (!any) return false;
+  if (line.ends_with('\r')) line.pop_back();
+  if (++number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+  return true;
+}
+
+PARX_INLINE bool line_reader::fill() {
+  begin_ = 0;
+  end_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
+  return end_ > 0;
+}
+
+PARX_INLINE std::string read_text(const std::string& path, std::uint64_t largest) {
+  gzip_reader file(path);
+  std::string text;
+  constexpr std::size_t step = std::size_t{1} << 20U;
+  for (;;) {
+    const std::size_t old_size = text.size();
+    text.resize(old_size + step);
+    const std::size_t got = file.read(std::as_writable_bytes(std::span(text).subspan(old_size)));
+    text.resize(old_size + got);
+    if (text.size() > largest)
+      throw_error(errc::bad_data, "\"{}\" is larger than {} bytes.", path, largest);
+    if (got < step) return text;
+  }
+}
+
+}  // namespace parx::data

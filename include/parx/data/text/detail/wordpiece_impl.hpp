@@ -1,0 +1,123 @@
+// Definitions of wordpiece.hpp.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/data/text/bert_words.hpp>
+#include <parx/data/text/detail/token_trie.hpp>
+#include <parx/data/text/encoding.hpp>
+#include <parx/data/text/vocabulary.hpp>
+#include <parx/data/text/wordpiece.hpp>
+
+namespace parx::inline PARX_ABI::data {
+
+PARX_INLINE wordpiece_tokenizer wordpiece_tokenizer::read(const std::string& path,
+                                                          letter_case letters) {
+  return {vocabulary::read(path), letters, fmt::format("\"{}\"", path)};
+}
+
+PARX_INLINE std::size_t wordpiece_tokenizer::encode(std::string_view text,
+                                                    std::vector<token_id>& ids) const {
+  std::size_t invalid = 0;
+  std::size_t begin = 0;
+  for (std::size_t at = text.find('['); at != std::string_view::npos;) {
+    const token_trie::match special = specials_.longest(text.substr(at));
+    if (special.id < 0) {
+      at = text.find('[', at + 1);
+      continue;
+    }
+    invalid += encode_plain(text.substr(begin, at - begin), ids);
+    ids.push_back(special.id);
+    begin = at + special.length;
+    at = text.find('[', begin);
+  }
+  return invalid + encode_plain(text.substr(begin), ids);
+}
+
+PARX_INLINE encoding wordpiece_tokenizer::encode(std::string_view text,
+                                                 const encode_options& options) const {
+  std::vector<token_id> ids;
+  const std::size_t invalid = encode(text, ids);
+  encoding result = put_together(ids, nullptr, special_, options);
+  result.invalid = invalid;
+  return result;
+}
+
+PARX_INLINE encoding wordpiece_tokenizer::encode(std::string_view first, std::string_view second,
+                                                 const encode_options& options) const {
+  std::vector<token_id> a;
+  std::vector<token_id> b;
+  const std::size_t invalid = encode(first, a) + encode(second, b);
+  const std::span<const token_id> second_ids = b;
+  encoding result = put_together(a, &second_ids, special_, options);
+  result.invalid = invalid;
+  return result;
+}
+
+PARX_INLINE std::string wordpiece_tokenizer::decode(std::span<const token_id> ids) const {
+  std::string text;
+  for (const token_id id : ids) {
+    const std::string_view token = tokens_.token(id);
+    if (specials_.longest(token).length == token.size() && id != unknown_) continue;
+    const bool continues = token.size() > 2 && token.starts_with("##");
+    if (!continues && !text.empty()) text += ' ';
+    text += continues ? token.substr(2) : token;
+  }
+  return text;
+}
+
+PARX_INLINE wordpiece_tokenizer::wordpiece_tokenizer(vocabulary tokens, letter_case letters,
+                                                     const std::string& origin)
+    : tokens_(std::move(tokens)), letters_(letters) {
+  const auto need = [&](std::string_view token) {
+    const auto id = tokens_.find(token);
+    require(id.has_value(),
+            "{} of {} tokens has no {}; a BERT vocabulary has [PAD], [UNK], [CLS] and [SEP]. "
+            "Take the vocab.txt that belongs to the model, one token a line",
+            origin, tokens_.size(), token);
+    return *id;
+  };
+  unknown_ = need("[UNK]");
+  special_ = {.start = need("[CLS]"), .separator = need("[SEP]"), .pad = need("[PAD]")};
+  std::size_t bytes = 0;
+  for (const std::string& token : tokens_.tokens()) bytes += token.size();
+  starts_ = token_trie(bytes);
+  continues_ = token_trie(bytes);
+  specials_ = token_trie(64);
+  for (std::size_t id = 0; id < tokens_.size(); ++id) {
+    const std::string_view token = tokens_.tokens()[id];
+    const bool continues = token.size() > 2 && token.starts_with("##");
+    (continues ? continues_ : starts_)
+        .add(continues ? token.substr(2) : token, static_cast<token_id>(id));
+  }
+  for (const std::string_view token : bert_special_tokens) {
+    if (const auto id = tokens_.find(token)) specials_.add(token, *id);
+  }
+}
+
+PARX_INLINE std::size_t wordpiece_tokenizer::encode_plain(std::string_view text,
+                                                          std::vector<token_id>& ids) const {
+  return bert_words(text, letters_, [&](std::string_view word, bool too_long) {
+    const std::size_t before = ids.size();
+    const token_trie* trie = &starts_;
+    while (!word.empty()) {
+      const token_trie::match piece = trie->longest(word);
+      if (piece.id < 0 || too_long) {
+        ids.resize(before);
+        ids.push_back(unknown_);
+        return;
+      }
+      ids.push_back(piece.id);
+      word.remove_prefix(piece.length);
+      trie = &continues_;
+    }
+  });
+}
+
+}  // namespace parx::data

@@ -1,0 +1,204 @@
+// Definitions of hook_powersgd.hpp.
+#pragma once
+
+#include <Eigen/Core>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
+#include <parx/ddp/hook.hpp>
+#include <parx/ddp/hook_powersgd.hpp>
+#include <parx/tensor/random.hpp>
+#include <parx/types/reduce.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE powersgd_hook::powersgd_hook(powersgd_options options) : options_(options) {
+  require(options.rank >= 1, "powersgd_hook: the rank is at least 1, not {}", options.rank);
+  require(options.min_compression_rate > 0,
+          "powersgd_hook: min_compression_rate is above 0, not {}", options.min_compression_rate);
+}
+
+PARX_INLINE powersgd_hook& powersgd_hook::operator=(powersgd_hook other) noexcept {
+  std::swap(options_, other.options_);
+  states_.swap(other.states_);
+  return *this;
+}
+
+PARX_INLINE void powersgd_hook::start(hook_bucket& bucket) {
+  if (states_.size() <= bucket.index) states_.resize(bucket.index + 1);
+  state& s = states_[bucket.index];
+  s.is_plain = s.steps < options_.start_step || !compresses(bucket);
+  if (s.is_plain) {
+    s.sum = async_all_reduce(bucket.group, bucket.gradients, {.order = bucket.order}, bucket.site);
+    return;
+  }
+  lay_out(s, bucket);
+  float* const gradients = static_cast<float*>(bucket.gradients.data);
+  for (const matrix& each : s.matrices) {
+    // M, in the gradient's place. The remainder was kept at the last step's scale.
+    const auto scale = static_cast<float>(bucket.scale);
+    const auto rescale = static_cast<float>(s.scale > 0 ? bucket.scale / s.scale : 1);
+    float* const m = gradients + each.at.offset;
+    float* const left_out = s.left_out.data() + each.at.offset;
+    for (std::size_t i = 0; i < each.at.rows * each.at.columns; ++i) {
+      left_out[i] *= rescale;
+      m[i] = m[i] * scale + left_out[i];
+    }
+    auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+    if (!options_.warm_start_from_last_q) q.setZero();
+    renew_lost_columns(q, random_stream(options_.seed, "powersgd")
+                              .substream(bucket.index)
+                              .substream(s.steps)
+                              .substream(each.q_begin));
+    columns_of(s.p.data() + each.p_begin, each.at.rows).noalias() = matrix_of(m, each) * q;
+  }
+  s.scale = bucket.scale;
+  for (const plain_part& each : s.plain) {
+    std::copy_n(gradients + each.offset, each.count, s.p.data() + each.p_begin);
+  }
+  s.sum = async_all_reduce(bucket.group, s.p, {.order = bucket.order}, bucket.site);
+}
+
+PARX_INLINE void powersgd_hook::proceed(hook_bucket& bucket, int round) {
+  state& s = states_[bucket.index];
+  s.sum.wait();
+  if (s.is_plain) {
+    if (round == 0) {
+      scale_kernel(bucket.gradients.type)(bucket.gradients.data, bucket.gradients.count,
+                                          bucket.count == 0 ? 0 : 1 / bucket.count);
+    }
+  } else if (round == 0) {
+    project(s, bucket);
+  } else {
+    decompress(s, bucket);
+  }
+  if (round == 1) ++s.steps;
+}
+
+PARX_INLINE std::vector<hook_memory> powersgd_hook::memory(std::span<const hook_bucket> buckets) {
+  for (const hook_bucket& each : buckets) {
+    if (states_.size() <= each.index) states_.resize(each.index + 1);
+  }
+  std::vector<hook_memory> all;
+  for (const hook_bucket& each : buckets) {
+    state& s = states_[each.index];
+    const auto add = [&]<typename T>(const char* name, std::span<T> values, hook_share share) {
+      all.push_back({fmt::format("bucket.{}.{}", each.index, name),
+                     {values.data(), values.size(), dtype_of<T>},
+                     share});
+    };
+    add("steps", std::span(&s.steps, 1), hook_share::equal);
+    if (!compresses(each)) continue;
+    lay_out(s, each);
+    add("scale", std::span(&s.scale, 1), hook_share::equal);
+    add("q", std::span(s.q), hook_share::equal);
+    add("left_out", std::span(s.left_out), hook_share::addend);
+  }
+  return all;
+}
+
+PARX_INLINE void powersgd_hook::lay_out(state& s, const hook_bucket& bucket) const {
+  if (std::exchange(s.is_laid_out, true)) return;
+  const auto r = static_cast<std::size_t>(options_.rank);
+  std::size_t p_size = 0, q_size = 0;
+  const auto shrinks = [&](const hook_tensor& t) {
+    return static_cast<double>((t.rows + t.columns) * r) * options_.min_compression_rate <
+           static_cast<double>(t.rows * t.columns);
+  };
+  for (const hook_tensor& each : bucket.tensors) {
+    if (!shrinks(each)) continue;
+    s.matrices.push_back({each, p_size, q_size});
+    p_size += each.rows * r;
+    q_size += each.columns * r;
+  }
+  for (const hook_tensor& each : bucket.tensors) {
+    if (shrinks(each)) continue;
+    s.plain.push_back({each.offset, each.rows * each.columns, p_size});
+    p_size += each.rows * each.columns;
+  }
+  s.p.resize(p_size);
+  s.q.resize(q_size);
+  s.left_out.resize(bucket.gradients.count);
+}
+
+PARX_INLINE void powersgd_hook::project(state& s, const hook_bucket& bucket) {
+  float* const gradients = static_cast<float*>(bucket.gradients.data);
+  for (const matrix& each : s.matrices) {
+    auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+    orthogonalize(p);
+    columns_of(s.q.data() + each.q_begin, each.at.columns).noalias() =
+        matrix_of(gradients + each.at.offset, each).transpose() * p;
+  }
+  const auto factor = static_cast<float>(bucket.count == 0 ? 0 : 1 / bucket.count);
+  for (const plain_part& each : s.plain) {
+    const float* const sum = s.p.data() + each.p_begin;
+    for (std::size_t i = 0; i < each.count; ++i) gradients[each.offset + i] = sum[i] * factor;
+  }
+  // A bucket of vectors alone has nothing to send, on any rank.
+  if (s.q.empty()) return;
+  s.sum = async_all_reduce(bucket.group, s.q, {.order = bucket.order}, bucket.site);
+}
+
+PARX_INLINE void powersgd_hook::decompress(state& s, const hook_bucket& bucket) {
+  float* const gradients = static_cast<float*>(bucket.gradients.data);
+  const auto unscale = static_cast<float>(bucket.unscale());
+  const float share = 1 / static_cast<float>(bucket.group.size());
+  for (const matrix& each : s.matrices) {
+    auto m = matrix_of(gradients + each.at.offset, each);
+    auto rest = matrix_of(s.left_out.data() + each.at.offset, each);
+    const auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+    const auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+    // The same bits, and so the same answer, on all ranks.
+    const bool remembers =
+        options_.feedback == error_feedback::on && p.allFinite() && q.allFinite();
+    if (remembers) rest = m;
+    m.noalias() = p * q.transpose();
+    if (remembers) rest -= m * share;
+    m *= unscale;
+  }
+}
+
+PARX_INLINE void powersgd_hook::renew_lost_columns(thin q, const random_stream& random) {
+  orthogonalize(q);
+  bool lost = false;
+  for (Eigen::Index k = 0; k < q.cols(); ++k) {
+    if (q.col(k).squaredNorm() > 0.5F) continue;  // 1, but for rounding
+    lost = true;
+    const auto length = static_cast<std::size_t>(q.rows());
+    random.substream(static_cast<std::uint64_t>(k))
+        .normal(tensor<float>::wrap({q.col(k).data(), length}, {length}), 0.0F, 1.0F);
+  }
+  if (lost) orthogonalize(q);
+}
+
+PARX_INLINE void powersgd_hook::orthogonalize(thin columns) {
+  for (Eigen::Index k = 0; k < columns.cols(); ++k) {
+    const float before = columns.col(k).norm();
+    for (int pass = 0; pass < 2; ++pass) {
+      for (Eigen::Index i = 0; i < k; ++i) {
+        columns.col(k) -= columns.col(i).dot(columns.col(k)) * columns.col(i);
+      }
+    }
+    const float left = columns.col(k).norm();
+    if (!std::isfinite(left)) {
+      columns.col(k).setConstant(std::numeric_limits<float>::quiet_NaN());
+    } else if (left > 1e-5F * before) {
+      columns.col(k) /= left;
+    } else {
+      columns.col(k).setZero();
+    }
+  }
+}
+
+}  // namespace parx

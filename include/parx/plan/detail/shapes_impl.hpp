@@ -1,0 +1,45 @@
+// Definitions of shapes.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include <parx/autograd/distributed_module.hpp>
+#include <parx/core/check.hpp>
+#include <parx/plan/shapes.hpp>
+#include <parx/tensor/shape.hpp>
+#include <parx/types/dtype.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE std::size_t planned_parameter::count() const noexcept {
+  std::size_t product = 1;
+  for (const std::size_t extent : extents) product *= extent;
+  return product;
+}
+
+PARX_INLINE std::size_t model_shapes::count() const noexcept {
+  std::size_t sum = 0;
+  for (const planned_parameter& each : parameters) sum += each.count();
+  return sum;
+}
+
+}  // namespace parx
+
+namespace parx::inline PARX_ABI::detail {
+
+PARX_INLINE std::string_view matched_prefix(std::string_view path, std::string_view pattern) {
+  std::size_t end = 0;
+  while (true) {
+    const std::size_t dot = std::min(path.find('.', end), path.size());
+    const std::string_view wanted = pattern.substr(0, pattern.find('.'));
+    if (wanted != "*" && wanted != path.substr(end, dot - end)) return {};
+    if (wanted.size() == pattern.size()) return path.substr(0, dot);
+    if (dot == path.size()) return {};
+    pattern.remove_prefix(wanted.size() + 1);
+    end = dot + 1;
+  }
+}
+
+}  // namespace parx::detail

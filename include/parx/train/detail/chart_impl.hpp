@@ -1,0 +1,218 @@
+// Definitions of chart.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/core/abi.hpp>
+#include <parx/train/detail/chart.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+PARX_INLINE std::string xml_text(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+PARX_INLINE std::vector<double> ticks(double low, double high, double wanted) {
+  // What differs in its last digits is one value: marks between such two are no different numbers.
+  if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) {
+    const double half = low == 0 ? 0.5 : std::abs(low) / 2;
+    low -= half;
+    high += half;
+  }
+  const double rough = (high - low) / wanted;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double nice : {1.0, 2.0, 5.0}) {
+    if (nice * power >= rough * 0.999) {
+      step = nice * power;
+      break;
+    }
+  }
+  std::vector<double> marks;
+  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  for (double i = first; i <= last; ++i) marks.push_back(i * step == 0 ? 0 : i * step);
+  return marks;
+}
+
+PARX_INLINE std::string tick_text(double value) {
+  const double size = std::abs(value);
+  if (size >= 1e9) return fmt::format("{:.4g}G", value / 1e9);
+  if (size >= 1e6) return fmt::format("{:.4g}M", value / 1e6);
+  if (size >= 1e4) return fmt::format("{:.4g}k", value / 1e3);
+  return fmt::format("{:.4g}", value);
+}
+
+[[nodiscard]] PARX_INLINE std::string text_at(double x, double y, std::string_view text,
+                                              std::string_view more = "") {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, more, xml_text(text));
+}
+
+PARX_INLINE std::string svg(double height, std::string_view title, std::string_view body) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\" "
+      "font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"currentColor\" role=\"img\" "
+      "aria-label=\"{2}\">\n{3}{4}</svg>\n",
+      chart_width, height, xml_text(title),
+      text_at(chart_width / 2, 18, title,
+              "text-anchor=\"middle\" font-size=\"14\" font-weight=\"600\""),
+      body);
+}
+
+PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y) {
+  std::string body;
+  double x = 60;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double width = 24 + 7.0 * static_cast<double>(names[i].size());
+    if (x + width > chart_width - 10 && x > 60) {
+      x = 60;
+      y += 18;
+    }
+    body +=
+        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
+                    y - 9, colour(i));
+    body += text_at(x + 14, y, names[i]);
+    x += width;
+  }
+  return body;
+}
+
+PARX_INLINE chart_axes::chart_axes(const std::vector<curve>& curves) {
+  for (const curve& each : curves) {
+    for (const auto& [x, y] : each.points) {
+      if (!std::isfinite(y)) continue;
+      x_low_ = std::min(x_low_, x);
+      x_high_ = std::max(x_high_, x);
+      y_low_ = std::min(y_low_, y);
+      y_high_ = std::max(y_high_, y);
+    }
+  }
+  if (empty()) return;
+  // A curve that lies near zero anyway is seen against it.
+  if (y_low_ > 0 && y_low_ < 0.5 * y_high_) y_low_ = 0;
+  x_ticks_ = ticks(x_low_, x_high_, 7);
+  y_ticks_ = ticks(y_low_, y_high_, 5);
+  if (!(x_high_ > x_low_)) {
+    x_low_ = x_ticks_.front();
+    x_high_ = x_ticks_.back();
+  }
+}
+
+PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
+  std::string body;
+  for (const double tick : y_ticks_) {
+    body += fmt::format(
+        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" "
+        "stroke-opacity=\"0.15\"/>\n",
+        left, right, y_of(tick), y_of(tick));
+    body += text_at(left - 6, y_of(tick) + 4, tick_text(tick), "text-anchor=\"end\"");
+  }
+  for (const double tick : x_ticks_) {
+    if (tick < x_low_ - 1e-9 * std::abs(x_low_) || tick > x_high_ * (1 + 1e-9)) continue;
+    body += text_at(x_of(tick), bottom + 16, tick_text(tick), "text-anchor=\"middle\"");
+  }
+  body += fmt::format(
+      "<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\"0.6\"/>\n",
+      left, top, bottom, right);
+  body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
+  body += text_at(0, 0, text.y_label,
+                  fmt::format("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
+                              (top + bottom) / 2));
+  return body;
+}
+
+/// A line, which points that are not finite break; few points are dots as well.
+[[nodiscard]] PARX_INLINE std::string drawn_curve(const chart_axes& axes, const curve& given,
+                                                  std::string_view paint) {
+  std::string path, dots;
+  bool draws = false;
+  for (const auto& [x, y] : given.points) {
+    if (!std::isfinite(y)) {
+      draws = false;
+      continue;
+    }
+    path += fmt::format("{}{:.1f} {:.1f}", draws ? 'L' : 'M', axes.x_of(x), axes.y_of(y));
+    draws = true;
+    if (given.points.size() > 12) continue;
+    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x_of(x),
+                        axes.y_of(y), paint);
+  }
+  return fmt::format(
+      "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
+      "stroke-linejoin=\"round\"/>\n{}",
+      path, paint, dots);
+}
+
+PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<curve>& curves) {
+  const chart_axes axes(curves);
+  if (axes.empty()) return "";
+  std::string body = axes.drawn(text);
+  std::vector<std::string> names;
+  for (const curve& each : curves) {
+    body += drawn_curve(axes, each, colour(names.size()));
+    names.push_back(each.name);
+  }
+  double y = chart_axes::bottom + 54;
+  body += legend(names, y);
+  return svg(y + 12, text.title, body);
+}
+
+PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std::string>& parts,
+                                   const std::vector<bar>& bars) {
+  if (bars.empty()) return "";
+  constexpr double left = 84, right = chart_width - 16, top = 32, height = 18;
+  std::string body;
+  double y = top;
+  for (const bar& each : bars) {
+    body += text_at(left - 6, y + 13, each.name, "text-anchor=\"end\"");
+    double x = left;
+    for (std::size_t i = 0; i < each.parts.size(); ++i) {
+      const double width = std::clamp(each.parts[i] / 100 * (right - left), 0.0, right - x);
+      body += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
+          width, height - 4, colour(i));
+      if (width > 40) {
+        body += text_at(x + width / 2, y + 11, fmt::format("{:.0f} %", each.parts[i]),
+                        "text-anchor=\"middle\" fill=\"#fff\" font-size=\"10\"");
+      }
+      x += width;
+    }
+    y += height;
+  }
+  for (int percent = 0; percent <= 100; percent += 20) {
+    body += text_at(left + percent / 100.0 * (right - left), y + 14, fmt::format("{}", percent),
+                    "text-anchor=\"middle\"");
+  }
+  body += text_at((left + right) / 2, y + 32, "share of the time (%)", "text-anchor=\"middle\"");
+  y += 52;
+  body += legend(parts, y);
+  return svg(y + 12, title, body);
+}
+
+}  // namespace parx::train::detail

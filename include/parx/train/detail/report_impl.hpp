@@ -1,0 +1,351 @@
+// Definitions of report.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/checkpoint/atomic_file.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/json.hpp>
+#include <parx/train/detail/chart.hpp>
+#include <parx/train/detail/log_lines.hpp>
+#include <parx/train/record.hpp>
+#include <parx/train/report.hpp>
+
+namespace parx::inline PARX_ABI::train {
+
+PARX_INLINE double run_report::last(std::string_view figure, double otherwise) const {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (const auto value = line->find(figure)) return *value;
+  }
+  return otherwise;
+}
+
+PARX_INLINE std::vector<double> run_report::settled(std::string_view figure) const {
+  std::vector<double> values;
+  for (const record& line : lines) {
+    if (const auto value = line.find(figure)) values.push_back(*value);
+  }
+  if (values.size() > 2) values.erase(values.begin());
+  return values;
+}
+
+PARX_INLINE double run_report::mean(std::string_view figure) const {
+  const std::vector<double> values = settled(figure);
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+PARX_INLINE double run_report::rate() const {
+  double count = 0, time = 0;
+  for (const double value : settled("samples_per_second")) {
+    if (value <= 0) continue;
+    ++count;
+    time += 1 / value;
+  }
+  return count > 0 ? count / time : 0;
+}
+
+}  // namespace parx::train
+
+namespace parx::inline PARX_ABI::train::detail {
+
+/// A line of ranks.jsonl. Throws json::error unless it has every quantity, of as many ranks.
+[[nodiscard]] PARX_INLINE json::value rank_line(const std::string& text) {
+  json::value line = json::parse(text);
+  (void)line.as<double>("seconds");
+  const std::size_t world = line.at(rank_quantities[0]).elements().size();
+  for (const char* name : rank_quantities) {
+    const json::array& values = line.at(name).elements();
+    for (const json::value& value : values) (void)value.as<double>();
+    if (values.empty() || values.size() != world)
+      throw json::error(fmt::format("\"{}\" is of {} ranks, \"{}\" of {}", rank_quantities[0],
+                                    world, name, values.size()));
+  }
+  return line;
+}
+
+}  // namespace parx::train::detail
+
+namespace parx::inline PARX_ABI::train {
+
+PARX_INLINE run_report read_run(const std::string& folder) {
+  run_report run{.name = std::filesystem::path(folder).lexically_normal().filename().string()};
+  if (run.name.empty())
+    run.name = std::filesystem::path(folder).lexically_normal().parent_path().filename().string();
+  const auto each_line = [&](const std::string& path, auto take) {
+    std::ifstream file(path);
+    if (!file.is_open()) {
+      throw_error(errc::io, "cannot read \"{}\". Give the output_dir of a training run.", path);
+    }
+    detail::for_each_log_line(file, path, take);
+  };
+  each_line(folder + "/train.jsonl", [&](const std::string& line, std::size_t) {
+    const json::value whole = json::parse(line);
+    (void)whole.as<std::uint64_t>("step");
+    run.lines.push_back(record_from(whole));
+  });
+  each_line(folder + "/ranks.jsonl", [&](const std::string& line, std::size_t) {
+    run.ranks.push_back(detail::rank_line(line));
+  });
+  if (!run.ranks.empty())
+    run.world = run.ranks.back().at(detail::rank_quantities[0]).elements().size();
+  return run;
+}
+
+}  // namespace parx::train
+
+namespace parx::inline PARX_ABI::train::detail {
+
+PARX_INLINE std::string rate_text(double rate) {
+  constexpr double most = 1e18;
+  if (!(rate >= 1000 && rate < most)) return fmt::format("{:.1f}", rate);
+  return with_commas(static_cast<std::uint64_t>(std::llround(rate)));
+}
+
+/// Figures of the log over steps: a curve for each run and figure.
+[[nodiscard]] PARX_INLINE std::string chart_of(const std::vector<run_report>& runs,
+                                               const chart_text& text,
+                                               const std::vector<std::string>& figures) {
+  std::vector<curve> curves;
+  for (const run_report& run : runs) {
+    for (const std::string& figure : figures) {
+      const std::string both = figures.size() > 1 ? run.name + " " + figure : run.name;
+      curve made{.name = runs.size() > 1 ? both : figure};
+      for (const record& line : run.lines) {
+        if (const auto value = line.find(figure)) made.points.emplace_back(line.at("step"), *value);
+      }
+      if (!made.points.empty()) curves.push_back(std::move(made));
+    }
+  }
+  return line_chart(text, curves);
+}
+
+/// A quantity of each rank over time; of more than eight ranks the least, the mean and the most.
+[[nodiscard]] PARX_INLINE std::string chart_of_ranks(const run_report& run, const chart_text& text,
+                                                     std::string_view quantity) {
+  const bool each_rank = run.world <= 8;
+  std::vector<curve> curves;
+  if (each_rank) {
+    for (std::size_t rank = 0; rank < run.world; ++rank)
+      curves.push_back({.name = fmt::format("rank {}", rank)});
+  } else {
+    curves = {{.name = "least"}, {.name = "mean"}, {.name = "most"}};
+  }
+  for (const json::value& line : run.ranks) {
+    const double seconds = line.as<double>("seconds");
+    std::vector<double> values;
+    for (const json::value& value : line.at(quantity).elements())
+      values.push_back(value.as<double>());
+    if (values.size() != run.world) continue;  // before a resume with another number of ranks
+    if (each_rank) {
+      for (std::size_t rank = 0; rank < run.world; ++rank)
+        curves[rank].points.emplace_back(seconds, values[rank]);
+      continue;
+    }
+    double sum = 0;
+    for (const double value : values) sum += value;
+    curves[0].points.emplace_back(seconds, *std::min_element(values.begin(), values.end()));
+    curves[1].points.emplace_back(seconds, sum / static_cast<double>(values.size()));
+    curves[2].points.emplace_back(seconds, *std::max_element(values.begin(), values.end()));
+  }
+  return line_chart(text, curves);
+}
+
+/// The mean of a rank's quantity over the run.
+[[nodiscard]] PARX_INLINE std::vector<double> mean_by_rank(const run_report& run,
+                                                           std::string_view quantity) {
+  std::vector<double> sums(run.world, 0.0);
+  double lines = 0;
+  for (const json::value& line : run.ranks) {
+    const json::array& values = line.at(quantity).elements();
+    if (values.size() != run.world) continue;
+    for (std::size_t rank = 0; rank < run.world; ++rank) sums[rank] += values[rank].as<double>();
+    ++lines;
+  }
+  for (double& sum : sums) sum /= std::max(1.0, lines);
+  return sums;
+}
+
+[[nodiscard]] PARX_INLINE std::string shares_of(const run_report& run) {
+  constexpr std::size_t most_bars = 32;
+  const auto compute = mean_by_rank(run, "compute_percent");
+  const auto wait = mean_by_rank(run, "communication_wait_percent");
+  const auto data = mean_by_rank(run, "data_wait_percent");
+  std::vector<std::size_t> shown(run.world);
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  std::string title = "Where the time went, " + run.name;
+  if (shown.size() > most_bars) {
+    // The rank that never waits for others is the one that they all wait for.
+    std::sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) {
+      return wait[a] < wait[b] || (wait[a] == wait[b] && a < b);
+    });
+    shown.resize(most_bars);
+    title += fmt::format(" (the {} of {} ranks that wait least)", most_bars, run.world);
+  }
+  std::vector<bar> bars;
+  for (const std::size_t rank : shown) {
+    bars.push_back({fmt::format("rank {}", rank), {compute[rank], wait[rank], data[rank]}});
+  }
+  return share_bars(title, {"compute", "waiting for communication", "waiting for data"}, bars);
+}
+
+/// What stands out, in a sentence each.
+[[nodiscard]] PARX_INLINE std::vector<std::string> verdicts_of(const run_report& run) {
+  std::vector<std::string> verdicts;
+  if (run.ranks.empty()) return verdicts;
+  const auto wait = mean_by_rank(run, "communication_wait_percent");
+  const auto data = mean_by_rank(run, "data_wait_percent");
+  const auto memory = mean_by_rank(run, "resident_mib");
+  const auto mean_of = [](const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum / static_cast<double>(values.size());
+  };
+  if (run.world > 1) {
+    verdicts.push_back(fmt::format(
+        "{:.1f} % of the time went into waiting for communication; {:.0f} % of the communication "
+        "was hidden behind computation.",
+        mean_of(wait), run.mean("communication_hidden_percent")));
+    const auto slowest = std::min_element(wait.begin(), wait.end());
+    const auto most = std::max_element(wait.begin(), wait.end());
+    if (*most - *slowest > 10) {
+      verdicts.push_back(fmt::format(
+          "Rank {} is slower than the others: it waits {:.0f} % of its time, rank {} {:.0f} %.",
+          slowest - wait.begin(), *slowest, most - wait.begin(), *most));
+    }
+  }
+  if (mean_of(data) > late_loader_percent) {
+    verdicts.push_back(fmt::format(
+        "The loader is late: {:.0f} % of the time went into waiting for data, the first batch of "
+        "an epoch included. More workers or a larger prefetch may help.",
+        mean_of(data)));
+  }
+  verdicts.push_back(fmt::format("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
+                                 mean_of(memory), *std::max_element(memory.begin(), memory.end())));
+  return verdicts;
+}
+
+/// Throughput against the number of ranks, and how much of the smallest run's rate each rank keeps.
+[[nodiscard]] PARX_INLINE std::string scaling_of(const std::vector<run_report>& all) {
+  std::vector<const run_report*> runs;
+  for (const run_report& each : all) runs.push_back(&each);
+  std::sort(runs.begin(), runs.end(),
+            [](const auto* a, const auto* b) { return a->world < b->world; });
+  if (runs.size() < 2 || runs.front()->world == runs.back()->world) return "";
+  const auto fewest_ranks = static_cast<double>(runs.front()->world);
+  const double base = runs.front()->rate() / fewest_ranks;
+  if (!(base > 0)) return "";
+  curve rate{.name = "measured"}, ideal{.name = "ideal"}, efficiency{.name = "parallel efficiency"};
+  std::string rows;
+  for (const run_report* const run : runs) {
+    const auto ranks = static_cast<double>(run->world);
+    const double measured = run->rate();
+    rate.points.emplace_back(ranks, measured);
+    ideal.points.emplace_back(ranks, base * ranks);
+    efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
+    rows +=
+        fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
+                    xml_text(run->name), run->world, rate_text(measured),
+                    measured / (base * fewest_ranks), efficiency.points.back().second);
+  }
+  return fmt::format(
+      "<h2>Scaling</h2>\n<table><tr><th>run</th><th>ranks</th><th>samples/s</th><th>speed-up</th>"
+      "<th>efficiency</th></tr>\n{}</table>\n<div class=\"charts\">\n{}{}</div>\n",
+      rows, line_chart({"Throughput", "ranks", "samples/s"}, {rate, ideal}),
+      line_chart({"Parallel efficiency", "ranks", "% of the smallest run's rate per rank"},
+                 {efficiency}));
+}
+
+[[nodiscard]] PARX_INLINE std::string table_of(const std::vector<run_report>& runs) {
+  std::string rows;
+  for (const run_report& run : runs) {
+    rows += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
+        "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
+        xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
+        rate_text(run.rate()), run.mean("step_ms"), run.last("loss"),
+        run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
+        run.mean("data_wait_percent"));
+  }
+  return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
+         "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th>"
+         "<th>waits for data</th></tr>\n" +
+         rows + "</table>\n";
+}
+
+/// What the evaluations measured but for the loss and the time they took.
+[[nodiscard]] PARX_INLINE std::vector<std::string> measured_figures(
+    const std::vector<run_report>& runs) {
+  std::vector<std::string> measured;
+  for (const run_report& run : runs) {
+    for (const record& line : run.lines) {
+      for (const auto& [name, value] : line.entries()) {
+        const bool timing = name.ends_with("_runtime") || name.ends_with("_per_second");
+        if (!name.starts_with("eval_") || name == "eval_loss" || timing) continue;
+        if (std::find(measured.begin(), measured.end(), name) == measured.end())
+          measured.push_back(name);
+      }
+    }
+  }
+  return measured;
+}
+
+}  // namespace parx::train::detail
+
+namespace parx::inline PARX_ABI::train {
+
+PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
+  using namespace detail;
+  require(!runs.empty(), "a report needs at least one run");
+  std::string body = table_of(runs) + "<ul>\n";
+  for (const run_report& run : runs) {
+    for (const std::string& verdict : verdicts_of(run)) {
+      body += fmt::format("<li>{}{}</li>\n", runs.size() > 1 ? xml_text(run.name) + ": " : "",
+                          xml_text(verdict));
+    }
+  }
+  body += "</ul>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
+  body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
+  const std::vector<std::string> measured = measured_figures(runs);
+  // Curves of several runs are named after the runs.
+  const std::string value = measured.size() == 1 ? measured.front() : "value";
+  body += chart_of(runs, {"Evaluations", "step", value}, measured);
+  body += chart_of(runs, {"Learning rate", "step", "learning rate"}, {"learning_rate"});
+  body += chart_of(runs, {"Gradient norm", "step", "norm"}, {"grad_norm"});
+  body += chart_of(runs, {"Throughput", "step", "samples/s"}, {"samples_per_second"});
+  body += chart_of(runs, {"Tokens", "step", "tokens/s"}, {"tokens_per_second"});
+  body += "</div>\n<h2>Ranks</h2>\n<div class=\"charts\">\n";
+  for (const run_report& run : runs) {
+    const std::string which = runs.size() > 1 ? ", " + run.name : "";
+    body += shares_of(run);
+    body += chart_of_ranks(run, {"Processor" + which, "time (s)", "CPU (%)"}, "cpu_percent");
+    body += chart_of_ranks(run, {"Memory" + which, "time (s)", "resident (MiB)"}, "resident_mib");
+    body += chart_of_ranks(run, {"Throughput of each rank" + which, "time (s)", "samples/s"},
+                           "samples_per_second");
+  }
+  body += "</div>\n";
+  return page_start + body + "</body></html>\n";
+}
+
+PARX_INLINE void write_report(const std::string& path,
+                              const std::vector<std::string>& output_dirs) {
+  std::vector<run_report> runs;
+  for (const std::string& folder : output_dirs) runs.push_back(read_run(folder));
+  parx::detail::write_atomically(path, report_html(runs));
+}
+
+}  // namespace parx::train

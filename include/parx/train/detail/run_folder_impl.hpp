@@ -1,0 +1,66 @@
+// Definitions of run_folder.hpp.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <parx/checkpoint.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
+#include <parx/train/callbacks.hpp>
+#include <parx/train/detail/run_folder.hpp>
+#include <parx/train/detail/run_lock.hpp>
+#include <parx/train/metrics.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/run_log.hpp>
+#include <parx/train/state.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+PARX_INLINE run_folder::run_folder(const trainer_options& options, process_group& group,
+                                   call_site site)
+    : options_(options), group_(group), site_(site) {
+  if (!is_given()) return;
+  checkpoints_.emplace(
+      group, options.output_dir,
+      checkpoint_options{
+          .save_total_limit = options.save_total_limit,
+          .goal = is_greater_better(options) ? metric_goal::maximize : metric_goal::minimize});
+}
+
+PARX_INLINE std::optional<saved_checkpoint> run_folder::begin(
+    const checkpoint_parts& parts, const std::vector<callbacks>& listeners) {
+  const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
+  announces_saves_ =
+      on_any_rank(group_, std::any_of(listeners.begin(), listeners.end(), hears), site_);
+  checkpoints_->probe(parts, site_);
+  run_lock mine;
+  parx::detail::agree_on_rank0(&group_, site_, [&] { mine = run_lock(options_.output_dir); });
+  if (options_.resume_from_checkpoint == resume::overwrite) {
+    checkpoints_->clear(site_);
+    parx::detail::agree_on_rank0(&group_, site_, [&] { run_log::clear(options_.output_dir); });
+  }
+  auto last = checkpoints_->latest(site_);
+  const bool logged =
+      on_any_rank(group_, group_.rank() == 0 && run_log::has_lines(options_.output_dir), site_);
+  require(options_.resume_from_checkpoint == resume::latest || (!last && !logged),
+          "trainer: output_dir \"{}\" holds {} of an earlier run; {}", options_.output_dir,
+          last ? fmt::format("the checkpoint of step {}", last->step()) : "the log", resume_advice);
+  lock_ = std::move(mine);
+  return last;
+}
+
+PARX_INLINE void run_folder::save(const trainer_state& state, const checkpoint_parts& parts,
+                                  std::optional<double> metric) {
+  checkpoints_->save(state.global_step, parts, metric,
+                     state.best_metric ? std::optional(state.best_global_step) : std::nullopt,
+                     site_);
+  if (announces_saves_) checkpoints_->wait(site_);
+}
+
+}  // namespace parx::train::detail

@@ -1,0 +1,146 @@
+// Definitions of run_log.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include <parx/core/json.hpp>
+#include <parx/trace/progress.hpp>
+#include <parx/train/detail/append_file.hpp>
+#include <parx/train/detail/log_lines.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/record.hpp>
+#include <parx/train/run_log.hpp>
+#include <parx/train/tensorboard.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+PARX_INLINE csv_table::csv_table(const std::string& path) : file_(path) {
+  std::ifstream present(path);
+  std::string names;
+  if (!std::getline(present, names)) return;
+  std::stringstream cells(names);
+  for (std::string name; std::getline(cells, name, ',');) columns_.push_back(name);
+}
+
+PARX_INLINE void csv_table::append(const record& line) {
+  std::string text;
+  if (columns_.empty()) {
+    for (const auto& [name, value] : line.entries()) columns_.push_back(name);
+    text = fmt::format("{}\n", fmt::join(columns_, ","));
+  }
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const auto value = line.find(columns_[i]);
+    text += fmt::format("{}{}", i > 0 ? "," : "", value ? fmt::format("{}", *value) : "");
+  }
+  file_.append(text + "\n");
+}
+
+PARX_INLINE record spoken(const record& line) {
+  record figures;
+  for (const auto& [name, value] : line.entries()) {
+    const bool is_for_files =
+        name == "step_ms" || name == "eta_seconds" || name.ends_with("_wait_percent");
+    const bool is_late = name == "data_wait_percent" && value > late_loader_percent;
+    if (!is_for_files || is_late) figures.set(name, value);
+  }
+  return figures;
+}
+
+/// "20261121_143210", local time.
+[[nodiscard]] PARX_INLINE std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y%m%d_%H%M%S", &local)};
+}
+
+}  // namespace parx::train::detail
+
+namespace parx::inline PARX_ABI::train {
+
+PARX_INLINE run_log::run_log(const trainer_options& options, progress* bar, std::uint64_t step)
+    : console_(options.log_to_console), bar_(bar) {
+  if (options.output_dir.empty()) return;
+  for (const std::string name : file_names) {
+    const auto last = detail::forget_after(options.output_dir + "/" + name, step);
+    if (name == "train.jsonl") seconds_before_ = detail::seconds_in(last);
+  }
+  lines_ = detail::append_file(options.output_dir + "/train.jsonl");
+  ranks_ = detail::append_file(options.output_dir + "/ranks.jsonl");
+  train_table_ = detail::csv_table(options.output_dir + "/train.csv");
+  eval_table_ = detail::csv_table(options.output_dir + "/eval.csv");
+  if (options.tensorboard) {
+    events_ = std::make_unique<event_writer>(options.output_dir + "/runs/" + detail::time_stamp());
+  }
+}
+
+PARX_INLINE bool run_log::has_lines(const std::string& folder) {
+  return std::any_of(file_names.begin(), file_names.end(), [&](const char* name) {
+    std::error_code missing;
+    const auto bytes = std::filesystem::file_size(folder + "/" + name, missing);
+    return !missing && bytes > 0;
+  });
+}
+
+PARX_INLINE void run_log::clear(const std::string& folder) {
+  std::error_code missing;
+  for (const char* name : file_names) std::filesystem::remove(folder + "/" + name, missing);
+  std::vector<std::filesystem::path> events;
+  for (const auto& run : std::filesystem::directory_iterator(folder + "/runs", missing)) {
+    std::error_code unreadable;
+    for (const auto& file : std::filesystem::directory_iterator(run.path(), unreadable)) {
+      if (event_writer::is_name(file.path().filename().string())) events.push_back(file.path());
+    }
+  }
+  for (const auto& file : events) {
+    std::filesystem::remove(file, missing);
+    std::filesystem::remove(file.parent_path(), missing);  // where nothing else is in it
+  }
+}
+
+PARX_INLINE void run_log::write(const record& line, kind what, std::uint64_t step, double seconds) {
+  print(dict_text(detail::spoken(line)));
+  record whole{{"step", static_cast<double>(step)},
+               {"seconds", rounded(seconds_before_ + seconds, 6)}};
+  for (const auto& [name, value] : line.entries()) whole.set(name, value);
+  lines_.append(json::dump(to_json(whole)) + "\n");
+  (what == kind::train ? train_table_ : eval_table_).append(whole);
+  if (events_ == nullptr) return;
+  const std::string_view group = what == kind::train ? "train" : "eval";
+  for (const auto& [name, value] : line.entries()) {
+    const bool repeats = name.rfind("eval_", 0) == 0;
+    events_->scalar(fmt::format("{}/{}", group, repeats ? name.substr(5) : name), value, step);
+  }
+}
+
+PARX_INLINE void run_log::write_ranks(const json::value& table, std::uint64_t step,
+                                      double seconds) {
+  if (!ranks_.is_open()) return;
+  json::object line{{"step", step}, {"seconds", rounded(seconds_before_ + seconds, 6)}};
+  for (const json::member& column : table.members()) line[column.key] = column.held;
+  ranks_.append(json::dump(line) + "\n");
+}
+
+PARX_INLINE void run_log::print(std::string_view text) {
+  if (!console_) return;
+  if (bar_ != nullptr) return bar_->print(text);
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+}  // namespace parx::train
