@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_run_is_refused_before_the_first_action) {
                       "is for 2 ranks"));
   BOOST_TEST(contains(made_with({.microbatches = 1,
                                  .table = from_csv("0UNSHARD,0F0,0B0\n1F0,1B0\n")}),
-                      "stages are not sharded"));
+                      "stages gather their values by themselves"));
   BOOST_TEST(contains(failure_of(2, [](process_group& world) {
                         auto model = four();
                         pipeline pipe{model, world, {.microbatches = 2 + world.rank()}};
