@@ -3,17 +3,21 @@
 //   parx_pipeline --schedule zbv --stages 4 --microbatches 8 --draw --costs f=1,i=1,w=1,hop=0.5
 //   parx_pipeline --compare --stages 4 --microbatches 8 --svg schedules.svg
 //   parx_pipeline --table mine.csv --draw          # PyTorch's format
+//   parx_pipeline --trace t.rank0.json,t.rank1.json --draw --svg run.svg
+//
+// --trace draws the last step that the ranks of one pipeline ran under PARX_TRACE=t.json, below
+// what its schedule promises at the mean measured times.
 #include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "options.hpp"
+#include "pipeline_traces.hpp"
 #include <parx/pipeline.hpp>
 
 namespace {
@@ -25,6 +29,8 @@ cxxopts::Options flags() {
   options.add_options()("h,help", "print this")
       ("schedule", "gpipe, 1f1b, eager_1f1b, interleaved, looped_bfs, zb1p or zbv", text("1f1b"))
       ("table", "a file with a schedule instead: a line a rank, cells such as 2F0", text(""))
+      ("trace", "a run's files instead, of each rank of a pipeline: a.json,b.json",
+       cxxopts::value<std::vector<std::string>>())
       ("compare", "all schedules", yes)
       ("stages", "ranks of the pipeline", text("4"))
       ("chunks", "stages of each rank: interleaved, looped_bfs, zb1p", text("1"))
@@ -65,9 +71,7 @@ parx::pipeline_costs costs_of(std::string_view text) {
 std::vector<parx::pipeline_table> tables_of(const cxxopts::ParseResult& given,
                                             const parx::pipeline_costs& costs) {
   if (const auto file = given["table"].as<std::string>(); !file.empty()) {
-    std::ifstream in(file);
-    parx::require(in.good(), "--table {}: cannot be read", file);
-    return {parx::from_csv(std::string(std::istreambuf_iterator<char>(in), {}), file)};
+    return {parx::from_csv(examples::contents_of("table", file), file)};
   }
   const auto whole = [&](const char* flag) { return examples::number(given, flag, 1, 100'000); };
   const parx::pipeline_shape shape{.ranks = whole("stages"),
@@ -86,18 +90,27 @@ std::vector<parx::pipeline_table> tables_of(const cxxopts::ParseResult& given,
   return all;
 }
 
+void print(const cxxopts::ParseResult& given, const parx::pipeline_timeline& drawn) {
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  const std::string text = to_text(
+      drawn, {.colour = terminal ? parx::drawing_colour::ansi : parx::drawing_colour::none,
+              .columns = examples::number<std::size_t>(given, "columns", 20, 10'000)});
+  const std::size_t summary = text.rfind('\n', text.size() - 2) + 1;
+  fmt::print("{}", given["draw"].as<bool>() ? text : text.substr(summary));
+}
+
 void print(const cxxopts::ParseResult& given) {
   const auto costs = costs_of(given["costs"].as<std::string>());
   std::vector<parx::pipeline_timeline> drawn;
-  for (const parx::pipeline_table& table : tables_of(given, costs)) {
+  if (given.count("trace") != 0) {
+    drawn = examples::timelines_of(given["trace"].as<std::vector<std::string>>());
+    for (const parx::pipeline_timeline& each : drawn) print(given, each);
+  }
+  for (const parx::pipeline_table& table :
+       drawn.empty() ? tables_of(given, costs) : std::vector<parx::pipeline_table>{}) {
     const parx::pipeline_proof proof = validate(table);
     drawn.push_back(simulate(table, costs.per_stage(table)));
-    const bool terminal = isatty(STDOUT_FILENO) != 0;
-    const std::string text = to_text(
-        drawn.back(), {.colour = terminal ? parx::drawing_colour::ansi : parx::drawing_colour::none,
-                       .columns = examples::number<std::size_t>(given, "columns", 20, 10'000)});
-    const std::size_t summary = text.rfind('\n', text.size() - 2) + 1;
-    fmt::print("{}", given["draw"].as<bool>() ? text : text.substr(summary));
+    print(given, drawn.back());
     fmt::print("  in flight {}, kept until W {}, messages on a link {}\n",
                fmt::join(proof.in_flight, " "), fmt::join(proof.kept, " "), proof.link_messages);
     if (given["csv"].as<bool>()) fmt::print("{}", to_csv(table));

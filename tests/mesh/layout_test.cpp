@@ -105,7 +105,8 @@ BOOST_AUTO_TEST_CASE(one_axis_takes_the_remaining_ranks) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_mesh_is_refused_with_the_reason) {
-  BOOST_TEST(holds(refusal({{"dp", 4}, {"tp", 2}}, 6), "needs exactly 8 ranks, and its group has 6"));
+  BOOST_TEST(holds(refusal({{"dp", 4}, {"tp", 2}}, 6),
+                   "needs exactly 8 ranks, and its group has 6"));
   BOOST_TEST(holds(refusal({{"dp", 2}, {"tp", 2}}, 6), "exactly 4 ranks, and its group has 6"));
   BOOST_TEST(holds(refusal({{"dp", -1}, {"tp", 4}}, 6), "a multiple of 4 ranks"));
   BOOST_TEST(holds(refusal({{"dp", -1}, {"tp", -1}}, 6), "only one axis"));

@@ -263,3 +263,63 @@ BOOST_AUTO_TEST_CASE(a_drawing_has_a_row_for_each_rank_and_a_box_for_each_action
   for (std::size_t at = 0; (at = svg.find("<title>", at)) != std::string::npos; ++at) ++boxes;
   BOOST_TEST(boxes == 16U);
 }
+
+/// A rank's trace: an evaluation, then 1F1B on two ranks, whose actions take 10 and 20 us.
+std::string trace_of(int rank, double offset, double late, bool drops_the_first) {
+  const std::vector<std::string> step =
+      rank == 0 ? std::vector<std::string>{"0F0@0", "0F1@10", "0B0@40", "0B1@70"}
+                : std::vector<std::string>{"1F0@10", "1B0@20", "1F1@40", "1B1@50"};
+  std::string events = R"({"ph":"M","name":"process_name","pid":0,"tid":0,"args":{"name":"r"}})";
+  const auto add_step = [&](double at, double duration) {
+    events += fmt::format(R"(,{{"ph":"X","cat":"pipeline","name":"step","pid":0,"tid":1,"ts":{},"dur":{}}})",
+                          at + late, duration);
+  };
+  add_step(499, 31);
+  add_step(999, 99);
+  add_step(1999, 20);
+  const auto add = [&](const std::string& name, double at) {
+    events += fmt::format(R"(,{{"ph":"X","cat":"pipeline","name":"{}","pid":0,"tid":1,"ts":{},"dur":{}}})",
+                          name, at + late, name[1] == 'F' ? 10 : 20);
+  };
+  events += R"(,{"ph":"X","cat":"comm","name":"send","pid":0,"tid":1,"ts":1,"dur":1})";
+  if (!drops_the_first) add(fmt::format("{}F0", rank), 500);
+  add(fmt::format("{}F1", rank), 520);
+  for (const std::string& each : step) {
+    const std::size_t mark = each.find('@');
+    add(each.substr(0, mark), 1000 + std::stod(each.substr(mark + 1)));
+  }
+  add(fmt::format("{}F0", rank), 2000);  // an evaluation behind it
+  return fmt::format(R"({{"otherData":{{"clock_offset_us":{}}},"traceEvents":[{}]}})", offset, events);
+}
+
+BOOST_AUTO_TEST_CASE(traces_of_a_run_make_the_timeline_of_its_last_training_step) {
+  // Rank 1 is on a host that started 5 s later, and has lost its first event.
+  const std::vector<std::string> files{trace_of(1, 9e6, -5e6 + 1e7, true),
+                                       trace_of(0, 4e6, 1e7, false)};
+  const pipeline_timeline run = from_trace(files);
+  const auto expected = simulate(schedules::one_f_one_b({.ranks = 2, .microbatches = 2}),
+                                 {.f = 10e-6, .b = 20e-6});
+  BOOST_TEST_REQUIRE(run.ranks.size() == 2U);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    BOOST_TEST_REQUIRE(run.ranks[rank].size() == 4U);
+    for (std::size_t k = 0; k < 4; ++k) {
+      BOOST_TEST(to_string(run.ranks[rank][k].action) == to_string(expected.ranks[rank][k].action));
+      BOOST_TEST(std::abs(run.ranks[rank][k].begin - expected.ranks[rank][k].begin) < 1e-8);
+      BOOST_TEST(std::abs(run.ranks[rank][k].end - expected.ranks[rank][k].end) < 1e-8);
+    }
+  }
+  BOOST_TEST(table_of(run).name == "1f1b");
+  BOOST_TEST(std::abs(costs_of(run).f - 10e-6) < 1e-9);
+  BOOST_TEST(std::abs(costs_of(run).b - 20e-6) < 1e-9);
+  const auto says = [](const std::vector<std::string>& given, const std::string& words) {
+    try {
+      (void)from_trace(given);
+    } catch (const usage_error& refused) {
+      return std::string(refused.what()).find(words) != std::string::npos;
+    }
+    return false;
+  };
+  BOOST_TEST(says({files[0]}, "0 of the 1 traces have stage 0"));
+  BOOST_TEST(says({files[0], files[1], files[1]}, "2 of the 3 traces have stage 0"));
+  BOOST_TEST(says({R"({"otherData":{"clock_offset_us":0},"traceEvents":[]})"}, "no action"));
+}

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -50,6 +51,7 @@ class stage_runner {
   template <typename Batch, typename Loss>
   nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss) {
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
+    const trace::span whole("step", "pipeline");
     stage_messages<T> messages(group_, table.stages, table.microbatches, routes_.widest());
     try {
       for (const stage_action& a : actions) expect(messages, table, a);
@@ -71,7 +73,7 @@ class stage_runner {
     for (const stage_action& a : actions) {
       try {
         const stage_values<T> given = take(messages, table, a);
-        const trace::span traced(to_string(a.kind), "pipeline");
+        const trace::span traced(trace::enabled() ? to_string(a) : std::string(), "pipeline");
         spans_.push_back({a, now(), 0});
         act(messages, table, a, given, microbatches, loss, figure);
         spans_.back().end = now();
