@@ -25,10 +25,12 @@
 #include <parx/core/src.hpp>
 #include <parx/data/src.hpp>
 #include <parx/ddp/src.hpp>
+#include <parx/fsdp/src.hpp>
 #include <parx/launch/src.hpp>
 #include <parx/nn/src.hpp>
 #include <parx/optim/src.hpp>
 #include <parx/plan/src.hpp>
 #include <parx/tensor/src.hpp>
+#include <parx/tensor_parallel/src.hpp>
 #include <parx/trace/src.hpp>
 #include <parx/train/src.hpp>

@@ -27,7 +27,6 @@
 #include <numeric>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,28 +50,13 @@ namespace parx::inline PARX_ABI {
 /// while it lives.
 class [[nodiscard]] gathered_values_scope : private backward_region {
  public:
-  gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted)
-      : units_(units), region_(*this),
-        outer_(std::exchange(detail::current_region(), region_.number())) {
-    try {
-      for (const std::size_t unit : wanted) {
-        units.open(unit);
-        open_.push_back(unit);
-      }
-    } catch (...) {
-      close();
-      throw;
-    }
-  }
+  gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted);
   ~gathered_values_scope() { close(); }
   gathered_values_scope(const gathered_values_scope&) = delete;
   gathered_values_scope& operator=(const gathered_values_scope&) = delete;
 
  private:
-  void close() noexcept {
-    for (const std::size_t unit : open_) units_.close(unit);
-    detail::current_region() = outer_;
-  }
+  void close() noexcept;
   void enter_backward() override {}
   void leave_backward(const backward_region* /*next*/) noexcept override {}
 
@@ -365,3 +349,7 @@ class fsdp {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/fsdp/detail/fsdp_impl.hpp>
+#endif

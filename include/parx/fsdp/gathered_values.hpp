@@ -10,13 +10,8 @@
 // rounded, so that the part lies elsewhere in kept units, too.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <exception>
-#include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
@@ -36,36 +31,8 @@ class gathered_values final : public unit_values {
   /// unit; of the others at most `blocks` of about one size are in memory at once. `wire`
   /// as in wire_types.
   gathered_values(const unit_plan& plan, process_group& group, std::vector<bool> is_kept,
-                  std::size_t blocks, std::optional<dtype> wire, call_site site)
-      : plan_(plan), group_(group), site_(site),
-        wire_(group.size() > 1 ? wire : std::optional<dtype>()), is_kept_(std::move(is_kept)),
-        units_(plan.units().size()), flats_(plan.flats().size()),
-        kept_(group, bytes_of_kept(), site), parts_(bytes_of_parts()) {
-    std::byte* kept = kept_.data();
-    std::byte* part = parts_.data();
-    make_pools(blocks);
-    const auto rank = static_cast<std::size_t>(group.rank());
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      std::byte* whole = kept;
-      if (units_[unit].pool) {
-        units_[unit].memory.emplace(units_[unit].pool->reserve());
-        whole = units_[unit].memory->data();
-      }
-      for (const std::size_t flat : plan.units()[unit].flats) {
-        const unit_flat& each = plan.flats()[flat];
-        const bool within = is_part_within(each);
-        flats_[flat] = {whole, within ? whole + rank * each.part_bytes() : part};
-        whole += each.whole_bytes();
-        if (!within) part += each.part_bytes();
-      }
-      if (is_kept_[unit]) kept = whole;
-    }
-  }
-  ~gathered_values() override {
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      units_[unit].gathers.clear();  // they write the memory that goes
-    }
-  }
+                  std::size_t blocks, std::optional<dtype> wire, call_site site);
+  ~gathered_values() override;
 
   [[nodiscard]] std::byte* whole(std::size_t flat) const override { return flats_[flat].whole; }
   [[nodiscard]] std::byte* part(std::size_t flat) const override { return flats_[flat].part; }
@@ -74,54 +41,10 @@ class gathered_values final : public unit_values {
     const held& here = units_[unit];
     return !here.memory || here.memory->attached() || here.pool->free_blocks() > 0;
   }
-  void start(std::size_t unit) override {
-    held& here = units_[unit];
-    if (here.is_started) return;
-    if (here.memory && !here.memory->attached()) attach(here);
-    here.is_started = true;
-    for (const std::size_t flat : plan_.units()[unit].flats) {
-      const unit_flat& each = plan_.flats()[flat];
-      if (each.part == 0) continue;
-      const bool is_narrow = is_narrowed(wire_, each.type);
-      const dtype type = is_narrow ? dtype::bfloat16 : each.type;
-      const std::byte* part = flats_[flat].part;
-      if (is_narrow) {
-        const auto rank = static_cast<std::size_t>(group_.rank());
-        std::byte* const rounded = flats_[flat].whole + rank * each.part * size_of(type);
-        narrow(part, rounded, each.part);
-        part = rounded;
-      }
-      const const_buffer_view own{part, each.part, type};
-      const buffer_view all{flats_[flat].whole, each.whole(), type};
-      here.gathers.push_back(async_all_gather(group_, own, all, {}, site_));
-    }
-  }
-  void wait(std::size_t unit) override {
-    start(unit);
-    if (units_[unit].gathers.empty()) return;
-    for (work& each : units_[unit].gathers) each.wait();
-    units_[unit].gathers.clear();
-    for (const std::size_t flat : plan_.units()[unit].flats) {
-      const unit_flat& each = plan_.flats()[flat];
-      std::byte* const whole = flats_[flat].whole;
-      if (is_narrowed(wire_, each.type)) widen(whole, whole, each.whole());
-    }
-  }
-  void release(std::size_t unit) noexcept override {
-    held& here = units_[unit];
-    if (!here.memory || !here.is_started) return;
-    drop(here);
-    try {
-      here.memory->detach();
-    } catch (const std::exception&) {  // it stays where it is, and attach() finds it
-    }
-  }
-  void written() override {
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      release(unit);
-      drop(units_[unit]);
-    }
-  }
+  void start(std::size_t unit) override;
+  void wait(std::size_t unit) override;
+  void release(std::size_t unit) noexcept override;
+  void written() override;
 
  private:
   struct place {
@@ -136,32 +59,9 @@ class gathered_values final : public unit_values {
   };
 
   /// Sizes from one power of two to the next are about one size.
-  void make_pools(std::size_t blocks) {
-    struct sharing {
-      std::size_t largest = 0;
-      std::vector<std::size_t> units = {};
-    };
-    std::map<std::size_t, sharing> sizes;  // by power of two
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      const std::size_t bytes = plan_.whole_bytes(unit);
-      if (is_kept_[unit] || bytes == 0) continue;
-      sharing& size = sizes[static_cast<std::size_t>(std::bit_width(bytes - 1))];
-      size.largest = std::max(size.largest, bytes);
-      size.units.push_back(unit);
-    }
-    for (const auto& [exponent, size] : sizes) {
-      const page_pool pool(std::min(blocks, size.units.size()), size.largest);
-      for (const std::size_t unit : size.units) units_[unit].pool = pool;
-      pools_.push_back(pool);
-    }
-  }
+  void make_pools(std::size_t blocks);
   /// Where memory of one size is taken, that of another is not in use: it is given back.
-  void attach(held& here) {
-    here.memory->attach();
-    for (const page_pool& other : pools_) {
-      if (other.block_bytes() != here.pool->block_bytes()) other.drop_free();
-    }
-  }
+  void attach(held& here);
   [[nodiscard]] bool is_part_within(const unit_flat& flat) const noexcept {
     return is_kept_[flat.unit] && !is_narrowed(wire_, flat.type);
   }
@@ -169,20 +69,8 @@ class gathered_values final : public unit_values {
     here.gathers.clear();  // waits
     here.is_started = false;
   }
-  [[nodiscard]] std::size_t bytes_of_kept() const noexcept {
-    std::size_t bytes = 0;
-    for (std::size_t unit = 0; unit < is_kept_.size(); ++unit) {
-      if (is_kept_[unit]) bytes += plan_.whole_bytes(unit);
-    }
-    return bytes;
-  }
-  [[nodiscard]] std::size_t bytes_of_parts() const noexcept {
-    std::size_t bytes = 0;
-    for (const unit_flat& each : plan_.flats()) {
-      if (!is_part_within(each)) bytes += each.part_bytes();
-    }
-    return bytes;
-  }
+  [[nodiscard]] std::size_t bytes_of_kept() const noexcept;
+  [[nodiscard]] std::size_t bytes_of_parts() const noexcept;
 
   const unit_plan& plan_;
   process_group& group_;
@@ -197,3 +85,7 @@ class gathered_values final : public unit_values {
 };
 
 }  // namespace parx::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/fsdp/detail/gathered_values_impl.hpp>
+#endif

@@ -13,14 +13,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <typeindex>
 #include <typeinfo>
-#include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
@@ -43,18 +40,7 @@ struct units_of_types {
 };
 
 /// Whether `path` is `pattern`, in which * stands for any part between dots.
-[[nodiscard]] inline bool matches_path(std::string_view pattern, std::string_view path) {
-  while (true) {
-    const auto part = pattern.substr(0, pattern.find('.'));
-    const auto other = path.substr(0, path.find('.'));
-    if (part != "*" && part != other) return false;
-    if (part.size() == pattern.size() || other.size() == path.size()) {
-      return part.size() == pattern.size() && other.size() == path.size();
-    }
-    pattern.remove_prefix(part.size() + 1);
-    path.remove_prefix(other.size() + 1);
-  }
-}
+[[nodiscard]] bool matches_path(std::string_view pattern, std::string_view path);
 
 /// Whether the path of a module or parameter is that of a module or of something within it.
 [[nodiscard]] inline bool is_in_module(std::string_view path, std::string_view module) {
@@ -62,12 +48,7 @@ struct units_of_types {
                             (path.size() == module.size() || path[module.size()] == '.'));
 }
 
-[[nodiscard]] inline std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
-  return status == 0 ? text.get() : name;
-}
+[[nodiscard]] std::string demangled(const char* name);
 
 /// A module of a model, outer ones before those within them.
 struct unit_candidate {
@@ -137,3 +118,7 @@ inline constexpr detail::units_of_types<Modules...> by_type{};
 [[nodiscard]] inline unit_choice by_size(std::size_t bytes) { return {{}, {}, bytes}; }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/fsdp/detail/unit_choice_impl.hpp>
+#endif

@@ -15,10 +15,8 @@
 // thread that runs backward.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -49,46 +47,8 @@ class unit_gradients {
 
   /// Collective over the groups of `how`. Binds the gradients of `all`; everything is borrowed.
   unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
-                 summing how, gradient_memory_of kind, call_site site)
-      : plan_(plan), all_(all), tables_(std::move(tables)), how_(std::move(how)), kind_(kind),
-        site_(site), numbers_(all.size()), control_(all.size()) {
-    for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
-      if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
-    }
-    deal_slots();
-    std::fill(numbers_.begin(), numbers_.end(), launches());
-    for (std::size_t i = 0; i < tables_.size(); ++i) {
-      numbers_[tables_[i].parameter] = flats_.size() + i;
-    }
-    std::size_t bytes = 0, part_bytes = 0;
-    for (std::size_t i = 0; i < flats_.size(); ++i) {
-      slot& its = slot_of(i);
-      its.bytes = std::max(its.bytes, planned(i).whole_bytes());
-      part_bytes += planned(i).part_bytes();
-    }
-    for (const slot& each : slots_) bytes += each.bytes;
-    memory_.reset(new bucket_memory(how_.first(), bytes, site));
-    if (kind == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
-    std::byte* at = memory_->data();
-    for (slot& each : slots_) each.memory = std::exchange(at, at + each.bytes);
-    std::byte* next = parts_ != nullptr ? parts_->data() : nullptr;
-    for (std::size_t i = 0; i < flats_.size(); ++i) {
-      const std::size_t room = planned(i).part_bytes();
-      flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(next, next + room)
-                                                         : slot_of(i).memory + how_.part * room;
-      for (const flat_item& item : planned(i).items) {
-        numbers_[item.parameter] = i;
-        all_[item.parameter]->bind_part_grad(
-            flats_[i].part +
-            plan.part_offset(item.parameter, how_.part) * size_of(planned(i).type));
-      }
-      if (kind == gradient_memory_of::all_flats) take_slot(i);
-    }
-  }
-  ~unit_gradients() {
-    telling_ = {};  // sums may still be written
-    for (slot& each : slots_) each.sum.drop();
-  }
+                 summing how, gradient_memory_of kind, call_site site);
+  ~unit_gradients();
   unit_gradients(const unit_gradients&) = delete;
   unit_gradients& operator=(const unit_gradients&) = delete;
 
@@ -116,66 +76,15 @@ class unit_gradients {
   }
   /// Those of the last one. Tells what this rank has counted and used, and `way`, which is to be
   /// equal on all ranks. `is_mean`: gradients are means already, of the one rank that there is.
-  void start(const reduction_state& state, std::uint32_t way, bool is_mean) {
-    control_.way() = own_way_ = way;
-    control_.count() = state.count();
-    for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
-    telling_ = async_all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
-    is_last_ = true;
-    is_mean_ = is_mean;
-    begin();
-  }
+  void start(const reduction_state& state, std::uint32_t way, bool is_mean);
   /// Backward enters the unit: its gradients are born in their slots where those are free.
-  void enter(std::size_t unit) {
-    if (!is_running_) return;
-    for (std::size_t i = 0; i < flats_.size(); ++i) {
-      const slot& its = slot_of(i);
-      if (planned(i).unit != unit || flats_[i].has_left || its.holder == i) continue;
-      if (its.holder == nobody) take_slot(i);
-    }
-  }
+  void enter(std::size_t unit);
   /// Collective, asynchronous, in order: the gradients of these flats are final.
-  void launch(std::size_t first, std::size_t last) {
-    for (; first < last; ++first) {
-      if (first < flats_.size()) launch(first);
-      else if (is_last_) tables_[first - flats_.size()].rows->announce();
-    }
-    pass_on_ready();
-    how_.all.poll();
-  }
+  void launch(std::size_t first, std::size_t last);
   /// Collective. All have been launched: blocks until this rank's parts have their sums or means.
-  void finish() {
-    telling_.wait();
-    if (is_last_) {
-      require_one_way();
-      for (const trained_table& each : tables_) each.rows->start();
-    }
-    for (slot& each : slots_) settle(each);
-    if (is_last_) {
-      for (const trained_table& each : tables_) {
-        each.rows->finish(control_.factor(), control_.users(each.parameter) > 0);
-      }
-    }
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (numbers_[i] >= flats_.size()) continue;
-      // Which ones no rank has used is known in the last pass.
-      if (!is_last_ || control_.users(i) > 0) all_[i]->assume_part_grad();
-      else if (has_sums_) all_[i]->zero_grad();
-    }
-    has_sums_ = !is_last_;
-    is_running_ = false;
-  }
+  void finish();
   /// The pass has failed: what there is of gradients stays with the parameters.
-  void abandon() noexcept {
-    if (!is_running_) return;
-    is_running_ = false;
-    for (const trained_table& each : tables_) each.rows->abandon();
-    for (slot& each : slots_) {
-      each.sum.drop();
-      each.summed = nobody;
-      if (kind_ == gradient_memory_of::slots) evict(each);
-    }
-  }
+  void abandon() noexcept;
 
  private:
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
@@ -201,99 +110,20 @@ class unit_gradients {
   }
 
   [[nodiscard]] slot& slot_of(std::size_t i) noexcept { return slots_[flats_[i].slot]; }
-  void deal_slots() {
-    const std::vector<planned_unit>& units = plan_.units();
-    std::vector<std::size_t> in_turns;
-    std::size_t turn = 0;
-    for (std::size_t i = 0; i < flats_.size(); ++i) {
-      const std::size_t unit = planned(i).unit;
-      const bool has_inner = std::any_of(units.begin() + 1, units.end(), [&](const auto& each) {
-        return each.parent == unit;
-      });
-      const bool is_alone = kind_ == gradient_memory_of::all_flats || has_inner;
-      if (is_alone || in_turns.size() < 2) {
-        flats_[i].slot = slots_.size();
-        slots_.emplace_back(part_sum(how_, control_, site_));
-        if (is_alone) continue;
-        in_turns.push_back(flats_[i].slot);
-      }
-      flats_[i].slot = in_turns[turn++ % in_turns.size()];
-    }
-  }
+  void deal_slots();
 
   /// Ranks that gathered other units, of equal sizes, have computed with wrong values.
-  void require_one_way() const {
-    if (control_.way() == own_way_ * how_.all.size()) return;
-    throw_error(errc::mismatch,
-                "fsdp on group \"{}\": the ranks have called other modules, or in another order, "
-                "since the last step, so values of one unit were gathered into another. Every rank "
-                "must call the units in the same order; a rank without samples calls them with an "
-                "empty batch",
-                how_.all.name());
-  }
-  void begin() {
-    for (leaving& each : flats_) each.has_left = false;
-    passed_on_ = launched_ = 0;
-    is_running_ = true;
-  }
+  void require_one_way() const;
+  void begin();
   /// Replicas add up flats in the order in which they leave.
-  void pass_on(std::size_t last) {
-    telling_.wait();
-    for (; passed_on_ <= last; ++passed_on_) slot_of(passed_on_).sum.pass_on();
-  }
-  void pass_on_ready() {
-    if (!how_.has_replicas()) return;
-    how_.first().poll();
-    while (passed_on_ < launched_ && telling_.test() &&
-           slot_of(passed_on_).sum.is_ready()) {
-      pass_on(passed_on_);
-    }
-  }
-  void settle(slot& each) {
-    if (each.summed == nobody) return;
-    pass_on(each.summed);
-    each.sum.finish();
-    each.summed = nobody;
-  }
+  void pass_on(std::size_t last);
+  void pass_on_ready();
+  void settle(slot& each);
   /// What its holder has not sent goes back to memory of the parameters' own.
-  void evict(slot& from) noexcept {
-    if (from.holder == nobody) return;
-    for (const flat_item& item : planned(from.holder).items) {
-      all_[item.parameter]->unbind_whole_grad();
-    }
-    from.holder = nobody;
-  }
-  void take_slot(std::size_t i) {
-    slot& its = slot_of(i);
-    if (its.holder == i) return;
-    settle(its);
-    evict(its);
-    its.holder = i;
-    for (const flat_item& item : planned(i).items) {
-      all_[item.parameter]->bind_whole_grad(its.memory + item.offset * size_of(planned(i).type));
-    }
-  }
+  void evict(slot& from) noexcept;
+  void take_slot(std::size_t i);
 
-  void launch(std::size_t i) {
-    const unit_flat& flat = planned(i);
-    take_slot(i);
-    slot& its = slot_of(i);
-    for (const flat_item& item : flat.items) {
-      const sharded_parameter& each = *all_[item.parameter];
-      // Others may have a gradient where this rank has none.
-      if (!each.has_whole_grad()) {
-        std::memset(its.memory + item.offset * size_of(flat.type), 0, each.whole_bytes());
-      }
-      each.forget_whole_grad();
-      if (kind_ == gradient_memory_of::slots) each.unbind_whole_grad();
-    }
-    flats_[i].has_left = true;
-    if (kind_ == gradient_memory_of::slots) its.holder = nobody;
-    its.summed = i;
-    its.sum.start(flat, its.memory, flats_[i].part,
-                  {.is_last = is_last_, .adds = has_sums_, .divides = !is_mean_});
-    launched_ = i + 1;
-  }
+  void launch(std::size_t i);
 
   const unit_plan& plan_;
   const parameters& all_;
@@ -317,3 +147,7 @@ class unit_gradients {
 };
 
 }  // namespace parx::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/fsdp/detail/unit_gradients_impl.hpp>
+#endif

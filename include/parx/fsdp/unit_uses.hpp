@@ -21,24 +21,13 @@ namespace parx::inline PARX_ABI::detail {
 /// The order in which one kind of pass uses units.
 class use_order {
  public:
-  void note(std::size_t unit) {
-    if (!now_.empty() && now_.back() == unit) return;
-    now_.push_back(unit);
-    std::size_t at = next_;
-    while (at < before_.size() && before_[at] != unit) ++at;
-    if (at < before_.size()) next_ = at + 1;
-  }
+  void note(std::size_t unit);
   /// The unit that was used `ahead` units after this one in the last pass; `none` where the pass
   /// ended before.
   [[nodiscard]] std::size_t expected(std::size_t ahead) const noexcept {
     return next_ + ahead < before_.size() ? before_[next_ + ahead] : none;
   }
-  void end_pass() noexcept {
-    if (now_.empty()) return;
-    std::swap(before_, now_);
-    now_.clear();
-    next_ = 0;
-  }
+  void end_pass() noexcept;
 
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -62,57 +51,21 @@ class unit_uses {
     return active_[unit]++ == 0;
   }
   /// Whether no module of it computes any more. `is_kept`: backward will want it at once.
-  bool leave_forward(std::size_t unit, bool is_kept) noexcept {
-    if (--active_[unit] > 0) return false;
-    if (!is_kept) values_.release(unit);
-    if (unit == 0) forward_.end_pass();
-    return true;
-  }
+  bool leave_forward(std::size_t unit, bool is_kept) noexcept;
   /// A unit of which a module computes, of those that are within one another the innermost; none.
-  [[nodiscard]] std::size_t innermost_active() const noexcept {
-    for (std::size_t unit = active_.size(); unit-- > 0;) {
-      if (active_[unit] > 0) return unit;
-    }
-    return use_order::none;
-  }
+  [[nodiscard]] std::size_t innermost_active() const noexcept;
   /// Backward runs nodes of the unit.
   void enter_backward(std::size_t unit) { need(unit, backward_); }
   /// The next ones are those of unit `next`, or of none.
-  void leave_backward(std::size_t unit, std::size_t next) noexcept {
-    if (next == use_order::none) {
-      backward_.end_pass();
-      for (std::size_t each = 0; each < active_.size(); ++each) release_unused(each);
-    } else if (!plan_.is_within(next, unit)) {
-      release_unused(unit);
-    }
-  }
+  void leave_backward(std::size_t unit, std::size_t next) noexcept;
 
  private:
   void release_unused(std::size_t unit) noexcept {
     if (active_[unit] == 0) values_.release(unit);
   }
-  void need(std::size_t unit, use_order& order) {
-    way_ = (way_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
-    make_readable(unit, unit);
-    order.note(unit);
-    for (std::size_t ahead = 0; ahead < prefetch_; ++ahead) {
-      const std::size_t next = order.expected(ahead);
-      if (next == use_order::none || !values_.has_room(next)) break;
-      values_.start(next);
-    }
-  }
+  void need(std::size_t unit, use_order& order);
   /// The outer ones first. `used` is the innermost.
-  void make_readable(std::size_t unit, std::size_t used) {
-    if (unit != 0) make_readable(plan_.units()[unit].parent, used);
-    for (std::size_t other = active_.size(); other-- > 1 && !values_.has_room(unit);) {
-      if (!plan_.is_within(used, other)) release_unused(other);
-    }
-    require(values_.has_room(unit),
-            "fsdp: there is no memory for {}, because others are held by gathered(): read "
-            "parameters of one unit after the other, or raise .prefetch",
-            plan_.name(unit));
-    values_.wait(unit);
-  }
+  void make_readable(std::size_t unit, std::size_t used);
 
   const unit_plan& plan_;
   unit_values& values_;
@@ -123,3 +76,7 @@ class unit_uses {
 };
 
 }  // namespace parx::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/fsdp/detail/unit_uses_impl.hpp>
+#endif

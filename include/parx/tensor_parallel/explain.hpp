@@ -65,38 +65,12 @@ class explanation {
   [[nodiscard]] std::size_t parameter_bytes() const noexcept { return here_bytes_; }
   [[nodiscard]] std::size_t whole_parameter_bytes() const noexcept { return whole_bytes_; }
   /// What a rank sends in a step, and in how many collectives.
-  [[nodiscard]] double bytes_a_step() const {
-    double all = 0;
-    for_each_message([&](const nn::cut_message& each) { all += bytes_of(each); });
-    return all;
-  }
-  [[nodiscard]] std::size_t collectives_a_step() const {
-    std::size_t all = 0;
-    for_each_message([&](const nn::cut_message&) { ++all; });
-    return all;
-  }
+  [[nodiscard]] double bytes_a_step() const;
+  [[nodiscard]] std::size_t collectives_a_step() const;
   /// A paragraph a layer, and the sums.
-  [[nodiscard]] std::string table() const {
-    std::string text = fmt::format("rank {} of {} ranks; bytes that it sends in a step of {} x {} "
-                                   "positions\n",
-                                   options_.rank, options_.ranks, options_.texts,
-                                   options_.positions);
-    for (const explained_layer& each : layers_) {
-      text += fmt::format("{:<44} {}\n", each.path, tp::to_string(each.rule));
-      for (const auto& [name, part, bytes] : each.parameters)
-        text += fmt::format("  {}: {}, {} bytes\n", name, part.text(), bytes);
-      for (const nn::cut_message& message : each.messages) {
-        text += fmt::format("  {} {} of {}: {:.0f} bytes\n",
-                            message.pass == nn::cut_pass::forward ? "forward" : "backward",
-                            tp::to_string(message.how), message.of, bytes_of(message));
-      }
-    }
-    return text + fmt::format("in all: {} of {} bytes of parameters; a step sends {:.0f} bytes in "
-                              "{} collectives\n",
-                              here_bytes_, whole_bytes_, bytes_a_step(), collectives_a_step());
-  }
+  [[nodiscard]] std::string table() const;
 
-  void add(explained_layer layer) { layers_.push_back(std::move(layer)); }
+  void add(explained_layer layer);
   void add_bytes(std::size_t here, std::size_t whole) noexcept {
     here_bytes_ += here;
     whole_bytes_ += whole;
@@ -110,14 +84,7 @@ class explanation {
       for (const nn::cut_message& message : each.messages) use(message);
     }
   }
-  [[nodiscard]] double bytes_of(const nn::cut_message& message) const {
-    const std::size_t tokens =
-        options_.texts * (message.seen > 0 ? message.seen : options_.positions);
-    const std::size_t numbers = message.fixed + message.a_token * tokens;
-    const double ways = message.how == nn::cut_collective::all_reduce ? 2 : 1;
-    return ways * (options_.ranks - 1) / options_.ranks *
-           static_cast<double>(numbers * number_bytes_);
-  }
+  [[nodiscard]] double bytes_of(const nn::cut_message& message) const;
 
   explain_options options_;
   std::size_t number_bytes_;
@@ -151,18 +118,8 @@ template <typename Model>
   return layers;
 }
 
-[[nodiscard]] inline std::string plan_table(const std::vector<planned_layer>& layers,
-                                            const plan& lines) {
-  std::string table;
-  for (const planned_layer& each : layers) {
-    table += fmt::format("\n  {:<44}", each.path);
-    if (each.lines.empty()) table += " whole";
-    for (const std::size_t line : each.lines) {
-      table += fmt::format(" {} (by \"{}\")", tp::to_string(lines[line].rule), lines[line].pattern);
-    }
-  }
-  return table;
-}
+[[nodiscard]] std::string plan_table(const std::vector<planned_layer>& layers,
+                                            const plan& lines);
 
 /// Why these layers of a model can be cut no more, "" where they can.
 template <typename Model>
@@ -188,43 +145,8 @@ template <typename Model>
 }
 
 /// What is wrong with a plan, "" for nothing.
-[[nodiscard]] inline std::string plan_fault(const std::vector<planned_layer>& layers,
-                                            const plan& lines, const nn::cut_place& where) {
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const bool used = std::any_of(layers.begin(), layers.end(), [&](const planned_layer& each) {
-      return std::find(each.lines.begin(), each.lines.end(), i) != each.lines.end();
-    });
-    if (!used) return fmt::format("no layer matches \"{}\"", lines[i].pattern);
-  }
-  for (const planned_layer& each : layers) {
-    if (each.lines.size() > 1) {
-      return fmt::format("\"{}\" is matched by both \"{}\" and \"{}\"", each.path,
-                         lines[each.lines[0]].pattern, lines[each.lines[1]].pattern);
-    }
-    if (!each.lines.empty()) {
-      try {
-        static_cast<void>(each.layer->part_on(where, lines[each.lines[0]].rule, each.path));
-      } catch (const usage_error& refused) {
-        return refused.what();
-      }
-    }
-    if (!each.is_attention) continue;
-    const std::string within = each.path + ".";
-    const bool has_columns =
-        std::any_of(layers.begin(), layers.end(), [&](const planned_layer& other) {
-          return other.path.starts_with(within) && !other.lines.empty() &&
-                 lines[other.lines[0]].rule.how == nn::cut::columns;
-        });
-    if (has_columns == each.lines.empty()) {
-      return fmt::format("\"{}\" {}", each.path,
-                         has_columns ? "lies whole, but its queries, keys or values are cut by "
-                                       "column: give it the rule heads"
-                                     : "has the rule heads, but none of its queries, keys and "
-                                       "values is cut by column");
-    }
-  }
-  return "";
-}
+[[nodiscard]] std::string plan_fault(const std::vector<planned_layer>& layers,
+                                            const plan& lines, const nn::cut_place& where);
 
 /// Of a plan without faults.
 template <typename Model>
@@ -295,3 +217,7 @@ template <typename Model>
 }
 
 }  // namespace parx::tp
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/tensor_parallel/detail/explain_impl.hpp>
+#endif

@@ -30,7 +30,6 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
-#include <parx/nn/cut.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/tensor_parallel/axis.hpp>
 #include <parx/tensor_parallel/explain.hpp>
@@ -85,15 +84,9 @@ class parallelized {
   /// Nothing is gathered; what several ranks have they write together. Loads at any number of ranks
   /// and any cut. Valid while this object lives.
   [[nodiscard]] sharding sharded_over(const process_group& world,
-                                      const process_group& replicas) const {
-    sharding how = spread_over(world, place_in(replicas));
-    require(how.file.count % (place_in(axis_->group()).count * place_in(replicas).count) == 0,
-            "sharded_over: {} ranks with {} parts and {} copies of each", world.size(),
-            axis_->size(), replicas.size());
-    return how;
-  }
+                                      const process_group& replicas) const;
   /// The same where the axis is all ranks.
-  [[nodiscard]] sharding sharded() const { return spread_over(axis_->group(), {}); }
+  [[nodiscard]] sharding sharded() const;
 
   /// optim::clip_grad_norm by the norm of all parts, of which whole parameters count once. One
   /// all-reduce of 4 KiB. Of the model's own parameters or a ddp's; throws usage_error for those of
@@ -120,14 +113,7 @@ class parallelized {
   [[nodiscard]] static shard_place place_in(const process_group& group) {
     return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
   }
-  [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const {
-    const shard_place here = place_in(axis_->group());
-    const shard_place all{here.index * replica.count + replica.index, here.count * replica.count};
-    const auto copies = [=, this](const std::string& name, const shard_spec&) {
-      return is_cut(name) ? replica : all;
-    };
-    return {.file = place_in(world), .copies = copies, .others = place_in(world)};
-  }
+  [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const;
 
   std::shared_ptr<tp::axis> axis_;
   tp::explanation explained_;
@@ -174,3 +160,7 @@ template <typename Model>
 }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/tensor_parallel/detail/parallelize_impl.hpp>
+#endif

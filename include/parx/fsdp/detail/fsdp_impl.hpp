@@ -1,0 +1,44 @@
+// Definitions of fsdp.hpp.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/region.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/rank_comparison.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/ddp/row_exchange.hpp>
+#include <parx/fsdp/fsdp.hpp>
+#include <parx/fsdp/options.hpp>
+#include <parx/fsdp/required_memory.hpp>
+#include <parx/fsdp/sharded_module.hpp>
+#include <parx/fsdp/sharded_units.hpp>
+#include <parx/nn/module.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE gathered_values_scope::gathered_values_scope(detail::sharded_units& units,
+                                                         const std::vector<std::size_t>& wanted)
+    : units_(units),
+      region_(*this),
+      outer_(std::exchange(detail::current_region(), region_.number())) {
+  try {
+    for (const std::size_t unit : wanted) {
+      units.open(unit);
+      open_.push_back(unit);
+    }
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+PARX_INLINE void gathered_values_scope::close() noexcept {
+  for (const std::size_t unit : open_) units_.close(unit);
+  detail::current_region() = outer_;
+}
+
+}  // namespace parx

@@ -1,0 +1,36 @@
+// Definitions of unit_choice.hpp.
+#pragma once
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <parx/core/check.hpp>
+#include <parx/fsdp/unit_choice.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+PARX_INLINE bool matches_path(std::string_view pattern, std::string_view path) {
+  while (true) {
+    const auto part = pattern.substr(0, pattern.find('.'));
+    const auto other = path.substr(0, path.find('.'));
+    if (part != "*" && part != other) return false;
+    if (part.size() == pattern.size() || other.size() == path.size()) {
+      return part.size() == pattern.size() && other.size() == path.size();
+    }
+    pattern.remove_prefix(part.size() + 1);
+    path.remove_prefix(other.size() + 1);
+  }
+}
+
+PARX_INLINE std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : name;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,34 @@
+// Definitions of parallelize.hpp.
+#pragma once
+
+#include <string>
+
+#include <parx/autograd/ops/vocabulary.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/core/check.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE sharding parallelized::sharded_over(const process_group& world,
+                                                const process_group& replicas) const {
+  sharding how = spread_over(world, place_in(replicas));
+  require(how.file.count % (place_in(axis_->group()).count * place_in(replicas).count) == 0,
+          "sharded_over: {} ranks with {} parts and {} copies of each", world.size(), axis_->size(),
+          replicas.size());
+  return how;
+}
+
+PARX_INLINE sharding parallelized::sharded() const { return spread_over(axis_->group(), {}); }
+
+PARX_INLINE sharding parallelized::spread_over(const process_group& world,
+                                               shard_place replica) const {
+  const shard_place here = place_in(axis_->group());
+  const shard_place all{here.index * replica.count + replica.index, here.count * replica.count};
+  const auto copies = [=, this](const std::string& name, const shard_spec&) {
+    return is_cut(name) ? replica : all;
+  };
+  return {.file = place_in(world), .copies = copies, .others = place_in(world)};
+}
+
+}  // namespace parx

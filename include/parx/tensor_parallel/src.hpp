@@ -1,0 +1,5 @@
+// The compiled part of tensor_parallel, for parx/src.hpp.
+#pragma once
+
+#include <parx/tensor_parallel/detail/explain_impl.hpp>
+#include <parx/tensor_parallel/detail/parallelize_impl.hpp>
