@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(modules_become_units_by_size_from_the_inside) {
     return path == "big.one" ? 120 : path == "big.two" ? 80 : 50;
   };
   const auto at = [&](std::size_t bytes) {
-    return parx::detail::chosen_units(parx::by_size(bytes), modules, "fsdp", bytes_of);
+    return parx::detail::chosen_units(parx::by_size(bytes), modules, bytes_of);
   };
   BOOST_TEST(at(100) == (std::vector<std::string>{"big.one"}), boost::test_tools::per_element());
   BOOST_TEST(at(80) == (std::vector<std::string>{"big.one", "big.two"}),

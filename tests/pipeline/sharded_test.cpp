@@ -71,15 +71,23 @@ std::map<std::string, std::vector<float>> values_in(const std::string& file) {
   return found;
 }
 
+constexpr auto llama = [] { return model_type{small()}; };
+/// Its head is the table of its words.
+constexpr auto tied_gpt = [] {
+  return models::gpt<>{{.vocab_size = 13, .n_positions = 8, .n_embd = 8, .n_layer = 2,
+                        .n_head = 2, .embd_pdrop = 0, .attn_pdrop = 0, .resid_pdrop = 0}};
+};
+
 /// Ten steps; from a checkpoint in `folder` or one into it, as asked.
+template <typename Make = decltype(llama)>
 outcome trained(const way& how, const std::string& from = "", const std::string& to = "",
-                int first = 0, int last = 10) {
+                int first = 0, int last = 10, Make make = llama) {
   const parx_test::scratch_folder scratch;
   const std::string file = scratch.file("model.safetensors");
   const int world_size = how.stages * how.replicas * how.parts;
   const auto ranks = on_ranks(world_size, [&](process_group& world) {
     mesh<"pp", "dp", "tp"> over{world, {how.stages, how.replicas, how.parts}};
-    model_type model{small()};
+    auto model = make();
     auto parallel = parallelize(
         model, over,
         {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
@@ -130,9 +138,10 @@ void expect_same(const outcome& found, const outcome& expected, const std::strin
   BOOST_TEST((found.values == expected.values), what << ": values");
 }
 
+template <typename Layer = layer_type>
 fsdp_options in_units(int stage, value_storage values = value_storage::by_hosts) {
   fsdp_options made = zero(stage);
-  made.units = by_type<layer_type>;
+  made.units = by_type<Layer>;
   made.values = values;
   return made;
 }
@@ -198,28 +207,47 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_one_layout_goes_on_in_another) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_go_together_is_said_on_every_rank) {
-  const auto said = [](auto make, parallel_options options) {
-    const auto texts = on_ranks(2, [&](process_group& world) -> std::string {
-      mesh<"pp", "dp"> over{world, {2, 1}};
-      auto model = make();
-      try {
-        (void)parallelize(model, over, options);
-      } catch (const usage_error& refused) {
-        return refused.what();
-      }
-      return "nothing";
-    });
-    BOOST_TEST(texts[0] == texts[1]);
-    return texts[0];
+BOOST_AUTO_TEST_CASE(tied_tables_stay_whole_and_the_rest_is_cut) {
+  const auto of_gpt = [](const way& how, const std::string& from = "", const std::string& to = "",
+                         int first = 0, int last = 10) {
+    return trained(how, from, to, first, last, tied_gpt);
   };
-  const auto llama = [] { return model_type{small()}; };
-  const auto gpt = [] {
-    return models::gpt<>{{.vocab_size = 13, .n_positions = 8, .n_embd = 8, .n_layer = 2,
-                          .n_head = 2}};
-  };
-  BOOST_TEST(said(gpt, {.dp = zero(1), .pp = {.microbatches = 2}})
-                 .find("\"transformer.wte.weight\" is tied over stages") != std::string::npos);
-  BOOST_TEST(said(llama, {.dp = zero(3), .pp = {.schedule = schedules::zb1p, .microbatches = 2}})
-                 .find("take zero(1), or a schedule with whole backwards") != std::string::npos);
+  for (const way& how : {way{}, way{.parts = 2},
+                         way{.schedule = schedules::zbv, .chunks = 2}}) {
+    const outcome whole = of_gpt(how);
+    for (const int stage : {1, 2, 3}) {
+      if (stage > 1 && how.chunks == 2) continue;  // divided backwards go with zero(1)
+      way cut = how;
+      cut.dp = in_units<models::gpt_block<>>(stage);  // which a stage may have none of
+      expect_same(of_gpt(cut), whole, fmt::format("tied, zero {}", stage));
+    }
+  }
+  const outcome whole = of_gpt({}, "", "", 0, 1), cut = of_gpt({.dp = zero(1)}, "", "", 0, 1);
+  constexpr std::size_t table = 13 * 8;
+  BOOST_TEST(cut.state <= (whole.state - table) / 2 + table + 64);
+
+  const parx_test::scratch_folder scratch;
+  const std::string saved = scratch.file("saved");
+  const outcome straight = of_gpt({});
+  (void)of_gpt({.dp = zero(1)}, "", saved, 0, 6);
+  for (const way& after : {way{}, way{.dp = zero(1)}, way{.dp = zero(3)}}) {
+    BOOST_TEST((of_gpt(after, saved, "", 6, 10).values == straight.values));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_divided_backward_is_refused_where_gradients_are_cut) {
+  const auto texts = on_ranks(2, [&](process_group& world) -> std::string {
+    mesh<"pp", "dp"> over{world, {2, 1}};
+    auto model = llama();
+    try {
+      (void)parallelize(model, over,
+                        {.dp = zero(3), .pp = {.schedule = schedules::zb1p, .microbatches = 2}});
+    } catch (const usage_error& refused) {
+      return refused.what();
+    }
+    return "nothing";
+  });
+  BOOST_TEST(texts[0] == texts[1]);
+  BOOST_TEST(texts[0].find("take zero(1), or a schedule with whole backwards") !=
+             std::string::npos);
 }

@@ -240,15 +240,10 @@ class fsdp {
           unit_parameter& of = parameters[known.at(each.node().get())];
           if (path != of.name) of.other_paths.push_back(path);
         });
-    std::vector<detail::unit_candidate> modules;
-    model_.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
-      hooked_.emplace(path, &part);
-      detail::unit_candidate& each = modules.emplace_back(detail::unit_candidate{path});
-      each.types.push_back(typeid(Part));
-      if constexpr (requires { typename Part::recomputed_module; }) {
-        each.types.push_back(typeid(typename Part::recomputed_module));
-      }
-    });
+    model_.for_each_module(
+        [&](const std::string& path, auto& module) { hooked_.emplace(path, &module); });
+    const auto modules = detail::unit_candidates(model_);
+    detail::require_modules(options.units, modules, who_);
     const auto bytes_of = [&](const std::string& path) {
       std::size_t bytes = 0;
       for (const unit_parameter& each : parameters) {
@@ -257,7 +252,7 @@ class fsdp {
       }
       return bytes;
     };
-    return {parameters, detail::chosen_units(options.units, modules, who_, bytes_of),
+    return {parameters, detail::chosen_units(options.units, modules, bytes_of),
             static_cast<std::size_t>(shards)};
   }
 

@@ -56,32 +56,48 @@ struct unit_candidate {
   std::vector<std::type_index> types = {};
 };
 
+template <typename Model>
+[[nodiscard]] std::vector<unit_candidate> unit_candidates(Model& model) {
+  std::vector<unit_candidate> found;
+  model.for_each_module([&]<typename Part>(const std::string& path, Part&) {
+    unit_candidate& each = found.emplace_back(unit_candidate{path});
+    each.types.push_back(typeid(Part));
+    if constexpr (requires { typename Part::recomputed_module; }) {
+      each.types.push_back(typeid(typename Part::recomputed_module));
+    }
+  });
+  return found;
+}
+
+[[nodiscard]] inline bool names(std::type_index type, const unit_candidate& module) {
+  return std::find(module.types.begin(), module.types.end(), type) != module.types.end();
+}
+[[nodiscard]] inline bool names(const std::string& pattern, const unit_candidate& module) {
+  return matches_path(pattern, module.path);
+}
+/// Whether a type or a pattern names any of the modules.
+[[nodiscard]] bool names_any(const auto& what, const std::vector<unit_candidate>& modules) {
+  return std::any_of(modules.begin(), modules.end(),
+                     [&](const unit_candidate& each) { return names(what, each); });
+}
+
+/// Throws usage_error for what names none of the modules.
+void require_modules(const unit_choice& choice, const std::vector<unit_candidate>& modules,
+                     std::string_view who);
+/// The choice without what names none of these modules, which are a part of a model.
+[[nodiscard]] unit_choice narrowed(unit_choice choice, const std::vector<unit_candidate>& part);
+
 /// The paths of the modules that are units. `bytes_of(path)` is of the parameters with paths of
-/// which this is the beginning. Throws usage_error for what matches nothing.
+/// which this is the beginning.
 template <typename BytesOf>
 [[nodiscard]] std::vector<std::string> chosen_units(const unit_choice& choice,
                                                     const std::vector<unit_candidate>& modules,
-                                                    std::string_view who, BytesOf&& bytes_of) {
+                                                    BytesOf&& bytes_of) {
   std::vector<bool> is_unit(modules.size());
-  const auto choose = [&](auto&& is_chosen) {
-    bool any = false;
-    for (std::size_t i = 0; i < modules.size(); ++i) {
-      if (!is_chosen(modules[i])) continue;
-      any = is_unit[i] = true;
-    }
-    return any;
-  };
-  for (const std::type_index& type : choice.types) {
-    const bool any = choose([&](const unit_candidate& each) {
-      return std::find(each.types.begin(), each.types.end(), type) != each.types.end();
-    });
-    require(any, "{}: the model has no module of type {}, which .units names", who,
-            demangled(type.name()));
-  }
-  for (const std::string& pattern : choice.paths) {
-    const bool any = choose(
-        [&](const unit_candidate& each) { return matches_path(pattern, each.path); });
-    require(any, "{}: the model has no module \"{}\", which .units names", who, pattern);
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const auto names_it = [&](const auto& what) { return names(what, modules[i]); };
+    is_unit[i] = std::any_of(choice.types.begin(), choice.types.end(), names_it) ||
+                 std::any_of(choice.paths.begin(), choice.paths.end(), names_it);
   }
   if (choice.bytes > 0) {
     std::vector<std::size_t> in_units(modules.size());  // bytes of each that are in units already

@@ -5,7 +5,7 @@
 //
 // Squares are added up exactly (square_sum), so the norm does not depend on the cut. Of parameters
 // that several stages share, one rank counts them, and so of those that lie whole on ranks over
-// which layers are cut.
+// which layers or, of sharded stages, all other parameters are cut.
 #pragma once
 
 #include <vector>
@@ -25,8 +25,10 @@ template <typename Model, typename Input, typename T>
                                call_site site = call_site::current()) {
   std::vector<optim::target<T>> counted;
   for (const optim::target<T>& each : targets) {
-    const bool is_counted_here = pipe.tensor_group().rank() == 0 || pipe.is_cut(each.name());
-    if (is_counted_here && pipe.user_of(each.name()).index == 0) counted.push_back(each);
+    const std::string& name = each.name();
+    const bool is_counted_here = (pipe.tensor_group().rank() == 0 || pipe.is_cut(name)) &&
+                                 (!pipe.is_sharded() || pipe.replica_of(name).index == 0);
+    if (is_counted_here && pipe.user_of(name).index == 0) counted.push_back(each);
   }
   auto squares = optim::grad_squares(counted);
   all_reduce(*pipe.gradient_group(), squares.words(), {}, site);

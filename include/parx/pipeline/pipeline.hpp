@@ -88,7 +88,8 @@ struct pipeline_options {
   /// Of each stage's gradients over those; its reduction groups sum tied parameters.
   ddp_options reductions{};
   /// Each stage's optimizer state, gradients or values are cut over data_parallel: zero(1). Empty:
-  /// each of those ranks has all of the stage, in a ddp.
+  /// each of those ranks has all of the stage, in a ddp; so it has, of a cut stage, all of the
+  /// parameters that have a reduction group (tied ones).
   std::optional<fsdp_options> sharding{};
 };
 
@@ -223,6 +224,13 @@ class pipeline {
   /// of some state of it.
   [[nodiscard]] bool is_cut(const std::string& name) const {
     return cut_layers_.contains(name) || cut_layers_.contains(name.substr(0, name.rfind('.')));
+  }
+  /// The data-parallel ranks that have the same of a parameter as this one: how many, and which of
+  /// them this one is. `name` is as in user_of().
+  [[nodiscard]] shard_place replica_of(const std::string& name) {
+    if (is_sharded() && !is_within(name, kept_whole_)) return {};
+    return {static_cast<std::size_t>(data_group().rank()),
+            static_cast<std::size_t>(data_group().size())};
   }
   /// A flag of any rank of the job comes with the gradients of the next step to all of them.
   void raise_flag() noexcept {
@@ -376,6 +384,9 @@ class pipeline {
     ddp_options reductions = options_.reductions;
     for (auto& each : sum_tied(site)) reductions.reduction_groups.push_back(each);
     if (is_sharded()) check_sharding(site);
+    own_->for_each_parameter([&](const std::string& path, auto& each) {
+      if (!each.reduction_group().empty()) kept_whole_.push_back(path);
+    });
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
     face_.emplace(*own_, *reductions_);
@@ -383,10 +394,7 @@ class pipeline {
 
   void check_sharding(call_site site) {
     const std::string who = fmt::format("pipeline at {}:{}", site.file_name(), site.line);
-    require(tied_users_.empty(),
-            "{}: \"{}\" is tied over stages, whose ranks have all of it. Sharded stages (zero) tie "
-            "nothing: untie it, or leave .sharding empty",
-            who, tied_users_.empty() ? "" : tied_users_.begin()->first);
+    detail::require_modules(options_.sharding->units, detail::unit_candidates(model_), who);
     require(data_group().size() == 1 || options_.job != nullptr,
             "{}: of sharded stages, name the group of all ranks in pipeline_options::job, "
             "mesh.all()",
@@ -472,6 +480,7 @@ class pipeline {
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
   std::set<std::string> cut_layers_;  // paths of parameters
+  std::vector<std::string> kept_whole_;  // those of the parameters here that no ZeRO cuts
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
   bool own_flag_ = false;  // of a rank without parameters

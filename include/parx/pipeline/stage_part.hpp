@@ -29,11 +29,13 @@ class stage_part : public nn::detail::module_state {
  public:
   using value_type = typename nn::detail::value_type_or_float<Model>::type;
 
-  /// The model is borrowed. `parts` are paths of modules or parameters.
-  stage_part(Model& whole, std::vector<std::string> parts)
-      : whole_(&whole), parts_(std::move(parts)) {}
+  /// The model is borrowed. `parts` and `without` are paths of modules or parameters.
+  stage_part(Model& whole, std::vector<std::string> parts, std::vector<std::string> without = {})
+      : whole_(&whole), parts_(std::move(parts)), without_(std::move(without)) {}
 
-  [[nodiscard]] bool has(std::string_view path) const { return is_within(path, parts_); }
+  [[nodiscard]] bool has(std::string_view path) const {
+    return is_within(path, parts_) && !is_within(path, without_);
+  }
 
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
@@ -82,7 +84,7 @@ class stage_part : public nn::detail::module_state {
   }
 
   Model* whole_;
-  std::vector<std::string> parts_;
+  std::vector<std::string> parts_, without_;
 };
 
 }  // namespace parx

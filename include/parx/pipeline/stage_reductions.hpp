@@ -62,19 +62,19 @@ class stage_reductions {
     groups_.push_back(&data);
     for (const reduction_group& each : options.reduction_groups) groups_.push_back(&each.group);
     for (const auto& each : units_) {
-      each->part.reset(new stage_part<Model>(model, each->parts));
       ddp_options own = options;
       own.finish = reduction_finish::when_asked;
       own.reduction_groups.clear();
       for (const reduction_group& group : options.reduction_groups) {
         bool used = false;
-        each->part->for_each_parameter([&](const std::string&, auto& parameter) {
-          used = used || parameter.reduction_group() == group.name;
-        });
+        stage_part<Model>(model, each->parts)
+            .for_each_parameter([&](const std::string&, auto& parameter) {
+              used = used || parameter.reduction_group() == group.name;
+            });
         if (used) own.reduction_groups.push_back(group);
       }
       each->sums.reset(
-          new stage_wrapper<Model>(*each->part, data, std::move(own), sharding, site));
+          new stage_wrapper<Model>(model, each->parts, data, std::move(own), sharding, site));
     }
   }
 
@@ -105,8 +105,7 @@ class stage_reductions {
     unit* const of = find(stage);
     if (of == nullptr) return backward();
     if (--of->backwards_left == 0 && of->reductions_left == 0 && synchronising_) return backward();
-    const auto adding = of->sums->no_sync();
-    backward();
+    of->sums->without_sums(backward);
   }
   /// At the REDUCE_GRAD of the stage.
   void reduce(int stage) {
@@ -130,15 +129,11 @@ class stage_reductions {
 
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
   [[nodiscard]] bool empty() const noexcept { return units_.empty(); }
-  void raise_flag() noexcept {
-    units_.front()->sums->with([](auto& wrapper) { wrapper.raise_flag(); });
-  }
-  [[nodiscard]] bool flag_raised() const noexcept {
-    return units_.front()->sums->with([](auto& wrapper) { return wrapper.flag_raised(); });
-  }
+  void raise_flag() noexcept { units_.front()->sums->raise_flag(); }
+  [[nodiscard]] bool flag_raised() const noexcept { return units_.front()->sums->flag_raised(); }
   void broadcast_buffers(call_site site) {
     for (const auto& each : units_) {
-      each->sums->with([&](auto& wrapper) { wrapper.broadcast_buffers(site); });
+      each->sums->for_each_wrapper([&](auto& wrapper) { wrapper.broadcast_buffers(site); });
     }
   }
   void before_write() {
@@ -155,7 +150,7 @@ class stage_reductions {
   [[nodiscard]] ddp_times times() const noexcept {
     ddp_times all{.communication = communication_};
     for (const auto& each : units_) {
-      all.waited += each->sums->with([](auto& wrapper) { return wrapper.times().waited; });
+      each->sums->for_each_wrapper([&](auto& wrapper) { all.waited += wrapper.times().waited; });
       all.communication += each->sums->own_communication();
     }
     return all;
@@ -164,7 +159,7 @@ class stage_reductions {
   [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
     std::vector<std::size_t> all;
     for (const auto& each : units_) {
-      each->sums->with([&](auto& wrapper) {
+      each->sums->for_each_wrapper([&](auto& wrapper) {
         for (std::size_t i = 0; i < wrapper.bucket_count(); ++i) {
           all.push_back(wrapper.bucket_bytes(i));
         }
@@ -180,7 +175,6 @@ class stage_reductions {
     std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
     int counted = -1;
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
-    std::unique_ptr<stage_part<Model>> part;
     std::unique_ptr<stage_wrapper<Model>> sums;
 
     [[nodiscard]] bool has(int stage) const {

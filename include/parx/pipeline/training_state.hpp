@@ -35,17 +35,15 @@ template <typename Model, typename Input, typename T>
   const auto within = [](shard_place outer, shard_place inner) {
     return shard_place{outer.index * inner.count + inner.index, outer.count * inner.count};
   };
-  // Of a sharded stage each data-parallel rank has a part of its own.
-  const shard_place alike = place_in(pipe.data_group());
-  const shard_place replica = pipe.is_sharded() ? shard_place{} : alike;
+  const shard_place replica = place_in(pipe.data_group());
   const shard_place cut = place_in(pipe.tensor_group());
   return {.file = place_in(pipe.job_group()),
           .copies =
               [=, &pipe](const std::string& name, const shard_spec&) {
-                const shard_place same = within(pipe.user_of(name), replica);
+                const shard_place same = within(pipe.user_of(name), pipe.replica_of(name));
                 return pipe.is_cut(name) ? same : within(same, cut);
               },
-          .others = within(alike, cut)};
+          .others = within(replica, cut)};
 }
 
 /// Collective over the job. See save_sharded.
