@@ -75,7 +75,7 @@ struct two_parts : parx::nn::module<two_parts> {
 struct face {
   int rank = 0;
   std::function<variable(const tensor<float>&)> forward;
-  std::function<void()> zero_grad, step;
+  std::function<void()> zero_grad, step, reduce, finish;
   std::function<double(double)> clip;
   std::function<std::unique_ptr<parx::no_sync_scope>()> no_sync;
 };
@@ -90,7 +90,8 @@ struct outcome {
 
 template <typename Model>
 std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_options> options,
-                           const steps& run, const std::function<void(Model&)>& prepare) {
+                           const steps& run, const std::function<void(Model&)>& prepare,
+                           parx::reduction_finish finish) {
   std::vector<outcome> found(static_cast<std::size_t>(world));
   const auto failures = jobs::run_collecting(kind, world, [&](parx::process_group& group) {
     Model m;
@@ -104,6 +105,8 @@ std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_
           [&](const tensor<float>& x) { return wrapper(x); },
           [&] { wrapper.zero_grad(); },
           [&] { opt.step(); },
+          [&] { wrapper.reduce(); },
+          [&] { wrapper.finish(); },
           clip,
           [&] {
             return std::unique_ptr<parx::no_sync_scope>(new parx::no_sync_scope(wrapper.no_sync()));
@@ -113,9 +116,10 @@ std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_
     };
     m.initialize(3);
     if (!options) {
-      parx::ddp ddp{m, group, {.order = parx::reduction_order::serial}};
+      parx::ddp ddp{m, group, {.order = parx::reduction_order::serial, .finish = finish}};
       drive(ddp, [&](double most) { return parx::optim::clip_grad_norm(ddp.parameters(), most); });
     } else {
+      options->finish = finish;
       parx::fsdp fsdp{m, group, *options};
       drive(fsdp, [&](double most) { return parx::clip_grad_norm(fsdp, most); });
     }
@@ -127,14 +131,16 @@ std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_
 template <typename Model = model>
 void check_all(
     const steps& run, parx::unit_choice units = parx::by_type<block>, int world = 2,
-    const std::type_identity_t<std::function<void(Model&)>>& prepare = [](Model&) {}) {
-  const auto expected = train<Model>(jobs::kind::inproc, world, std::nullopt, run, prepare);
+    const std::type_identity_t<std::function<void(Model&)>>& prepare = [](Model&) {},
+    parx::reduction_finish finish = parx::reduction_finish::with_backward) {
+  const auto expected = train<Model>(jobs::kind::inproc, world, std::nullopt, run, prepare, finish);
   for (const int stage : {1, 2, 3}) {
     for (const auto values : {parx::value_storage::by_hosts, gathered}) {
       if (stage < 3 && values == gathered) continue;
       const auto found = train<Model>(
           jobs::kind::inproc, world,
-          parx::fsdp_options{.stage = stage, .units = units, .values = values}, run, prepare);
+          parx::fsdp_options{.stage = stage, .units = units, .values = values}, run, prepare,
+          finish);
       BOOST_TEST((found == expected),
                  "stage " << stage << ", " << (values == gathered ? "gathered" : "by hosts"));
     }
@@ -214,6 +220,29 @@ BOOST_AUTO_TEST_CASE(gradients_that_are_dropped_between_passes) {
       any.step();
     }
   });
+}
+
+BOOST_AUTO_TEST_CASE(sums_that_are_waited_for_when_asked) {
+  const steps run = [](face& any, std::vector<double>& seen) {
+    for (int i = 0; i < 4; ++i) {
+      const auto x = samples(any.rank, i);
+      if (i % 2 == 0) {
+        loss_of(any.forward(x), x).backward();
+      } else {
+        {
+          const auto alone = any.no_sync();
+          loss_of(any.forward(x), x).backward();
+        }
+        any.reduce();
+      }
+      seen.push_back(static_cast<double>(sum(any.forward(samples(any.rank, i + 9))).item()));
+      any.finish();
+      any.finish();
+      any.step();
+    }
+  };
+  check_all(run, parx::by_type<block>, 2, [](model&) {}, parx::reduction_finish::when_asked);
+  check_all(run, parx::by_type<block>, 1, [](model&) {}, parx::reduction_finish::when_asked);
 }
 
 BOOST_AUTO_TEST_CASE(a_micro_batch_that_fails_on_all_ranks_is_dropped_and_training_goes_on) {

@@ -59,6 +59,7 @@ struct way {
   std::optional<fsdp_options> dp{};
   pipeline_schedule schedule = schedules::one_f_one_b;
   int chunks = 1;
+  std::optional<pipeline_table> table{};
 };
 
 std::map<std::string, std::vector<float>> values_in(const std::string& file) {
@@ -92,7 +93,8 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
         model, over,
         {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
          .dp = how.dp,
-         .pp = {.schedule = how.schedule, .microbatches = 2, .chunks = how.chunks, .seed = 5,
+         .pp = {.schedule = how.schedule, .microbatches = 2, .chunks = how.chunks, .table = how.table,
+                .seed = 5,
                 .reductions = {.order = reduction_order::serial}}});
     optim::adamw opt{parallel.parameters(), {.lr = 1e-2F}};
     if (!from.empty()) {
@@ -170,6 +172,16 @@ BOOST_AUTO_TEST_CASE(with_other_schedules_too) {
     way cut = how;
     cut.dp = zero(1);
     expect_same(trained(cut), trained(how), "zero 1");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sums_begin_at_the_reduce_grad_of_a_table) {
+  const way whole{.table = from_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n1F0,1B0,1F1,1B1,1REDUCE_GRAD\n")};
+  const outcome expected = trained(whole);
+  for (const int stage : {1, 2, 3}) {
+    way cut = whole;
+    cut.dp = in_units(stage);
+    expect_same(trained(cut), expected, fmt::format("REDUCE_GRAD, zero {}", stage));
   }
 }
 

@@ -27,18 +27,13 @@
 #include <parx/core/hash.hpp>
 #include <parx/core/log.hpp>
 #include <parx/ddp/gradient_buckets.hpp>
+#include <parx/ddp/reduction_finish.hpp>
 #include <parx/ddp/reduction_group.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/ddp/times.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx::inline PARX_ABI {
-
-/// Who waits for the sums over the ranks.
-enum class reduction_finish {
-  with_backward,  ///< the backward that began them, at its end
-  when_asked,     ///< finish(): other work runs meanwhile
-};
 
 namespace detail {
 

@@ -145,7 +145,9 @@ class fsdp {
   /// micro-batches but the last. Gradients are kept whole until then: a ddp's bits, and no traffic;
   /// or added up in the ranks' parts (fsdp_options::accumulate).
   no_sync_scope no_sync() noexcept { return no_sync_scope(units_->synchronising()); }
-  /// As ddp's.
+  // As ddp's.
+  void reduce() { units_->reduce(); }
+  void finish() { units_->finish(); }
   void raise_flag() noexcept { units_->raise_flag(); }
   [[nodiscard]] bool flag_raised() const noexcept { return units_->flag_raised(); }
   void zero_grad() { units_->zero_grad(); }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <parx/comm/schedule/reduction_order.hpp>
+#include <parx/ddp/reduction_finish.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/fsdp/wire.hpp>
@@ -60,6 +61,7 @@ struct fsdp_options {
   /// rank; with .shard_within it sends more between hosts.
   reduction_order order = reduction_order::serial;
   accumulated_gradients accumulate = accumulated_gradients::whole;
+  reduction_finish finish = reduction_finish::with_backward;
   /// What travels with half the bytes, for half the precision: see wire.hpp.
   wire_types wire{};
 };

@@ -72,6 +72,13 @@ class sharded_units final : private backward_observer {
   [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
+  /// A backward pass that reaches no parameter: what others have added up is final. Collective.
+  void reduce() {
+    begin_backward({.count = 0});
+    end_backward();
+  }
+  /// Collective. Blocks until gradients are what the optimizer should see.
+  void finish();
   /// What the module that is a unit is to be hooked with.
   [[nodiscard]] nn::module_hook& hook(std::size_t unit) noexcept { return *hooks_[unit]; }
 
@@ -195,6 +202,8 @@ class sharded_units final : private backward_observer {
   std::vector<std::unique_ptr<unit_hook>> hooks_;
   std::atomic<bool> flag_{false};  ///< raised, and not sent yet
   ddp_times times_;
+  const reduction_finish finish_;
+  bool under_way_ = false;       ///< sums that finish() is to wait for
   double async_before_ = 0;      ///< the groups' seconds when this pass started its sums
   bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
   bool synchronising_ = true;

@@ -401,10 +401,6 @@ class pipeline {
             who);
     for (const auto& actions : plan_for(options_.microbatches).table.ranks) {
       for (const stage_action& a : actions) {
-        require(a.kind != stage_work::reduce_gradients,
-                "{}: {} is for stages that are not sharded: sharded ones sum their gradients with "
-                "their last backward",
-                who, to_string(a));
         require(options_.sharding->stage == 1 || (a.kind != stage_work::backward_inputs &&
                                                   a.kind != stage_work::backward_weights),
                 "{}: {} of a divided backward needs gradients and values that zero({}) lets go of "

@@ -59,11 +59,10 @@ class stage_reductions {
     // In the order of their first stages, which is the same on all data-parallel ranks.
     std::sort(units_.begin(), units_.end(),
               [](const auto& a, const auto& b) { return a->stages < b->stages; });
-    groups_.push_back(&data);
+    if (!sharding) groups_.push_back(&data);  // an fsdp knows its own
     for (const reduction_group& each : options.reduction_groups) groups_.push_back(&each.group);
     for (const auto& each : units_) {
       ddp_options own = options;
-      own.finish = reduction_finish::when_asked;
       own.reduction_groups.clear();
       for (const reduction_group& group : options.reduction_groups) {
         bool used = false;

@@ -1,9 +1,9 @@
 // stage_wrapper: one or several stages of a rank over the data-parallel ranks: in a ddp, where each
 // of them has the same, or in an fsdp, where each has a part (ZeRO).
 //
-// An fsdp gathers the values of a stage when its first forward after a step begins, and sums
-// gradients with its last backward. Parameters that have a reduction group, such as those that are
-// tied over stages, stay whole beside it, in a ddp. Threads: one.
+// An fsdp gathers the values of a stage when its first forward after a step begins. Parameters that
+// have a reduction group, such as those that are tied over stages, stay whole beside it, in a ddp.
+// Sums begin with the last backward, or reduce(), and are waited for in finish(). Threads: one.
 #pragma once
 
 #include <memory>
@@ -42,11 +42,13 @@ class stage_wrapper {
       } else {
         sharded_part_.reset(new part_type(model, parts, whole));
         fsdp_options own = *sharding;
+        own.finish = reduction_finish::when_asked;
         own.units = detail::narrowed(own.units, detail::unit_candidates(*sharded_part_));
         sharded_.reset(new fsdp<part_type>(*sharded_part_, data, std::move(own), site));
       }
     }
     if (!whole.empty()) {
+      reductions.finish = reduction_finish::when_asked;
       summed_part_.reset(new part_type(model, std::move(whole)));
       summed_.reset(new ddp<part_type>(*summed_part_, data, std::move(reductions), site));
     }
@@ -81,11 +83,13 @@ class stage_wrapper {
     };
     within(sharded_.get(), [&] { within(summed_.get(), backward); });
   }
-  /// Of gradients that were all made in without_sums(). Not of an fsdp.
-  void reduce() { summed_->reduce(); }
+  /// Begins to sum gradients that were all made in without_sums().
+  void reduce() {
+    for_each_wrapper([](auto& wrapper) { wrapper.reduce(); });
+  }
   /// Blocks until gradients are what the optimizer should see.
   void finish() {
-    if (summed_) summed_->finish();
+    for_each_wrapper([](auto& wrapper) { wrapper.finish(); });
   }
   /// Before values are written by something other than an optimizer.
   void before_write() {

@@ -53,7 +53,8 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
       all_(std::move(all)),
       adds_in_parts_(options.accumulate == accumulated_gradients::sharded),
       of_unit_(plan_.units().size()),
-      steps_(*this) {
+      steps_(*this),
+      finish_(options.finish) {
   const std::size_t units = plan_.units().size();
   values_ = storage_of(options, site);
   take_values(site);
@@ -238,14 +239,18 @@ PARX_INLINE void sharded_units::unobserved(std::string_view name,
 }
 
 PARX_INLINE void sharded_units::end_backward() {
-  const reduction_actions next = state_->end();
-  if (next.finish_sums) {
-    const trace::span waiting("wait for gradients", "fsdp");
-    const auto from = std::chrono::steady_clock::now();
-    gradients_->finish();
-    times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-    times_.communication += async_seconds() - async_before_;
-  }
+  under_way_ = state_->end().finish_sums;
+  if (!under_way_) state_->reduced();
+  else if (finish_ == reduction_finish::with_backward) finish();
+}
+
+PARX_INLINE void sharded_units::finish() {
+  if (!std::exchange(under_way_, false)) return;
+  const trace::span waiting("wait for gradients", "fsdp");
+  const auto from = std::chrono::steady_clock::now();
+  gradients_->finish();
+  times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+  times_.communication += async_seconds() - async_before_;
   state_->reduced();
 }
 
