@@ -40,11 +40,14 @@ BOOST_AUTO_TEST_CASE(a_notice_comes_back_as_it_was_written_and_nothing_else_is_t
   written.blocks = true;
   for (const auto& awaited : {std::vector<int>{}, std::vector<int>{3, 0, 99'999}}) {
     written.awaited = awaited;
+    written.recent.resize(awaited.size() / 2, written.call);
     const auto read = notice::from_text(written.to_text());
     BOOST_REQUIRE(read.has_value());
     BOOST_TEST(read->call.matches(written.call));
     BOOST_TEST(read->call.file_name() == "train.cpp");
     BOOST_TEST(read->awaited == awaited);
+    BOOST_TEST_REQUIRE(read->recent.size() == awaited.size() / 2);
+    for (const auto& each : read->recent) BOOST_TEST(each.matches(written.call));
     BOOST_TEST(read->group == "dp at pp=1");
     BOOST_TEST(read->blocks);
   }

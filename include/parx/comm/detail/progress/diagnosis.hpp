@@ -124,14 +124,17 @@ class diagnosis {
     peers = std::move(late);
   }
 
+  /// All ranks of the group but this one.
+  [[nodiscard]] std::vector<int> others() const {
+    std::vector<int> found;
+    for (int rank = 0; rank < network_.size(); ++rank) {
+      if (rank != network_.rank()) found.push_back(rank);
+    }
+    return found;
+  }
   /// The ranks whose message would end a wait.
   [[nodiscard]] std::vector<int> senders_of(const call& message) const {
-    if (!takes_any(message)) return {message.peer};
-    std::vector<int> others;
-    for (int rank = 0; rank < network_.size(); ++rank) {
-      if (rank != network_.rank()) others.push_back(rank);
-    }
-    return others;
+    return takes_any(message) ? others() : std::vector{message.peer};
   }
 
   /// The ranks that have not posted that they are in call `sequence` or behind it; none where no
@@ -151,6 +154,14 @@ class diagnosis {
     const call_header& mine = found.mine;
     if (found.theirs.magic != call_header::expected_magic) {
       return fmt::format("{} sent bytes that are no parx call", network_.describe(found.peer));
+    }
+    if (found.is_past) {
+      return fmt::format(
+          "the ranks called different operations: their call #{} was {} on rank {}, but {} on {}{}. "
+          "Every rank must issue the same collectives in the same order with the same count, dtype "
+          "and root",
+          mine.number(), describe(mine), network_.rank(), describe(found.theirs),
+          network_.describe(found.peer), hidden_difference(mine, found.theirs));
     }
     const std::string number = found.theirs.sequence == mine.sequence
                                    ? std::string()

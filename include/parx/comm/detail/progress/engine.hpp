@@ -28,6 +28,7 @@ struct header_mismatch {
   int peer;
   call_header mine;
   call_header theirs;
+  bool is_past = false;  ///< both are calls of the same number, and one rank at least has gone on
 };
 
 class engine {

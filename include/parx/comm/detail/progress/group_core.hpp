@@ -306,7 +306,7 @@ class group_core final : private inline_groups::group {
     try {
       throw;
     } catch (const header_mismatch& found) {
-      return {words_.mismatch(found), errc::mismatch, found.peer};
+      return {words_.mismatch(pending_.where_parted(found)), errc::mismatch, found.peer};
     } catch (const message_mismatch& found) {
       return {words_.mismatch(found), errc::mismatch, found.peer};
     } catch (const link_lost& lost) {

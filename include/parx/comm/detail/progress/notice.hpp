@@ -1,7 +1,7 @@
 // notice: what a rank that is stuck tells the others, and who in the end keeps everybody waiting.
 //
-// A notice is the fingerprint of the call that the rank is in, the name of that call's group and
-// the ranks that it waits for; none once the rank has gone on. Ranks are numbered as in the job, so
+// A notice is the fingerprint of the call that the rank is in, those of the collectives up to it,
+// the name of their group and the ranks that it waits for; none once the rank has gone on. Ranks are numbered as in the job, so
 // that a wait can be followed from group to group. Pure: where notices are kept is the transport's
 // business.
 #pragma once
@@ -25,18 +25,18 @@ namespace parx::inline PARX_ABI::detail {
 struct notice {
   call_header call{};
   std::vector<int> awaited{};  ///< ranks of the job; empty: it has gone on since
+  std::vector<call_header> recent{};  ///< collectives of the group, the oldest first
   std::string group{};
   bool blocks = false;  ///< a thread of the program waits for the call
 
   [[nodiscard]] bool waits() const noexcept { return !awaited.empty(); }
 
   [[nodiscard]] std::string to_text() const {
-    const layout front{call, static_cast<std::uint32_t>(awaited.size()), blocks ? 1u : 0u};
-    std::string text(sizeof front + awaited.size() * sizeof(int), '\0');
-    std::memcpy(text.data(), &front, sizeof front);
-    if (waits()) {
-      std::memcpy(text.data() + sizeof front, awaited.data(), awaited.size() * sizeof(int));
-    }
+    const layout front{call, static_cast<std::uint32_t>(awaited.size()),
+                       static_cast<std::uint32_t>(recent.size()), blocks ? 1u : 0u, 0};
+    std::string text(reinterpret_cast<const char*>(&front), sizeof front);
+    append(text, awaited);
+    append(text, recent);
     return text + group;
   }
   /// Nothing for what to_text() has not written.
@@ -46,11 +46,11 @@ struct notice {
     std::memcpy(&front, text.data(), sizeof front);
     text.remove_prefix(sizeof front);
     if (front.call.magic != call_header::expected_magic) return {};
-    if (front.awaited > text.size() / sizeof(int)) return {};
-    notice found{front.call, std::vector<int>(front.awaited), {}, front.blocks != 0};
-    const std::size_t bytes = found.awaited.size() * sizeof(int);
-    if (bytes > 0) std::memcpy(found.awaited.data(), text.data(), bytes);
-    found.group = printable(text.substr(bytes, longest_name));
+    notice found{.call = front.call, .blocks = front.blocks != 0};
+    if (!take(text, front.awaited, found.awaited) || !take(text, front.recent, found.recent)) {
+      return {};
+    }
+    found.group = printable(text.substr(0, longest_name));
     return found;
   }
 
@@ -59,8 +59,25 @@ struct notice {
   struct layout {
     call_header call;
     std::uint32_t awaited;
+    std::uint32_t recent;
     std::uint32_t blocks;
+    std::uint32_t unused;
   };
+  template <typename Value>
+  static void append(std::string& text, const std::vector<Value>& values) {
+    text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value));
+  }
+  /// False where the text has fewer.
+  template <typename Value>
+  [[nodiscard]] static bool take(std::string_view& text, std::size_t count,
+                                 std::vector<Value>& values) {
+    if (count > text.size() / sizeof(Value)) return false;
+    values.resize(count);
+    const std::size_t bytes = count * sizeof(Value);
+    if (bytes > 0) std::memcpy(values.data(), text.data(), bytes);
+    text.remove_prefix(bytes);
+    return true;
+  }
 };
 
 /// Ranks of which each waits for the next.

@@ -16,6 +16,7 @@
 #include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
+#include <parx/comm/detail/progress/recent_calls.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -133,6 +134,16 @@ class pending_calls {
                                                   : std::optional(queue_.front()->header.sequence),
                               request.names_late ? network_.size() : diagnosis::most_named);
   }
+  /// Of another rank's call that has come while this one is in a later call: what it was here.
+  [[nodiscard]] header_mismatch where_parted(const header_mismatch& found) const {
+    const call_header* const mine = recent_.find(found.theirs.sequence);
+    if (mine == nullptr || mine->sequence == found.mine.sequence || mine->matches(found.theirs)) {
+      return found;
+    }
+    return {found.peer, *mine, found.theirs, true};
+  }
+  /// Of collectives, with the one that runs.
+  [[nodiscard]] const recent_calls& recent() const noexcept { return recent_; }
   [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
 
   // From any thread.
@@ -162,6 +173,7 @@ class pending_calls {
   }
 
   void start(call& front) {
+    recent_.remember(front.header);
     memory_.prepare(front, network_);
     open_span(front);
     if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
@@ -182,6 +194,7 @@ class pending_calls {
   messages messages_;
   bool started_ = false;                ///< the front of queue_ runs in engine_
   std::optional<trace::span> running_;  ///< that run, in the trace
+  recent_calls recent_;
   async_time async_time_;
   host_memory memory_;
 };

@@ -35,6 +35,7 @@ class watch {
   void progressed() {
     idle_since_.reset();
     warned_ = suspicious_ = false;
+    pause_ = shortest_pause;
     if (posted_) withdraw_notice();
   }
   /// A collective has ended: the next one has not been looked at.
@@ -70,12 +71,15 @@ class watch {
 
  private:
   using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds shortest_pause{50}, longest_pause{1000};
 
   /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and
   /// two different calls with the same number may have no link in common.
   void look_around(bool blocks) {
     if (clock::now() < next_look_) return;
-    next_look_ = clock::now() + std::chrono::seconds(1);
+    // Soon again at first: the others may be about to post what they are in.
+    next_look_ = clock::now() + pause_;
+    pause_ = std::min(2 * pause_, longest_pause);
     std::vector<int> peers;
     const auto ended = [&](int peer) {
       return peer != network_.rank() && (pending_.has_lost(peer) || network_.has_ended(peer));
@@ -103,12 +107,25 @@ class watch {
           peer, "it has ended without taking part: its program took another way, or it was killed");
     }
     post_notice(blocks);
-    const call_header* mine = pending_.running();
-    if (mine == nullptr) return;
+    compare_calls(std::move(peers));
+  }
+
+  /// With what the others are stuck in, and were in before: with all of them in a small group, as
+  /// the one that took another way may wait for this rank, and this rank for the others.
+  void compare_calls(std::vector<int> peers) const {
+    static constexpr int most_asked = 64;
+    if (network_.size() <= most_asked) peers = words_.others();
+    const call_header* const mine = pending_.running();
     for (const int peer : peers) {
       const auto theirs = words_.notice_of(peer);
-      if (theirs && theirs->call.sequence == mine->sequence && !theirs->call.matches(*mine)) {
+      if (!network_.has_notices()) return;
+      if (!theirs) continue;
+      if (mine != nullptr && theirs->call.sequence == mine->sequence &&
+          !theirs->call.matches(*mine)) {
         throw header_mismatch{peer, *mine, theirs->call};
+      }
+      if (const call_header* const parted = pending_.recent().first_other(theirs->recent)) {
+        throw header_mismatch{peer, *pending_.recent().find(parted->sequence), *parted, true};
       }
     }
   }
@@ -117,13 +134,17 @@ class watch {
   void post_notice(bool blocks) {
     const call* stuck = pending_.oldest();
     if (stuck == nullptr) return;
-    posted_ = {.call = stuck->header, .awaited = pending_.missing_peers(*stuck), .blocks = blocks};
+    posted_ = {.call = stuck->header,
+               .awaited = pending_.missing_peers(*stuck),
+               .recent = pending_.recent().all(),
+               .blocks = blocks};
     posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
     words_.post(*posted_);
   }
   /// And that it is not any more.
   void withdraw_notice() {
     posted_->awaited.clear();
+    posted_->recent.clear();
     words_.post(*posted_);
     posted_.reset();
   }
@@ -136,6 +157,7 @@ class watch {
   bool suspicious_ = false;  ///< an awaited rank was seen to have ended; nothing has moved since
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
+  std::chrono::milliseconds pause_ = shortest_pause;  ///< from one look to the next
   std::optional<notice> posted_;  ///< while this rank is stuck
 };
 
