@@ -28,6 +28,7 @@
 #include <fmt/ranges.h>
 
 #include <parx/comm/flight/directory.hpp>
+#include <parx/comm/flight/reader.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
@@ -39,6 +40,7 @@
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/failure_report.hpp>
 #include <parx/launch/detail/output_channel.hpp>
+#include <parx/launch/detail/parting.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/secret_file.hpp>
@@ -284,6 +286,9 @@ class agent {
     }
     if (!failed) return;
     failed_ = true;
+    for (const rank_process& process : ranks_) {
+      if (!process.ended && is_stopped(process.pid)) stopped_ranks_.push_back(process.rank);
+    }
     after(last_words, terminate_timer_, [this] {
       signal_ranks(SIGTERM);
       signal_ranks(SIGCONT);  // a stopped process would not see it
@@ -333,7 +338,19 @@ class agent {
             *process.ended,
             process.was_told,
             seconds_until(process.end_time),
-            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo)};
+            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo),
+            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_accusation)};
+  }
+
+  /// Who is to blame where the rank that failed first says that others are.
+  [[nodiscard]] std::string parting_of(const rank_end& cause) const {
+    if (!cause.accuses && !cause.echoes) return {};
+    try {
+      const auto parted = find_parting(read_flight_logs(recorder_.directory).ranks, stopped_ranks_);
+      return parted ? parted->text : std::string();
+    } catch (const std::exception&) {
+      return {};  // no recorder, or a damaged one
+    }
   }
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.
@@ -350,7 +367,8 @@ class agent {
       console_.queue(stream::err)
           .add(failure_report(
               {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
-               flight_file_names(recorder_.directory).empty() ? "" : recorder_.directory}));
+               flight_file_names(recorder_.directory).empty() ? "" : recorder_.directory,
+               parting_of(ends[cause])}));
       return ends[cause].status.shell_code();
     }
     if (!stopped_by_ && !saved_) {
@@ -391,6 +409,7 @@ class agent {
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
   bool failed_ = false;  ///< a rank failed by itself
+  std::vector<int> stopped_ranks_;  ///< when it did: those whose processes stood still
   bool saved_ = false;   ///< a rank has ended, since it was told to, with its work saved
   bool drain_time_is_over_ = false;
   bool gave_up_on_output_ = false;

@@ -109,6 +109,13 @@ struct exit_status {
   return true;
 }
 
+/// Whether `pid`, a child, stands still because of a signal.
+[[nodiscard]] inline bool is_stopped(pid_t pid) noexcept {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
 inline void reap(pid_t pid) {
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -2,7 +2,7 @@
 // and what became of the others. Pure.
 //
 // The first to end is not always the one to blame: a rank that lost its peer may be gone before the
-// peer's own end is seen.
+// peer's own end is seen, and one that waited in vain was kept waiting by another (parting.hpp).
 #pragma once
 
 #include <algorithm>
@@ -39,6 +39,7 @@ struct rank_end {
   bool was_told = false;  ///< parxrun had signalled it before it ended
   double seconds = 0;     ///< from the start of the job
   bool echoes = false;    ///< its last words only tell that another rank failed
+  bool accuses = false;   ///< they tell that other ranks did not do what this one did
 
   [[nodiscard]] bool failed_by_itself() const noexcept {
     return !status.success() && !status.has_saved() && !was_told;
@@ -56,13 +57,22 @@ struct rank_end {
   return false;
 }
 
+/// Whether it is about what other ranks did or did not call.
+[[nodiscard]] inline bool is_accusation(std::string_view line) {
+  for (const std::string_view words : {"timed out waiting for", "called different operations"}) {
+    if (line.find(words) != line.npos) return true;
+  }
+  return false;
+}
+
 /// The rank to blame among those that failed by themselves (at least one must have): one whose last
-/// words are its own before one that echoes another, one that a signal killed before one that gave
-/// up, the earlier before the later.
+/// words are its own before one that accuses or echoes another, one that a signal killed before one
+/// that gave up, the earlier before the later.
 [[nodiscard]] inline std::size_t find_cause(const std::vector<rank_end>& ends) {
   const auto less_to_blame = [](const rank_end& a, const rank_end& b) {
     if (a.failed_by_itself() != b.failed_by_itself()) return b.failed_by_itself();
     if (a.echoes != b.echoes) return a.echoes;
+    if (a.accuses != b.accuses) return a.accuses;
     if ((a.status.signal != 0) != (b.status.signal != 0)) return b.status.signal != 0;
     return a.seconds > b.seconds;
   };
@@ -78,16 +88,20 @@ struct job_failure {
   std::string log_file;                 ///< of the cause; empty when there is none
   std::vector<std::string> last_lines;  ///< of its standard error
   std::string recorder = {};  ///< directory of the flight recorders; empty when there is none
+  std::string parting = {};   ///< see parting.hpp: who is to blame where the cause only accuses
 };
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
   const std::string rule(78, '=');
-  std::string text = fmt::format(
-      "{}\nparxrun: rank {} of {} failed: {}, {:.1f} s after the start\n", rule, failure.cause.rank,
-      failure.ends.size(), to_string(failure.cause.status), failure.cause.seconds);
+  const std::string cause = fmt::format("rank {} of {} failed: {}, {:.1f} s after the start",
+                                        failure.cause.rank, failure.ends.size(),
+                                        to_string(failure.cause.status), failure.cause.seconds);
+  std::string text =
+      fmt::format("{}\nparxrun: {}\n", rule, failure.parting.empty() ? cause : failure.parting);
   const auto field = [&](std::string_view name, std::string_view value) {
     text += fmt::format("  {:<9} {}\n", name, value);
   };
+  if (!failure.parting.empty()) field("told by", cause);
   field("command", failure.command);
   field("pid", std::to_string(failure.cause.pid));
   if (!failure.log_file.empty()) field("log", failure.log_file);

@@ -157,9 +157,9 @@ class diagnosis {
     }
     if (found.is_past) {
       return fmt::format(
-          "the ranks called different operations: their call #{} was {} on rank {}, but {} on {}{}. "
-          "Every rank must issue the same collectives in the same order with the same count, dtype "
-          "and root",
+          "the ranks called different operations: their call #{} was {} on rank {}, but {} on {}{}"
+          ". Every rank must issue the same collectives in the same order with the same count, "
+          "dtype and root",
           mine.number(), describe(mine), network_.rank(), describe(found.theirs),
           network_.describe(found.peer), hidden_difference(mine, found.theirs));
     }

@@ -1,9 +1,9 @@
 // notice: what a rank that is stuck tells the others, and who in the end keeps everybody waiting.
 //
 // A notice is the fingerprint of the call that the rank is in, those of the collectives up to it,
-// the name of their group and the ranks that it waits for; none once the rank has gone on. Ranks are numbered as in the job, so
-// that a wait can be followed from group to group. Pure: where notices are kept is the transport's
-// business.
+// the name of their group and the ranks that it waits for; none once the rank has gone on. Ranks
+// are numbered as in the job, so that a wait can be followed from group to group. Pure: where
+// notices are kept is the transport's business.
 #pragma once
 
 #include <algorithm>

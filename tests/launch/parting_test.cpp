@@ -1,0 +1,104 @@
+// Whom parxrun's report names when ranks call different operations, or one stands still: not the
+// first that gives up, but the one that took another way. The ranks are this program once more.
+#include <parx/launch/agent.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <parx/comm.hpp>
+#include <parx/launch.hpp>
+
+namespace {
+
+constexpr const char* variable = "PARX_TEST_PARTING";
+
+/// Four calls, of which rank 1 makes the third one in another way.
+void program(parx::world& world, const std::string& way) {
+  std::vector<float> x(10);
+  std::vector<float> all(10 * static_cast<std::size_t>(world.size()));
+  parx::barrier(world);
+  parx::all_reduce(world, x);
+  const bool is_odd = world.rank() == 1;
+  if (is_odd && way == "stops") ::raise(SIGSTOP);
+  if (is_odd && way == "throws") throw std::runtime_error("cannot open data.bin");
+  if (is_odd && way == "is killed") ::raise(SIGKILL);
+  if (!(is_odd && way == "skips")) {
+    parx::broadcast(world, x, {.root = is_odd && way == "takes another root" ? 1 : 0});
+  }
+  parx::all_gather(world, x, all);
+  parx::barrier(world);
+}
+
+/// What parxrun says on standard error of such a job of `ranks`.
+std::string report_of(const std::string& way, int ranks) {
+  const std::string place = "/tmp/parx-test-parting." + std::to_string(::getpid());
+  const std::string file = place + ".err";
+  ::setenv("PARX_RECORDER", place.c_str(), 1);
+  ::setenv(variable, way.c_str(), 1);
+  ::setenv("PARX_TIMEOUT", "2", 1);
+  std::fflush(stderr);
+  const int kept = ::dup(STDERR_FILENO);
+  const int log = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  ::dup2(log, STDERR_FILENO);
+  parx::agent_options options{.ranks = ranks, .command = {"/proc/self/exe"}};
+  options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
+  options.command.insert(options.command.end(), {"--run_test=a_rank", "--log_level=nothing"});
+  const int code = parx::run_ranks(options);
+  ::dup2(kept, STDERR_FILENO);
+  ::close(kept);
+  ::close(log);
+  ::unsetenv(variable);
+  BOOST_TEST(code != 0);
+  std::ifstream said(file);
+  const std::string all{std::istreambuf_iterator<char>(said), {}};
+  std::filesystem::remove(file);
+  std::filesystem::remove_all(place);
+  const std::size_t report = all.find("parxrun: ");
+  return report == std::string::npos ? all : all.substr(report);
+}
+
+void expect_headline(const std::string& way, int ranks, const std::string& wanted) {
+  const std::string report = report_of(way, ranks);
+  const std::string headline = report.substr(0, report.find('\n'));
+  BOOST_TEST((headline.find(wanted) != headline.npos), way << ": " << report);
+}
+
+}  // namespace
+
+/// What a rank of the jobs below runs; without such a job, nothing.
+BOOST_AUTO_TEST_CASE(a_rank) {
+  const char* const way = std::getenv(variable);
+  if (way == nullptr || std::getenv("PARX_RANK") == nullptr) return;
+  std::exit(parx::run([&](parx::world& world) { program(world, way); }));
+}
+
+BOOST_AUTO_TEST_CASE(who_has_called_something_else_is_named) {
+  expect_headline("skips", 3,
+                  "rank 1 called all_gather of 30 float32 by ");
+  expect_headline("skips", 3, "where the others called broadcast of 10 float32 with root 0");
+  expect_headline("takes another root", 4, "rank 1 called broadcast of 10 float32 with root 1");
+  expect_headline("takes another root", 2, "the ranks called different operations on group "
+                                           "\"world\": call #3 was broadcast of 10 float32 with "
+                                           "root 0");
+}
+
+BOOST_AUTO_TEST_CASE(who_stands_still_is_named) {
+  expect_headline("stops", 3, "rank 1 did not enter broadcast of 10 float32 with root 0");
+  expect_headline("stops", 3, "its process was stopped (SIGSTOP, a debugger)");
+}
+
+BOOST_AUTO_TEST_CASE(who_has_failed_by_himself_is_named_as_before) {
+  expect_headline("throws", 3, "rank 1 of 3 failed: exit code 1");
+  expect_headline("is killed", 3, "rank 1 of 3 failed: killed by SIGKILL");
+}
