@@ -3,13 +3,15 @@
 // Everything that a job keeps in its store lies under parx/<run id>/, apart from a second job on
 // the same store. Where the job has a secret, its store admits only those who prove to know it. All
 // ranks arrive before any goes on; those that do not are named after five seconds, and again when
-// the deadline passes. A rank that fails before that tells the others why; rank 0 keeps the store
-// long enough for them to read it.
+// the deadline passes. A rank that fails before that tells the others why, and one that is killed
+// is missed by rank 0, which looks after those that have come. Rank 0 keeps the store long enough
+// for the others to read why a job ends.
 #pragma once
 
 #include <poll.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <exception>
@@ -19,6 +21,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 #include <parx/comm/abort_reason.hpp>
 #include <parx/core/deadline.hpp>
@@ -56,7 +60,6 @@ class rendezvous {
     // First of all: a stranger who comes to a running job as one of its ranks must not end it.
     claim_rank(limit);
     try {
-      prepare();
       agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
       agree_on("program", program_name(), "the program", limit);
       detail::endpoint_options options{
@@ -69,6 +72,7 @@ class rendezvous {
           .env = env,
           .key = key_of(job)};
       endpoint_.reset(new detail::endpoint(std::move(options)));
+      prepare();
       await_everybody(limit);
       if (job.rank == 0) endpoint_->publish_placements(limit);
     } catch (...) {
@@ -270,26 +274,49 @@ class rendezvous {
                 context(limit));
   }
 
-  [[nodiscard]] std::string missing_ranks() {
-    static constexpr int most_named = 16;
-    std::string text;
-    int missing = 0;
+  [[nodiscard]] static std::string arrival_key(int rank) { return fmt::format("arrived/{}", rank); }
+  [[nodiscard]] bool is_there(const std::string& key) const {
+    return job_store_->check(std::vector{key}, deadline::after(std::chrono::seconds(5)));
+  }
+  [[nodiscard]] std::string missing_ranks() const {
+    static constexpr std::size_t most_named = 16;
+    std::vector<int> missing;
     for (int rank = 0; rank < job_.world_size; ++rank) {
-      const std::vector<std::string> key{detail::endpoint::record_key(rank)};
-      if (job_store_->check(key, deadline::after(std::chrono::seconds(5)))) continue;
-      if (missing++ < most_named) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
+      if (!is_there(arrival_key(rank))) missing.push_back(rank);
     }
-    if (missing > most_named) text += fmt::format(" and {} more", missing - most_named);
-    return fmt::format("{} {}", missing == 1 ? "rank" : "ranks", text);
+    if (missing.empty()) return "the last rank";  // it comes at this moment
+    const auto named = std::min(missing.size(), most_named);
+    std::string text = fmt::format(
+        "{} {}", missing.size() == 1 ? "rank" : "ranks",
+        fmt::join(missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+    if (missing.size() > named) text += fmt::format(" and {} more", missing.size() - named);
+    return text;
+  }
+
+  /// Throws where a rank has come, and ended before all had. Looks at some ranks at a time.
+  void miss_the_dead(const deadline& limit) {
+    static constexpr int most_asked = 64;
+    for (int asked = 0; asked < std::min(most_asked, job_.world_size); ++asked) {
+      const int rank = next_asked_++ % job_.world_size;
+      if (rank == job_.rank || !is_there(detail::endpoint::record_key(rank)) ||
+          !endpoint_->has_ended(rank)) {
+        continue;
+      }
+      fail(errc::peer_lost, limit,
+           fmt::format("rank {} ({}) has ended or was killed before all had come; see its output",
+                       rank, printable(job_store_->get(claim_key(rank), limit))));
+    }
   }
 
   void await_everybody(const deadline& limit) {
     const auto ready = job_store_->watch("ready", limit);
+    job_store_->set(arrival_key(job_.rank), "1", limit);
     if (job_store_->add("arrived", 1, limit) == job_.world_size) {
       job_store_->set("ready", "1", limit);
     }
     bool warned = false;
     const auto warn_at = deadline::after(std::chrono::seconds(5));
+    auto look_at = deadline::after(std::chrono::seconds(1));
     for (;;) {
       const watch_state state = ready->ready();
       // Before the abort: where all have come, a failure that follows belongs to the program, and
@@ -318,6 +345,10 @@ class rendezvous {
         log(log_level::warn, "rank {} of {} has waited 5 s at {}:{} for {}", job_.rank,
             job_.world_size, job_.master_host, job_.master_port, missing_ranks());
       }
+      if (job_.rank == 0 && look_at.passed()) {
+        miss_the_dead(limit);
+        look_at = deadline::after(std::chrono::seconds(1));
+      }
       std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
                                     {endpoint_->abort_descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), limit.poll_timeout(200));
@@ -325,6 +356,7 @@ class rendezvous {
   }
 
   launch_env job_;
+  int next_asked_ = 0;  ///< by miss_the_dead
   std::optional<tcp_store_server> server_;  ///< where this rank keeps the job's store
   std::shared_ptr<store_of_job> store_;
   std::shared_ptr<store> job_store_;  ///< its part

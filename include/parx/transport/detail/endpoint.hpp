@@ -80,7 +80,7 @@ class endpoint {
     if (!arrivals_.shares_memory()) own_.memory.clear();
     permit_reading();
     options_.job_store->set(record_key(options_.rank), own_.to_text());
-    abort_watch_ = options_.job_store->watch("abort");
+    watch_for_abort(options_.job_store->watch("abort"));
   }
 
   ~endpoint() {
@@ -103,7 +103,7 @@ class endpoint {
     }
     if (last != nullptr) say_goodbye(*last);
     // Not closed: a thread of such a group may be about to poll it.
-    ::shutdown(abort_watch_->descriptor(), SHUT_RDWR);
+    ::shutdown(abort_descriptor(), SHUT_RDWR);
   }
 
   [[nodiscard]] static std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
@@ -111,7 +111,9 @@ class endpoint {
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
   [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
   [[nodiscard]] notices& own_notices() noexcept { return notices_; }
-  [[nodiscard]] int abort_descriptor() const noexcept { return abort_watch_->descriptor(); }
+  [[nodiscard]] int abort_descriptor() const noexcept {
+    return abort_descriptor_.load(std::memory_order_acquire);
+  }
 
   /// The record of a rank of the job, for good. Throws parx::error where the store does not tell it
   /// before `limit`.
@@ -304,13 +306,15 @@ class endpoint {
   [[nodiscard]] std::optional<std::string> abort_reason() {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_) {
-      switch (abort_watch_->ready()) {
+      switch (abort_watches_.back()->ready()) {
         case watch_state::pending: break;
         case watch_state::set: abort_reason_ = read_abort_reason(); break;
         case watch_state::lost:
-          abort_reason_ =
-              fmt::format("rank 0, which keeps the job's store ({}), has ended or was killed",
-                          options_.job_store->describe());
+          if (watches_again()) break;
+          abort_reason_ = fmt::format(
+              "rank 0, which keeps the job's store ({}), has ended or was killed, or cannot be "
+              "reached any more",
+              options_.job_store->describe());
           break;
       }
     }
@@ -323,6 +327,9 @@ class endpoint {
   using clock = std::chrono::steady_clock;
   static constexpr int most_streams = 64;
   static constexpr std::size_t longest_reason = 4096;
+  static constexpr std::size_t most_watches = 16;
+  /// Rank 0 mostly has ended; its death shall be known soon.
+  static constexpr std::chrono::milliseconds reconnect_patience{400};
 
   [[nodiscard]] static std::string goodbye_key(int rank) { return fmt::format("left/{}", rank); }
   void say_goodbye(parx::store& job_store) const noexcept {
@@ -394,9 +401,26 @@ class endpoint {
     }
   }
 
+  void watch_for_abort(std::unique_ptr<store_watch> next) {
+    abort_descriptor_.store(next->descriptor(), std::memory_order_release);
+    abort_watches_.push_back(std::move(next));
+  }
+  /// The connection may have broken where its other end lives: asks before that one is accused.
+  [[nodiscard]] bool watches_again() {
+    if (abort_watches_.size() == most_watches) return false;
+    try {
+      watch_for_abort(options_.job_store->watch("abort", deadline::after(reconnect_patience)));
+      log(log_level::info, "the connection to {} broke and was made again",
+          options_.job_store->describe());
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
   [[nodiscard]] std::string read_abort_reason() {
     try {
-      const auto text = abort_watch_->value(deadline::after(std::chrono::seconds(2)));
+      const auto text = abort_watches_.back()->value(deadline::after(std::chrono::seconds(2)));
       return printable(std::string_view(text).substr(0, longest_reason));
     } catch (const std::exception& failure) {
       return fmt::format("another rank has failed, but its reason cannot be read: {}",
@@ -410,7 +434,9 @@ class endpoint {
   detail::arrivals arrivals_;
   notices notices_;
   token_text token_{};
-  std::unique_ptr<store_watch> abort_watch_;
+  /// The last one counts. Others are not closed: a thread may be about to poll their descriptors.
+  std::vector<std::unique_ptr<store_watch>> abort_watches_;
+  std::atomic<int> abort_descriptor_{-1};
 
   std::mutex doorbells_mutex_;
   /// By rank, once opened; until this process leaves.

@@ -1,0 +1,96 @@
+// What may go wrong around a job's store: a rank that dies before all have come, and connections to
+// the store that break while everybody lives.
+#include <parx/launch/rendezvous.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <launch/processes.hpp>
+
+#include <parx/comm.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Cuts this process's connections with a port. How many there were.
+int cut_connections_with(std::uint16_t port) {
+  int cut = 0;
+  for (int number = 3; number < 256; ++number) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(number, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.sin_family != AF_INET || ntohs(peer.sin_port) != port) continue;
+    ::shutdown(number, SHUT_RDWR);
+    ++cut;
+  }
+  return cut;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_that_dies_before_all_have_come_is_named_at_once) {
+  for (const bool has_arrived : {false, true}) {
+    processes::job all;
+    for (const int rank : {0, 1, 2}) {  // the fourth never comes
+      all.start_program(rank, 4, [=](const parx::init_options& options) {
+        parx::launch_env job = parx::detect_launch(options.env);
+        const auto dies = [] { ::raise(SIGKILL); };
+        std::thread later;
+        if (rank == 2 && has_arrived) {
+          later = std::thread([&] { std::this_thread::sleep_for(500ms), dies(); });
+        }
+        try {
+          const parx::rendezvous meeting(job, options.env, parx::deadline::after(20s), [&] {
+            if (rank == 2 && !has_arrived) dies();
+          });
+        } catch (const std::exception& failure) {
+          std::fprintf(stderr, "%s\n", failure.what());
+        }
+        if (later.joinable()) later.join();
+        return 1;
+      });
+    }
+    const auto results = all.wait();
+    for (const std::size_t rank : {0U, 1U}) {
+      BOOST_TEST(results[rank].seconds < 5, results[rank].text);
+      BOOST_TEST(processes::contains(results[rank].text, "rank 2 (pid "), results[rank].text);
+      BOOST_TEST(processes::contains(results[rank].text,
+                                     "has ended or was killed before all had come"),
+                 results[rank].text);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_broken_connection_with_the_store_is_made_again_before_anybody_is_accused) {
+  const std::uint16_t port = processes::free_port();
+  processes::job all(port);
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [=](parx::world& world) {
+      std::vector<float> x(100, 1);
+      parx::all_reduce(world, x);
+      if (world.rank() == 1 && cut_connections_with(port) == 0) throw std::runtime_error("no cut");
+      for (int i = 0; i < 20; ++i) {
+        if (world.rank() == 0) std::this_thread::sleep_for(20ms);  // the other one waits and looks
+        parx::all_reduce(world, x, {.op = parx::reduce_op::max});
+      }
+      if (x[0] != 2) throw std::runtime_error("another sum");
+      // What ends a job is heard over the new connection.
+      if (world.rank() == 0) throw std::runtime_error("that is all");
+      parx::barrier(world);
+    });
+  }
+  const auto results = all.wait();
+  BOOST_TEST(processes::contains(results[0].text, "that is all"), results[0].text);
+  BOOST_TEST(processes::contains(results[1].text, "that is all"), results[1].text);
+  BOOST_TEST(!processes::contains(results[1].text, "has ended or was killed"), results[1].text);
+}
