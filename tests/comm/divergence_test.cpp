@@ -1,14 +1,18 @@
 // Random programs of which one rank takes another root, or leaves a call out: told long before the
 // deadline, on every rank, whatever moves the bytes.
 #include <parx/comm.hpp>
+#include <parx/core/log.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -115,5 +119,29 @@ BOOST_AUTO_TEST_CASE(where_ranks_have_parted_is_told_by_the_number_of_the_call) 
     for (const std::string& text : failures) {
       BOOST_TEST(parx_test::mentions(text, "call #2 was broadcast of 3 float32 with root"), text);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_roots_of_a_groups_last_call_are_told_when_it_ends) {
+  for (const auto kind : kinds) {
+    std::vector<std::string> said;
+    std::mutex mutex;
+    parx::logger::instance().set_sink([&](parx::log_level, std::string_view line) {
+      const std::lock_guard lock(mutex);
+      said.emplace_back(line);
+    });
+    std::barrier both(2);
+    const auto failures = jobs::run_collecting(kind, 2, [&](parx::process_group& group) {
+      parx::process_group part = group.subgroup(std::array{0, 1});
+      std::vector<float> x(3);
+      parx::barrier(part);
+      both.arrive_and_wait();
+      parx::broadcast(part, x, {.root = group.rank()});
+      both.arrive_and_wait();
+    });
+    parx::logger::instance().set_sink({});
+    BOOST_TEST_REQUIRE(!said.empty(), jobs::name_of(kind));
+    BOOST_TEST(parx_test::mentions(said.front(), "sent for its call #2, broadcast of 3 float32"),
+               said.front());
   }
 }

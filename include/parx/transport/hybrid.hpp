@@ -43,6 +43,12 @@ class hybrid_transport final : public transport {
     return *slot;
   }
 
+  void for_each_link(channel traffic, const std::function<void(int, link&)>& visit) override {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (const auto& opened = link_slot(peer, traffic); opened != nullptr) visit(peer, *opened);
+    }
+  }
+
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     // Another group's thread may accept a connection meant for this one, so look again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};

@@ -284,6 +284,12 @@ class inproc_transport final : public transport {
                               network_->pipe({group_, traffic, there, here})).first->second;
   }
 
+  void for_each_link(channel traffic, const std::function<void(int, link&)>& visit) override {
+    for (auto& [key, opened] : links_) {
+      if (key.second == traffic) visit(key.first, opened);
+    }
+  }
+
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     auto until = std::chrono::steady_clock::now() + limit;
     for (const link_interest& each : interests) {

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -113,6 +114,11 @@ class transport {
   /// peer, but may ask the job's store where it is, for at most `patience`. Throws link_lost.
   virtual link& link_to(int peer, channel traffic,
                         std::chrono::milliseconds patience = longest_patience) = 0;
+
+  /// Calls visit(peer, link) for each link of this kind that link_to() has opened. A transport that
+  /// does not keep them need not.
+  virtual void for_each_link(channel /*traffic*/,
+                             const std::function<void(int, link&)>& /*visit*/) {}
 
   /// Sleeps until a link of interest may move, wake() was called, a rank aborted, or `limit`
   /// passed. May return early for no reason.
