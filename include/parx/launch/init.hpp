@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <string_view>
 
 #include <parx/comm/process_group.hpp>
 #include <parx/core/env.hpp>
@@ -39,6 +40,20 @@ class world : public process_group {
   /// The job's part of the store, for keys of the program's own; null in a world of one.
   [[nodiscard]] std::shared_ptr<store> job_store() const;
 
+  /// Collective over the ranks that are left: once a rank is lost and a call has failed, call it to
+  /// go on without that rank, as MPIX_Comm_shrink does. Revokes first, as abort() does: on every
+  /// other rank the calls on the world and its groups end, now and later, with a parx::error, upon
+  /// which that rank calls it, too. The new group has the ranks that came, in their order; all of
+  /// them return with the same one, also where others die meanwhile, and may call it again after
+  /// the next loss. It must not outlive this world. Waits `patience` for ranks whose processes seem
+  /// to live. Throws parx::error on a rank without which the others went on, and on all where rank
+  /// 0 was lost and kept the job's store.
+  [[nodiscard]] process_group shrink(std::chrono::milliseconds patience = std::chrono::seconds(30));
+  /// Whether ranks are left after a shrink(), none of which has failed since.
+  [[nodiscard]] bool goes_on() const;
+  /// As process_group::abort, for the group that shrink() made, too.
+  void abort(std::string_view reason);
+
  private:
   friend world init(init_options options);
 
@@ -49,8 +64,7 @@ class world : public process_group {
 
   launch_env job_;
   std::unique_ptr<rendezvous> meeting_;
-  std::chrono::milliseconds patience_;
-  std::shared_ptr<flight_recorder> recorder_;
+  group_options options_;
   int exceptions_ = std::uncaught_exceptions();
   detail::own_process process_;
 };

@@ -31,6 +31,7 @@
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/launch/detail/survivors.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/store/tcp.hpp>
@@ -48,6 +49,7 @@ class rendezvous {
   rendezvous(const launch_env& job, const environment& env, deadline limit,
              const std::function<void()>& prepare)
       : job_(job) {
+    for (int rank = 0; rank < job.world_size; ++rank) members_.push_back(rank);
     try {
       open_store(limit);
     } catch (const error& failure) {
@@ -89,6 +91,8 @@ class rendezvous {
   void leave(std::chrono::milliseconds patience) noexcept {
     if (endpoint_ != nullptr) endpoint_->leave();
     endpoint_.reset();
+    for (const auto& each : former_) each->leave();
+    former_.clear();
     if (!server_) take_leave();
     job_store_.reset();
     // Somebody may hold it still, and would keep this rank waiting for itself.
@@ -117,6 +121,34 @@ class rendezvous {
     if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
     leave(std::chrono::seconds(1));  // they read it before the store goes
   }
+
+  /// Collective over the ranks that are left, after a loss: ends what the groups so far do, and
+  /// returns those that go on, by their numbers in the job. connect() then joins these. Throws
+  /// parx::error where the job's store has gone, or where the others went on without this rank.
+  [[nodiscard]] const std::vector<int>& shrink(std::chrono::milliseconds patience) {
+    endpoint_->abort(fmt::format("rank {} goes on with the ranks that are left", job_.rank));
+    try {
+      detail::survivors agreed(job_store_, *endpoint_, rounds_, patience);
+      former_.push_back(std::exchange(endpoint_, agreed.joined()));
+      members_ = agreed.members();
+    } catch (const error&) {
+      if (server_ || job_.keeper == store_keeper::agent || !endpoint_->has_ended(0)) throw;
+      throw error(errc::peer_lost,
+                  fmt::format("rank {} cannot go on: rank 0, which has ended or was killed, kept "
+                              "the job's store, by which the ranks that are left would agree. A "
+                              "store that outlives every rank is that of torchrun "
+                              "(TORCHELASTIC_USE_AGENT_STORE)",
+                              job_.rank),
+                  {}, std::current_exception());
+    }
+    return members_;
+  }
+  [[nodiscard]] int times_shrunk() const noexcept { return static_cast<int>(former_.size()); }
+  /// Whether shrink() has left ranks that go on, none of which has failed since.
+  [[nodiscard]] bool goes_on() const {
+    return !former_.empty() && endpoint_ != nullptr && !endpoint_->abort_reason();
+  }
+  void abort(std::string_view reason) noexcept { endpoint_->abort(reason); }
 
   /// The transport over all ranks of the job.
   [[nodiscard]] std::unique_ptr<transport> connect() {
@@ -177,7 +209,8 @@ class rendezvous {
     if (job_store_ == nullptr || job_.keeper == store_keeper::agent) return;
     try {
       const auto limit = deadline::after(std::chrono::seconds(1));
-      if (job_store_->add("left", 1, limit) == job_.world_size - 1) {
+      const auto others = static_cast<int>(members_.size()) - 1;
+      if (job_store_->add(fmt::format("left/{}", rounds_), 1, limit) == others) {
         job_store_->set("all left", "1", limit);
       }
     } catch (const std::exception&) {
@@ -361,6 +394,9 @@ class rendezvous {
   std::shared_ptr<store_of_job> store_;
   std::shared_ptr<store> job_store_;  ///< its part
   std::shared_ptr<detail::endpoint> endpoint_;
+  std::vector<std::shared_ptr<detail::endpoint>> former_;  ///< from before each loss
+  int rounds_ = 0;            ///< of agreements on who is left
+  std::vector<int> members_;  ///< those who go on; at first all
 };
 
 }  // namespace parx

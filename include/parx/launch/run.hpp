@@ -45,7 +45,7 @@ template <typename Body>
     } catch (const stopped_by_signal&) {
       return stopped_exit_code;
     } catch (...) {
-      if (!job.closed()) job.abort(abort_reason(job.rank()));
+      if (!job.closed() || job.goes_on()) job.abort(abort_reason(job.rank()));
       return report();
     }
   } catch (...) {

@@ -119,8 +119,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
 PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
                          std::unique_ptr<transport> network, group_options options)
     : process_group(std::move(network), "world", options), job_(std::move(job)),
-      meeting_(std::move(meeting)), patience_(options.timeout),
-      recorder_(std::move(options.recorder)) {
+      meeting_(std::move(meeting)), options_(std::move(options)) {
   try {
     ready_choice(*this);
   } catch (...) {
@@ -132,21 +131,34 @@ PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
 
 PARX_INLINE world::~world() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
-  if (unwinding && !closed()) {
+  if (unwinding && (!closed() || goes_on())) {
     abort(fmt::format("rank {} left its program by an exception; see its output", rank()));
   }
-  const bool failed = closed();
+  const bool failed = closed() && !goes_on();
   static_cast<process_group&>(*this) = process_group(alone());
   if (!process_.is_this()) {  // a forked copy: the store and its server are the rank's
     detail::keep_for_good(meeting_.release());
   } else if (meeting_ != nullptr) {
-    if (recorder_ != nullptr && !failed) recorder_->leave();
-    meeting_->leave(failed ? std::chrono::milliseconds(1500) : patience_);
+    if (options_.recorder != nullptr && !failed) options_.recorder->leave();
+    meeting_->leave(failed ? std::chrono::milliseconds(1500) : options_.timeout);
   }
 }
 
 PARX_INLINE std::shared_ptr<store> world::job_store() const {
   return meeting_ != nullptr ? meeting_->job_store() : nullptr;
+}
+
+PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
+  require(meeting_ != nullptr, "shrink: a world of one rank has no other to lose");
+  const auto& members = meeting_->shrink(patience);
+  const process_group everybody(meeting_->connect(), "world", options_);
+  return everybody.subgroup(members,
+                            {.name = fmt::format("world, shrunk {}", meeting_->times_shrunk())});
+}
+PARX_INLINE bool world::goes_on() const { return meeting_ != nullptr && meeting_->goes_on(); }
+PARX_INLINE void world::abort(std::string_view reason) {
+  process_group::abort(reason);
+  if (goes_on() && process_.is_this()) meeting_->abort(reason);
 }
 
 PARX_INLINE std::unique_ptr<transport> world::alone() {

@@ -1,0 +1,143 @@
+// survivors: how the ranks that are left of a job agree on who they are.
+//
+// In rounds, each under its own prefix of the job's store. A rank comes by publishing a new record;
+// who has not come is missed only once its process is gone, or the patience is over. The first list
+// that is proposed is the list. It counts once all its ranks have seen it; where one dies before
+// that, all go to the next round. Every decision is one compare_set, so that no two ranks can see
+// different ones, whoever dies when.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/error.hpp>
+#include <parx/store/prefix.hpp>
+#include <parx/transport/hybrid.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class survivors {
+ public:
+  /// Blocks until the ranks that still come have agreed. `former` is this rank's part in the job so
+  /// far, by which the others see that it lives. `round` counts those of the job: 0 before the
+  /// first. Throws parx::error where the store fails or the others went on without this rank.
+  survivors(const std::shared_ptr<store>& job_store, endpoint& former, int& round,
+            std::chrono::milliseconds patience)
+      : former_(former) {
+    do {
+      const auto limit = deadline::after(patience);
+      const auto part = std::make_shared<kept_prefix>(fmt::format("shrink/{}", ++round), job_store);
+      store_ = {part, &part->part};
+      endpoint_options options = former.options();
+      options.job_store = store_;
+      joined_.reset(new endpoint(std::move(options)));
+      members_ = decide(limit);
+      const int self = former.options().rank;
+      if (std::find(members_.begin(), members_.end(), self) == members_.end()) {
+        throw_error(errc::closed,
+                    "rank {} was left out: it did not come to shrink() while the others ({}) "
+                    "waited for it, so they have gone on without it. This process can only end",
+                    self, fmt::join(members_, ", "));
+      }
+      describe_the_lost();
+      store_->set(ready_key(self), "1", limit_of_question());
+    } while (!confirm(deadline::after(patience)));
+  }
+
+  /// Joins the members under their numbers of the job.
+  [[nodiscard]] const std::shared_ptr<endpoint>& joined() const noexcept { return joined_; }
+  /// In ascending order; equal on all of them.
+  [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
+
+ private:
+  struct kept_prefix {
+    std::shared_ptr<store> whole;
+    prefix_store part;
+
+    kept_prefix(std::string prefix, std::shared_ptr<store> all)
+        : whole(std::move(all)), part(std::move(prefix), *whole) {}
+  };
+
+  static constexpr std::chrono::milliseconds pause{5};
+
+  [[nodiscard]] static deadline limit_of_question() {
+    return deadline::after(std::chrono::seconds(10));
+  }
+  [[nodiscard]] static std::string ready_key(int rank) { return fmt::format("ready/{}", rank); }
+  [[nodiscard]] bool has(const std::string& key) {
+    return store_->check(std::vector{key}, limit_of_question());
+  }
+  /// Proposes a value; returns what the first has proposed.
+  [[nodiscard]] std::string agree(std::string_view key, std::string_view mine) {
+    return store_->compare_set(key, "", mine, limit_of_question());
+  }
+
+  [[nodiscard]] static std::vector<int> ranks_from(const std::string& text) {
+    std::vector<int> ranks;
+    for (std::size_t at = 0; at < text.size(); at = text.find(' ', at) + 1) {
+      ranks.push_back(std::stoi(text.substr(at)));
+      if (text.find(' ', at) == std::string::npos) break;
+    }
+    return ranks;
+  }
+
+  [[nodiscard]] std::vector<int> decide(const deadline& limit) {
+    for (;;) {
+      // Told already: then those who have not come stay out.
+      if (has("members")) return ranks_from(store_->get("members", limit_of_question()));
+      std::vector<int> come;
+      bool complete = true;
+      for (int rank = 0; rank < former_.options().world_size; ++rank) {
+        if (has(endpoint::record_key(rank))) come.push_back(rank);
+        else complete &= former_.has_ended(rank);
+      }
+      if (complete || limit.passed()) {
+        return ranks_from(agree("members", fmt::format("{}", fmt::join(come, " "))));
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  /// Errors name lost ranks still, and the table of hosts has a place for each rank.
+  void describe_the_lost() {
+    for (int rank = 0; rank < former_.options().world_size; ++rank) {
+      if (std::find(members_.begin(), members_.end(), rank) != members_.end()) continue;
+      static_cast<void>(agree(endpoint::record_key(rank),
+                              former_.record_of(rank, limit_of_question()).to_text()));
+    }
+  }
+
+  /// False where a member was lost before it has seen the list.
+  [[nodiscard]] bool confirm(const deadline& limit) {
+    for (;;) {
+      if (has("outcome")) return store_->get("outcome", limit_of_question()) == "formed";
+      bool all_ready = true;
+      bool lost = limit.passed();
+      for (const int rank : members_) {
+        if (has(ready_key(rank))) continue;
+        all_ready = false;
+        lost |= former_.has_ended(rank);
+      }
+      if (all_ready || lost) return agree("outcome", all_ready ? "formed" : "again") == "formed";
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  endpoint& former_;
+  std::shared_ptr<store> store_;  ///< the part of the round
+  std::shared_ptr<endpoint> joined_;
+  std::vector<int> members_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,178 @@
+// Ranks go on after kill -9 of any of them: between processes that share memory, that talk over
+// TCP, and that do both.
+#include <parx/launch.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/comm.hpp>
+#include <parx/store/tcp_server.hpp>
+
+#include "launch/processes.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using processes::contains;
+using processes::job;
+
+/// What torchrun sets, whose store outlives every rank.
+parx::environment under_an_agent(int rank, int world, std::uint16_t port,
+                                 const std::string& kind) {
+  parx::environment env{{"RANK", std::to_string(rank)},
+                        {"WORLD_SIZE", std::to_string(world)},
+                        {"LOCAL_RANK", std::to_string(rank)},
+                        {"LOCAL_WORLD_SIZE", std::to_string(world)},
+                        {"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", std::to_string(port)},
+                        {"TORCHELASTIC_RUN_ID", "shrink"},
+                        {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                        {"PARX_RECORDER", "off"}};
+  if (kind == "tcp") env["PARX_TRANSPORT"] = "tcp";
+  if (kind == "hybrid") env["PARX_HOST_ID"] = rank % 2 == 0 ? "even" : "odd";
+  return env;
+}
+
+/// The sum over ranks of 2^(rank in the job) says who took part.
+void check_sum(parx::process_group& group, int job_rank, const std::vector<int>& expected) {
+  double wanted = 0;
+  for (const int each : expected) wanted += static_cast<double>(1 << each);
+  std::vector<double> values(50'000, static_cast<double>(1 << job_rank));
+  parx::all_reduce(group, std::span(values));
+  if (std::any_of(values.begin(), values.end(), [&](double v) { return v != wanted; })) {
+    throw std::runtime_error("wrong sum");
+  }
+  const auto place = std::find(expected.begin(), expected.end(), job_rank) - expected.begin();
+  if (group.size() != static_cast<int>(expected.size()) || group.rank() != place) {
+    throw std::runtime_error("wrong place in the new group");
+  }
+}
+
+/// Sums until something fails, which must be the library's error.
+void sum_until_it_fails(parx::process_group& group, std::size_t count) {
+  std::vector<double> values(count);
+  try {
+    for (;;) parx::all_reduce(group, std::span(values));
+  } catch (const parx::error&) {
+  }
+}
+
+struct plan {
+  int world;
+  std::vector<int> victims;        // the first dies in a sum, the next as `second` says
+  enum { alone, in_shrink, after_shrink } second = alone;
+  std::string kind = "auto";
+};
+
+void run_and_kill(const plan& p, std::chrono::microseconds when) {
+  const parx::tcp_store_server server({.address = "127.0.0.1"});
+  job all;
+  std::vector<int> left;
+  for (int rank = 0; rank < p.world; ++rank) {
+    const bool dies = std::find(p.victims.begin(), p.victims.end(), rank) != p.victims.end();
+    if (!dies) left.push_back(rank);
+  }
+  int ready[2];
+  BOOST_REQUIRE(::pipe(ready) == 0);
+  for (int rank = 0; rank < p.world; ++rank) {
+    all.start_program(rank, p.world, [&](parx::init_options options) {
+      options.env = under_an_agent(rank, p.world, server.port(), p.kind);
+      return parx::run([&](parx::world& world) {
+        parx::barrier(world);
+        if (::write(ready[1], "x", 1) != 1) throw std::runtime_error("the test has gone");
+        const bool is_second = p.victims.size() > 1 && rank == p.victims[1];
+        // One rank is late: it computes, and has not noticed anything yet.
+        if (rank == left.back()) std::this_thread::sleep_for(50ms);
+        sum_until_it_fails(world, 200'000);
+        if (is_second && p.second == plan::in_shrink) {
+          std::thread([when] {
+            std::this_thread::sleep_for(when);
+            ::kill(::getpid(), SIGKILL);
+          }).detach();
+        }
+        auto group = world.shrink();
+        if (p.second != plan::alone) {
+          if (is_second && p.second == plan::after_shrink) ::kill(::getpid(), SIGKILL);
+          if (group.size() > static_cast<int>(left.size())) {
+            sum_until_it_fails(group, 1000);
+            group = world.shrink();
+          }
+        }
+        check_sum(group, world.rank(), left);
+        check_sum(group, world.rank(), left);
+      }, std::move(options));
+    });
+  }
+  char go[8];
+  ::close(ready[1]);
+  for (ssize_t heard = 0, got = 1; heard < p.world && got > 0; heard += got) {
+    got = ::read(ready[0], go, sizeof go);
+  }
+  ::close(ready[0]);
+  std::this_thread::sleep_for(when);
+  ::kill(all.pid(static_cast<std::size_t>(p.victims.front())), SIGKILL);
+  const auto results = all.wait();
+  for (const int rank : left) {
+    const auto& each = results[static_cast<std::size_t>(rank)];
+    BOOST_TEST(each.exit_code == 0, "rank " << rank << " of " << p.world << " (" << p.kind
+                                            << ") without " << p.victims.front() << ": "
+                                            << each.text);
+    BOOST_TEST(each.seconds < 6, each.seconds);
+  }
+}
+
+/// More by hand: PARX_TEST_KILLS=200.
+int rounds() {
+  const char* wanted = std::getenv("PARX_TEST_KILLS");
+  return wanted != nullptr ? std::max(1, std::atoi(wanted) / 21) : 1;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_go_on_without_any_one_of_them) {
+  for (int round = 0; round < rounds(); ++round) {
+    for (const std::string kind : {"auto", "tcp", "hybrid"}) {
+      for (const int world : {3, 4}) {
+        for (int victim = 0; victim < world; ++victim) {
+          run_and_kill({.world = world, .victims = {victim}, .kind = kind},
+                       std::chrono::microseconds(1000 + (round * 977 + victim * 313) % 9000));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_second_rank_may_die_during_the_shrink_or_after_it) {
+  for (const int delay : {100, 3000, 9000}) {
+    run_and_kill({.world = 4, .victims = {1, 2}, .second = plan::in_shrink},
+                 std::chrono::microseconds(delay));
+  }
+  run_and_kill({.world = 4, .victims = {3, 0}, .second = plan::after_shrink}, 2ms);
+}
+
+BOOST_AUTO_TEST_CASE(where_rank_0_kept_the_store_its_loss_is_said_to_be_final) {
+  job all;
+  for (int rank = 0; rank < 3; ++rank) {
+    all.start(rank, 3, [rank](parx::world& world) {
+      parx::barrier(world);
+      if (rank == 0) ::kill(::getpid(), SIGKILL);
+      sum_until_it_fails(world, 1000);
+      static_cast<void>(world.shrink());
+    });
+  }
+  const auto results = all.wait();
+  for (std::size_t rank = 1; rank < 3; ++rank) {
+    BOOST_TEST(results[rank].exit_code == 1, results[rank].text);
+    BOOST_TEST(contains(results[rank].text, "cannot go on: rank 0"), results[rank].text);
+  }
+}
