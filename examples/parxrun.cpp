@@ -29,7 +29,7 @@ int count_own_arguments(int argc, const char* const* argv) {
     const std::string_view argument = argv[i];
     if (argument == "--" || !argument.starts_with('-')) return i;
     for (const std::string_view takes_value :
-         {"-n", "-np", "--ranks", "--log-dir", "--grace", "--env"}) {
+         {"-n", "-np", "--ranks", "--log-dir", "--grace", "--env", "--on-loss"}) {
       if (argument == takes_value) ++i;
     }
   }
@@ -54,6 +54,9 @@ parx::agent_options read_options(const cxxopts::ParseResult& given) {
                      : parx::output_tags::none;
   options.grace = std::chrono::milliseconds(
       static_cast<long long>(examples::number(given, "grace", 0.0, 1e6) * 1000));
+  if (examples::choice(given, "on-loss", {"end", "continue"}) == "continue") {
+    options.on_loss = parx::on_loss::go_on;
+  }
   if (given.count("env") == 0) return options;
   for (const std::string& setting : given["env"].as<std::vector<std::string>>()) {
     const auto equals = setting.find('=');
@@ -78,6 +81,8 @@ int main(int argc, char** argv) {
            cxxopts::value<std::string>()->default_value("true")->implicit_value("true"));
     option("grace", "Seconds from passing on SIGINT or SIGTERM to SIGKILL",
            cxxopts::value<std::string>()->default_value("30"), "S");
+    option("on-loss", "When a rank fails: end the others, or let them continue (world.shrink())",
+           cxxopts::value<std::string>()->default_value("end"), "WHAT");
     option("env", "Set a variable for the ranks; may be given often",
            cxxopts::value<std::vector<std::string>>(), "NAME=VALUE");
     option("version", "Print the version");

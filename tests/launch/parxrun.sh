@@ -257,6 +257,10 @@ wrong_calls_are_explained() {
 a_script_without_an_interpreter_line_runs_as_in_a_shell() {
   echo 'echo rank $RANK "$@"' >script2; chmod +x script2; run 0 -n 2 ./script2 a 'b c'; has out '[rank 1] rank 1 a b c'
 }
+a_lost_rank_need_not_end_the_others() {
+  run 0 -n 3 --on-loss continue sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 1.5; echo done'
+  has out '[rank 0] done' && has out '[rank 2] done' && has err 'parxrun: rank 1 was lost (killed by SIGKILL'
+}
 options_of_the_program_are_the_programs() { run 0 -n 2 echo -n 5 --env --help; has out '[rank 0] 5 --env --help'; }
 
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|run|start|has|gone|now)$'); do claim "$name"; done

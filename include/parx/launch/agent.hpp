@@ -1,11 +1,11 @@
 // run_ranks: starts a program as N ranks on this host and looks after them; what parxrun does.
 //
 // One thread, which waits in Boost.Asio for the ranks' output, signals and times. A job ends in one
-// of four ways: all ranks return 0; one fails, and the others have to end within a second; parxrun
-// is told to stop, and the ranks have `grace` to save their work; they return 75 because they have
-// saved it (stopped_exit_code), and those that have not yet get the same time. No process of the
-// ranks' process groups is left behind. Nothing else in parx needs Boost: what is launched does
-// without.
+// of four ways: all ranks return 0; one fails, and the others have to end within a second (unless
+// they go on after a loss: on_loss); parxrun is told to stop, and the ranks have `grace` to save
+// their work; they return 75 because they have saved it (stopped_exit_code), and those that have
+// not yet get the same time. No process of the ranks' process groups is left behind. Nothing else
+// in parx needs Boost: what is launched does without.
 #pragma once
 
 #include <sched.h>
@@ -34,6 +34,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/hmac.hpp>
+#include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/detail/child_process.hpp>
@@ -45,12 +46,19 @@
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/secret_file.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
+#include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI {
 
 enum class output_tags {
   rank,  ///< "[rank 3] " before each line
   none,
+};
+
+/// What a rank's failure is to the others.
+enum class on_loss {
+  end,    ///< they have to end within a second
+  go_on,  ///< they go on, by world::shrink(); this process keeps the job's store
 };
 
 struct agent_options {
@@ -61,6 +69,7 @@ struct agent_options {
   output_tags tags = output_tags::rank;
   /// How long the ranks may take to end once parxrun was told to stop: as long as Slurm's KillWait.
   std::chrono::milliseconds grace{30'000};
+  parx::on_loss on_loss = parx::on_loss::end;
   environment variables = {};  ///< added to the ranks' environment
 };
 
@@ -89,6 +98,7 @@ class agent {
                         .run_id = random_hex(),
                         .secret_file = in_file ? file_with_secret.path() : std::string(),
                         .secret = in_file ? std::string() : secret,
+                        .keeps_store = goes_on(),
                         .threads_per_rank = threads_per_rank()};
     if (!options_.log_dir.empty()) make_log_dir();
     recorder_ = find_flight_place(env, name_of_start(job.run_id, local_job::host, job.port));
@@ -98,6 +108,14 @@ class agent {
     try {
       for (int rank = 0; rank < options_.ranks; ++rank) {
         start_rank(file, rank_variables(env, job, rank), rank);
+      }
+      // After the forks: it has a thread. Ranks that are faster try again.
+      std::optional<tcp_store_server> server;
+      if (goes_on()) {
+        server.emplace(tcp_store_server_options{
+            .address = local_job::host,
+            .port = job.port,
+            .key = secret.empty() ? std::nullopt : std::optional(job_key(secret, job.run_id))});
       }
       for (rank_process& process : ranks_) {
         for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);
@@ -123,6 +141,9 @@ class agent {
   static constexpr std::chrono::milliseconds failure_grace{500};
   static constexpr std::chrono::milliseconds same_wish{100};
 
+  [[nodiscard]] bool goes_on() const noexcept {
+    return options_.on_loss == on_loss::go_on;
+  }
   [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
   /// A single rank writes where parxrun would, so that it finds the terminal it expects.
   [[nodiscard]] bool passes_output_on() const noexcept { return !to_files() && options_.ranks > 1; }
@@ -247,7 +268,7 @@ class agent {
       gave_up_on_output_ = true;
       return;
     }
-    if (stopped_by_ || failed_) {
+    if (stopped_by_ || (failed_ && !goes_on())) {
       if (because != SIGPIPE && clock::now() - asked_at_ > same_wish) signal_ranks(SIGKILL);
       return;
     }
@@ -280,12 +301,13 @@ class agent {
       failed |= end_of(process).failed_by_itself();
       saved |= status.has_saved();
     }
-    if (failed_ || stopped_by_) return;
+    if ((failed_ && !goes_on()) || stopped_by_) return;
     if (saved && !std::exchange(saved_, true)) {
       after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
     }
     if (!failed) return;
     failed_ = true;
+    if (goes_on()) return;
     for (const rank_process& process : ranks_) {
       if (!process.ended && is_stopped(process.pid)) stopped_ranks_.push_back(process.rank);
     }
@@ -356,7 +378,20 @@ class agent {
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.
   [[nodiscard]] int report() {
     const std::string command = fmt::format("{}", fmt::join(options_.command, " "));
-    if (failed_) {
+    const bool some_succeeded =
+        std::any_of(ranks_.begin(), ranks_.end(),
+                    [](const rank_process& each) { return each.ended->success(); });
+    const bool was_stopped = stopped_by_ || saved_;
+    if (failed_ && goes_on() && some_succeeded && !was_stopped) {
+      for (const rank_process& each : ranks_) {
+        if (each.ended->success()) continue;
+        console_.queue(stream::err)
+            .add(fmt::format("parxrun: rank {} was lost ({}); others have gone on to the end\n",
+                             each.rank, to_string(*each.ended)));
+      }
+      return 0;
+    }
+    if (failed_ && !(goes_on() && was_stopped)) {
       std::vector<rank_end> ends;
       for (rank_process& process : ranks_) {
         if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
@@ -418,12 +453,13 @@ class agent {
 }  // namespace detail
 
 /// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
-/// returned 0, that of the rank whose failure was the cause (128 + signal when it was killed), 75
-/// when the ranks ended with that code, or else 128 + signal when this process was told to stop.
-/// Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP
-/// meanwhile, and leaves them unblocked and at their defaults: call it from a process with one
-/// thread. Throws usage_error for wrong options, program_error for a program that cannot be
-/// started, error when the system refuses files or processes.
+/// (with on_loss::go_on: at least one) returned 0, that of the rank whose failure was the cause
+/// (128 + signal when it was killed), 75 when the ranks ended with that code, or else 128 + signal
+/// when this process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+/// SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and at their
+/// defaults: call it from a process with one thread. Throws usage_error for wrong options,
+/// program_error for a program that cannot be started, error when the system refuses files or
+/// processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   return detail::agent(options).run();
 }

@@ -44,6 +44,7 @@ enum class launcher {
 enum class store_keeper {
   rank_zero,  ///< rank 0 must start the store there
   agent,      ///< the launcher already serves a PyTorch TCPStore there; every rank is a client
+  parxrun,    ///< parxrun keeps parx's own store there and outlives every rank
 };
 
 struct launch_env {

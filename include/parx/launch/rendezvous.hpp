@@ -132,12 +132,12 @@ class rendezvous {
       former_.push_back(std::exchange(endpoint_, agreed.joined()));
       members_ = agreed.members();
     } catch (const error&) {
-      if (server_ || job_.keeper == store_keeper::agent || !endpoint_->has_ended(0)) throw;
+      if (server_ || job_.keeper != store_keeper::rank_zero || !endpoint_->has_ended(0)) throw;
       throw error(errc::peer_lost,
                   fmt::format("rank {} cannot go on: rank 0, which has ended or was killed, kept "
                               "the job's store, by which the ranks that are left would agree. A "
-                              "store that outlives every rank is that of torchrun "
-                              "(TORCHELASTIC_USE_AGENT_STORE)",
+                              "store that outlives every rank is that of parxrun --on-loss "
+                              "continue or of torchrun (TORCHELASTIC_USE_AGENT_STORE)",
                               job_.rank),
                   {}, std::current_exception());
     }
@@ -206,7 +206,7 @@ class rendezvous {
 
   /// A connection may be a stranger's, who stays: so ranks that leave are counted.
   void take_leave() noexcept {
-    if (job_store_ == nullptr || job_.keeper == store_keeper::agent) return;
+    if (job_store_ == nullptr || job_.keeper != store_keeper::rank_zero) return;
     try {
       const auto limit = deadline::after(std::chrono::seconds(1));
       const auto others = static_cast<int>(members_.size()) - 1;

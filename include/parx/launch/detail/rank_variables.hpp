@@ -20,6 +20,7 @@ struct local_job {
   std::string run_id;
   std::string secret_file;  ///< of which the ranks read their secret; empty where there is none
   std::string secret;       ///< itself, where it cannot be had in a file
+  bool keeps_store = false;  ///< parxrun does, instead of rank 0
   int threads_per_rank = 1;  ///< becomes OMP_NUM_THREADS where that is unset
 };
 
@@ -55,6 +56,8 @@ struct local_job {
     set_both("MASTER_PORT", std::to_string(job.port));
   }
   set("PARX_RUN_ID", job.run_id);
+  env.erase("PARX_STORE_KEEPER");
+  if (job.keeps_store) set("PARX_STORE_KEEPER", "parxrun");
   for (const std::string_view name : {"PARX_SECRET", "PARX_SECRET_FILE"}) {
     if (const auto outer = env.find(name); outer != env.end()) env.erase(outer);
   }
