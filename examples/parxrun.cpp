@@ -92,7 +92,8 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(description, own, own_arguments.data());
     if (given.count("help") != 0) {
       fmt::print(
-          "{}\nA rank that fails ends the others within a second, and its exit code is parxrun's.\n"
+          "{}\nA rank that fails ends the others within a second, and its exit code is parxrun's,\n"
+          "unless --on-loss is continue.\n"
           "A second SIGINT or SIGTERM does not wait for --grace. Exit code 75 says that the ranks "
           "were\n"
           "stopped and have saved their work: started again, they go on.\n"
