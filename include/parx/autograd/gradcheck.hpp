@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/autograd/variable.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -71,7 +70,7 @@ template <typename Function>
           std::max(1.0, std::abs(expected));
       if (difference <= result.worst) continue;
       result.worst = difference;
-      result.report = fmt::format(
+      result.report = formatted(
           "input {}, element {}: backward says {:.10g} (and {:.10g} after two passes), differences "
           "say {:.10g}",
           k, i, once, twice, expected);

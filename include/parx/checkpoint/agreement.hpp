@@ -10,6 +10,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -48,7 +49,7 @@ void agree(process_group* group, call_site site, Act&& act) {
   failure.resize(outcome[0]);
   broadcast(*group, failure, {.root = root}, site);
   throw error(static_cast<errc>(outcome[1]),
-              group->rank() == root ? failure : fmt::format("rank {}: {}", root, failure));
+              group->rank() == root ? failure : formatted("rank {}: {}", root, failure));
 }
 
 /// The same for what only rank 0 does.

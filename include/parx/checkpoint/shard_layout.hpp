@@ -21,9 +21,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shape.hpp>
@@ -113,12 +112,12 @@ template <typename NameOf>
             [](const piece& a, const piece& b) { return a.begin < b.begin; });
   std::size_t covered = 0, last = 0;
   const auto hole = [&](std::size_t end) {
-    return fmt::format("elements {}-{} are in none of the files", covered, end - 1);
+    return formatted("elements {}-{} are in none of the files", covered, end - 1);
   };
   for (const piece& each : pieces) {
     if (each.begin > covered) return hole(each.begin);
     if (each.begin < covered) {
-      return fmt::format("elements {}-{} are in {} and again in {}", each.begin,
+      return formatted("elements {}-{} are in {} and again in {}", each.begin,
                          std::min(covered, each.end) - 1, name_of(last), name_of(each.file));
     }
     covered = each.end;

@@ -28,6 +28,7 @@
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -245,7 +246,7 @@ template <typename File>
     unexpected.erase(stored->name);
     const std::vector<std::uint64_t> shape = entry.shape();
     if (stored->shape != shape || !loadable(*stored, entry.type)) {
-      result.report.mismatched.push_back(fmt::format(
+      result.report.mismatched.push_back(formatted(
           "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, extents_text(stored->shape),
           stored->dtype_name, result.report.source, extents_text(shape),
           safetensors_name(entry.type)));
@@ -267,7 +268,7 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
     throw_error(errc::bad_data,
                 "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was "
                 "when the {} was made, or load with state_match::partial.",
-                file.path().empty() ? "this " + report.source : fmt::format("\"{}\"", file.path()),
+                file.path().empty() ? "this " + report.source : formatted("\"{}\"", file.path()),
                 report.text(), report.source);
   }
   // What is missing or wrong in a file is found before anything is overwritten.

@@ -29,6 +29,7 @@
 #include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/source.hpp>
 
@@ -69,7 +70,7 @@ void save_whole(process_group& group, const std::string& path, const sharding& h
   broadcast_object(group, temporary, {.root = 0}, site);
   std::array<std::uint64_t, 1> written{0};
   detail::agree(&group, site, [&] {
-    const std::string consequence = fmt::format("Nothing was changed under \"{}\".", path);
+    const std::string consequence = formatted("Nothing was changed under \"{}\".", path);
     if (!made) joined.emplace(temporary, consequence, detail::output_file::made_by::another);
     detail::output_file& file = made ? made->file() : *joined;
     for (const auto& entry : entries) {

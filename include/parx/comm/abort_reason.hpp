@@ -4,16 +4,15 @@
 #include <exception>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// "rank 3: cannot open "train.csv"", with its causes, for process_group::abort. Call it in a catch
 /// block.
 [[nodiscard]] inline std::string abort_reason(int rank) {
-  return fmt::format("rank {}: {}", rank, text_of(std::current_exception()));
+  return formatted("rank {}: {}", rank, text_of(std::current_exception()));
 }
 
 }  // namespace parx

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -74,7 +75,7 @@ class axis_extents {
 /// "2 x 3 x 4", "1 element" where there are no axes.
 [[nodiscard]] inline std::string to_string(const axis_extents& extents) {
   return extents.axes() == 0 ? "1 element"
-                             : fmt::format("{}", fmt::join(extents.begin(), extents.end(), " x "));
+                             : formatted("{}", fmt::join(extents.begin(), extents.end(), " x "));
 }
 
 }  // namespace parx

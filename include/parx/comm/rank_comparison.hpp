@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -44,13 +43,13 @@ namespace parx::inline PARX_ABI::detail {
   const auto list = [&](const auto& from, const auto& missing_in, char sign, int rank) {
     for (const auto line : from) {
       if (std::find(missing_in.begin(), missing_in.end(), line) != missing_in.end()) continue;
-      if (shown++ < most_lines) text += fmt::format("\n  {} rank {}: {}", sign, rank, line);
+      if (shown++ < most_lines) text += formatted("\n  {} rank {}: {}", sign, rank, line);
     }
   };
   list(a, b, '-', 0);
   list(b, a, '+', other_rank);
   if (shown == 0) text = "\n  the same parameters, in another order";
-  if (shown > most_lines) text += fmt::format("\n  ... and {} more lines", shown - most_lines);
+  if (shown > most_lines) text += formatted("\n  ... and {} more lines", shown - most_lines);
   return text;
 }
 

@@ -16,9 +16,8 @@
 #include <string_view>
 #include <system_error>
 
-#include <fmt/format.h>
-
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -102,16 +101,16 @@ class usage_error : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-[[noreturn]] void vthrow_usage(fmt::string_view text, fmt::format_args args);
+[[noreturn]] void throw_usage_text(const std::string& text);
 template <typename... Args>
-[[noreturn]] void throw_usage(fmt::format_string<Args...> text, const Args&... args) {
-  vthrow_usage(text, fmt::make_format_args(args...));
+[[noreturn]] void throw_usage(counted_text<sizeof...(Args)> text, const Args&... args) {
+  throw_usage_text(formatted(text, args...));
 }
 
-[[noreturn]] void vthrow_error(errc code, fmt::string_view text, fmt::format_args args);
+[[noreturn]] void throw_error_text(errc code, const std::string& text);
 template <typename... Args>
-[[noreturn]] void throw_error(errc code, fmt::format_string<Args...> text, const Args&... args) {
-  vthrow_error(code, text, fmt::make_format_args(args...));
+[[noreturn]] void throw_error(errc code, counted_text<sizeof...(Args)> text, const Args&... args) {
+  throw_error_text(code, formatted(text, args...));
 }
 
 /// "Permission denied (errno 13)" for a saved errno.

@@ -21,8 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
 
@@ -107,7 +106,7 @@ class value {
       if (const auto* negative = std::get_if<std::int64_t>(&held_);
           negative != nullptr && std::in_range<T>(*negative))
         return static_cast<T>(*negative);
-      wrong(fmt::format("a whole number from {} to {}", +std::numeric_limits<T>::min(),
+      wrong(formatted("a whole number from {} to {}", +std::numeric_limits<T>::min(),
                         +std::numeric_limits<T>::max()));
     } else if constexpr (std::floating_point<T>) {
       if (const auto* positive = std::get_if<std::uint64_t>(&held_))
@@ -139,7 +138,7 @@ class value {
     try {
       return found.as<T>();
     } catch (const error& failure) {
-      throw error(fmt::format("\"{}\": {}", key, failure.what()));
+      throw error(formatted("\"{}\": {}", key, failure.what()));
     }
   }
   /// The same, `otherwise` where it is missing or null.

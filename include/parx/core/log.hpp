@@ -13,9 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -86,15 +85,15 @@ class logger {
   status_line* status_line_ = nullptr;
 };
 
-void vlog(log_level level, fmt::string_view text, fmt::format_args args);
 template <typename... Args>
-void log(log_level level, fmt::format_string<Args...> text, const Args&... args) {
-  vlog(level, text, fmt::make_format_args(args...));
+void log(log_level level, counted_text<sizeof...(Args)> text, const Args&... args) {
+  logger& to = logger::instance();
+  if (to.shows(level)) to.write(level, formatted(text, args...));
 }
 
 /// What every rank of a job sees alike, rank 0 says for all.
 template <typename... Args>
-void log0(log_level level, fmt::format_string<Args...> text, const Args&... args) {
+void log0(log_level level, counted_text<sizeof...(Args)> text, const Args&... args) {
   if (logger::instance().rank() <= 0) log(level, text, args...);
 }
 

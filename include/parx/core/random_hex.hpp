@@ -8,9 +8,8 @@
 #include <cstddef>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -32,7 +31,7 @@ template <std::size_t Size>
 /// 128 bits, as 32 hexadecimal digits.
 [[nodiscard]] inline std::string random_hex() {
   std::string text;
-  for (const unsigned char byte : random_bytes<16>()) text += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : random_bytes<16>()) text += formatted("{:02x}", byte);
   return text;
 }
 

@@ -19,9 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/descriptor.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -29,7 +28,7 @@ namespace parx::inline PARX_ABI::detail {
 /// process apart, the pid two processes.
 [[nodiscard]] inline std::string temporary_name(std::string_view path) {
   static std::atomic<unsigned> counter{0};
-  return fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter.fetch_add(1));
+  return formatted("{}.tmp.{}.{}", path, ::getpid(), counter.fetch_add(1));
 }
 
 /// Whether `name` is temporary_name(file) in some process.

@@ -14,6 +14,7 @@
 #include <string>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/formats/token_shards.hpp>
@@ -60,11 +61,11 @@ class language_model {
         cache.empty() ? 0
                       : content_hash(path) ^ tokens.fingerprint() ^ stable_hash("language_model 1");
     const token_rows rows = cached_rows(cache, key, [&](token_rows_data& made) {
-      append_text(made, tokens, read_text(path), made.ids, fmt::format("\"{}\"", path));
+      append_text(made, tokens, read_text(path), made.ids, formatted("\"{}\"", path));
       made.counts.tokens = made.ids.size();
       made.end_row();
     });
-    tell_what_was_dropped(rows.counts(), fmt::format("\"{}\"", path));
+    tell_what_was_dropped(rows.counts(), formatted("\"{}\"", path));
     return language_model(token_shards::from(rows.ids(), rows.owner()), options);
   }
 

@@ -18,6 +18,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/source_target.hpp>
@@ -75,8 +76,8 @@ class sequence_pairs {
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
     rows_ = cached_rows(options_.cache, key,
                         [&](token_rows_data& made) { read(made, path, tokens); });
-    tell_what_was_cut(fmt::format("\"{}\"", path));
-    tell_what_was_dropped(rows_.counts(), fmt::format("\"{}\"", path));
+    tell_what_was_cut(formatted("\"{}\"", path));
+    tell_what_was_dropped(rows_.counts(), formatted("\"{}\"", path));
   }
   /// The same of pairs in memory, which are not kept; of the options, the lengths count.
   template <tokenizer Tokenizer>
@@ -86,11 +87,11 @@ class sequence_pairs {
     require(!pairs.empty(), "sequence_pairs: there are no pairs");
     token_rows_data made;
     for (const source_target& pair : pairs)
-      add(made, tokens, pair.source, pair.target, fmt::format("pair {}", &pair - pairs.data()));
+      add(made, tokens, pair.source, pair.target, formatted("pair {}", &pair - pairs.data()));
     made.counts.tokens = made.ids.size();
     rows_ = token_rows(std::move(made));
-    tell_what_was_cut(fmt::format("{} pairs", pairs.size()));
-    tell_what_was_dropped(rows_.counts(), fmt::format("{} pairs", pairs.size()));
+    tell_what_was_cut(formatted("{} pairs", pairs.size()));
+    tell_what_was_dropped(rows_.counts(), formatted("{} pairs", pairs.size()));
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return rows_.size() / 2; }

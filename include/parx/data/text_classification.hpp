@@ -20,6 +20,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/text/append_text.hpp>
@@ -85,12 +86,12 @@ class text_classification {
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
     rows_ = cached_rows(options_.cache, key,
                         [&](token_rows_data& made) { read(made, path, tokens); });
-    count_classes(fmt::format("\"{}\"", path));
+    count_classes(formatted("\"{}\"", path));
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows > 0)
       log0(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
           counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
-    tell_what_was_dropped(counts, fmt::format("\"{}\"", path));
+    tell_what_was_dropped(counts, formatted("\"{}\"", path));
   }
 
   /// The same of texts that are in memory: samples have a `text` and a `label`, a class number.
@@ -102,7 +103,7 @@ class text_classification {
     token_rows_data made;
     std::vector<token_id> ids;
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::string place = fmt::format("text {}", i);
+      const std::string place = formatted("text {}", i);
       made.labels.push_back(
           read_label(place, std::to_string(samples[i].label), "Give the right number of classes"));
       add_row(made, ids, tokens, samples[i].text, place);
@@ -143,7 +144,7 @@ class text_classification {
       for (std::size_t i = 2; i < fields.size(); ++i) text.append(" ").append(fields[i]);
       add_row(made, ids, tokens, text, file.place());
     }
-    finish(made, fmt::format("\"{}\"", path));
+    finish(made, formatted("\"{}\"", path));
   }
 
   /// `place` is where the text stands, for messages; `ids` is room to work in.

@@ -29,10 +29,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/layout.hpp>
 #include <parx/ddp/reducer.hpp>
@@ -115,7 +114,7 @@ class ddp {
     }
     detail::reduction_groups groups(
         group, std::move(options.reduction_groups),
-        fmt::format("ddp at {}:{}", site.file_name(), site.line));
+        formatted("ddp at {}:{}", site.file_name(), site.line));
     detail::check_layout(groups, parameters, site);
     const bool is_alone = groups.is_alone();
     reducer_.reset(new reducer(std::move(groups), std::move(parameters), options.buckets,

@@ -21,6 +21,7 @@
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/collectives/gather.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
@@ -87,7 +88,7 @@ class hook_state {
 template <typename Module>
 void load_hook_state(ddp<Module>& wrapper, const saved_checkpoint& saved) {
   const std::vector<hook_memory> memory = wrapper.remembered_by_hook();
-  const bool kept = saved.contains(fmt::format("{}.safetensors", detail::hook_state_name));
+  const bool kept = saved.contains(formatted("{}.safetensors", detail::hook_state_name));
   std::size_t stored = 0;
   if (kept) {
     const safetensors_file file = saved.tensors(detail::hook_state_name);

@@ -24,6 +24,7 @@
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/log.hpp>
 #include <parx/ddp/gradient_buckets.hpp>
@@ -149,7 +150,7 @@ class reducer final : public backward_observer {
     const int rank = groups_[0].rank();
     groups_.abort(std::current_exception()
                       ? abort_reason(rank)
-                      : fmt::format("rank {}: an exception ended its backward pass; see its output",
+                      : formatted("rank {}: an exception ended its backward pass; see its output",
                                     rank));
   }
 

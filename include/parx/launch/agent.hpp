@@ -33,6 +33,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hmac.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
@@ -165,7 +166,7 @@ class agent {
 
   void start_rank(const std::string& file, const environment& env, int rank) {
     rank_process process(rank, io_);
-    if (options_.tags == output_tags::rank) process.prefix = fmt::format("[rank {}] ", rank);
+    if (options_.tags == output_tags::rank) process.prefix = formatted("[rank {}] ", rank);
     const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     standard_streams streams;
     // A rank's process group is in the background: reading the terminal would stop it.
@@ -173,7 +174,7 @@ class agent {
     descriptor out;
     descriptor err;
     if (to_files()) {
-      const std::string stem = fmt::format("{}/rank_{}", options_.log_dir, rank);
+      const std::string stem = formatted("{}/rank_{}", options_.log_dir, rank);
       process.error_log = stem + ".err";
       out = create_log(stem + ".out");
       err = create_log(process.error_log);
@@ -377,7 +378,7 @@ class agent {
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.
   [[nodiscard]] int report() {
-    const std::string command = fmt::format("{}", fmt::join(options_.command, " "));
+    const std::string command = formatted("{}", fmt::join(options_.command, " "));
     const bool some_succeeded =
         std::any_of(ranks_.begin(), ranks_.end(),
                     [](const rank_process& each) { return each.ended->success(); });
@@ -386,7 +387,7 @@ class agent {
       for (const rank_process& each : ranks_) {
         if (each.ended->success()) continue;
         console_.queue(stream::err)
-            .add(fmt::format("parxrun: rank {} was lost ({}); others have gone on to the end\n",
+            .add(formatted("parxrun: rank {} was lost ({}); others have gone on to the end\n",
                              each.rank, to_string(*each.ended)));
       }
       return 0;
@@ -419,11 +420,11 @@ class agent {
       if (process.ended->signal == SIGKILL) killed.push_back(process.rank);
       all_saved &= process.ended->has_saved();
     }
-    std::string text = fmt::format(
+    std::string text = formatted(
         "parxrun: ended by {}: {}", stopped_by_ ? signal_name(*stopped_by_) : "its ranks", command);
     if (all_saved) text += "; the ranks have saved their work (exit code 75)";
     if (!killed.empty()) {
-      text += fmt::format("; rank {} did not end within {:.1f} s and was killed", rank_list(killed),
+      text += formatted("; rank {} did not end within {:.1f} s and was killed", rank_list(killed),
                           std::chrono::duration<double>(options_.grace).count());
     }
     console_.queue(stream::err).add(text + "\n");

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -92,8 +93,8 @@ namespace detail {
 /// "0, 1, 2 and 9 more"
 [[nodiscard]] inline std::string some_of(const std::vector<int>& ranks) {
   constexpr std::size_t shown = 4;
-  if (ranks.size() <= shown + 1) return fmt::format("{}", fmt::join(ranks, ", "));
-  return fmt::format("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + shown, ", "),
+  if (ranks.size() <= shown + 1) return formatted("{}", fmt::join(ranks, ", "));
+  return formatted("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + shown, ", "),
                      ranks.size() - shown);
 }
 
@@ -106,9 +107,9 @@ void require_equal(std::span<const rank_health> ranks, std::string_view what, Fa
   if (who.size() < 2) return;
   std::string text;
   for (const auto& [value, those] : who) {
-    text += fmt::format("{}{} on ranks {}", text.empty() ? "" : "; ", value, some_of(those));
+    text += formatted("{}{} on ranks {}", text.empty() ? "" : "; ", value, some_of(those));
   }
-  found.push_back(fmt::format("{}: {}", what, text));
+  found.push_back(formatted("{}: {}", what, text));
 }
 
 inline void look_at_host(const std::vector<const rank_health*>& ranks,
@@ -122,7 +123,7 @@ inline void look_at_host(const std::vector<const rank_health*>& ranks,
   }
   if (ranks.size() > cpus.size()) {
     found.push_back(
-        fmt::format("{}: {} ranks share {} core{}: they take turns, and every collective waits for "
+        formatted("{}: {} ranks share {} core{}: they take turns, and every collective waits for "
                     "the scheduler. Start fewer, or widen the binding (srun --cpu-bind, "
                     "--cpus-per-task)",
                     first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
@@ -130,13 +131,13 @@ inline void look_at_host(const std::vector<const rank_health*>& ranks,
   // What a group keeps in shared memory: a board, staging and rings, about 5 MiB a rank.
   const std::uint64_t wanted = ranks.size() * (std::uint64_t{16} << 20);
   if (ranks.size() > 1 && first.shared_memory_bytes < wanted) {
-    found.push_back(fmt::format(
+    found.push_back(formatted(
         "{}: /dev/shm has {} MiB free, and {} ranks want {} MiB: mount it larger (docker run "
         "--shm-size, apptainer --bind /dev/shm), or set PARX_TRANSPORT=tcp",
         first.host, first.shared_memory_bytes >> 20, ranks.size(), wanted >> 20));
   }
   if (!reads) {
-    found.push_back(fmt::format(
+    found.push_back(formatted(
         "{}: a rank may not read another's memory (process_vm_readv), so large messages "
         "inside the host are copied twice. sysctl kernel.yama.ptrace_scope=0, or docker "
         "run --cap-add SYS_PTRACE, allows it",
@@ -152,7 +153,7 @@ inline void look_at_addresses(std::span<const rank_health> ranks, std::size_t ho
   for (const rank_health& each : ranks) {
     if (each.address.starts_with("127.") || each.address == "::1") {
       if (told.insert(each.host).second) {
-        found.push_back(fmt::format(
+        found.push_back(formatted(
             "{}: its address is {}, which other hosts cannot reach: name its network by "
             "PARX_SOCKET_IFNAME=eth0 or =10.0.0.0/8",
             each.host, each.address));
@@ -161,7 +162,7 @@ inline void look_at_addresses(std::span<const rank_health> ranks, std::size_t ho
     }
     const auto [first, is_new] = owner.emplace(each.address, &each);
     if (!is_new && first->second->boot_id != each.boot_id && told.insert(each.host).second) {
-      found.push_back(fmt::format(
+      found.push_back(formatted(
           "{} and {} both have the address {}: choose another network by PARX_SOCKET_IFNAME",
           first->second->host, each.host, each.address));
     }
@@ -183,11 +184,11 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
   const double usual_rate = median([](const link_health& each) { return each.bytes_per_second; });
   for (const link_health& each : links) {
     if (each.seconds > much * usual_s) {
-      found.push_back(fmt::format("ranks {} and {}: {:.0f} us a message, where {:.0f} us is usual",
+      found.push_back(formatted("ranks {} and {}: {:.0f} us a message, where {:.0f} us is usual",
                                   each.rank, each.peer, each.seconds * 1e6, usual_s * 1e6));
     }
     if (each.bytes_per_second * much < usual_rate) {
-      found.push_back(fmt::format("ranks {} and {}: {:.0f} MB/s, where {:.0f} MB/s is usual",
+      found.push_back(formatted("ranks {} and {}: {:.0f} MB/s, where {:.0f} MB/s is usual",
                                   each.rank, each.peer, each.bytes_per_second / 1e6,
                                   usual_rate / 1e6));
     }
@@ -215,7 +216,7 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
   for (const rank_health& each : ranks) {
     if (each.descriptors >= descriptors) continue;
     found.push_back(
-        fmt::format("{}: a process may open {} files, and {} ranks need about {}: "
+        formatted("{}: a process may open {} files, and {} ranks need about {}: "
                     "ulimit -n {}",
                     each.host, each.descriptors, ranks.size(), descriptors, descriptors));
     break;
@@ -225,7 +226,7 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
     const double ahead = those.front()->clock_ahead_s;
     if (std::abs(ahead) < much_s) continue;
     found.push_back(
-        fmt::format("{}: its clock is {:.1f} s {} of rank 0's: lines of logs and traces "
+        formatted("{}: its clock is {:.1f} s {} of rank 0's: lines of logs and traces "
                     "will seem out of order. Let chrony or ntpd set it",
                     those.front()->host, std::abs(ahead), ahead > 0 ? "ahead" : "behind"));
   }

@@ -28,6 +28,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
@@ -55,7 +56,7 @@ class rendezvous {
     } catch (const error& failure) {
       if (failure.code_value() == errc::io) throw;
       throw error(errc::rendezvous_failed,
-                  fmt::format("rank {} of {} (started by {}) could not join the job", job.rank,
+                  formatted("rank {} of {} (started by {}) could not join the job", job.rank,
                               job.world_size, to_string(job.started_by)),
                   context(limit), std::current_exception());
     }
@@ -165,7 +166,7 @@ class rendezvous {
     store_of_job(const launch_env& job, const deadline& limit)
         : whole({.host = job.master_host, .port = job.master_port, .key = key_of_store(job)},
                 limit),
-          part(fmt::format("parx/{}", job.run_id), whole) {}
+          part(formatted("parx/{}", job.run_id), whole) {}
   };
 
   /// PyTorch's own store, which torchrun keeps, knows no keys.
@@ -199,7 +200,7 @@ class rendezvous {
   }
   [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) const {
     throw error(code,
-                fmt::format("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
+                formatted("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
                             job_.world_size, job_.master_host, job_.master_port, reason),
                 context(limit));
   }
@@ -232,7 +233,7 @@ class rendezvous {
     try {
       job_store_->compare_set(
           "abort", "",
-          reason.starts_with("rank ") ? reason : fmt::format("rank {}: {}", job_.rank, reason),
+          reason.starts_with("rank ") ? reason : formatted("rank {}: {}", job_.rank, reason),
           deadline::after(std::chrono::seconds(2)));
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
@@ -261,7 +262,7 @@ class rendezvous {
         error_context where = context(limit);
         where.advice = where_the_port_is_from();
         throw error(failure.code_value(),
-                    fmt::format("rank 0 of {} cannot keep the job's store", job_.world_size),
+                    formatted("rank 0 of {} cannot keep the job's store", job_.world_size),
                     std::move(where), std::current_exception());
       }
     }
@@ -274,32 +275,32 @@ class rendezvous {
       return "The port was made from the job's number: set MASTER_PORT, the same for all ranks, to "
              "choose another";
     }
-    return fmt::format("The port is that of {}: set another there, the same for all ranks",
+    return formatted("The port is that of {}: set another there, the same for all ranks",
                        job_.port_variable);
   }
 
   void agree_on(const std::string& key, const std::string& mine, const char* what,
                 const deadline& limit) {
-    const std::string value = fmt::format("{}\n{}", mine, job_.rank);
+    const std::string value = formatted("{}\n{}", mine, job_.rank);
     const std::string first = job_store_->compare_set(key, "", value, limit);
     const auto end = first.find('\n');
     if (first.substr(0, end) == mine) return;
     fail(errc::mismatch, limit,
-         fmt::format("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
+         formatted("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
                      "is another job using this address and port?",
                      what, mine,
                      end == std::string::npos ? "?" : printable(first.substr(end + 1)),
                      printable(first.substr(0, end))));
   }
 
-  [[nodiscard]] static std::string claim_key(int rank) { return fmt::format("claim/{}", rank); }
+  [[nodiscard]] static std::string claim_key(int rank) { return formatted("claim/{}", rank); }
 
   void claim_rank(const deadline& limit) {
-    const std::string mine = fmt::format("pid {} on {}", ::getpid(), detail::host_name());
+    const std::string mine = formatted("pid {} on {}", ::getpid(), detail::host_name());
     const std::string holder = job_store_->compare_set(claim_key(job_.rank), "", mine, limit);
     if (holder == mine) return;
     throw error(errc::mismatch,
-                fmt::format("rank {} of {} is taken: {} has joined this job as that rank. Two "
+                formatted("rank {} of {} is taken: {} has joined this job as that rank. Two "
                             "processes were given the same rank, or two jobs share {}:{}; give "
                             "each job its own MASTER_PORT",
                             job_.rank, job_.world_size, printable(holder), job_.master_host,
@@ -307,7 +308,7 @@ class rendezvous {
                 context(limit));
   }
 
-  [[nodiscard]] static std::string arrival_key(int rank) { return fmt::format("arrived/{}", rank); }
+  [[nodiscard]] static std::string arrival_key(int rank) { return formatted("arrived/{}", rank); }
   [[nodiscard]] bool is_there(const std::string& key) const {
     return job_store_->check(std::vector{key}, deadline::after(std::chrono::seconds(5)));
   }
@@ -319,10 +320,10 @@ class rendezvous {
     }
     if (missing.empty()) return "the last rank";  // it comes at this moment
     const auto named = std::min(missing.size(), most_named);
-    std::string text = fmt::format(
+    std::string text = formatted(
         "{} {}", missing.size() == 1 ? "rank" : "ranks",
         fmt::join(missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(named), ", "));
-    if (missing.size() > named) text += fmt::format(" and {} more", missing.size() - named);
+    if (missing.size() > named) text += formatted(" and {} more", missing.size() - named);
     return text;
   }
 
@@ -336,7 +337,7 @@ class rendezvous {
         continue;
       }
       fail(errc::peer_lost, limit,
-           fmt::format("rank {} ({}) has ended or was killed before all had come; see its output",
+           formatted("rank {} ({}) has ended or was killed before all had come; see its output",
                        rank, printable(job_store_->get(claim_key(rank), limit))));
     }
   }
@@ -357,7 +358,7 @@ class rendezvous {
       if (state == watch_state::set) return;
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
-                    fmt::format("rank {} of {} could not join the job because another rank failed "
+                    formatted("rank {} of {} could not join the job because another rank failed "
                                 "first: {}",
                                 job_.rank, job_.world_size, *reason),
                     context(limit));
@@ -369,7 +370,7 @@ class rendezvous {
       }
       if (limit.passed()) {
         fail(errc::rendezvous_failed, limit,
-             fmt::format("{} did not come within {:.0f} s. See their output: they have failed "
+             formatted("{} did not come within {:.0f} s. See their output: they have failed "
                          "before this point, cannot reach {}, or were never started",
                          missing_ranks(), limit.elapsed_seconds(), job_.master_host));
       }

@@ -14,9 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -96,13 +95,13 @@ class mesh_layout {
     std::string name, where;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
       if (std::find(along.begin(), along.end(), axis) != along.end()) {
-        name += fmt::format("{}{}", name.empty() ? "" : "+", axes_[axis].name);
+        name += formatted("{}{}", name.empty() ? "" : "+", axes_[axis].name);
       } else if (axes_[axis].size > 1) {
-        where += fmt::format("{}{}={}", where.empty() ? "" : ", ", axes_[axis].name,
+        where += formatted("{}{}={}", where.empty() ? "" : ", ", axes_[axis].name,
                              coordinate(rank, axis));
       }
     }
-    return where.empty() ? name : fmt::format("{} at {}", name, where);
+    return where.empty() ? name : formatted("{} at {}", name, where);
   }
   /// "pp=2 x dp=2 x tp=2".
   [[nodiscard]] std::string text() const {
@@ -110,23 +109,23 @@ class mesh_layout {
     for (const mesh_axis& each : axes_) {
       const std::string size =
           each.size == remaining_ranks ? "the rest" : std::to_string(each.size);
-      all += fmt::format("{}{}={}", all.empty() ? "" : " x ", each.name, size);
+      all += formatted("{}{}={}", all.empty() ? "" : " x ", each.name, size);
     }
     return all;
   }
   /// A table: a line a rank, its host and its coordinates.
   [[nodiscard]] std::string table() const {
-    std::string lines = fmt::format("{} over {} ranks\nrank  host", text(), size());
+    std::string lines = formatted("{} over {} ranks\nrank  host", text(), size());
     const auto width = [&](std::size_t axis) {
       return std::max<std::size_t>(axes_[axis].name.size(), 3);
     };
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-      lines += fmt::format("  {:>{}}", axes_[axis].name, width(axis));
+      lines += formatted("  {:>{}}", axes_[axis].name, width(axis));
     }
     for (const int rank : rank_at_) {
-      lines += fmt::format("\n{:>4}  {:>4}", rank, host_of(rank));
+      lines += formatted("\n{:>4}  {:>4}", rank, host_of(rank));
       for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-        lines += fmt::format("  {:>{}}", coordinate(rank, axis), width(axis));
+        lines += formatted("  {:>{}}", coordinate(rank, axis), width(axis));
       }
     }
     return lines + "\n";

@@ -8,6 +8,7 @@
 
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/nn/transformer.hpp>
 
@@ -64,7 +65,7 @@ struct encoder_decoder_config {
     rest.dropout = config.as<double>("dropout");
     const std::string copies = config.as<std::string>("copying");
     if (copies != "none" && copies != "pointer")
-      throw json::error(fmt::format("\"copying\" is \"{}\", not none or pointer", copies));
+      throw json::error(formatted("\"copying\" is \"{}\", not none or pointer", copies));
     rest.copying = copies == "pointer" ? copying::pointer : copying::none;
   } catch (const json::error& wrong) {
     throw_error(errc::bad_data, "config.json is not that of an encoder_decoder: {}.", wrong.what());

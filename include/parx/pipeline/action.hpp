@@ -18,9 +18,8 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -60,8 +59,8 @@ struct stage_action {
 
 /// "2F0": stage, letter, micro-batch; "2REDUCE_GRAD".
 [[nodiscard]] inline std::string to_string(const stage_action& a) {
-  return is_compute(a.kind) ? fmt::format("{}{}{}", a.stage, to_string(a.kind), a.microbatch)
-                            : fmt::format("{}{}", a.stage, to_string(a.kind));
+  return is_compute(a.kind) ? formatted("{}{}{}", a.stage, to_string(a.kind), a.microbatch)
+                            : formatted("{}{}", a.stage, to_string(a.kind));
 }
 
 /// The inverse; nothing for what is no action.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <parx/core/formatted.hpp>
 #include <parx/pipeline/eager_one_f_one_b.hpp>
 #include <parx/pipeline/gpipe.hpp>
 #include <parx/pipeline/interleaved.hpp>
@@ -35,7 +36,7 @@ inline constexpr std::array<named_schedule, 7> pipeline_schedules{{
   std::string known;
   for (const named_schedule& each : pipeline_schedules) {
     if (each.name == name) return each.make;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+    known += formatted("{}{}", known.empty() ? "" : ", ", each.name);
   }
   throw_usage("there is no pipeline schedule \"{}\", but {}", name, known);
 }

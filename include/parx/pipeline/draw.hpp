@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include <parx/core/formatted.hpp>
 #include <parx/pipeline/simulate.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -76,7 +77,7 @@ struct action_colour {
   };
   std::string text;
   for (std::size_t rank = 0; rank < drawn.ranks.size(); ++rank) {
-    text += fmt::format("{:>3}: ", rank);
+    text += formatted("{:>3}: ", rank);
     std::size_t at = 0;
     for (const action_span& each : drawn.ranks[rank]) {
       if (!is_compute(each.action.kind)) continue;
@@ -84,17 +85,17 @@ struct action_colour {
       const std::size_t width = std::max(begin, column(each.end)) - begin;
       text.append(begin - at, coloured ? ' ' : '.');
       at = begin + width;
-      const std::string number = fmt::format("{}", each.action.microbatch);
+      const std::string number = formatted("{}", each.action.microbatch);
       std::string label = coloured ? number
                           : several ? to_string(each.action)
-                                    : fmt::format("{}{}", to_string(each.action.kind), number);
+                                    : formatted("{}{}", to_string(each.action.kind), number);
       if (label.size() + (coloured ? 0 : 1) > width) label.clear();
       label.resize(width, coloured ? ' ' : label.empty() ? '?' : '-');
       // Letters end in a space, so that neighbours do not run together.
       if (!coloured && width > 0) label.back() = ' ';
       if (!coloured) std::replace(label.begin(), label.end(), '?', to_string(each.action.kind)[0]);
       const auto shade = detail::shade_of(drawn, each.action.stage);
-      text += coloured ? fmt::format("\x1b[30;48;5;{}m{}\x1b[0m",
+      text += coloured ? formatted("\x1b[30;48;5;{}m{}\x1b[0m",
                                      detail::colour_of(each.action.kind).ansi[shade], label)
                        : label;
     }
@@ -102,7 +103,7 @@ struct action_colour {
     text.append(end - std::min(end, at), coloured ? ' ' : '.');
     text += '\n';
   }
-  text += fmt::format("{}: {:.4g} long, bubble {:.1f} %\n", drawn.name, makespan,
+  text += formatted("{}: {:.4g} long, bubble {:.1f} %\n", drawn.name, makespan,
                       100 * drawn.bubble());
   return text;
 }
@@ -124,20 +125,20 @@ struct action_colour {
   const double width = left + longest * scale + 16;
   const double height = static_cast<double>(rows) * row +
                         static_cast<double>(drawn.size()) * (caption + 8) + legend;
-  std::string svg = fmt::format(
+  std::string svg = formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
       width, height);
   double y = 0;
   for (const pipeline_timeline& each : drawn) {
-    svg += fmt::format(
+    svg += formatted(
         "<text x=\"8\" y=\"{:.1f}\" font-size=\"13\" font-weight=\"bold\">{}: {:.4g} long, bubble "
         "{:.1f} %</text>\n",
         y + 22, each.name, each.makespan(), 100 * each.bubble());
     y += caption;
     for (std::size_t rank = 0; rank < each.ranks.size(); ++rank, y += row) {
-      svg += fmt::format("<text x=\"8\" y=\"{:.1f}\">rank {}</text>\n"
+      svg += formatted("<text x=\"8\" y=\"{:.1f}\">rank {}</text>\n"
                          "<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" "
                          "fill=\"#eeeeee\"/>\n",
                          y + 16, rank, left, y, each.makespan() * scale, row - 4);
@@ -147,14 +148,14 @@ struct action_colour {
         const auto fill = detail::colour_of(span.action.kind)
                               .svg[detail::shade_of(each, span.action.stage)];
         const double x = left + span.begin * scale;
-        svg += fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" "
+        svg += formatted("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" "
                            "fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"0.7\">"
                            "<title>{} {:.4g} to {:.4g}</title></rect>\n",
                            x, y, wide, row - 4, fill, to_string(span.action), span.begin,
                            span.end);
-        const std::string label = fmt::format("{}", span.action.microbatch);
+        const std::string label = formatted("{}", span.action.microbatch);
         if (7 * static_cast<double>(label.size()) > wide) continue;
-        svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+        svg += formatted("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
                            x + wide / 2, y + 15, label);
       }
     }
@@ -165,7 +166,7 @@ struct action_colour {
        {std::pair{stage_work::forward, "forward"}, std::pair{stage_work::backward, "backward"},
         std::pair{stage_work::backward_inputs, "inputs"},
         std::pair{stage_work::backward_weights, "weights"}}) {
-    svg += fmt::format("<rect x=\"{0}\" y=\"{1:.1f}\" width=\"14\" height=\"14\" fill=\"{2}\"/>"
+    svg += formatted("<rect x=\"{0}\" y=\"{1:.1f}\" width=\"14\" height=\"14\" fill=\"{2}\"/>"
                        "<text x=\"{3}\" y=\"{4:.1f}\">{5} {6}</text>\n",
                        x, y + 4, detail::colour_of(kind).svg[0], x + 19, y + 15, to_string(kind),
                        what);

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/mesh/mesh.hpp>
 #include <parx/pipeline/norm.hpp>
@@ -84,7 +85,7 @@ struct layers_over_mesh {
     // What is the same along "tp" is compared there; here, that it is so on all ranks.
     std::string lines;
     for (const tp::plan_line& each : options.tp) {
-      lines += fmt::format("{}: {}\n", each.pattern, tp::to_string(each.rule));
+      lines += formatted("{}: {}\n", each.pattern, tp::to_string(each.rule));
     }
     const auto digest = static_cast<std::int64_t>(fnv1a(lines) >> 1);
     std::int64_t range[] = {digest, -digest};

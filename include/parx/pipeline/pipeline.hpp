@@ -43,6 +43,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/warm_up.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
@@ -350,7 +351,7 @@ class pipeline {
 
   void check_agreement(const pipeline_table& table, call_site site) {
     const std::string text =
-        fmt::format("{}{}", to_csv(table), fmt::join(cut_.begin(), cut_.end(), ","));
+        formatted("{}{}", to_csv(table), fmt::join(cut_.begin(), cut_.end(), ","));
     const std::uint64_t mine[] = {detail::fnv1a(text)};
     process_group& job = job_group();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(job.size()));
@@ -393,7 +394,7 @@ class pipeline {
   }
 
   void check_sharding(call_site site) {
-    const std::string who = fmt::format("pipeline at {}:{}", site.file_name(), site.line);
+    const std::string who = formatted("pipeline at {}:{}", site.file_name(), site.line);
     detail::require_modules(options_.sharding->units, detail::unit_candidates(model_), who);
     require(data_group().size() == 1 || options_.job != nullptr,
             "{}: of sharded stages, name the group of all ranks in pipeline_options::job, "
@@ -424,7 +425,7 @@ class pipeline {
       if (users.size() < 2) return;
       tied_users_[path] = users;
       if (!each.reduction_group().empty()) return;
-      const std::string name = fmt::format("stages of ranks {}", fmt::join(users, "+"));
+      const std::string name = formatted("stages of ranks {}", fmt::join(users, "+"));
       users_by_name[name] = users;
       if (own_->has(path)) each.reduce_over(name);
     });

@@ -26,6 +26,7 @@
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
@@ -318,9 +319,9 @@ class stage_runner {
     }
     const std::string action =
         is_compute(a.kind)
-            ? fmt::format("{} (stage {}, micro-batch {})", to_string(a), a.stage, a.microbatch)
+            ? formatted("{} (stage {}, micro-batch {})", to_string(a), a.stage, a.microbatch)
             : to_string(a);
-    const std::string where = fmt::format("pipeline: rank {} of group \"{}\" failed {} {}",
+    const std::string where = formatted("pipeline: rank {} of group \"{}\" failed {} {}",
                                           group_.rank(), group_.name(), place, action);
     if (!group_.closed()) group_.abort(where + "; caused by: " + text_of(cause));
     throw error(code, where, std::move(context), cause);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <parx/core/formatted.hpp>
 #include <parx/pipeline/action.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -107,14 +108,14 @@ class virtual_pipeline {
     std::string waits;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (ranks_[r].next == table_.ranks[r].size()) continue;
-      waits += fmt::format("{}rank {} {} {}", waits.empty() ? "" : ", ", r,
+      waits += formatted("{}rank {} {} {}", waits.empty() ? "" : ", ", r,
                            ranks_[r].sends ? "cannot send the result of" : "waits to run",
                            to_string(table_.ranks[r][ranks_[r].next]));
     }
     throw_usage("schedule {}: deadlock{}: {} (rule: deadlock)", table_.name,
                 capacity_ == unbounded_messages
                     ? std::string()
-                    : fmt::format(" with {} messages on a link", capacity_),
+                    : formatted(" with {} messages on a link", capacity_),
                 waits);
   }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include <parx/core/formatted.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/simulate.hpp>
 
@@ -82,11 +83,11 @@ class table_check {
   };
 
   template <typename... Args>
-  void rule(bool kept, std::string_view name, fmt::format_string<Args...> why,
-            Args&&... args) const {
+  void rule(bool kept, std::string_view name, counted_text<sizeof...(Args)> why,
+            const Args&... args) const {
     if (kept) return;
     throw_usage("schedule {}: rank {}, action {}, {}: {} (rule: {})", table_.name, rank_, at_,
-                to_string(table_.ranks[rank_][at_]), fmt::format(why, std::forward<Args>(args)...),
+                to_string(table_.ranks[rank_][at_]), formatted(why, args...),
                 name);
   }
   [[nodiscard]] auto mark(stage_work kind, const stage_action& a) {

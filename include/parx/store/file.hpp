@@ -21,8 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/log_file.hpp>
 #include <parx/store/store.hpp>
@@ -56,7 +55,7 @@ class file_store final : public store {
   }
 
   [[nodiscard]] std::string describe() const override {
-    return fmt::format("file_store {}", file_.path());
+    return formatted("file_store {}", file_.path());
   }
 
  private:
@@ -171,7 +170,7 @@ class file_store final : public store {
     return std::make_unique<file_watch>(*this, key);
   }
 
-  static std::string stored(std::string_view key) { return fmt::format("/{}", key); }
+  static std::string stored(std::string_view key) { return formatted("/{}", key); }
 
   static std::vector<std::string> missing(detail::log_file& file,
                                           std::span<const std::string> keys) {

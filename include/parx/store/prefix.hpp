@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/store/store.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -27,7 +26,7 @@ class prefix_store final : public store {
   }
 
   [[nodiscard]] std::string describe() const override {
-    return fmt::format("prefix \"{}\" of {}", prefix_, other_.describe());
+    return formatted("prefix \"{}\" of {}", prefix_, other_.describe());
   }
 
  private:
@@ -70,7 +69,7 @@ class prefix_store final : public store {
   }
 
   [[nodiscard]] std::string full(std::string_view key) const {
-    return fmt::format("{}/{}", prefix_, key);
+    return formatted("{}/{}", prefix_, key);
   }
   [[nodiscard]] std::vector<std::string> full(std::span<const std::string> keys) const {
     std::vector<std::string> result;

@@ -23,11 +23,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/store/detail/connection.hpp>
@@ -80,7 +79,7 @@ class tcp_store final : public store {
 
   [[nodiscard]] std::string describe() const override {
     const bool bare_ipv6 = address_.host.find(':') != std::string::npos;
-    return fmt::format("tcp_store {}{}{}:{}", bare_ipv6 ? "[" : "", address_.host,
+    return formatted("tcp_store {}{}{}:{}", bare_ipv6 ? "[" : "", address_.host,
                        bare_ipv6 ? "]" : "", address_.port);
   }
 
@@ -216,7 +215,7 @@ class tcp_store final : public store {
   }
 
   // A user's key always starts with a slash, so that it never meets PyTorch's "init/".
-  static std::string wire(std::string_view key) { return fmt::format("/{}", key); }
+  static std::string wire(std::string_view key) { return formatted("/{}", key); }
   static std::vector<std::string> wire(std::span<const std::string> keys) {
     std::vector<std::string> result;
     result.reserve(keys.size());
@@ -328,7 +327,7 @@ class tcp_store final : public store {
   // compare_set on the value itself cannot tell its own success from somebody's equal value, so a
   // key beside it is the lock: only its owner's token comes back.
   void append_under_lock(std::string_view key, std::string_view value, const deadline& limit) {
-    const std::string lock = fmt::format("{}.append-lock", key);
+    const std::string lock = formatted("{}.append-lock", key);
     const std::string token = detail::random_hex();
     while (compare_set(lock, "", token, limit) != token) {
       if (limit.passed()) {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -27,9 +28,9 @@ void print_axis(std::string& text, const tensor<T>& t, const print_options& opti
                 std::size_t depth) {
   if (t.rank() == 0) {
     if constexpr (std::is_floating_point_v<T>) {
-      text += fmt::format("{:.{}g}", t.item(), options.precision);
+      text += formatted("{:.{}g}", t.item(), options.precision);
     } else {
-      text += fmt::format("{}", t.item());
+      text += formatted("{}", t.item());
     }
     return;
   }

@@ -23,11 +23,10 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/file_limit.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/core/temporary_file.hpp>
@@ -72,8 +71,8 @@ namespace detail {
   const duration<double, std::micro> offset =
       system_clock::now().time_since_epoch() - steady_clock::now().time_since_epoch();
   return {.pid = rank >= 0 ? rank : static_cast<int>(::getpid()),
-          .name = rank >= 0 ? fmt::format("rank {} ({})", rank, host)
-                            : fmt::format("pid {} ({})", ::getpid(), host),
+          .name = rank >= 0 ? formatted("rank {} ({})", rank, host)
+                            : formatted("pid {} ({})", ::getpid(), host),
           .clock_offset_us = offset.count()};
 }
 

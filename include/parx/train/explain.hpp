@@ -12,6 +12,7 @@
 
 #include <parx/comm/explain.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/schedule.hpp>
 #include <parx/train/announce.hpp>
@@ -53,10 +54,10 @@ template <typename Wrapper>
          parx::explain(model.data_group(), operation::all_reduce, bytes, site)) {
       if (!each.chosen) continue;
       seconds += each.seconds;
-      buckets.push_back(fmt::format("{} by {}", size_text(bytes), name_of(each.name)));
+      buckets.push_back(formatted("{} by {}", size_text(bytes), name_of(each.name)));
     }
   }
-  return fmt::format("all_reduce of {}: {:.2f} ms predicted, behind backward",
+  return formatted("all_reduce of {}: {:.2f} ms predicted, behind backward",
                      fmt::join(buckets, ", "), 1e3 * seconds);
 }
 
@@ -82,25 +83,25 @@ template <typename Wrapper, typename Optimizer>
 
   std::string text;
   const auto line = [&](std::string_view name, const std::string& what) {
-    text += fmt::format("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
+    text += formatted("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
   };
   line("ranks", detail::ranks_text(model.job_group().hosts()));
-  line("batch", fmt::format("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
+  line("batch", formatted("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
                             plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
-  line("steps", fmt::format("{} an epoch of {} samples, {} in all, about {} epochs",
+  line("steps", formatted("{} an epoch of {} samples, {} in all, about {} epochs",
                             with_commas(plan.steps_per_epoch), with_commas(plan.samples),
                             with_commas(plan.steps), plan.epochs));
   line("learning rate",
        options.lr_schedule
            ? std::string("by lr_schedule")
-           : fmt::format("{:.3g} after {} steps of warm-up, then {}", lr, plan.warmup_steps,
+           : formatted("{:.3g} after {} steps of warm-up, then {}", lr, plan.warmup_steps,
                          detail::decay_text(options.lr_scheduler_type)));
   line("products", options.bf16   ? "bfloat16"
                    : options.fp16 ? "float16 with a loss scale"
                                   : "as the parameters");
-  line("parameters", fmt::format("{} in {} tensors", with_commas(values), tensors));
+  line("parameters", formatted("{} in {} tensors", with_commas(values), tensors));
   line("memory",
-       fmt::format("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
+       formatted("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
                    size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
                    size_text(bytes + gradient_bytes + state_bytes)));
   line("communication", detail::sums_text(model, site));
@@ -110,11 +111,11 @@ template <typename Wrapper, typename Optimizer>
                            options.eval_steps > 0 ? options.eval_steps : options.logging_steps));
   line("save", options.output_dir.empty()
                    ? std::string("never: no output_dir")
-                   : fmt::format("{} {} into \"{}\"{}",
+                   : formatted("{} {} into \"{}\"{}",
                                  detail::rhythm_text(options.save_strategy, options.save_steps),
                                  size_text(bytes + state_bytes), options.output_dir,
                                  options.save_total_limit > 0
-                                     ? fmt::format(", {} kept", options.save_total_limit)
+                                     ? formatted(", {} kept", options.save_total_limit)
                                      : ""));
   return text;
 }

@@ -296,7 +296,7 @@ class trainer {
   void pass(Batch& batch) {
     std::optional<parx::detect_anomaly> watch;
     if (options_.detect_anomaly) {
-      watch.emplace(fmt::format("step {}, rank {}", state_.global_step + 1, job().rank()));
+      watch.emplace(formatted("step {}, rank {}", state_.global_step + 1, job().rank()));
     }
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
     const nn::tally figure = figure_of(loss);
@@ -458,7 +458,7 @@ class trainer {
     model_.broadcast_buffers(site_);
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
-      book_.log.print(fmt::format("  Loading best model from {} (score: {})",
+      book_.log.print(formatted("  Loading best model from {} (score: {})",
                              state_.best_model_checkpoint, state_.best_metric.value_or(0)));
       folder_.load(state_.best_global_step, [&](const auto& best) { load_model(model_, best); });
     }

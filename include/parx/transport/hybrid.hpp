@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/core/formatted.hpp>
 #include <parx/transport/shm.hpp>
 #include <parx/transport/striped.hpp>
 #include <parx/transport/tcp.hpp>
@@ -149,11 +150,11 @@ class hybrid_transport final : public transport {
     const auto* record = shared_->record_for_words(job_rank(peer));
     std::string where;
     // A group's own numbers mean little to who looks for that rank's output.
-    if (job_rank(peer) != peer) where = fmt::format("rank {} of the job", job_rank(peer));
+    if (job_rank(peer) != peer) where = formatted("rank {} of the job", job_rank(peer));
     if (record != nullptr) {
-      where += fmt::format("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
+      where += formatted("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
     }
-    return where.empty() ? fmt::format("rank {}", peer) : fmt::format("rank {} ({})", peer, where);
+    return where.empty() ? formatted("rank {}", peer) : formatted("rank {} ({})", peer, where);
   }
 
   [[nodiscard]] std::string host_of(int peer) override {
@@ -252,7 +253,7 @@ class hybrid_transport final : public transport {
     return members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(traffic)];
   }
   [[nodiscard]] static std::string notice_key(int job_rank) {
-    return fmt::format("notice/{}", job_rank);
+    return formatted("notice/{}", job_rank);
   }
 
   [[nodiscard]] link_owner make_link(int peer, channel traffic,
@@ -297,7 +298,7 @@ class hybrid_transport final : public transport {
       return shared_->record_of(job_rank(peer), limit);
     } catch (const error&) {
       std::throw_with_nested(link_lost(
-          peer, fmt::format("the job's store, which rank 0 or the launcher keeps, has not told its "
+          peer, formatted("the job's store, which rank 0 or the launcher keeps, has not told its "
                             "address within {:.1f} s (is that process stopped?)",
                             limit.elapsed_seconds())));
     }
@@ -317,7 +318,7 @@ class hybrid_transport final : public transport {
     detail::shared_memory memory = await_memory(key, limit);
     if (const std::size_t found = memory.size(); found != whole) {
       throw error(errc::mismatch,
-                  fmt::format("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
+                  formatted("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
                               "ask for the same size",
                               rank_, bytes, describe(mates.front()), found / mates.size()),
                   {});
@@ -346,7 +347,7 @@ class hybrid_transport final : public transport {
       if (auto reason = shared_->abort_reason()) throw error(errc::aborted, *reason, {});
       if (limit.passed()) {
         throw error(errc::timeout,
-                    fmt::format("{} has not passed its shared memory within {:.1f} s",
+                    formatted("{} has not passed its shared memory within {:.1f} s",
                                 describe(key.peer), limit.elapsed_seconds()),
                     {});
       }

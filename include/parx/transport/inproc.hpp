@@ -22,9 +22,9 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/transport/detail/notices.hpp>
 #include <parx/transport/transport.hpp>
-#include <fmt/format.h>
 
 namespace parx::inline PARX_ABI {
 
@@ -345,8 +345,8 @@ class inproc_transport final : public transport {
   }
   /// A group's own numbers mean little to who looks for that rank's output.
   [[nodiscard]] std::string describe(int peer) override {
-    if (job_rank(peer) == peer) return fmt::format("rank {}", peer);
-    return fmt::format("rank {} (rank {} of the job)", peer, job_rank(peer));
+    if (job_rank(peer) == peer) return formatted("rank {}", peer);
+    return formatted("rank {} (rank {} of the job)", peer, job_rank(peer));
   }
   [[nodiscard]] std::string host_of(int) override { return {}; }
   [[nodiscard]] int job_rank(int peer) const noexcept override {

@@ -20,10 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -69,7 +68,7 @@ class solo_transport final : public transport {
   void post_notice(std::string_view) override {}
   std::vector<std::string> notices_of(int) override { return {}; }
   [[nodiscard]] bool has_ended(int) override { return false; }
-  [[nodiscard]] std::string describe(int peer) override { return fmt::format("rank {}", peer); }
+  [[nodiscard]] std::string describe(int peer) override { return formatted("rank {}", peer); }
   [[nodiscard]] std::string host_of(int) override { return {}; }
   [[nodiscard]] int job_rank(int peer) const noexcept override { return peer; }
 

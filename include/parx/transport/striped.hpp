@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/core/formatted.hpp>
 #include <parx/transport/detail/tcp_stream.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -250,7 +251,7 @@ class striped_link final : public detail::process_link {
     if (first_end_ == clock::time_point{}) first_end_ = clock::now();
     if (clock::now() - first_end_ > end_patience) {
       throw link_lost(peer_,
-                      fmt::format("one of the {} connections to it has ended", lanes_.size()));
+                      formatted("one of the {} connections to it has ended", lanes_.size()));
     }
   }
 

@@ -11,10 +11,9 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/detail/node.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -65,7 +64,7 @@ PARX_INLINE void anomaly_watch::ran(const node_base& node) {
     if (node.input(i) == nullptr || node.input(i)->gradient_is_finite()) continue;
     const auto origin = origins_.find(node.sequence);
     const bool known = origin != origins_.end();
-    report(fmt::format("gradient for its input {}", i),
+    report(formatted("gradient for its input {}", i),
            known ? operation_name(origin->second.backward->name()) : "an operation",
            known ? origin->second.module : std::string());
   }
@@ -83,9 +82,9 @@ PARX_INLINE void anomaly_watch::enter_path(std::string path) {
 PARX_INLINE void anomaly_watch::report(const std::string& what, std::string operation,
                                        std::string module) const {
   const std::string text =
-      fmt::format("detect_anomaly: {}{} has made Inf or NaN out of finite numbers: its {}{}",
-                  operation, module.empty() ? "" : fmt::format(" of module \"{}\"", module), what,
-                  where_.empty() ? "" : fmt::format(" ({})", where_));
+      formatted("detect_anomaly: {}{} has made Inf or NaN out of finite numbers: its {}{}",
+                  operation, module.empty() ? "" : formatted(" of module \"{}\"", module), what,
+                  where_.empty() ? "" : formatted(" ({})", where_));
   throw anomaly_error(text, std::move(operation), std::move(module));
 }
 

@@ -13,6 +13,7 @@
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/output_file.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/temporary_file.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -32,7 +33,7 @@ PARX_INLINE std::string file_target(const std::string& path) {
 
 PARX_INLINE atomic_file::atomic_file(const std::string& path)
     : path_(file_target(path)),
-      file_(make_temporary(path_), fmt::format("Nothing was changed under \"{}\".", path_)) {}
+      file_(make_temporary(path_), formatted("Nothing was changed under \"{}\".", path_)) {}
 
 PARX_INLINE void atomic_file::commit() {
   file_.finish();

@@ -28,11 +28,12 @@
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE std::filesystem::path checkpoint_path(const std::string& folder, std::uint64_t step) {
-  return std::filesystem::path(folder) / fmt::format("{}{}", checkpoint_prefix, step);
+  return std::filesystem::path(folder) / formatted("{}{}", checkpoint_prefix, step);
 }
 
 PARX_INLINE std::optional<std::uint64_t> step_in_name(std::string_view name) {
@@ -124,7 +125,7 @@ PARX_INLINE std::vector<checkpoint_manifest::file> write_parts(const std::filesy
   for (const auto& file : parts.tensor_files()) {
     checkpoint_metadata metadata = file.metadata;
     if (metadata.contains(std::string(parts_key)))
-      metadata[std::string(step_key)] = fmt::format("{}", step);
+      metadata[std::string(step_key)] = formatted("{}", step);
     files.push_back(write_staged(
         hidden, file.name, [&](auto&& write) { put_safetensors(file.tensors, metadata, write); }));
   }

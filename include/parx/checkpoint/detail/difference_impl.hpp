@@ -14,6 +14,7 @@
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -56,7 +57,7 @@ PARX_INLINE difference_report differences_of(const safetensors_shards& first,
     }
     if (other->shape != tensor.shape || !tensor.type || !other->type) {
       report.names.mismatched.push_back(
-          fmt::format("{}: [{}] {} and [{}] {}", tensor.name, detail::extents_text(tensor.shape),
+          formatted("{}: [{}] {} and [{}] {}", tensor.name, detail::extents_text(tensor.shape),
                       tensor.dtype_name, detail::extents_text(other->shape), other->dtype_name));
       continue;
     }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <parx/checkpoint/detail/header.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
 #include <parx/types/dtype.hpp>
@@ -47,7 +48,7 @@ PARX_INLINE std::string encode_header(const safetensors_header& header) {
   }
   for (const stored_tensor& tensor : header.tensors) {
     if (text.size() > 1) text += ',';
-    text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+    text += formatted("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                         json::quote(tensor.name), tensor.dtype_name,
                         extents_text(tensor.shape, ","), tensor.begin, tensor.end);
   }
@@ -63,7 +64,7 @@ PARX_INLINE std::optional<std::string> check_extent(const stored_tensor& tensor)
       std::find_if(safetensors_types.begin(), safetensors_types.end(),
                    [&](const safetensors_type& type) { return type.name == tensor.dtype_name; });
   if (known == safetensors_types.end())
-    return fmt::format("has the unknown type \"{}\"", tensor.dtype_name);
+    return formatted("has the unknown type \"{}\"", tensor.dtype_name);
   std::uint64_t bits = known->bits;
   for (const std::uint64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bits, extent, &bits)) return "has a shape of more than 2^64 bits";
@@ -71,7 +72,7 @@ PARX_INLINE std::optional<std::string> check_extent(const stored_tensor& tensor)
   if (bits % 8 != 0) return "does not end with a whole byte";
   const std::uint64_t bytes = bits / 8;
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
-    return fmt::format("has the offsets {} to {}, but its type {} and shape [{}] need {} bytes",
+    return formatted("has the offsets {} to {}, but its type {} and shape [{}] need {} bytes",
                        tensor.begin, tensor.end, tensor.dtype_name, extents_text(tensor.shape),
                        bytes);
   }
@@ -102,7 +103,7 @@ PARX_INLINE std::optional<std::string> check_extent(const stored_tensor& tensor)
       json.fail("\"dtype\", \"shape\" or \"data_offsets\"");
     }
   });
-  if (seen != 7) json.fail(fmt::format("dtype, shape and data_offsets of \"{}\"", tensor.name));
+  if (seen != 7) json.fail(formatted("dtype, shape and data_offsets of \"{}\"", tensor.name));
   for (const safetensors_type& known : safetensors_types) {
     if (known.name == tensor.dtype_name) tensor.type = known.type;
   }
@@ -124,7 +125,7 @@ PARX_INLINE safetensors_header parse_header(std::string_view text, std::uint64_t
   std::set<std::string_view> names;
   for (const stored_tensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      throw json::error(fmt::format("the tensor \"{}\" appears twice", tensor.name));
+      throw json::error(formatted("the tensor \"{}\" appears twice", tensor.name));
     }
   }
   // By end, too, so that empty tensors come before the one that begins at the same byte.
@@ -134,18 +135,18 @@ PARX_INLINE safetensors_header parse_header(std::string_view text, std::uint64_t
   std::uint64_t covered = 0;
   for (const stored_tensor& tensor : tensors) {
     if (const auto wrong = check_extent(tensor)) {
-      throw json::error(fmt::format("the tensor \"{}\" {}", tensor.name, *wrong));
+      throw json::error(formatted("the tensor \"{}\" {}", tensor.name, *wrong));
     }
     if (tensor.begin != covered) {
       throw json::error(
-          fmt::format("the tensor \"{}\" begins at byte {} of the data, expected {}: tensors must "
+          formatted("the tensor \"{}\" begins at byte {} of the data, expected {}: tensors must "
                       "follow each other without holes or overlaps",
                       tensor.name, tensor.begin, covered));
     }
     covered = tensor.end;
   }
   if (covered != data_bytes) {
-    throw json::error(fmt::format("its tensors take {} bytes, but the file has {} bytes of data{}",
+    throw json::error(formatted("its tensors take {} bytes, but the file has {} bytes of data{}",
                                   covered, data_bytes,
                                   covered > data_bytes ? "; it was cut short" : ""));
   }

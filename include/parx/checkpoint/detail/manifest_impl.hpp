@@ -8,16 +8,15 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE std::string checksum_text(std::uint64_t checksum) {
-  return fmt::format("{:016x}", checksum);
+  return formatted("{:016x}", checksum);
 }
 
 [[nodiscard]] PARX_INLINE std::uint64_t parse_checksum(std::string_view text) {
@@ -25,7 +24,7 @@ PARX_INLINE std::string checksum_text(std::uint64_t checksum) {
   const char* const end = text.data() + text.size();
   const auto [stop, code] = std::from_chars(text.data(), end, checksum, 16);
   if (text.size() != 16 || code != std::errc{} || stop != end)
-    throw json::error(fmt::format("\"{}\" is not a checksum", text));
+    throw json::error(formatted("\"{}\" is not a checksum", text));
   return checksum;
 }
 
@@ -49,7 +48,7 @@ PARX_INLINE std::string encode_manifest(const checkpoint_manifest& manifest) {
 PARX_INLINE checkpoint_manifest parse_manifest(std::string_view text) {
   const json::value whole = json::parse(text);
   if (whole.at("format").text() != "parx checkpoint 1")
-    throw json::error(fmt::format("its format is \"{}\", which this version does not know",
+    throw json::error(formatted("its format is \"{}\", which this version does not know",
                                   whole.at("format").text()));
   json::object sealed;
   for (const auto& [key, held] : whole.members()) {
@@ -62,7 +61,7 @@ PARX_INLINE checkpoint_manifest parse_manifest(std::string_view text) {
   for (const json::value& one : whole.at("files").elements()) {
     const std::string& name = one.at("name").text();
     if (name.empty() || name.find('/') != std::string::npos || name.front() == '.')
-      throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
+      throw json::error(formatted("\"{}\" is not the name of a file beside it", name));
     manifest.files.push_back({.name = name,
                               .bytes = one.as<std::uint64_t>("bytes"),
                               .checksum = parse_checksum(one.at("xxh64").text())});

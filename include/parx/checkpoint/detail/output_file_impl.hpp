@@ -15,6 +15,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_limit.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/temporary_file.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -78,7 +79,7 @@ PARX_INLINE void output_file::finish() {
 }
 
 PARX_INLINE void output_file::fail(const char* what, int saved_errno) const {
-  const std::string progress = written_ > 0 ? fmt::format(" after {} bytes", written_) : "";
+  const std::string progress = written_ > 0 ? formatted(" after {} bytes", written_) : "";
   throw_error(errc::io, "{} \"{}\"{}: {}. {} {}", what, path_, progress, errno_text(saved_errno),
               advice_for(saved_errno), consequence_);
 }

@@ -12,6 +12,7 @@
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -82,7 +83,7 @@ PARX_INLINE std::string config_differences(const json::value& config, const json
   for (const auto& [key, wanted] : expected.members()) {
     const json::value* const found = config.find(key);
     if (found != nullptr && *found == wanted) continue;
-    lines += fmt::format("\n  {}: {} in config.json, {} in the model", key,
+    lines += formatted("\n  {}: {} in config.json, {} in the model", key,
                          found == nullptr ? "nothing" : json::dump(*found), json::dump(wanted));
   }
   return lines;

@@ -19,6 +19,7 @@
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -69,10 +70,10 @@ PARX_INLINE void write_safetensors(const std::string& path,
 PARX_INLINE safetensors_file::safetensors_file(std::string path) : file_(std::move(path)) {
   const std::uint64_t size = file_.size();
   std::uint64_t length = 0;
-  if (size < sizeof length) reject(fmt::format("it has only {} bytes", size));
+  if (size < sizeof length) reject(formatted("it has only {} bytes", size));
   file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > largest_header || length > size - sizeof length) {
-    reject(fmt::format("its header would take {} bytes, but the file has {}", length, size));
+    reject(formatted("its header would take {} bytes, but the file has {}", length, size));
   }
   std::string text(static_cast<std::size_t>(length), '\0');
   file_.read(sizeof length, std::as_writable_bytes(std::span(text)));
@@ -80,7 +81,7 @@ PARX_INLINE safetensors_file::safetensors_file(std::string path) : file_(std::mo
   try {
     header_ = detail::parse_header(text, size - data_);
   } catch (const json::error& failure) {
-    reject(fmt::format("its header is damaged: {}", failure.what()));
+    reject(formatted("its header is damaged: {}", failure.what()));
   }
   by_name_.resize(header_.tensors.size());
   std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});

@@ -21,6 +21,7 @@
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -33,7 +34,7 @@ PARX_INLINE std::optional<std::string> fault_of_file(const std::filesystem::path
   if (!std::filesystem::is_regular_file(path, failure)) return "it is missing";
   const input_file file(path.string());
   if (file.size() != expected.bytes)
-    return fmt::format("it has {} bytes, expected {}", file.size(), expected.bytes);
+    return formatted("it has {} bytes, expected {}", file.size(), expected.bytes);
   if (check == checkpoint_check::sizes) return std::nullopt;
   xxh64 checksum;
   std::vector<std::byte> piece(1U << 20U);
@@ -44,7 +45,7 @@ PARX_INLINE std::optional<std::string> fault_of_file(const std::filesystem::path
     checksum.update(part);
   }
   if (checksum.value() == expected.checksum) return std::nullopt;
-  return fmt::format("its checksum is {}, expected {}", checksum_text(checksum.value()),
+  return formatted("its checksum is {}, expected {}", checksum_text(checksum.value()),
                      checksum_text(expected.checksum));
 }
 

@@ -15,6 +15,7 @@
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -23,7 +24,7 @@ PARX_INLINE std::size_t element_bytes(std::string_view dtype_name) {
   for (const safetensors_type& known : safetensors_types) {
     if (known.name == dtype_name && known.type) return size_of(*known.type);
   }
-  throw json::error(fmt::format("parts of a tensor of type \"{}\"", dtype_name));
+  throw json::error(formatted("parts of a tensor of type \"{}\"", dtype_name));
 }
 
 PARX_INLINE shard_spec whole_spec(const stored_tensor& tensor) {
@@ -55,14 +56,14 @@ PARX_INLINE shard_index index_of_files(const std::filesystem::path& folder,
       const auto held = [&](std::string_view key) -> const std::string& {
         const auto found = file.metadata().find(std::string(key));
         if (found == file.metadata().end())
-          throw json::error(fmt::format("there is no \"{}\" in its header", key));
+          throw json::error(formatted("there is no \"{}\" in its header", key));
         return found->second;
       };
       const json::value parts = json::parse(held(parts_key));
       const auto step = json::parse(held(step_key)).as<std::uint64_t>();
       if (number == 0) index.step = step;
       if (index.step != step)
-        reject(fmt::format("it is of step {}, but {} is of step {}", step, files[0], index.step));
+        reject(formatted("it is of step {}, but {} is of step {}", step, files[0], index.step));
       std::map<std::string_view, const json::value*> part_of;
       for (const auto& [name, part] : parts.members()) part_of[name] = &part;
       for (const stored_tensor& stored : file.tensors()) {
@@ -74,21 +75,21 @@ PARX_INLINE shard_index index_of_files(const std::filesystem::path& folder,
                 : cuts_from_json(shape_from_json(part->second->at("shape"), bytes), *part->second);
         const parx::shape& whole = spec.global_shape();
         if (spec.size() * bytes != stored.end - stored.begin)
-          reject(fmt::format("\"{}\" has another size than {}", stored.name, spec.text()));
+          reject(formatted("\"{}\" has another size than {}", stored.name, spec.text()));
         const auto [entry, is_new] = by_name.try_emplace(stored.name, index.tensors.size());
         if (is_new) index.tensors.push_back({stored.name, stored.dtype_name, whole});
         auto& tensor = index.tensors[entry->second];
         if (tensor.shape != whole || tensor.dtype_name != stored.dtype_name) {
-          reject(fmt::format("\"{}\" is {} {} here and {} {} in {}", stored.name, stored.dtype_name,
+          reject(formatted("\"{}\" is {} {} here and {} {} in {}", stored.name, stored.dtype_name,
                              to_string(whole), tensor.dtype_name, to_string(tensor.shape),
                              files[tensor.parts.front().file]));
         }
         tensor.parts.push_back({number, std::move(spec)});
       }
     } catch (const json::error& failure) {
-      reject(fmt::format("it is no shard that parx wrote: {}", failure.what()));
+      reject(formatted("it is no shard that parx wrote: {}", failure.what()));
     } catch (const usage_error& failure) {
-      reject(fmt::format("it is damaged: {}", failure.what()));
+      reject(formatted("it is damaged: {}", failure.what()));
     }
   }
   require_whole(index, folder.string());
@@ -115,7 +116,7 @@ PARX_INLINE std::string encode_index(const shard_index& index) {
   }
   const json::object metadata{
       {"total_size", total}, {"format", shard_index_format}, {"step", index.step}};
-  return fmt::format(
+  return formatted(
       "{{\"metadata\": {},\n \"weight_map\": {{{}}},\n \"files\": {},\n \"parts\": {{{}}}}}\n",
       json::dump(metadata), map, json::dump(json::array(index.files.begin(), index.files.end())),
       parts);
@@ -138,7 +139,7 @@ PARX_INLINE shard_index parse_index(const json::value& whole) {
     for (const json::value& place : tensor.at("in").elements()) {
       const json::array& pair = place.elements();
       if (pair.size() != 2 || pair[0].as<std::size_t>() >= index.files.size())
-        throw json::error(fmt::format("\"{}\" is in no file of the index", name));
+        throw json::error(formatted("\"{}\" is in no file of the index", name));
       made.parts.push_back({pair[0].as<std::size_t>(), cuts_from_json(made.shape, pair[1])});
     }
   }

@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shape.hpp>
@@ -24,7 +23,7 @@ namespace parx::inline PARX_ABI {
 PARX_INLINE std::string shard_name(std::string_view name, shard_place place) {
   require(place.index < place.count, "shard_name: \"{}\" has {} pieces, so none with number {}",
           name, place.count, place.index);
-  return fmt::format("{}-{:05}-of-{:05}", name, place.index + 1, place.count);
+  return formatted("{}-{:05}-of-{:05}", name, place.index + 1, place.count);
 }
 
 }  // namespace parx
@@ -90,7 +89,7 @@ PARX_INLINE shard_spec cuts_from_json(const parx::shape& whole, const json::valu
     std::vector<std::size_t> read;
     for (const json::value& each : list.elements()) read.push_back(each.as<std::size_t>());
     if (read.size() != count)
-      throw json::error(fmt::format("{} is not a list of {} numbers", json::dump(list), count));
+      throw json::error(formatted("{} is not a list of {} numbers", json::dump(list), count));
     return read;
   };
   std::vector<axis_interval> cuts;

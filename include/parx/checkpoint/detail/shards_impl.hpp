@@ -19,6 +19,7 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
@@ -29,7 +30,7 @@ PARX_INLINE std::map<std::string, std::vector<std::string>> files_in_index(
   std::map<std::string, std::vector<std::string>> files;
   const auto checked = [](const std::string& name) -> const std::string& {
     if (name.find('/') != std::string::npos)
-      throw json::error(fmt::format("\"{}\" is not the name of a file beside it", name));
+      throw json::error(formatted("\"{}\" is not the name of a file beside it", name));
     return name;
   };
   if (is_shard_index(index)) {
@@ -161,7 +162,7 @@ PARX_INLINE const safetensors_file& safetensors_shards::opened(std::size_t numbe
 PARX_INLINE void safetensors_shards::require_step(const safetensors_file& file) const {
   const auto found = file.metadata().find(std::string(detail::step_key));
   const std::string there = found == file.metadata().end() ? "no step" : "step " + found->second;
-  if (there != fmt::format("step {}", *step_)) {
+  if (there != formatted("step {}", *step_)) {
     throw_error(errc::bad_data,
                 "\"{}\" is of {}, but the other shards are of step {}: they do not belong to one "
                 "checkpoint.",

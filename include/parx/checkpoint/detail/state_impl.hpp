@@ -14,6 +14,7 @@
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -22,11 +23,11 @@ namespace parx::inline PARX_ABI {
 PARX_INLINE std::string state_report::text() const {
   std::string result;
   if (!missing.empty())
-    result += fmt::format("\n  missing from the {}: {}", source, first_of(missing, 10, ", "));
+    result += formatted("\n  missing from the {}: {}", source, first_of(missing, 10, ", "));
   if (!unexpected.empty())
-    result += fmt::format("\n  unknown to the model: {}", first_of(unexpected, 10, ", "));
+    result += formatted("\n  unknown to the model: {}", first_of(unexpected, 10, ", "));
   if (!mismatched.empty())
-    result += fmt::format("\n  different: {}", first_of(mismatched, 4, "\n  different: "));
+    result += formatted("\n  different: {}", first_of(mismatched, 4, "\n  different: "));
   return result;
 }
 
@@ -34,8 +35,8 @@ PARX_INLINE std::string state_report::first_of(const std::vector<std::string>& a
                                                std::size_t most, const char* between) {
   const std::size_t shown = std::min(all.size(), most);
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(shown);
-  std::string text = fmt::format("{}", fmt::join(all.begin(), end, between));
-  if (shown < all.size()) text += fmt::format(", and {} more", all.size() - shown);
+  std::string text = formatted("{}", fmt::join(all.begin(), end, between));
+  if (shown < all.size()) text += formatted(", and {} more", all.size() - shown);
   return text;
 }
 

@@ -17,6 +17,7 @@
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/verify.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -94,14 +95,14 @@ PARX_INLINE std::vector<std::string> faults_of(const std::filesystem::path& fold
       for (const auto& each : detail::parse_manifest(file.whole_text()).files) {
         note([&] {
           if (const auto fault = detail::fault_of_file(folder, each, checkpoint_check::contents))
-            faults.push_back(fmt::format("{}: {}", each.name, *fault));
+            faults.push_back(formatted("{}: {}", each.name, *fault));
         });
       }
     });
   }
   const auto parts = tensor_parts_in(folder);
   if (parts.empty() && faults.empty())
-    faults.push_back(fmt::format("\"{}\" holds no tensors", folder.string()));
+    faults.push_back(formatted("\"{}\" holds no tensors", folder.string()));
   for (const std::string& part : parts) note([&] { detail::verify_shards(folder, part); });
   return faults;
 }

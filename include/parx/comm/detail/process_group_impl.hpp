@@ -13,6 +13,7 @@
 #include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -71,16 +72,16 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto here = ranks.begin() + static_cast<std::ptrdiff_t>(i);
     check(*here >= 0 && *here < size(),
-          fmt::format("rank {} is not one of its {} ranks", *here, size()));
+          formatted("rank {} is not one of its {} ranks", *here, size()));
     check(std::find(ranks.begin(), here, *here) == here,
-          fmt::format("rank {} is listed twice", *here));
+          formatted("rank {} is listed twice", *here));
     member |= *here == rank();
-    list += fmt::format("{}{}", i > 0 ? "," : "", *here);
+    list += formatted("{}{}", i > 0 ? "," : "", *here);
   }
-  check(member, fmt::format("this rank, {}, is not among the members {}", rank(), list));
+  check(member, formatted("this rank, {}, is not among the members {}", rank(), list));
   const std::uint64_t base = detail::fnv1a(list, detail::core_of(*this)->id());
   return derive(ranks, base,
-                options.name.empty() ? fmt::format("{}/[{}]", name(), list) : options.name);
+                options.name.empty() ? formatted("{}/[{}]", name(), list) : options.name);
 }
 
 PARX_INLINE void process_group::abort(std::string_view reason) {

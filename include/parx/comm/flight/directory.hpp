@@ -15,11 +15,10 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/flight/layout.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -35,7 +34,7 @@ struct flight_place {
 /// What tells one start of a job from others on its hosts.
 [[nodiscard]] inline std::string name_of_start(std::string_view run_id, std::string_view host,
                                                std::uint16_t port) {
-  return fmt::format("{}|{}|{}", run_id, host, port);
+  return formatted("{}|{}|{}", run_id, host, port);
 }
 
 /// PARX_RECORDER: a directory, "off", or unset for one that is named by `start`, as
@@ -47,14 +46,14 @@ struct flight_place {
   if (!given.empty()) return {given, flight_files::kept};
   std::string base = env_string(env, "XDG_RUNTIME_DIR").value_or("");
   if (base.empty() || ::access(base.c_str(), W_OK | X_OK) != 0) base = "/tmp";
-  return {fmt::format("{}/parx-flight-{}-{:016x}", base, ::geteuid(), detail::fnv1a(start)),
+  return {formatted("{}/parx-flight-{}-{:016x}", base, ::geteuid(), detail::fnv1a(start)),
           flight_files::removed_after_success};
 }
 
 namespace detail {
 
 [[nodiscard]] inline std::string flight_file_name(int rank) {
-  return fmt::format("rank_{}{}", rank, flight_suffix);
+  return formatted("rank_{}{}", rank, flight_suffix);
 }
 
 /// The names of the recorders in a directory, in no order; none where it cannot be read.

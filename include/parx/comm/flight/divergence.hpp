@@ -15,11 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/flight/clocks.hpp>
 #include <parx/comm/flight/reader.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -192,7 +191,7 @@ struct flight_column {
 /// "#812, all_reduce of 1024 float32 (sum) at train.cpp:88"; of a message without the number.
 [[nodiscard]] inline std::string to_text(const flight_record& record) {
   const std::string number =
-      record.call.sequence == 0 ? std::string() : fmt::format("#{}, ", record.call.number());
+      record.call.sequence == 0 ? std::string() : formatted("#{}, ", record.call.number());
   return number + describe(record.call);
 }
 
@@ -209,24 +208,24 @@ struct flight_column {
 /// Several lines without a last line break: the operation, then the ranks by what they did.
 [[nodiscard]] inline std::string to_text(const flight_divergence& found,
                                          const std::vector<flight_log>& logs) {
-  std::string text = fmt::format("{} on group \"{}\"", to_text(found.call), found.name);
+  std::string text = formatted("{} on group \"{}\"", to_text(found.call), found.name);
   const auto ending_of = [&](int rank) {
     const auto log = std::find_if(logs.begin(), logs.end(),
                                   [rank](const auto& each) { return each.rank == rank; });
     return log == logs.end() ? std::string()
-                             : fmt::format(" ({}, pid {}; {})", log->host, log->pid,
+                             : formatted(" ({}, pid {}; {})", log->host, log->pid,
                                            to_text(log->ending));
   };
   for (const flight_rank& each : found.ranks) {
-    text += fmt::format("\n  rank {}{}: ", each.rank, ending_of(each.rank));
+    text += formatted("\n  rank {}{}: ", each.rank, ending_of(each.rank));
     switch (each.part) {
       case flight_part::never_entered:
         text += "never entered it";
-        if (each.elsewhere) text += fmt::format("; it is in {}", to_text(*each.elsewhere));
-        if (each.last) text += fmt::format("; its last call here was {}", to_text(*each.last));
+        if (each.elsewhere) text += formatted("; it is in {}", to_text(*each.elsewhere));
+        if (each.last) text += formatted("; its last call here was {}", to_text(*each.last));
         break;
       case flight_part::called_other:
-        text += fmt::format("called something else: {}", to_text(*each.here));
+        text += formatted("called something else: {}", to_text(*each.here));
         break;
       case flight_part::in_it: text += "is in it still"; break;
       case flight_part::failed: text += "was in it when its group failed"; break;
@@ -234,7 +233,7 @@ struct flight_column {
     }
   }
   const auto unknown = found.members - static_cast<int>(found.ranks.size());
-  if (unknown > 0) text += fmt::format("\n  {} more of the group: no record", unknown);
+  if (unknown > 0) text += formatted("\n  {} more of the group: no record", unknown);
   return text;
 }
 

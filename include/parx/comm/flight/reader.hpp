@@ -11,13 +11,12 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/flight/directory.hpp>
 #include <parx/comm/flight/layout.hpp>
 #include <parx/comm/schedule/operation.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -70,25 +69,25 @@ template <std::size_t N>
   };
   flight_header header;
   if (bytes.size() < flight_header_bytes) {
-    refuse(fmt::format("it ends after {} bytes, in its header", bytes.size()));
+    refuse(formatted("it ends after {} bytes, in its header", bytes.size()));
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != flight_magic) refuse("it does not begin with PXFLIGHT");
   if (header.version != flight_version) {
-    refuse(fmt::format("it has version {} of the layout, and this program reads version {}",
+    refuse(formatted("it has version {} of the layout, and this program reads version {}",
                        header.version, flight_version));
   }
   if (header.header_bytes != flight_header_bytes || header.record_bytes != sizeof(flight_record) ||
       header.capacity != flight_capacity) {
-    refuse(fmt::format("its header names {} records of {} bytes after {} bytes", header.capacity,
+    refuse(formatted("its header names {} records of {} bytes after {} bytes", header.capacity,
                        header.record_bytes, header.header_bytes));
   }
   if (bytes.size() != flight_file_bytes) {
-    refuse(fmt::format("it has {} bytes instead of {}", bytes.size(), flight_file_bytes));
+    refuse(formatted("it has {} bytes instead of {}", bytes.size(), flight_file_bytes));
   }
   if (header.world_size < 1 || header.rank < 0 || header.rank >= header.world_size ||
       header.ending > flight_ending::failed) {
-    refuse(fmt::format("it is of rank {} of {}", header.rank, header.world_size));
+    refuse(formatted("it is of rank {} of {}", header.rank, header.world_size));
   }
 
   flight_log log{.rank = header.rank,
@@ -166,7 +165,7 @@ struct flight_logs {
   }
   std::erase_if(found.ranks, [&](const flight_log& each) {
     if (each.job == job) return false;
-    found.left_out.push_back(fmt::format("the file of rank {} is from another start of a job",
+    found.left_out.push_back(formatted("the file of rank {} is from another start of a job",
                                          each.rank));
     return true;
   });

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/comm/schedule/rules.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -46,7 +45,7 @@ struct explanation {
   for (explanation& row : rows) {
     if (!row.why.empty()) continue;
     if (row.chosen && rule != nullptr && rule->use == row.name) {
-      row.why = fmt::format("{} says so", rule->source);
+      row.why = formatted("{} says so", rule->source);
     } else if (row.name == cheapest) {
       row.why = "cheapest";
     } else if (is_serial_anyway(shape) &&
@@ -54,7 +53,7 @@ struct explanation {
       row.why = "not in serial order, as all is where the ranks share memory";
     } else {
       row.why = row.seconds > least && least > 0
-                    ? fmt::format("{:.3g} x the cheapest", row.seconds / least)
+                    ? formatted("{:.3g} x the cheapest", row.seconds / least)
                     : "as cheap";
     }
   }
@@ -70,12 +69,12 @@ struct explanation {
 /// "all_reduce of 1048576 bytes on 8 ranks", and a line for each algorithm.
 [[nodiscard]] inline std::string explain_text(const call_shape& shape,
                                               const std::vector<explanation>& rows) {
-  std::string text = fmt::format("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what),
+  std::string text = formatted("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what),
                                  shape.bytes(), shape.world);
   for (const explanation& row : rows) {
     const std::string time =
-        std::isnan(row.seconds) ? "-" : fmt::format("{:.1f} us", row.seconds * 1e6);
-    text += fmt::format("{} {:<15} {:>14}  {}\n", row.chosen ? '*' : ' ', name_of(row.name), time,
+        std::isnan(row.seconds) ? "-" : formatted("{:.1f} us", row.seconds * 1e6);
+    text += formatted("{} {:<15} {:>14}  {}\n", row.chosen ? '*' : ' ', name_of(row.name), time,
                         row.why);
   }
   return text;

@@ -21,10 +21,9 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -48,9 +47,9 @@ struct rule_word {
   std::size_t column = 1;
 
   template <typename... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> why, const Args&... args) const {
+  [[noreturn]] void refuse(counted_text<sizeof...(Args)> why, const Args&... args) const {
     throw_usage("{}:{}:{}: {}", source, line, column,
-                fmt::vformat(why, fmt::make_format_args(args...)));
+                formatted(why, args...));
   }
 };
 
@@ -60,7 +59,7 @@ struct rule_word {
     const auto what = static_cast<operation>(i);
     if (what == operation::send || what == operation::recv) continue;
     if (word.text == operation_names[i]) return what;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", operation_names[i]);
+    names += formatted("{}{}", names.empty() ? "" : ", ", operation_names[i]);
   }
   word.refuse("\"{}\" is no collective operation; they are: {}", word.text, names);
 }
@@ -71,7 +70,7 @@ struct rule_word {
   for (const catalog_entry& each : catalog()) {
     if (each.what != what) continue;
     if (word.text == name_of(each.name)) return each.name;
-    names += fmt::format(", {}", name_of(each.name));
+    names += formatted(", {}", name_of(each.name));
   }
   word.refuse("\"{}\" is no algorithm of {}; it has: {}", word.text, name_of(what), names);
 }
@@ -134,7 +133,7 @@ struct rule_line {
     rule.what = detail::parse_operation({item.substr(0, colon), source, 1, at + 1});
     rule.use = detail::parse_algorithm(rule.what,
                                        {item.substr(colon + 1), source, 1, at + colon + 2});
-    rule.source = fmt::format("{}:1", source);
+    rule.source = formatted("{}:1", source);
     rules.push_back(std::move(rule));
     at = end + 1;
   }
@@ -168,7 +167,7 @@ struct rule_line {
     if (rule.min_bytes > rule.max_bytes) words[2].refuse("max_bytes is below min_bytes");
     if (rule.min_ranks > rule.max_ranks) words[4].refuse("max_ranks is below min_ranks");
     rule.use = detail::parse_algorithm(rule.what, words[5]);
-    rule.source = fmt::format("{}:{}", source, number);
+    rule.source = formatted("{}:{}", source, number);
     rules.push_back(std::move(rule));
   }
   return rules;

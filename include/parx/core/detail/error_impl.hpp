@@ -9,10 +9,9 @@
 #include <system_error>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/abi.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -82,16 +81,16 @@ PARX_INLINE std::string text_of(const std::exception_ptr& failure) {
   }
 }
 
-PARX_INLINE void vthrow_usage(fmt::string_view text, fmt::format_args args) {
-  throw usage_error(fmt::vformat(text, args));
+PARX_INLINE void throw_usage_text(const std::string& text) {
+  throw usage_error(text);
 }
 
-PARX_INLINE void vthrow_error(errc code, fmt::string_view text, fmt::format_args args) {
-  throw error(code, fmt::vformat(text, args));
+PARX_INLINE void throw_error_text(errc code, const std::string& text) {
+  throw error(code, text);
 }
 
 PARX_INLINE std::string errno_text(int saved_errno) {
-  return fmt::format("{} (errno {})", std::generic_category().message(saved_errno), saved_errno);
+  return formatted("{} (errno {})", std::generic_category().message(saved_errno), saved_errno);
 }
 
 }  // namespace parx

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
@@ -37,7 +38,7 @@ PARX_INLINE const value* value::find(std::string_view key) const noexcept {
 
 PARX_INLINE const value& value::at(std::string_view key) const {
   if (const value* found = members().find(key)) return *found;
-  throw error(fmt::format("there is no \"{}\"", key));
+  throw error(formatted("there is no \"{}\"", key));
 }
 
 PARX_INLINE value& value::operator[](std::string_view key) {
@@ -79,7 +80,7 @@ PARX_INLINE value parse_value(reader& from) {
       object members;
       std::unordered_set<std::string> keys;
       from.object([&](std::string key) {
-        if (!keys.insert(key).second) from.fail(fmt::format("\"{}\" once", key));
+        if (!keys.insert(key).second) from.fail(formatted("\"{}\" once", key));
         members.members_.push_back({std::move(key), parse_value(from)});
       });
       return members;
@@ -115,7 +116,7 @@ PARX_INLINE value parse_value(reader& from) {
 PARX_INLINE value parse(std::string_view text, parse_options options) {
   if (text.size() > options.max_bytes)
     throw error(
-        fmt::format("{} bytes are more than the limit of {}", text.size(), options.max_bytes));
+        formatted("{} bytes are more than the limit of {}", text.size(), options.max_bytes));
   reader from(text);
   value result = parse_value(from);
   from.end();
@@ -155,7 +156,7 @@ PARX_INLINE void append(std::string& out, const value& what, unsigned indent, un
     out += what.is_negative() ? fmt::to_string(what.as<std::int64_t>())
                               : fmt::to_string(what.as<std::uint64_t>());
   } else if (what.is_number() && std::isfinite(what.as<double>())) {
-    const std::string digits = fmt::format("{}", what.as<double>());
+    const std::string digits = formatted("{}", what.as<double>());
     out += digits;
     // A point, so that it is read as a double again.
     if (digits.find_first_of(".e") == std::string::npos) out += ".0";
@@ -177,7 +178,7 @@ PARX_INLINE std::string dump(const value& what, unsigned indent) {
 PARX_INLINE void value::wrong(std::string_view wanted) const {
   std::string found = is_array() ? "an array" : is_object() ? "an object" : dump(*this);
   if (found.size() > 60) found = "a long string";
-  throw error(fmt::format("expected {}, found {}", wanted, found));
+  throw error(formatted("expected {}, found {}", wanted, found));
 }
 
 }  // namespace parx::json

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json_quote.hpp>
 
 namespace parx::inline PARX_ABI::json {
@@ -18,7 +19,7 @@ PARX_INLINE std::string quote(std::string_view text) {
     } else if (c == '\n') {
       result += "\\n";
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+      result += formatted("\\u{:04x}", static_cast<unsigned>(c));
     } else {
       result += c;
     }

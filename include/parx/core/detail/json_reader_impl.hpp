@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json_reader.hpp>
 
 namespace parx::inline PARX_ABI::json::detail {
@@ -139,13 +140,13 @@ PARX_INLINE void reader::fail(std::string_view expected) const {
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const std::size_t start = before.rfind('\n') + 1;  // npos + 1 is 0
   throw error(
-      fmt::format("expected {} at line {}, column {}", expected, line, position_ - start + 1));
+      formatted("expected {} at line {}, column {}", expected, line, position_ - start + 1));
 }
 
 PARX_INLINE reader::level::level(reader& owner, char opening) : owner_(owner) {
   owner.expect(opening);
   if (owner.depth_ == max_depth)
-    owner.fail(fmt::format("no more than {} arrays and objects in each other", max_depth));
+    owner.fail(formatted("no more than {} arrays and objects in each other", max_depth));
   ++owner.depth_;
 }
 
@@ -163,7 +164,7 @@ PARX_INLINE bool reader::next_is(char wanted) noexcept {
 }
 
 PARX_INLINE void reader::expect(char wanted) {
-  if (!accept(wanted)) fail(fmt::format("'{}'", wanted));
+  if (!accept(wanted)) fail(formatted("'{}'", wanted));
 }
 
 PARX_INLINE void reader::digits() {

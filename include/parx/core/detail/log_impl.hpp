@@ -8,9 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
 
@@ -20,8 +19,8 @@ PARX_INLINE void logger::write(log_level level, std::string_view text) {
   static constexpr const char* names[] = {"error", "warning", "info", "debug"};
   const int known = rank();
   const std::string who =
-      known >= 0 ? fmt::format("rank {}", known) : fmt::format("pid {}", ::getpid());
-  const std::string line = fmt::format("[parx {}] {}: {}\n", who, names[static_cast<int>(level)],
+      known >= 0 ? formatted("rank {}", known) : formatted("pid {}", ::getpid());
+  const std::string line = formatted("[parx {}] {}: {}\n", who, names[static_cast<int>(level)],
                                        printable(text, line_breaks::indent));
   const std::lock_guard lock(mutex_);
   const auto write_line = [&] {
@@ -48,13 +47,9 @@ PARX_INLINE logger::logger() {
   if (!wanted.empty() && wanted != "error" && wanted != "warn" && wanted != "info" &&
       wanted != "debug") {
     write(log_level::warn,
-          fmt::format("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn",
+          formatted("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn",
                       wanted));
   }
-}
-
-PARX_INLINE void vlog(log_level level, fmt::string_view text, fmt::format_args args) {
-  if (logger::instance().shows(level)) logger::instance().write(level, fmt::vformat(text, args));
 }
 
 }  // namespace parx

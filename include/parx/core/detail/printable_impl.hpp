@@ -4,8 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/utf8.hpp>
 
@@ -23,7 +22,7 @@ PARX_INLINE std::string printable(std::string_view text, line_breaks breaks) {
       result.append(bytes);
     } else {
       for (const char byte : bytes) {
-        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+        result += formatted("\\x{:02x}", static_cast<unsigned char>(byte));
       }
     }
     text.remove_prefix(next.bytes);

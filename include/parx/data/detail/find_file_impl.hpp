@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/find_file.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -40,7 +41,7 @@ PARX_INLINE std::string find_file(const std::string& folder, std::string_view pr
     throw_error(errc::io, "the folder \"{}\" holds {} files named \"{}*{}*\", expected one{}{}. {}",
                 folder, found.size(), prefix, part, found.empty() ? "" : ": ",
                 fmt::join(found, ", "),
-                found.empty() ? fmt::format("Give the folder that holds {}.", what)
+                found.empty() ? formatted("Give the folder that holds {}.", what)
                               : "Move the others away.");
   }
   return found.front();

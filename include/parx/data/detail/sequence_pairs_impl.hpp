@@ -13,6 +13,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/sequence_pairs.hpp>
@@ -93,7 +94,7 @@ PARX_INLINE void sequence_pairs::tell_what_was_cut(const std::string& what) cons
 }
 
 PARX_INLINE std::uint64_t sequence_pairs::options_hash(const std::string& path) const {
-  return stable_hash(fmt::format("sequence_pairs 2|{}|{}|{}|{}|{}|{}|{}", options_.source,
+  return stable_hash(formatted("sequence_pairs 2|{}|{}|{}|{}|{}|{}|{}", options_.source,
                                  options_.target, static_cast<int>(options_.header),
                                  static_cast<int>(text_format_of(path, options_.format)),
                                  options_.max_source_length, options_.max_target_length,

@@ -14,6 +14,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/text/append_text.hpp>
@@ -62,7 +63,7 @@ PARX_INLINE text_batch text_classification::fetch(std::span<const std::size_t> i
 }
 
 PARX_INLINE std::uint64_t text_classification::options_hash(const std::string& path) const {
-  return stable_hash(fmt::format(
+  return stable_hash(formatted(
       "text_classification 2|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
       fmt::join(options_.texts, "\x1f"), fmt::join(options_.classes, "\x1f"), options_.class_count,
       static_cast<int>(options_.header), static_cast<int>(text_format_of(path, options_.format)),
@@ -109,7 +110,7 @@ PARX_INLINE void text_classification::count_classes(const std::string& source) {
       throw_error(errc::bad_data,
                   "{} has no sample of class {}{}. Give the right classes, or allow empty ones.",
                   source, i,
-                  options_.classes.empty() ? "" : fmt::format(" (\"{}\")", options_.classes[i]));
+                  options_.classes.empty() ? "" : formatted(" (\"{}\")", options_.classes[i]));
   }
 }
 

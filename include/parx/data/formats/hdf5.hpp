@@ -26,6 +26,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -61,7 +62,7 @@ class hdf5_file {
     auto result = tensor<T>::empty(checked_shape(array, name, sizeof(T)));
     if (result.size() > 0 &&
         H5Dread(array.data.get(), native<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, result.data()) < 0)
-      fail(errc::bad_data, fmt::format("cannot read \"{}\"", name));
+      fail(errc::bad_data, formatted("cannot read \"{}\"", name));
     return result;
   }
 
@@ -91,7 +92,7 @@ class hdf5_file {
         H5Dread(array.data.get(), native<T>(), memory.get(), array.space.get(), H5P_DEFAULT,
                 result.data()) < 0)
       fail(errc::bad_data,
-           fmt::format("cannot read rows {} to {} of \"{}\"", begin, begin + count, name));
+           formatted("cannot read rows {} to {} of \"{}\"", begin, begin + count, name));
     return result;
   }
 
@@ -155,14 +156,14 @@ class hdf5_file {
   [[nodiscard]] array_handle open(const std::string& name) const {
     array_handle array;
     array.data = handle(H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT), H5Dclose);
-    if (!array.data) fail(errc::bad_data, fmt::format("there is no array \"{}\"", name));
+    if (!array.data) fail(errc::bad_data, formatted("there is no array \"{}\"", name));
     array.space = handle(H5Dget_space(array.data.get()), H5Sclose);
     const handle type(H5Dget_type(array.data.get()), H5Tclose);
     if (!array.space || !type)
-      fail(errc::bad_data, fmt::format("\"{}\" has no readable type", name));
+      fail(errc::bad_data, formatted("\"{}\" has no readable type", name));
     const H5T_class_t kind = H5Tget_class(type.get());
     if (kind != H5T_INTEGER && kind != H5T_FLOAT)
-      fail(errc::bad_data, fmt::format("\"{}\" is not an array of numbers", name));
+      fail(errc::bad_data, formatted("\"{}\" is not an array of numbers", name));
     return array;
   }
 
@@ -171,7 +172,7 @@ class hdf5_file {
     const int rank = H5Sget_simple_extent_dims(array.space.get(), extents.data(), nullptr);
     if (rank < 0 || static_cast<std::size_t>(rank) > max_rank)
       fail(errc::bad_data,
-           fmt::format("\"{}\" has {} axes; a tensor has at most {}", name, rank, max_rank));
+           formatted("\"{}\" has {} axes; a tensor has at most {}", name, rank, max_rank));
     parx::shape result;
     for (int i = 0; i < rank; ++i)
       result.push_back(static_cast<std::size_t>(extents[static_cast<std::size_t>(i)]));
@@ -189,7 +190,7 @@ class hdf5_file {
     for (const std::size_t extent : extents) {
       if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > std::uint64_t{1} << 40U)
         fail(errc::bad_data,
-             fmt::format("\"{}\" of shape {} is larger than 1 TiB; read some rows at a time", name,
+             formatted("\"{}\" of shape {} is larger than 1 TiB; read some rows at a time", name,
                          to_string(extents)));
     }
   }

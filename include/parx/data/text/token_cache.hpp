@@ -25,6 +25,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_limit.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/temporary_file.hpp>
 #include <parx/data/detail/mapped_file.hpp>
@@ -66,7 +67,7 @@ template <typename Build>
   }
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
-  const std::string path = fmt::format("{}/{:016x}.tokens", folder, key);
+  const std::string path = formatted("{}/{:016x}.tokens", folder, key);
   if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
   const detail::cache_lock lock = detail::lock_cache(path);
   if (lock.file.valid()) {

@@ -12,10 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
 #include <parx/tensor/random.hpp>
@@ -94,7 +93,7 @@ PARX_INLINE std::vector<hook_memory> powersgd_hook::memory(std::span<const hook_
   for (const hook_bucket& each : buckets) {
     state& s = states_[each.index];
     const auto add = [&]<typename T>(const char* name, std::span<T> values, hook_share share) {
-      all.push_back({fmt::format("bucket.{}.{}", each.index, name),
+      all.push_back({formatted("bucket.{}.{}", each.index, name),
                      {values.data(), values.size(), dtype_of<T>},
                      share});
     };

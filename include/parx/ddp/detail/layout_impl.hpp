@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/layout.hpp>
 #include <parx/ddp/reduction_group.hpp>
@@ -23,8 +22,8 @@ PARX_INLINE std::string layout_of(const parameter_handle& parameter) {
   const row_gradient_part* const rows = parameter.row_gradient();
   const std::string& group = parameter.reduction_group();
   std::string text =
-      fmt::format("{} {} {}", parameter.name(), parameter.spec().text(), name_of(parameter.type()));
-  if (!group.empty()) return text + fmt::format(", summed over \"{}\"", group);
+      formatted("{} {} {}", parameter.name(), parameter.spec().text(), name_of(parameter.type()));
+  if (!group.empty()) return text + formatted(", summed over \"{}\"", group);
   // Ranks that treat a gradient by rows and ranks that do not would wait for each other.
   return rows != nullptr && rows->expects_row_grad() ? text + " by rows" : text;
 }
@@ -58,7 +57,7 @@ PARX_INLINE void check_layout(const reduction_groups& groups,
   if (!found) return;
   const bool is_cut = std::any_of(parameters.begin(), parameters.end(),
                                   [](const auto& each) { return !each->spec().is_whole(); });
-  const std::string text = fmt::format(
+  const std::string text = formatted(
       "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
       "the same model, in the same order{}:{}",
       groups[where].name(), found->rank,

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/ddp/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -34,7 +33,7 @@ PARX_INLINE std::size_t reduction_groups::number_of(const parameter_handle& para
   std::string known;
   for (std::size_t i = 0; i < size(); ++i) {
     if (name(i) == parameter.reduction_group()) return i;
-    if (i > 0) known += fmt::format("{}\"{}\"", i > 1 ? ", " : "", name(i));
+    if (i > 0) known += formatted("{}\"{}\"", i > 1 ? ", " : "", name(i));
   }
   throw_usage(
       "{}: the gradient of \"{}\" is to be summed over \"{}\", but the reduction groups "

@@ -15,11 +15,10 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/signal_name.hpp>
 #include <parx/core/stopped.hpp>
 
@@ -63,16 +62,16 @@ namespace detail {
     const bool here = ::access(program.c_str(), F_OK) == 0;
     throw program_error(
         127,
-        fmt::format("program \"{}\" was not found in PATH{}", program,
+        formatted("program \"{}\" was not found in PATH{}", program,
                     here ? "; to run the one in this folder, write ./" + program : std::string()));
   }
   if (!found) {
-    throw program_error(127, fmt::format("program \"{}\" was not found: {}", program,
+    throw program_error(127, formatted("program \"{}\" was not found: {}", program,
                                          std::generic_category().message(errno)));
   }
   throw program_error(
       126,
-      fmt::format("\"{}\" is not an executable file; chmod +x it if it is a program", program));
+      formatted("\"{}\" is not an executable file; chmod +x it if it is a program", program));
 }
 
 /// How a process ended.
@@ -91,9 +90,9 @@ struct exit_status {
 
 [[nodiscard]] inline std::string to_string(const exit_status& status) {
   if (status.signal != 0) {
-    return fmt::format("killed by {} (signal {})", signal_name(status.signal), status.signal);
+    return formatted("killed by {} (signal {})", signal_name(status.signal), status.signal);
   }
-  return fmt::format("exit code {}", status.code);
+  return formatted("exit code {}", status.code);
 }
 
 /// Whether `pid`, a child, has ended, and how. It stays a zombie, which keeps its process group's
@@ -207,7 +206,7 @@ struct standard_streams {
   }
   if (got == sizeof why) {
     reap(pid);
-    throw program_error(126, fmt::format("cannot execute \"{}\": {}", file, errno_text(why)));
+    throw program_error(126, formatted("cannot execute \"{}\": {}", file, errno_text(why)));
   }
   return pid;
 }

@@ -13,8 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/launch/detail/child_process.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -25,8 +24,8 @@ namespace parx::inline PARX_ABI::detail {
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", ranks[i]);
-    if (last > i) text += fmt::format("{}{}", last == i + 1 ? "," : "-", ranks[last]);
+    text += formatted("{}{}", text.empty() ? "" : ",", ranks[i]);
+    if (last > i) text += formatted("{}{}", last == i + 1 ? "," : "-", ranks[last]);
     i = last + 1;
   }
   return text;
@@ -93,13 +92,13 @@ struct job_failure {
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
   const std::string rule(78, '=');
-  const std::string cause = fmt::format("rank {} of {} failed: {}, {:.1f} s after the start",
+  const std::string cause = formatted("rank {} of {} failed: {}, {:.1f} s after the start",
                                         failure.cause.rank, failure.ends.size(),
                                         to_string(failure.cause.status), failure.cause.seconds);
   std::string text =
-      fmt::format("{}\nparxrun: {}\n", rule, failure.parting.empty() ? cause : failure.parting);
+      formatted("{}\nparxrun: {}\n", rule, failure.parting.empty() ? cause : failure.parting);
   const auto field = [&](std::string_view name, std::string_view value) {
-    text += fmt::format("  {:<9} {}\n", name, value);
+    text += formatted("  {:<9} {}\n", name, value);
   };
   if (!failure.parting.empty()) field("told by", cause);
   field("command", failure.command);
@@ -117,13 +116,13 @@ struct job_failure {
   }
   for (const auto& [how, ranks] : others) {
     text +=
-        fmt::format("  {} {}: {}\n", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
+        formatted("  {} {}: {}\n", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
   }
   if (!failure.recorder.empty()) {
     field("recorder", failure.recorder + " (read it by: parx_doctor recorder DIR)");
   }
   return text +
-         fmt::format("  parxrun exits with code {}\n{}\n", failure.cause.status.shell_code(), rule);
+         formatted("  parxrun exits with code {}\n{}\n", failure.cause.status.shell_code(), rule);
 }
 
 }  // namespace parx::detail

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/launch/hostlist.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -64,7 +65,7 @@ class hostlist_parser {
       if (last - first >= most_hosts - numbers.size())
         fail(begin, "the list has over 1000000 hosts");
       for (std::uint64_t number = first; number <= last; ++number) {
-        numbers.push_back(fmt::format("{:0{}}", number, width));
+        numbers.push_back(formatted("{:0{}}", number, width));
       }
     } while (accept(','));
     if (!accept(']')) fail(bracket, "the bracket is not closed");

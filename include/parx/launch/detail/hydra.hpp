@@ -8,10 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -38,7 +37,7 @@ struct process_stat {
 [[nodiscard]] inline int find_hydra_proxy() {
   int pid = ::getppid();
   for (int depth = 0; depth < 32 && pid > 1; ++depth) {
-    const auto text = file_text(fmt::format("/proc/{}/stat", pid));
+    const auto text = file_text(formatted("/proc/{}/stat", pid));
     const process_stat stat = parse_process_stat(text.value_or(""));
     if (stat.name.starts_with("hydra_")) return pid;
     pid = stat.parent;
@@ -53,7 +52,7 @@ struct process_stat {
   if (size && size == env_string(env, "MPI_LOCALNRANKS") &&
       !any_set(env, {"PARX_RUN_ID", "PMI_JOBID"})) {
     if (const int pid = find_hydra_proxy(); pid != 0) {
-      env["PARX_RUN_ID"] = fmt::format("hydra-{}", pid);
+      env["PARX_RUN_ID"] = formatted("hydra-{}", pid);
     }
   }
   return env;

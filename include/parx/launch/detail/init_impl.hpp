@@ -18,6 +18,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/launch/detail/hydra.hpp>
@@ -132,7 +133,7 @@ PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
 PARX_INLINE world::~world() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
   if (unwinding && (!closed() || goes_on())) {
-    abort(fmt::format("rank {} left its program by an exception; see its output", rank()));
+    abort(formatted("rank {} left its program by an exception; see its output", rank()));
   }
   const bool failed = closed() && !goes_on();
   static_cast<process_group&>(*this) = process_group(alone());

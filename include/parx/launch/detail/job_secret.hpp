@@ -20,13 +20,12 @@
 #include <string>
 #include <system_error>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hmac.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/launch/launcher.hpp>
@@ -103,17 +102,17 @@ namespace parx::inline PARX_ABI::detail {
   if (job.started_by != launcher::slurm || home.empty()) return {};
   const bool on_one_host = job.local_world_size == job.world_size;
   if (!on_one_host && !is_shared_among_hosts(home)) {
-    why_not = fmt::format(" (none is made, since {} is not known to be shared among hosts)", home);
+    why_not = formatted(" (none is made, since {} is not known to be shared among hosts)", home);
     return {};
   }
   if (!why_no_hmac().empty()) {
-    why_not = fmt::format(" (none is made: {})", why_no_hmac());
+    why_not = formatted(" (none is made: {})", why_no_hmac());
     return {};
   }
   try {
     return secret_of_user(home);
   } catch (const std::exception& failure) {
-    why_not = fmt::format(" (none is made: {})", failure.what());
+    why_not = formatted(" (none is made: {})", failure.what());
     return {};
   }
 }

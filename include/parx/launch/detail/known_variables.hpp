@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -67,7 +66,7 @@ inline constexpr std::array known_variables{"PARX_ALGO",
     const auto distance = [&](std::string_view known) { return edit_distance(name, known); };
     const std::string_view closest = *std::ranges::min_element(known_variables, {}, distance);
     if (closest == name || distance(closest) > 2) continue;
-    sentences.push_back(fmt::format("parx reads no variable {}. Did you mean {}?", name, closest));
+    sentences.push_back(formatted("parx reads no variable {}. Did you mean {}?", name, closest));
   }
   return sentences;
 }

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <parx/comm/flight/divergence.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -45,19 +46,19 @@ struct parting {
     return made;
   };
   const auto calls = [](const flight_record& record) {
-    return fmt::format("{} (call #{})", describe(record.call), record.call.number());
+    return formatted("{} (call #{})", describe(record.call), record.call.number());
   };
-  const std::string there = fmt::format("on group \"{}\"", first.name);
+  const std::string there = formatted("on group \"{}\"", first.name);
 
   if (const auto others = who(flight_part::called_other); !others.empty()) {
     const bool is_minority = 2 * others.size() < first.ranks.size();
     parting made = named(others);
     if (is_minority) {
-      made.text = fmt::format("rank {} called {} where the others called {}, {}",
+      made.text = formatted("rank {} called {} where the others called {}, {}",
                               fmt::join(made.ranks, ", "), describe(others.front()->here->call),
                               calls(first.call), there);
     } else {
-      made.text = fmt::format("the ranks called different operations {}: call #{} was {}, but {} "
+      made.text = formatted("the ranks called different operations {}: call #{} was {}, but {} "
                               "on rank {}",
                               there, first.call.call.number(), describe(first.call.call),
                               describe(others.front()->here->call), fmt::join(made.ranks, ", "));
@@ -67,17 +68,17 @@ struct parting {
   if (const auto absent = who(flight_part::never_entered); !absent.empty()) {
     parting made = named(absent);
     const flight_rank& one = *absent.front();
-    made.text = fmt::format("rank {} did not enter {}, {}", fmt::join(made.ranks, ", "),
+    made.text = formatted("rank {} did not enter {}, {}", fmt::join(made.ranks, ", "),
                             calls(first.call), there);
-    if (is_stopped(one.rank)) made.text += fmt::format("; {}", standing);
-    else if (one.elsewhere) made.text += fmt::format("; it was in {}", to_text(*one.elsewhere));
-    else if (one.last) made.text += fmt::format("; its last call there was {}", calls(*one.last));
+    if (is_stopped(one.rank)) made.text += formatted("; {}", standing);
+    else if (one.elsewhere) made.text += formatted("; it was in {}", to_text(*one.elsewhere));
+    else if (one.last) made.text += formatted("; its last call there was {}", calls(*one.last));
     return made;
   }
   for (const flight_rank& each : first.ranks) {
     if (!is_stopped(each.rank) || each.part == flight_part::finished) continue;
     return parting{{each.rank},
-                   fmt::format("rank {} did not finish {}, {}; {}", each.rank, calls(first.call),
+                   formatted("rank {} did not finish {}, {}; {}", each.rank, calls(first.call),
                                there, standing)};
   }
   return std::nullopt;

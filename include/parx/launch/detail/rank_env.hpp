@@ -8,6 +8,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/launch/launcher.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -42,7 +43,7 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
       env_number<int>(env, names.world_size, "a number of processes, which is 1 or more");
   const auto rank = env_number<int>(
       env, names.rank,
-      world_size > 0 ? fmt::format("a rank from 0 to {} ({}={})", *world_size - 1,
+      world_size > 0 ? formatted("a rank from 0 to {} ({}={})", *world_size - 1,
                                    names.world_size, *world_size)
                      : "a rank, which is 0 or more");
   require(rank && world_size,

@@ -12,9 +12,8 @@
 
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/core/descriptor.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -26,7 +25,7 @@ class secret_file {
                       ::write(file_.get(), secret.data(), secret.size()) ==
                           static_cast<ssize_t>(secret.size());
     if (!made) return;
-    const std::string name = fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get());
+    const std::string name = formatted("/proc/{}/fd/{}", ::getpid(), file_.get());
     if (descriptor(::open(name.c_str(), O_RDONLY | O_CLOEXEC)).valid()) path_ = name;
   }
 

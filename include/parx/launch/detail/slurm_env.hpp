@@ -11,10 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/hostlist.hpp>
 #include <parx/launch/launcher.hpp>
@@ -78,7 +77,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
           "SLURM_STEP_ID is set but SLURM_JOB_ID is not. Start the program with srun, or unset the "
           "SLURM_ variables to run alone");
   const auto step_id = env_number<std::uint32_t>(env, "SLURM_STEP_ID").value();
-  job.run_id = fmt::format("slurm-{}.{}", *job_id, step_id);
+  job.run_id = formatted("slurm-{}.{}", *job_id, step_id);
   if (const auto restarts = env_string(env, "SLURM_RESTART_COUNT")) job.run_id += "." + *restarts;
 
   // Jobs that share a node have near ids, and so have a job's steps: the first 64 steps of 155
@@ -96,7 +95,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
   job.local_world_size = 1;
   const auto tasks = env_number<int>(env, "SLURM_NTASKS");
   if (tasks && *tasks > 1) {
-    job.warning = fmt::format(
+    job.warning = formatted(
         "this process was started by the script or shell of Slurm job {} itself, not by srun, and "
         "runs alone. Start the program with srun to use the job's {} tasks",
         env_string(env, "SLURM_JOB_ID").value_or("(unknown)"), *tasks);

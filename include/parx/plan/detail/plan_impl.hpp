@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/plan/cluster.hpp>
 #include <parx/plan/plan.hpp>
 #include <parx/plan/shapes.hpp>
@@ -289,7 +288,7 @@ PARX_INLINE std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
       }
       std::string name;
       const auto add_word = [&](const char* word, std::size_t number) {
-        name += fmt::format("{}{}={}", name.empty() ? "" : ",", word, number);
+        name += formatted("{}{}={}", name.empty() ? "" : ",", word, number);
       };
       const int dp = machine.ranks / (pp * tp);
       if (pp > 1) add_word("pp", static_cast<std::size_t>(pp));

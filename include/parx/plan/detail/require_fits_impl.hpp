@@ -4,9 +4,8 @@
 #include <cstddef>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/plan/plan.hpp>
 #include <parx/plan/require_fits.hpp>
 #include <parx/plan/table.hpp>
@@ -24,7 +23,7 @@ PARX_INLINE void require_fits(const model_shapes& shapes, const cluster& machine
   for (const planned_step& each :
        plan(shapes, machine, work, {.optimizer_bytes = optimizer_bytes}).steps) {
     if (!each.fits) continue;
-    others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", each.layout.name,
+    others += formatted("{}{} ({})", others.empty() ? "" : ", ", each.layout.name,
                           size(each.memory.total()));
   }
   throw_usage(

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/plan/plan.hpp>
 #include <parx/plan/table.hpp>
 
@@ -17,7 +16,7 @@ PARX_INLINE std::string readable_bytes(double bytes) {
   constexpr std::array units{"B", "kB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;
   for (; bytes >= 999.5 && unit + 1 < units.size(); ++unit) bytes /= 1000;
-  return fmt::format("{:.{}f} {}", bytes,
+  return formatted("{:.{}f} {}", bytes,
                      unit == 0 || bytes >= 99.95 ? 0
                      : bytes >= 9.995            ? 1
                                                  : 2,
@@ -25,22 +24,22 @@ PARX_INLINE std::string readable_bytes(double bytes) {
 }
 
 [[nodiscard]] PARX_INLINE std::string readable_seconds(double seconds) {
-  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
+  return seconds < 1 ? formatted("{:.3g} ms", seconds * 1e3) : formatted("{:.3g} s", seconds);
 }
 
 PARX_INLINE std::string reason(const planned_step& step, const cluster& machine) {
   if (!step.fits) {
-    return fmt::format("does not fit: a rank has {}", readable_bytes(machine.memory_of_rank()));
+    return formatted("does not fit: a rank has {}", readable_bytes(machine.memory_of_rank()));
   }
   const double waits = step.seconds - step.compute - step.optimizer - step.bubble;
   if (waits > step.compute) return "waits for the network most of the time";
   const double bubble = 100 * step.bubble / step.seconds, percent = 100 * waits / step.seconds;
   std::string said;
   if (bubble >= 1) {
-    said = fmt::format("idle {:.0f} % in the bubble of {} stages", bubble, step.layout.pp);
+    said = formatted("idle {:.0f} % in the bubble of {} stages", bubble, step.layout.pp);
   }
   if (percent >= 1) {
-    said += fmt::format("{}waits for other ranks {:.0f} % of the time", said.empty() ? "" : ", ",
+    said += formatted("{}waits for other ranks {:.0f} % of the time", said.empty() ? "" : ", ",
                         percent);
   }
   return said.empty() ? "computes all the time" : said;
@@ -50,7 +49,7 @@ PARX_INLINE std::vector<std::string> row_of(const planned_step& step, const clus
   const planned_memory& m = step.memory;
   std::string axes;
   for (const planned_traffic& each : step.traffic) {
-    axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", each.axis, readable_bytes(each.bytes));
+    axes += formatted("{}{} {}", axes.empty() ? "" : ", ", each.axis, readable_bytes(each.bytes));
   }
   return {step.layout.name,
           readable_bytes(m.total()),
@@ -66,7 +65,7 @@ PARX_INLINE std::vector<std::string> row_of(const planned_step& step, const clus
 
 [[nodiscard]] PARX_INLINE std::string title_of(const training_plan& plan) {
   const cluster& machine = plan.machine;
-  return fmt::format(
+  return formatted(
       "{:.4g} million parameters on {} rank{} of {} host{}, {} of memory and {:.3g} GFLOP/s a rank",
       static_cast<double>(plan.parameters) / 1e6, machine.ranks, machine.ranks == 1 ? "" : "s",
       machine.hosts, machine.hosts == 1 ? "" : "s", readable_bytes(machine.memory_of_rank()),
@@ -90,9 +89,9 @@ PARX_INLINE std::string to_text(const training_plan& plan) {
       for (const auto& other : rows) width = std::max(width, other[column].size());
       const bool is_number = (column >= 1 && column <= 6) || column == 8;
       const bool is_last = column + 1 == row.size();
-      text += is_number ? fmt::format("{:>{}}", row[column], width)
+      text += is_number ? formatted("{:>{}}", row[column], width)
               : is_last ? row[column]
-                        : fmt::format("{:<{}}", row[column], width);
+                        : formatted("{:<{}}", row[column], width);
       text += is_last ? "\n" : "  ";
     }
   }
@@ -102,7 +101,7 @@ PARX_INLINE std::string to_text(const training_plan& plan) {
 PARX_INLINE std::string to_markdown(const training_plan& plan) {
   std::string text = detail::title_of(plan) + "\n\n";
   const auto line = [&](const auto& cells) {
-    for (const auto& cell : cells) text += fmt::format("| {} ", cell);
+    for (const auto& cell : cells) text += formatted("| {} ", cell);
     text += "|\n";
   };
   line(detail::plan_columns);

@@ -20,11 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/store/detail/failure.hpp>
 
@@ -42,7 +41,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   addrinfo* found = nullptr;
   const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (code != 0) {
-    reason = fmt::format("the name \"{}\" cannot be resolved: {}", host,
+    reason = formatted("the name \"{}\" cannot be resolved: {}", host,
                          code == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(code));
     return {nullptr, &::freeaddrinfo};
   }
@@ -83,7 +82,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   };
   std::vector<attempt> attempts;
   const auto note = [&](const addrinfo* address, int error_number) {
-    reason = fmt::format("{}: {}", address_text(*address), errno_text(error_number));
+    reason = formatted("{}: {}", address_text(*address), errno_text(error_number));
   };
   const addrinfo* next = addresses;
   auto next_start = clock::now();
@@ -108,7 +107,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
     }
     if (attempts.empty()) return {};
     if (now >= give_up) {
-      reason = fmt::format("{}: no answer", address_text(*attempts.front().address));
+      reason = formatted("{}: no answer", address_text(*attempts.front().address));
       return {};
     }
     std::vector<pollfd> polled;
@@ -154,7 +153,7 @@ class retry_loop {
     if (limit_.passed()) {
       throw store_failure{
           errc::timeout,
-          fmt::format("it could not be reached in {} attempts; the last one: {}. Check "
+          formatted("it could not be reached in {} attempts; the last one: {}. Check "
                       "that the process that hosts it (usually rank 0) is running, that "
                       "host and port are right, and that no firewall is between",
                       attempts_, reason)};

@@ -17,11 +17,10 @@
 #include <type_traits>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/protocol.hpp>
 
@@ -83,7 +82,7 @@ class connection {
     const auto length = receive<std::uint64_t>(limit);
     if (length > store_protocol::max_message_bytes) {
       throw store_failure{errc::protocol,
-                          fmt::format("the server announced a value of {} bytes; is something else "
+                          formatted("the server announced a value of {} bytes; is something else "
                                       "than a store listening on that port?",
                                       length)};
     }

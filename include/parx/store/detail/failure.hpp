@@ -8,10 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -28,7 +27,7 @@ struct store_failure {
     if (c >= ' ' && c <= '~' && c != '"' && c != '\\') {
       result.push_back(c);
     } else {
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      result += formatted("\\x{:02x}", static_cast<unsigned char>(c));
     }
   }
   return result + (key.size() > 200 ? "...\"" : "\"");
@@ -41,7 +40,7 @@ struct store_failure {
   for (std::size_t i = 0; i < keys.size() && i < shown; ++i) {
     result += (i == 0 ? "" : ", ") + quoted_key(keys[i]);
   }
-  if (keys.size() > shown) result += fmt::format(" and {} more", keys.size() - shown);
+  if (keys.size() > shown) result += formatted(" and {} more", keys.size() - shown);
   return result;
 }
 
@@ -51,10 +50,10 @@ struct store_failure {
                                            const deadline& limit, std::string_view reason) {
   const double elapsed = limit.elapsed_seconds();
   error_context context;
-  context.operation = fmt::format("store {}", operation);
+  context.operation = formatted("store {}", operation);
   context.elapsed_seconds = elapsed;
   throw error(code,
-              fmt::format("store {}{}{} at {} failed after {:.1f} s: {}.", operation,
+              formatted("store {}{}{} at {} failed after {:.1f} s: {}.", operation,
                           keys.empty() ? "" : " of ", keys, where, elapsed, reason),
               std::move(context));
 }

@@ -11,10 +11,9 @@
 #include <memory>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/port_owner.hpp>
 
@@ -67,7 +66,7 @@ namespace parx::inline PARX_ABI::detail {
               "a store cannot listen on port {}: it is in use{}. End that process, or choose "
               "another port.",
               port,
-              owner.pid != 0 ? fmt::format(" by process {} ({})", owner.pid, owner.command) : "");
+              owner.pid != 0 ? formatted(" by process {} ({})", owner.pid, owner.command) : "");
 }
 
 /// Where to listen for those who are told to come to `host`: at its address where it has one, which

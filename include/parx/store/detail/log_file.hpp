@@ -22,11 +22,10 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_limit.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/value_map.hpp>
 
@@ -168,7 +167,7 @@ class log_file {
         "the file ends inside a record or is no store file; delete it and start the job anew"};
   }
   [[noreturn]] static void fail(std::string_view what, int saved_errno) {
-    throw store_failure{errc::io, fmt::format("the file {}: {}", what, errno_text(saved_errno))};
+    throw store_failure{errc::io, formatted("the file {}: {}", what, errno_text(saved_errno))};
   }
 
   std::string path_;

@@ -15,9 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -61,17 +60,17 @@ struct process_named {
     if (inode == 0) inode = listening_inode(file_text(table).value_or(""), port);
   }
   if (inode == 0) return {};
-  const std::string wanted = fmt::format("socket:[{}]", inode);
+  const std::string wanted = formatted("socket:[{}]", inode);
   for (const std::string& pid : names_in("/proc")) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string open_files = fmt::format("/proc/{}/fd/", pid);
+    const std::string open_files = formatted("/proc/{}/fd/", pid);
     for (const std::string& number : names_in(open_files)) {
       char target[64];
       const auto length = ::readlink((open_files + number).c_str(), target, sizeof target);
       if (length < 0 || wanted != std::string_view(target, static_cast<std::size_t>(length))) {
         continue;
       }
-      std::string command = file_text(fmt::format("/proc/{}/cmdline", pid)).value_or("");
+      std::string command = file_text(formatted("/proc/{}/cmdline", pid)).value_or("");
       command.resize(std::min<std::size_t>(command.size(), 200));
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');

@@ -19,8 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/store/detail/protocol.hpp>
 #include <parx/store/detail/value_map.hpp>
 #include <parx/store/dialect.hpp>
@@ -155,10 +154,10 @@ class server_core {
   // Whether `grown` bytes more may be kept, of a key that is new if `added`.
   verdict make_room(std::size_t grown, bool added) {
     if (added && values_.size() >= max_stored_keys) {
-      return refuse(fmt::format("a store holds at most {} keys", max_stored_keys));
+      return refuse(formatted("a store holds at most {} keys", max_stored_keys));
     }
     if (stored_bytes_ + grown > max_stored_bytes) {
-      return refuse(fmt::format("a store holds at most {} MiB of keys and values",
+      return refuse(formatted("a store holds at most {} MiB of keys and values",
                                 max_stored_bytes >> 20));
     }
     return verdict::keep;
@@ -227,7 +226,7 @@ class server_core {
     const std::string* present = values_.find(key);
     if (present == nullptr) return store(key, value);
     if (present->size() + value.size() > max_value_bytes) {
-      return refuse(fmt::format("a value grows to at most {} MiB", max_value_bytes >> 20));
+      return refuse(formatted("a value grows to at most {} MiB", max_value_bytes >> 20));
     }
     if (make_room(value.size(), false) == verdict::hang_up) return verdict::hang_up;
     stored_bytes_ += value.size();
@@ -260,7 +259,7 @@ class server_core {
       total += value == nullptr ? 0 : value->size();
     }
     if (total > max_answer_bytes) {
-      return refuse(fmt::format("an answer has at most {} MiB", max_answer_bytes >> 20));
+      return refuse(formatted("an answer has at most {} MiB", max_answer_bytes >> 20));
     }
     std::string bytes;
     bytes.reserve(total);
@@ -313,7 +312,7 @@ class server_core {
     const bool known = state != keys_.end() && state->first == key;
     const std::size_t whole = known ? 0 : state_bytes + key.size();
     if (waiting_bytes_ + whole + waiter_bytes + key.size() > max_waiting_bytes) {
-      static_cast<void>(refuse(fmt::format("all clients together wait for at most {} MiB of keys",
+      static_cast<void>(refuse(formatted("all clients together wait for at most {} MiB of keys",
                                            max_waiting_bytes >> 20)));
       return keys_.end();
     }
@@ -403,7 +402,7 @@ class server_core {
 
   verdict list(client_id client) {
     if (8 + 8 * values_.size() + key_bytes_ > max_answer_bytes) {
-      return refuse(fmt::format("an answer has at most {} MiB", max_answer_bytes >> 20));
+      return refuse(formatted("an answer has at most {} MiB", max_answer_bytes >> 20));
     }
     std::string bytes;
     put(bytes, std::uint64_t{values_.size()});

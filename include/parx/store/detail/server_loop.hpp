@@ -35,6 +35,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/stream_options.hpp>
@@ -373,7 +374,7 @@ class server_loop {
       }
       if (core_.execute(c.id, c.parser.dialect(), r) == verdict::hang_up) {
         if (!core_.passed_limit().empty()) {
-          complain(fmt::format("{}; a client asked for more", core_.passed_limit()));
+          complain(formatted("{}; a client asked for more", core_.passed_limit()));
           return doom(c);
         }
         log(log_level::info,

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/chunk.hpp>
@@ -104,7 +105,7 @@ PARX_INLINE std::string shard_spec::text() const {
     if (!same_axis) cuts += axis_name(each.axis);
     cuts += range_text(each.begin, each.end);
   }
-  return fmt::format("{}{}{}[{}]", is_flat_ ? "elements" + range_text(begin_, end_) + " of " : "",
+  return formatted("{}{}{}[{}]", is_flat_ ? "elements" + range_text(begin_, end_) + " of " : "",
                      cuts, cuts.empty() ? "" : " of ",
                      fmt::join(global_.begin(), global_.end(), ", "));
 }
@@ -176,12 +177,12 @@ PARX_INLINE std::string shard_spec::axis_name(std::size_t axis) const {
   if (global_.rank() == 1) return "elements";
   if (axis == 0) return "rows";
   if (global_.rank() == 2) return "columns";
-  return fmt::format("axis {}:", axis);
+  return formatted("axis {}:", axis);
 }
 
 PARX_INLINE std::string shard_spec::range_text(std::size_t begin, std::size_t end) {
   if (begin == end) return " none";
-  return end - begin == 1 ? fmt::format(" {}", begin) : fmt::format(" {}-{}", begin, end - 1);
+  return end - begin == 1 ? formatted(" {}", begin) : formatted(" {}-{}", begin, end - 1);
 }
 
 PARX_INLINE shard_spec axis_chunk::of(const parx::shape& here) const {

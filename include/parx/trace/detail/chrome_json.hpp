@@ -14,8 +14,7 @@
 #include <string_view>
 #include <variant>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/core/utf8.hpp>
 #include <parx/trace/detail/recorder.hpp>
 
@@ -32,7 +31,7 @@ inline void append_json_string(std::string& out, std::string_view text) {
       out += '\\';
       out += text.front();
     } else if (next.code < 0x20 || next.code == 0x7F) {
-      out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next.code));
+      out += formatted("\\u{:04x}", static_cast<std::uint32_t>(next.code));
     } else {
       out += text.substr(0, next.bytes);
     }
@@ -48,13 +47,13 @@ inline void append_json_number(std::string& out, const number& value) {
   } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
     out += std::to_string(*whole);
   } else if (const auto* real = std::get_if<double>(&value)) {
-    out += fmt::format("{0}{1}{0}", std::isfinite(*real) ? "" : "\"", *real);
+    out += formatted("{0}{1}{0}", std::isfinite(*real) ? "" : "\"", *real);
   }
 }
 
 /// Nanoseconds, not negative, as microseconds with all their digits: a double would round them.
 inline void append_microseconds(std::string& out, std::int64_t ns) {
-  out += fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+  out += formatted("{}.{:03}", ns / 1000, ns % 1000);
 }
 
 inline void append_event(std::string& out, const event& e, int pid, int tid) {
@@ -66,7 +65,7 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
   }
   out += ",\"name\":";
   append_json_string(out, e.name.view());
-  out += fmt::format(",\"pid\":{},\"tid\":{},\"ts\":", pid, tid);
+  out += formatted(",\"pid\":{},\"tid\":{},\"ts\":", pid, tid);
   append_microseconds(out, e.start_ns);
   if (e.kind == event_kind::span) {
     out += ",\"dur\":";
@@ -87,7 +86,7 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
 
 inline void append_name(std::string& out, std::string_view kind, int pid, int tid,
                         std::string_view name) {
-  out += fmt::format(
+  out += formatted(
       "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind,
       pid, tid);
   append_json_string(out, name);
@@ -103,7 +102,7 @@ struct process_description {
 /// Everything before the first event of a thread.
 inline void append_header(std::string& out, const process_description& process,
                           std::uint64_t dropped) {
-  out += fmt::format(
+  out += formatted(
       "{{\"displayTimeUnit\":\"ms\",\n\"otherData\":{{\"clock_offset_us\":{:.0f},"
       "\"dropped_events\":{}}},\n\"traceEvents\":[\n",
       process.clock_offset_us, dropped);
@@ -119,7 +118,7 @@ inline void append_thread(std::string& out, thread_events thread, int pid) {
   std::make_heap(thread.events.begin(), thread.events.end(), starts_before);
   std::sort_heap(thread.events.begin(), thread.events.end(), starts_before);
   out += ",\n";
-  const std::string fallback = fmt::format("thread {}", thread.tid);
+  const std::string fallback = formatted("thread {}", thread.tid);
   append_name(out, "thread_name", pid, thread.tid,
               thread.thread_name.empty() ? fallback : thread.thread_name);
   for (const event& e : thread.events) {

@@ -13,8 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/trace/detail/columns.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -40,15 +39,15 @@ inline constexpr std::size_t unlimited_columns = std::numeric_limits<std::size_t
   const auto whole = static_cast<std::uint64_t>(seconds);
   const auto hours = whole / 3600;
   const auto minutes = whole / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
-  return fmt::format("{:02}:{:02}", minutes, whole % 60);
+  if (hours > 0) return formatted("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return formatted("{:02}:{:02}", minutes, whole % 60);
 }
 
 /// Steps a second, or below one a second the seconds that a step takes.
 [[nodiscard]] inline std::string rate_text(double per_second) {
   if (!(per_second > 0)) return "?it/s";
-  return per_second >= 1 ? fmt::format("{:5.2f}it/s", per_second)
-                         : fmt::format("{:5.2f}s/it", 1 / per_second);
+  return per_second >= 1 ? formatted("{:5.2f}it/s", per_second)
+                         : formatted("{:5.2f}s/it", 1 / per_second);
 }
 
 /// `units` times done / total, rounded down; in whole numbers, since 29 of 100 in floating point
@@ -80,11 +79,11 @@ inline constexpr std::size_t unlimited_columns = std::numeric_limits<std::size_t
   const auto fresh = static_cast<double>(state.done - std::min(state.initial, state.done));
   const double rate = state.seconds > 0 ? fresh / state.seconds : 0.0;
 
-  const std::string label = state.label.empty() ? "" : fmt::format("{}: ", state.label);
+  const std::string label = state.label.empty() ? "" : formatted("{}: ", state.label);
   const std::string percent =
-      known ? fmt::format("{:3}%", share_of(100, state.done, state.total)) : "";
+      known ? formatted("{:3}%", share_of(100, state.done, state.total)) : "";
   const std::string counts =
-      known ? fmt::format("{}/{}", state.done, state.total) : fmt::format("{}it", state.done);
+      known ? formatted("{}/{}", state.done, state.total) : formatted("{}it", state.done);
   std::string times = clock_text(state.seconds);
   if (known) {
     const std::size_t left = state.total - std::min(state.done, state.total);
@@ -92,8 +91,8 @@ inline constexpr std::size_t unlimited_columns = std::numeric_limits<std::size_t
                     : rate > 0 ? clock_text(static_cast<double>(left) / rate)
                                : std::string("?"));
   }
-  const std::string body = fmt::format("{} [{}, {}]", counts, times, rate_text(rate));
-  const std::string note = state.note.empty() ? "" : fmt::format(" {}", state.note);
+  const std::string body = formatted("{} [{}, {}]", counts, times, rate_text(rate));
+  const std::string note = state.note.empty() ? "" : formatted(" {}", state.note);
   const std::string space = known ? " " : "";
 
   if (look == progress_look::bar && known) {
@@ -101,7 +100,7 @@ inline constexpr std::size_t unlimited_columns = std::numeric_limits<std::size_t
     const std::size_t cells = std::min(width - std::min(others, width), widest_bar);
     if (cells >= narrowest_bar) {
       const std::string bar = bar_text(share_of(8 * cells, state.done, state.total), cells);
-      return fmt::format("{}{}|{}| {}{}", label, percent, bar, body, note);
+      return formatted("{}{}|{}| {}{}", label, percent, bar, body, note);
     }
   }
   std::string text = label + percent + space + body;

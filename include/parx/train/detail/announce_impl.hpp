@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -18,7 +17,7 @@ PARX_INLINE void announce(run_log& out, const run_plan& plan, const trainer_opti
                           std::uint64_t parameters, std::uint64_t step) {
   out.print("***** Running training *****");
   const auto line = [&](std::string_view name, std::uint64_t value) {
-    out.print(fmt::format("  {} = {}", name, with_commas(value)));
+    out.print(formatted("  {} = {}", name, with_commas(value)));
   };
   line("Num examples", plan.samples);
   line("Num Epochs", plan.epochs);
@@ -29,12 +28,12 @@ PARX_INLINE void announce(run_log& out, const run_plan& plan, const trainer_opti
   line("Number of trainable parameters", parameters);
   if (step > 0) line("Continuing training from global step", step);
   if (step == 0 && options.resume_from_checkpoint == resume::latest) {
-    out.print(fmt::format("  No checkpoint in \"{}\" to resume from: training starts at step 0",
+    out.print(formatted("  No checkpoint in \"{}\" to resume from: training starts at step 0",
                           options.output_dir));
   }
   if (step >= plan.steps) {
     out.print(
-        fmt::format("  Nothing is left to train: the run is at step {} of {}; more max_steps "
+        formatted("  Nothing is left to train: the run is at step {} of {}; more max_steps "
                     "or num_train_epochs would go on",
                     with_commas(step), with_commas(plan.steps)));
   }
@@ -43,7 +42,7 @@ PARX_INLINE void announce(run_log& out, const run_plan& plan, const trainer_opti
 PARX_INLINE void say_metrics(run_log& out, const record& figures) {
   out.print("***** train metrics *****");
   for (const auto& [name, value] : figures.entries()) {
-    out.print(fmt::format("  {:<24} = {:>10}", name, fmt::format("{}", rounded(value, 5))));
+    out.print(formatted("  {:<24} = {:>10}", name, formatted("{}", rounded(value, 5))));
   }
 }
 

@@ -8,9 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/train/detail/chart.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
@@ -62,19 +61,19 @@ PARX_INLINE std::vector<double> ticks(double low, double high, double wanted) {
 
 PARX_INLINE std::string tick_text(double value) {
   const double size = std::abs(value);
-  if (size >= 1e9) return fmt::format("{:.4g}G", value / 1e9);
-  if (size >= 1e6) return fmt::format("{:.4g}M", value / 1e6);
-  if (size >= 1e4) return fmt::format("{:.4g}k", value / 1e3);
-  return fmt::format("{:.4g}", value);
+  if (size >= 1e9) return formatted("{:.4g}G", value / 1e9);
+  if (size >= 1e6) return formatted("{:.4g}M", value / 1e6);
+  if (size >= 1e4) return formatted("{:.4g}k", value / 1e3);
+  return formatted("{:.4g}", value);
 }
 
 [[nodiscard]] PARX_INLINE std::string text_at(double x, double y, std::string_view text,
                                               std::string_view more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, more, xml_text(text));
+  return formatted("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, more, xml_text(text));
 }
 
 PARX_INLINE std::string svg(double height, std::string_view title, std::string_view body) {
-  return fmt::format(
+  return formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" "
       "font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"currentColor\" role=\"img\" "
@@ -95,7 +94,7 @@ PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y)
       y += 18;
     }
     body +=
-        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
+        formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
                     y - 9, colour(i));
     body += text_at(x + 14, y, names[i]);
     x += width;
@@ -127,7 +126,7 @@ PARX_INLINE chart_axes::chart_axes(const std::vector<curve>& curves) {
 PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
   std::string body;
   for (const double tick : y_ticks_) {
-    body += fmt::format(
+    body += formatted(
         "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" "
         "stroke-opacity=\"0.15\"/>\n",
         left, right, y_of(tick), y_of(tick));
@@ -137,12 +136,12 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
     if (tick < x_low_ - 1e-9 * std::abs(x_low_) || tick > x_high_ * (1 + 1e-9)) continue;
     body += text_at(x_of(tick), bottom + 16, tick_text(tick), "text-anchor=\"middle\"");
   }
-  body += fmt::format(
+  body += formatted(
       "<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\"0.6\"/>\n",
       left, top, bottom, right);
   body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
   body += text_at(0, 0, text.y_label,
-                  fmt::format("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
+                  formatted("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
                               (top + bottom) / 2));
   return body;
 }
@@ -157,13 +156,13 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
       draws = false;
       continue;
     }
-    path += fmt::format("{}{:.1f} {:.1f}", draws ? 'L' : 'M', axes.x_of(x), axes.y_of(y));
+    path += formatted("{}{:.1f} {:.1f}", draws ? 'L' : 'M', axes.x_of(x), axes.y_of(y));
     draws = true;
     if (given.points.size() > 12) continue;
-    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x_of(x),
+    dots += formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x_of(x),
                         axes.y_of(y), paint);
   }
-  return fmt::format(
+  return formatted(
       "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
       "stroke-linejoin=\"round\"/>\n{}",
       path, paint, dots);
@@ -194,11 +193,11 @@ PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std
     double x = left;
     for (std::size_t i = 0; i < each.parts.size(); ++i) {
       const double width = std::clamp(each.parts[i] / 100 * (right - left), 0.0, right - x);
-      body += fmt::format(
+      body += formatted(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
           width, height - 4, colour(i));
       if (width > 40) {
-        body += text_at(x + width / 2, y + 11, fmt::format("{:.0f} %", each.parts[i]),
+        body += text_at(x + width / 2, y + 11, formatted("{:.0f} %", each.parts[i]),
                         "text-anchor=\"middle\" fill=\"#fff\" font-size=\"10\"");
       }
       x += width;
@@ -206,7 +205,7 @@ PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std
     y += height;
   }
   for (int percent = 0; percent <= 100; percent += 20) {
-    body += text_at(left + percent / 100.0 * (right - left), y + 14, fmt::format("{}", percent),
+    body += text_at(left + percent / 100.0 * (right - left), y + 14, formatted("{}", percent),
                     "text-anchor=\"middle\"");
   }
   body += text_at((left + right) / 2, y + 32, "share of the time (%)", "text-anchor=\"middle\"");

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <parx/comm/explain.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/explain.hpp>
@@ -21,14 +21,14 @@ namespace parx::inline PARX_ABI::train::detail {
 
 PARX_INLINE std::string size_text(std::size_t count) {
   const auto bytes = static_cast<double>(count);
-  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
-  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
-  return fmt::format("{:.1f} KiB", bytes / 1024);
+  if (bytes >= 1 << 30) return formatted("{:.2f} GiB", bytes / (1 << 30));
+  if (bytes >= 1 << 20) return formatted("{:.1f} MiB", bytes / (1 << 20));
+  return formatted("{:.1f} KiB", bytes / 1024);
 }
 
 PARX_INLINE std::string rhythm_text(strategy when, std::uint64_t steps) {
   if (when == strategy::epoch) return "after each epoch";
-  return when == strategy::no || steps == 0 ? "never" : fmt::format("every {} steps", steps);
+  return when == strategy::no || steps == 0 ? "never" : formatted("every {} steps", steps);
 }
 
 PARX_INLINE std::string ranks_text(const std::vector<int>& host_of_rank) {
@@ -38,10 +38,10 @@ PARX_INLINE std::string ranks_text(const std::vector<int>& host_of_rank) {
     if (ranks.size() <= index) ranks.resize(index + 1);
     ++ranks[index];
   }
-  if (ranks.size() < 2) return fmt::format("{} on one host", host_of_rank.size());
+  if (ranks.size() < 2) return formatted("{} on one host", host_of_rank.size());
   std::string sum;
-  for (const int each : ranks) sum += fmt::format("{}{}", sum.empty() ? "" : " + ", each);
-  return fmt::format("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
+  for (const int each : ranks) sum += formatted("{}{}", sum.empty() ? "" : " + ", each);
+  return formatted("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
 }
 
 }  // namespace parx::train::detail

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/optim/target.hpp>
 
@@ -27,7 +28,7 @@ struct whereabouts {
   double learning_rate = 0;
 
   [[nodiscard]] std::string text() const {
-    return fmt::format("in step {} (epoch {:.2f}, learning rate {:.3g})", step, epoch,
+    return formatted("in step {} (epoch {:.2f}, learning rate {:.3g})", step, epoch,
                        learning_rate);
   }
 };

@@ -6,8 +6,7 @@
 #include <optional>
 #include <string>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/core/signal_name.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -42,7 +41,7 @@ namespace parx::inline PARX_ABI::train::detail {
 
 [[nodiscard]] inline std::string stopping_text(const trainer_state& state,
                                                const trainer_options& options) {
-  return fmt::format("  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}",
+  return formatted("  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}",
                      options.early_stopping_patience, options.metric_for_best_model,
                      state.best_metric.value_or(0), state.best_global_step);
 }
@@ -50,7 +49,7 @@ namespace parx::inline PARX_ABI::train::detail {
 /// What is said when `signal` has ended training after `step`, with a checkpoint at `path`.
 [[nodiscard]] inline std::string stopped_text(int signal, std::uint64_t step,
                                               const std::string& path) {
-  return fmt::format(
+  return formatted(
       "stopped by {} at step {}; checkpoint in {}; resume with --resume (resume_from_checkpoint = "
       "resume::latest)",
       parx::detail::signal_name(signal), step, path);

@@ -11,9 +11,8 @@
 #include <fstream>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/checkpoint/atomic_file.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/log.hpp>
 
@@ -36,7 +35,7 @@ void for_each_log_line(std::ifstream& file, const std::string& path, Take&& take
   }
   if (damaged == 0) return;
   log(log_level::warn, "\"{}\", line {} is damaged and left out{}: {}", path, first,
-      damaged > 1 ? fmt::format(", like {} more", damaged - 1) : "", reason);
+      damaged > 1 ? formatted(", like {} more", damaged - 1) : "", reason);
 }
 
 /// Drops the lines that belong to steps after `step`: a run which resumes there writes them again.

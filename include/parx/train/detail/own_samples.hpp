@@ -6,10 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -42,7 +41,7 @@ void require_evaluable(const Loader& loader, const process_group& group,
           "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
           "it samples, and remainder::exact and last_batch::keep so that none are left out",
           prefix, loader.sampler().size(), group.size(), loader.batch_size());
-  require_own_samples(loader.sampler(), group, fmt::format("the evaluation \"{}\"", prefix));
+  require_own_samples(loader.sampler(), group, formatted("the evaluation \"{}\"", prefix));
 }
 
 }  // namespace parx::train::detail

@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -58,7 +57,7 @@ class group_rates {
  private:
   [[nodiscard]] std::string text() const {
     std::string all;
-    for (const double rate : rates_) all += fmt::format("{}{}", all.empty() ? "" : ", ", rate);
+    for (const double rate : rates_) all += formatted("{}{}", all.empty() ? "" : ", ", rate);
     return all;
   }
 

@@ -10,9 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/train/record.hpp>
 
@@ -21,13 +20,13 @@ namespace parx::inline PARX_ABI::train {
 PARX_INLINE double rounded(double value, int digits) {
   if (!std::isfinite(value)) return value;
   // By its decimal digits: products with powers of ten have rounding errors of their own.
-  const std::string text = fmt::format("{:.{}e}", value, digits - 1);
+  const std::string text = formatted("{:.{}e}", value, digits - 1);
   (void)std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
 
 PARX_INLINE std::string with_commas(std::uint64_t number) {
-  std::string digits = fmt::format("{}", number);
+  std::string digits = formatted("{}", number);
   for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
@@ -70,8 +69,8 @@ PARX_INLINE json::value json_number(double value) {
 PARX_INLINE std::string dict_text(const record& line) {
   std::string text = "{";
   for (const auto& [name, value] : line.entries()) {
-    text += fmt::format("{}'{}': {}", text.size() > 1 ? ", " : "", name,
-                        fmt::format("{}", rounded(value, 5)));
+    text += formatted("{}'{}': {}", text.size() > 1 ? ", " : "", name,
+                        formatted("{}", rounded(value, 5)));
   }
   return text + "}";
 }

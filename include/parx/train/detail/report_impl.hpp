@@ -13,11 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/train/detail/chart.hpp>
 #include <parx/train/detail/log_lines.hpp>
@@ -72,7 +71,7 @@ namespace parx::inline PARX_ABI::train::detail {
     const json::array& values = line.at(name).elements();
     for (const json::value& value : values) (void)value.as<double>();
     if (values.empty() || values.size() != world)
-      throw json::error(fmt::format("\"{}\" is of {} ranks, \"{}\" of {}", rank_quantities[0],
+      throw json::error(formatted("\"{}\" is of {} ranks, \"{}\" of {}", rank_quantities[0],
                                     world, name, values.size()));
   }
   return line;
@@ -112,7 +111,7 @@ namespace parx::inline PARX_ABI::train::detail {
 
 PARX_INLINE std::string rate_text(double rate) {
   constexpr double most = 1e18;
-  if (!(rate >= 1000 && rate < most)) return fmt::format("{:.1f}", rate);
+  if (!(rate >= 1000 && rate < most)) return formatted("{:.1f}", rate);
   return with_commas(static_cast<std::uint64_t>(std::llround(rate)));
 }
 
@@ -141,7 +140,7 @@ PARX_INLINE std::string rate_text(double rate) {
   std::vector<curve> curves;
   if (each_rank) {
     for (std::size_t rank = 0; rank < run.world; ++rank)
-      curves.push_back({.name = fmt::format("rank {}", rank)});
+      curves.push_back({.name = formatted("rank {}", rank)});
   } else {
     curves = {{.name = "least"}, {.name = "mean"}, {.name = "most"}};
   }
@@ -194,11 +193,11 @@ PARX_INLINE std::string rate_text(double rate) {
       return wait[a] < wait[b] || (wait[a] == wait[b] && a < b);
     });
     shown.resize(most_bars);
-    title += fmt::format(" (the {} of {} ranks that wait least)", most_bars, run.world);
+    title += formatted(" (the {} of {} ranks that wait least)", most_bars, run.world);
   }
   std::vector<bar> bars;
   for (const std::size_t rank : shown) {
-    bars.push_back({fmt::format("rank {}", rank), {compute[rank], wait[rank], data[rank]}});
+    bars.push_back({formatted("rank {}", rank), {compute[rank], wait[rank], data[rank]}});
   }
   return share_bars(title, {"compute", "waiting for communication", "waiting for data"}, bars);
 }
@@ -216,25 +215,25 @@ PARX_INLINE std::string rate_text(double rate) {
     return sum / static_cast<double>(values.size());
   };
   if (run.world > 1) {
-    verdicts.push_back(fmt::format(
+    verdicts.push_back(formatted(
         "{:.1f} % of the time went into waiting for communication; {:.0f} % of the communication "
         "was hidden behind computation.",
         mean_of(wait), run.mean("communication_hidden_percent")));
     const auto slowest = std::min_element(wait.begin(), wait.end());
     const auto most = std::max_element(wait.begin(), wait.end());
     if (*most - *slowest > 10) {
-      verdicts.push_back(fmt::format(
+      verdicts.push_back(formatted(
           "Rank {} is slower than the others: it waits {:.0f} % of its time, rank {} {:.0f} %.",
           slowest - wait.begin(), *slowest, most - wait.begin(), *most));
     }
   }
   if (mean_of(data) > late_loader_percent) {
-    verdicts.push_back(fmt::format(
+    verdicts.push_back(formatted(
         "The loader is late: {:.0f} % of the time went into waiting for data, the first batch of "
         "an epoch included. More workers or a larger prefetch may help.",
         mean_of(data)));
   }
-  verdicts.push_back(fmt::format("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
+  verdicts.push_back(formatted("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
                                  mean_of(memory), *std::max_element(memory.begin(), memory.end())));
   return verdicts;
 }
@@ -258,11 +257,11 @@ PARX_INLINE std::string rate_text(double rate) {
     ideal.points.emplace_back(ranks, base * ranks);
     efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
     rows +=
-        fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
+        formatted("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
                     xml_text(run->name), run->world, rate_text(measured),
                     measured / (base * fewest_ranks), efficiency.points.back().second);
   }
-  return fmt::format(
+  return formatted(
       "<h2>Scaling</h2>\n<table><tr><th>run</th><th>ranks</th><th>samples/s</th><th>speed-up</th>"
       "<th>efficiency</th></tr>\n{}</table>\n<div class=\"charts\">\n{}{}</div>\n",
       rows, line_chart({"Throughput", "ranks", "samples/s"}, {rate, ideal}),
@@ -273,12 +272,12 @@ PARX_INLINE std::string rate_text(double rate) {
 [[nodiscard]] PARX_INLINE std::string table_of(const std::vector<run_report>& runs) {
   std::string rows;
   for (const run_report& run : runs) {
-    rows += fmt::format(
+    rows += formatted(
         "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
         "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
         rate_text(run.rate()), run.mean("step_ms"), run.last("loss"),
-        run.world > 1 ? fmt::format("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
+        run.world > 1 ? formatted("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
         run.mean("data_wait_percent"));
   }
   return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
@@ -314,7 +313,7 @@ PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
   std::string body = table_of(runs) + "<ul>\n";
   for (const run_report& run : runs) {
     for (const std::string& verdict : verdicts_of(run)) {
-      body += fmt::format("<li>{}{}</li>\n", runs.size() > 1 ? xml_text(run.name) + ": " : "",
+      body += formatted("<li>{}{}</li>\n", runs.size() > 1 ? xml_text(run.name) + ": " : "",
                           xml_text(verdict));
     }
   }

@@ -6,11 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/run_folder.hpp>
@@ -50,7 +49,7 @@ PARX_INLINE std::optional<saved_checkpoint> run_folder::begin(
       on_any_rank(group_, group_.rank() == 0 && run_log::has_lines(options_.output_dir), site_);
   require(options_.resume_from_checkpoint == resume::latest || (!last && !logged),
           "trainer: output_dir \"{}\" holds {} of an earlier run; {}", options_.output_dir,
-          last ? fmt::format("the checkpoint of step {}", last->step()) : "the log", resume_advice);
+          last ? formatted("the checkpoint of step {}", last->step()) : "the log", resume_advice);
   lock_ = std::move(mine);
   return last;
 }

@@ -17,6 +17,7 @@
 
 #include <fmt/ranges.h>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/append_file.hpp>
@@ -40,11 +41,11 @@ PARX_INLINE void csv_table::append(const record& line) {
   std::string text;
   if (columns_.empty()) {
     for (const auto& [name, value] : line.entries()) columns_.push_back(name);
-    text = fmt::format("{}\n", fmt::join(columns_, ","));
+    text = formatted("{}\n", fmt::join(columns_, ","));
   }
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const auto value = line.find(columns_[i]);
-    text += fmt::format("{}{}", i > 0 ? "," : "", value ? fmt::format("{}", *value) : "");
+    text += formatted("{}{}", i > 0 ? "," : "", value ? formatted("{}", *value) : "");
   }
   file_.append(text + "\n");
 }
@@ -124,7 +125,7 @@ PARX_INLINE void run_log::write(const record& line, kind what, std::uint64_t ste
   const std::string_view group = what == kind::train ? "train" : "eval";
   for (const auto& [name, value] : line.entries()) {
     const bool repeats = name.rfind("eval_", 0) == 0;
-    events_->scalar(fmt::format("{}/{}", group, repeats ? name.substr(5) : name), value, step);
+    events_->scalar(formatted("{}/{}", group, repeats ? name.substr(5) : name), value, step);
   }
 }
 

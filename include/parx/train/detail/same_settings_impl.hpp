@@ -5,11 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/detail/same_settings.hpp>
 #include <parx/train/options.hpp>
@@ -21,7 +20,7 @@ PARX_INLINE std::string settings_text(const trainer_options& o, const trainer_st
                                       double rate, std::size_t evaluations) {
   std::string text;
   const auto line = [&](std::string_view name, const auto& value) {
-    text += fmt::format("{} = {}\n", name, value);
+    text += formatted("{} = {}\n", name, value);
   };
   line("samples", fresh.num_samples);
   line("samples of a step on all ranks", fresh.global_batch);

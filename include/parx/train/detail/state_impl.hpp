@@ -13,6 +13,7 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/nn/loss.hpp>
@@ -33,9 +34,9 @@ PARX_INLINE std::string data_order_of(const data::sampler_options& options) {
   const auto& groups = options.group_by_length;
   std::string text = options.order == data::sample_order::sequential
                          ? "sequential"
-                         : fmt::format("shuffled with seed {}", options.seed);
+                         : formatted("shuffled with seed {}", options.seed);
   if (groups.lengths != nullptr) {
-    text += fmt::format(", grouped by length with batch {}, pool {} and seed {}", groups.batch,
+    text += formatted(", grouped by length with batch {}, pool {} and seed {}", groups.batch,
                         groups.pool, options.seed);
   }
   if (options.remainder == data::remainder::repeat) text += ", the remainder repeated";
@@ -70,7 +71,7 @@ PARX_INLINE std::vector<std::string> differences(const trainer_state& saved,
                                                  const std::string& path) {
   std::vector<std::string> found;
   if (saved.global_batch != fresh.global_batch) {
-    found.push_back(fmt::format(
+    found.push_back(formatted(
         "\"{}\" was made with {} samples a step on {} ranks, this run takes {} on {}: it goes on "
         "from there, but not as that run would have. Ranks x batch_size x "
         "gradient_accumulation_steps = {} would",
@@ -78,13 +79,13 @@ PARX_INLINE std::vector<std::string> differences(const trainer_state& saved,
         saved.global_batch));
   }
   if (saved.seed != fresh.seed) {
-    found.push_back(fmt::format(
+    found.push_back(formatted(
         "\"{}\" was made with seed {}, this run has {}: it goes on from there with other dropout",
         path, saved.seed, fresh.seed));
   }
   const bool both_known = !saved.data_order.empty() && !fresh.data_order.empty();
   if (both_known && saved.data_order != fresh.data_order) {
-    found.push_back(fmt::format(
+    found.push_back(formatted(
         "\"{}\" was made with its samples {}, this run takes them {}: in the epoch that it goes on "
         "with some come twice and some never. With group_by_length, keep batch what all ranks take "
         "in one step, accumulation included",
@@ -135,7 +136,7 @@ PARX_INLINE json::value to_json(const trainer_state& s) {
 PARX_INLINE trainer_state state_from(const json::value& object) {
   const auto tally_of = [&](const char* name) {
     const json::array& pair = object.at(name).elements();
-    if (pair.size() != 2) throw json::error(fmt::format("\"{}\" is not [sum, count]", name));
+    if (pair.size() != 2) throw json::error(formatted("\"{}\" is not [sum, count]", name));
     // JSON has no word for the sum of a run that went on after a loss that was not a number.
     const double sum =
         pair[0].is_null() ? std::numeric_limits<double>::quiet_NaN() : pair[0].as<double>();

@@ -9,8 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include <parx/core/formatted.hpp>
 #include <parx/train/detail/append_file.hpp>
 #include <parx/train/detail/crc32c.hpp>
 #include <parx/train/detail/protobuf.hpp>
@@ -42,7 +41,7 @@ PARX_INLINE event_writer::event_writer(const std::string& folder) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
   // TensorBoard takes every file with "tfevents" in its name and orders them by the seconds.
-  file_ = detail::append_file(fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder,
+  file_ = detail::append_file(formatted("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder,
                                           static_cast<std::uint64_t>(now()), host, ::getpid(),
                                           counter.fetch_add(1)));
   put(event(0).bytes(3, "brain.Event:2"));

@@ -6,9 +6,8 @@
 #include <cerrno>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -24,20 +23,20 @@ inline void raise_descriptor_limit() noexcept {
 /// The text of an error of a call that makes a descriptor, with what to do where none is left.
 [[nodiscard]] inline std::string shortage_text(int number) {
   if (number == ENFILE) {
-    return fmt::format("{}, all processes of this host together: raise fs.file-max there",
+    return formatted("{}, all processes of this host together: raise fs.file-max there",
                        errno_text(number));
   }
   rlimit limit{};
   if (number != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return errno_text(number);
   const std::string limits =
       limit.rlim_cur < limit.rlim_max
-          ? fmt::format("something has lowered this process's limit to {} since parx raised it to "
+          ? formatted("something has lowered this process's limit to {} since parx raised it to "
                         "the hard limit, {}: leave it there",
                         limit.rlim_cur, limit.rlim_max)
-          : fmt::format("this process has all {} that its hard limit permits: raise that where the "
+          : formatted("this process has all {} that its hard limit permits: raise that where the "
                         "job is started (`ulimit -Hn`; under Slurm LimitNOFILE of slurmd)",
                         limit.rlim_max);
-  return fmt::format("{}; {}, or keep fewer groups at a time, since over TCP each takes a "
+  return formatted("{}; {}, or keep fewer groups at a time, since over TCP each takes a "
                      "descriptor for every rank that it talks to",
                      errno_text(number), limits);
 }

@@ -27,6 +27,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
@@ -97,7 +98,7 @@ class endpoint {
       last = std::move(options_.job_store);
       if (!abort_reason_) {
         abort_reason_ =
-            fmt::format("rank {} has left the job, since its parx::world is gone", options_.rank);
+            formatted("rank {} has left the job, since its parx::world is gone", options_.rank);
       }
       abort_known_.store(true, std::memory_order_release);
     }
@@ -106,7 +107,7 @@ class endpoint {
     ::shutdown(abort_descriptor(), SHUT_RDWR);
   }
 
-  [[nodiscard]] static std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
+  [[nodiscard]] static std::string record_key(int rank) { return formatted("rank/{}", rank); }
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
   [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
@@ -241,7 +242,7 @@ class endpoint {
       throw link_lost(peer, "the socket at which it shares memory belongs to another user");
     }
     if (errno == EAGAIN || errno == EINTR) return {};
-    throw link_lost(peer, fmt::format("it does not share memory any more: {}", errno_text(errno)));
+    throw link_lost(peer, formatted("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Says over it what it is for, and passes the memory. Throws link_lost.
   void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key,
@@ -249,7 +250,7 @@ class endpoint {
     const auto greeting = hello(key, from, peer);
     if (!send_with_descriptor(socket.get(), &greeting, sizeof greeting, memory.get())) {
       throw link_lost(key.peer,
-                      fmt::format("it does not take shared memory: {}", errno_text(errno)));
+                      formatted("it does not take shared memory: {}", errno_text(errno)));
     }
   }
 
@@ -311,7 +312,7 @@ class endpoint {
         case watch_state::set: abort_reason_ = read_abort_reason(); break;
         case watch_state::lost:
           if (watches_again()) break;
-          abort_reason_ = fmt::format(
+          abort_reason_ = formatted(
               "rank 0, which keeps the job's store ({}), has ended or was killed, or cannot be "
               "reached any more",
               options_.job_store->describe());
@@ -331,7 +332,7 @@ class endpoint {
   /// Rank 0 mostly has ended; its death shall be known soon.
   static constexpr std::chrono::milliseconds reconnect_patience{400};
 
-  [[nodiscard]] static std::string goodbye_key(int rank) { return fmt::format("left/{}", rank); }
+  [[nodiscard]] static std::string goodbye_key(int rank) { return formatted("left/{}", rank); }
   void say_goodbye(parx::store& job_store) const noexcept {
     try {
       job_store.set(goodbye_key(options_.rank), "1", deadline::after(std::chrono::seconds(1)));
@@ -354,7 +355,7 @@ class endpoint {
     const auto greeting = hello(doorbell_key(rank), options_.rank, record);
     if (::send(socket.get(), &greeting, sizeof greeting, MSG_NOSIGNAL) !=
         static_cast<ssize_t>(sizeof greeting)) {
-      throw link_lost(peer, fmt::format("it does not take a greeting: {}", errno_text(errno)));
+      throw link_lost(peer, formatted("it does not take a greeting: {}", errno_text(errno)));
     }
     return socket;
   }
@@ -423,7 +424,7 @@ class endpoint {
       const auto text = abort_watches_.back()->value(deadline::after(std::chrono::seconds(2)));
       return printable(std::string_view(text).substr(0, longest_reason));
     } catch (const std::exception& failure) {
-      return fmt::format("another rank has failed, but its reason cannot be read: {}",
+      return formatted("another rank has failed, but its reason cannot be read: {}",
                          failure.what());
     }
   }

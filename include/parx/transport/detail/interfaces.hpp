@@ -27,6 +27,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -144,7 +145,7 @@ struct interface_address {
     const interface_address* found = nullptr;
     std::string seen;
     for (const auto& each : candidates) {
-      seen += fmt::format("{}{} ({})", seen.empty() ? "" : ", ", each.name, each.address);
+      seen += formatted("{}{} ({})", seen.empty() ? "" : ", ", each.name, each.address);
       const bool usable = interface_matches(*rule, each) && !is_link_local(each.address) &&
                           !(several_hosts && rule->front() == '^' && is_loopback(each.address));
       if (usable && found == nullptr) found = &each;

@@ -11,10 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -35,7 +34,7 @@ struct peer_record {
 
   [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
+    return formatted("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
                        memory, port, pid, probe, streams, challenge);
   }
   /// Throws errc::protocol for anything that to_text() did not write.
@@ -93,7 +92,7 @@ struct placement {
 [[nodiscard]] inline std::string to_text(const std::vector<placement>& places) {
   std::string text;
   for (const placement& each : places) {
-    text += fmt::format("{}{} ", each.host, each.memory ? "m" : "");
+    text += formatted("{}{} ", each.host, each.memory ? "m" : "");
   }
   return text;
 }

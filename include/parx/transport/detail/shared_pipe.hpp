@@ -23,6 +23,7 @@
 #include <utility>
 
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/pipe_state.hpp>
 #include <parx/transport/detail/write_guard.hpp>
@@ -390,7 +391,7 @@ class pipe_receiver {
       const auto got = ::process_vm_readv(sender, &here, 1, &there, 1, 0);
       if (got <= 0) {
         throw link_lost(peer,
-                        fmt::format("its memory cannot be read any more: {}", errno_text(errno)));
+                        formatted("its memory cannot be read any more: {}", errno_text(errno)));
       }
       // Looked at after the copy: what was copied before the sender closed is what it offered.
       std::atomic_thread_fence(std::memory_order_acquire);

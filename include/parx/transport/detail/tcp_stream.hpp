@@ -17,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/endpoint.hpp>
@@ -35,12 +36,12 @@ class tcp_stream {
   tcp_stream(endpoint& shared, const link_key& key, int from, const peer_record& peer)
       : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id) {
     if (is_loopback(peer.address) && !same_host_) {
-      throw link_lost(key.peer, fmt::format("it is on another host ({}) but offers the loopback "
+      throw link_lost(key.peer, formatted("it is on another host ({}) but offers the loopback "
                                             "address {}; set PARX_SOCKET_IFNAME there to the "
                                             "interface that faces the others",
                                             peer.host, peer.address));
     }
-    address_ = fmt::format("{}:{}", peer.address, peer.port);
+    address_ = formatted("{}:{}", peer.address, peer.port);
     const auto address = socket_address::tcp(peer.address, peer.port);
     socket_ = stream_socket(address.storage.ss_family);
     if (!socket_.valid()) {
@@ -177,7 +178,7 @@ class tcp_stream {
     proof_size_ += static_cast<std::size_t>(got);
     if (proof_size_ < proof_.size()) return false;
     if (!equal_in_constant_time(proof_, *expected_)) {
-      throw link_lost(key_.peer, fmt::format("what answers at its address {} does not know this "
+      throw link_lost(key_.peer, formatted("what answers at its address {} does not know this "
                                              "job's secret",
                                              address_));
     }
@@ -205,7 +206,7 @@ class tcp_stream {
         if (::send(socket_.get(), &greeting_, sizeof greeting_, MSG_NOSIGNAL) !=
             static_cast<ssize_t>(sizeof greeting_)) {
           throw link_lost(key_.peer,
-                          fmt::format("it does not take a greeting: {}", errno_text(errno)));
+                          formatted("it does not take a greeting: {}", errno_text(errno)));
         }
         break;
       }
@@ -215,13 +216,13 @@ class tcp_stream {
     return true;
   }
   [[noreturn]] void refuse(int number) const {
-    throw link_lost(key_.peer, fmt::format("its address {} does not answer: {}", address_,
+    throw link_lost(key_.peer, formatted("its address {} does not answer: {}", address_,
                                            errno_text(number)));
   }
   [[nodiscard]] static std::string reason(int number) {
     if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
     if (number == ETIMEDOUT) {
-      return fmt::format("nothing was heard from it for {} s (host or network down?)",
+      return formatted("nothing was heard from it for {} s (host or network down?)",
                          longest_silence.count());
     }
     return errno_text(number);

@@ -19,6 +19,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/call_shape.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -33,7 +34,7 @@ struct elements {
 
   [[nodiscard]] std::size_t bytes() const noexcept { return count * size; }
   [[nodiscard]] std::string type_name() const {
-    return type == call_header::user_type ? fmt::format("structs of {} bytes", size)
+    return type == call_header::user_type ? formatted("structs of {} bytes", size)
                                           : std::string(name_of(static_cast<dtype>(type)));
   }
 };
@@ -101,8 +102,8 @@ class call_check {
       : group_(group), what_(what), site_(site) {}
 
   template <typename... Args>
-  void require(bool holds, fmt::format_string<Args...> text, const Args&... args) const {
-    if (!holds) [[unlikely]] refuse(fmt::vformat(text, fmt::make_format_args(args...)));
+  void require(bool holds, counted_text<sizeof...(Args)> text, const Args&... args) const {
+    if (!holds) [[unlikely]] refuse(formatted(text, args...));
   }
   /// What `make` returns; its usage_error gets this call's name.
   template <typename Make>

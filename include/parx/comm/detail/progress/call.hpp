@@ -12,8 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <parx/comm/axis_extents.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/collective_data.hpp>
@@ -21,6 +19,7 @@
 #include <parx/comm/schedule/operation.hpp>
 #include <parx/comm/schedule/execution_plan.hpp>
 #include <parx/core/deadline.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -112,24 +111,24 @@ inline constexpr int any_source = -1;
   } else if (op == operation::recv && header.sizes == call_header::any_shape) {
     text += " of any shape";
   } else if (op != operation::barrier) {
-    text += fmt::format(" of {} {}", header.count,
+    text += formatted(" of {} {}", header.count,
                         header.type == call_header::user_type
                             ? "structs"
                             : name_of(static_cast<dtype>(header.type)));
   }
   if (header.reduction != call_header::no_reduction) {
-    text += fmt::format(" ({})", header.reduction == call_header::user_reduction
+    text += formatted(" ({})", header.reduction == call_header::user_reduction
                                      ? "user's operation"
                                      : name_of(static_cast<reduce_op>(header.reduction)));
   }
-  if (has_root(op)) text += fmt::format(" with root {}", header.root);
+  if (has_root(op)) text += formatted(" with root {}", header.root);
   if (op == operation::send || op == operation::recv) {
-    text += fmt::format(" with tag {}", header.root);
+    text += formatted(" with tag {}", header.root);
   }
   if (header.algorithm != 0 && op != operation::barrier) {
-    text += fmt::format(" by {}", name_of(static_cast<algorithm>(header.algorithm)));
+    text += formatted(" by {}", name_of(static_cast<algorithm>(header.algorithm)));
   }
-  if (header.line != 0) text += fmt::format(" at {}:{}", header.file_name(), header.line);
+  if (header.line != 0) text += formatted(" at {}:{}", header.file_name(), header.line);
   return text;
 }
 

@@ -12,8 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
@@ -22,6 +20,7 @@
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -39,8 +38,8 @@ class diagnosis {
   /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
   [[nodiscard]] std::string title(const call& request) const {
     const std::string number =
-        is_message(request) ? std::string() : fmt::format(" #{}", request.header.number());
-    return fmt::format("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
+        is_message(request) ? std::string() : formatted(" #{}", request.header.number());
+    return formatted("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
                        name_, network_.rank(), network_.size(), request.site.file_name(),
                        request.site.line);
   }
@@ -59,7 +58,7 @@ class diagnosis {
   [[nodiscard]] error end_of(const call& request, const failure& reason) const {
     const bool second = reason.code == errc::aborted;
     return {reason.code,
-            fmt::format("{} {} after {:.1f} s{}{}", title(request),
+            formatted("{} {} after {:.1f} s{}{}", title(request),
                         second ? "was ended" : "failed", request.until.elapsed_seconds(),
                         second ? " because another rank failed first: " : ": ", reason.text),
             context_of(request, reason.peer), reason.cause};
@@ -67,7 +66,7 @@ class diagnosis {
   /// The same for a call that came after the end.
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
-            fmt::format("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
+            formatted("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
                         name_of(request.what), name_, request.site.file_name(), request.site.line,
                         reason),
             context_of(request, -1)};
@@ -95,11 +94,11 @@ class diagnosis {
     const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
-      text += fmt::format("{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
+      text += formatted("{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
                           sequence ? whereabouts(peers[i], *sequence)
                                    : whereabouts(network_.job_rank(peers[i])));
     }
-    if (peers.size() > named) text += fmt::format("; and {} more", peers.size() - named);
+    if (peers.size() > named) text += formatted("; and {} more", peers.size() - named);
     text += behind(peers);
     if (!network_.has_notices()) {
       text +=
@@ -154,10 +153,10 @@ class diagnosis {
   [[nodiscard]] std::string mismatch(const header_mismatch& found) const {
     const call_header& mine = found.mine;
     if (found.theirs.magic != call_header::expected_magic) {
-      return fmt::format("{} sent bytes that are no parx call", network_.describe(found.peer));
+      return formatted("{} sent bytes that are no parx call", network_.describe(found.peer));
     }
     if (found.is_past) {
-      return fmt::format(
+      return formatted(
           "the ranks called different operations: their call #{} was {} on rank {}, but {} on {}{}"
           ". Every rank must issue the same collectives in the same order with the same count, "
           "dtype and root",
@@ -166,8 +165,8 @@ class diagnosis {
     }
     const std::string number = found.theirs.sequence == mine.sequence
                                    ? std::string()
-                                   : fmt::format(" (its #{})", found.theirs.number());
-    return fmt::format(
+                                   : formatted(" (its #{})", found.theirs.number());
+    return formatted(
         "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank "
         "must issue the same collectives in the same order with the same count, dtype and root",
         network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs),
@@ -176,16 +175,17 @@ class diagnosis {
 
   /// Found where the group has ended here after `calls` calls.
   [[nodiscard]] std::string mismatch(const unread_call& found, std::uint64_t calls) const {
-    return fmt::format(
-        "the ranks called different operations: rank {} of group \"{}\" has ended it after {} calls "
-        "and has never read what {} sent for its call #{}, {}. Every rank must issue the same "
+    return formatted(
+        "the ranks called different operations: rank {} of group \"{}\" has ended it after {} "
+        "calls and has never read what {} sent for its call #{}, {}. Every rank must issue the "
+        "same "
         "collectives in the same order with the same count, dtype and root",
         network_.rank(), name_, calls, network_.describe(found.peer), found.theirs.number(),
         describe(found.theirs));
   }
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
     if (found.receive->taker != nullptr) return any_shape_mismatch(found);
-    return fmt::format(
+    return formatted(
         "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). "
         "Both sides must name the same count and dtype",
         network_.rank(), found.receive->header.count,
@@ -199,11 +199,11 @@ class diagnosis {
   [[nodiscard]] std::string any_shape_mismatch(const message_mismatch& found) const {
     const message_taker& taker = *found.receive->taker;
     const auto type = static_cast<dtype>(found.theirs.type);
-    return fmt::format(
+    return formatted(
         "rank {} waits in recv_any_shape for at most {} bytes{} with tag {} (at {}:{}), but {} "
         "sent {} {} (at {}:{}). What it takes is set by .type and .max_bytes",
         network_.rank(), taker.max_bytes,
-        taker.type ? fmt::format(" of {}", name_of(*taker.type)) : std::string(),
+        taker.type ? formatted(" of {}", name_of(*taker.type)) : std::string(),
         found.receive->header.root, found.receive->site.file_name(), found.receive->site.line,
         network_.describe(found.peer), found.theirs.count, name_of(type),
         found.theirs.file_name(), found.theirs.line);
@@ -226,7 +226,7 @@ class diagnosis {
              "the kind of the user's operation";
     }
     if (static_cast<operation>(mine.operation) == operation::all_to_all && mine.sizes != 0) {
-      return fmt::format("; it sends {} elements where {} are expected from it", theirs.count,
+      return formatted("; it sends {} elements where {} are expected from it", theirs.count,
                          mine.count);
     }
     return {};
@@ -260,11 +260,11 @@ class diagnosis {
     if (here && here->call.sequence >= sequence) return ", which is in " + place_of(*here);
     const auto theirs = wait_of(network_.job_rank(peer));
     if (theirs && theirs->waits()) {
-      return fmt::format(", which has not entered the operation: it waits in {}",
+      return formatted(", which has not entered the operation: it waits in {}",
                          place_of(*theirs));
     }
     // It may have gone on since: a notice says where a rank was stuck.
-    return fmt::format(", which has not entered the operation {}{})", elsewhere,
+    return formatted(", which has not entered the operation {}{})", elsewhere,
                        here ? "; it was last seen waiting in " + place_of(*here) : "");
   }
   /// Of a rank whose message is waited for.
@@ -272,15 +272,15 @@ class diagnosis {
     const auto theirs = wait_of(job_rank);
     if (!network_.has_notices()) return {};
     if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
-    return fmt::format(", which waits in no call {})", elsewhere);
+    return formatted(", which waits in no call {})", elsewhere);
   }
   /// "#15, barrier at train.cpp:90 on group "tp", for rank 2, for rank 3"; of this group without
   /// its name.
   [[nodiscard]] std::string place_of(const notice& theirs) const {
     static constexpr std::size_t most_listed = 4;
-    std::string text = theirs.call.sequence > 0 ? fmt::format("#{}, ", theirs.call.number()) : "";
+    std::string text = theirs.call.sequence > 0 ? formatted("#{}, ", theirs.call.number()) : "";
     text += describe(theirs.call);
-    if (theirs.call.group != id_) text += fmt::format(" on group \"{}\"", theirs.group);
+    if (theirs.call.group != id_) text += formatted(" on group \"{}\"", theirs.group);
     if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;
     for (const int rank : theirs.awaited) text += ", for " + name_of_rank(rank);
     return text;
@@ -293,7 +293,7 @@ class diagnosis {
     return -1;
   }
   [[nodiscard]] std::string name_of_rank(int job_rank) const {
-    return fmt::format("rank {}{}", job_rank, member(job_rank) == job_rank ? "" : " of the job");
+    return formatted("rank {}{}", job_rank, member(job_rank) == job_rank ? "" : " of the job");
   }
   [[nodiscard]] std::string describe_job_rank(int job_rank) const {
     const int rank = member(job_rank);
@@ -315,14 +315,14 @@ class diagnosis {
       text = ". These wait for each other in a circle:";
       for (const int rank : chain.ranks) {
         const auto theirs = wait_of(rank);
-        text += fmt::format(" {}{};", name_of_rank(rank),
+        text += formatted(" {}{};", name_of_rank(rank),
                             theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
       }
       text.pop_back();
       return text;
     }
     for (std::size_t i = 1; i < chain.ranks.size(); ++i) {
-      text += fmt::format("; behind that is {}", describe_job_rank(chain.ranks[i]));
+      text += formatted("; behind that is {}", describe_job_rank(chain.ranks[i]));
       text += whereabouts(chain.ranks[i]);
     }
     return text;

@@ -6,9 +6,8 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -36,7 +35,7 @@ struct failure {
   }
   const std::string why = lost.what();
   const bool silent = why.starts_with("it closed the connection");
-  return {fmt::format("lost {}: {}{}", network.describe(lost.peer), why,
+  return {formatted("lost {}: {}{}", network.describe(lost.peer), why,
                       silent ? ": it ended or was killed (see its output); a rank that has fewer "
                                "batches than the others ends so"
                              : ""),

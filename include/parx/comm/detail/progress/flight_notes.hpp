@@ -9,10 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/flight/recorder.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -40,7 +39,7 @@ class flight_notes {
   /// Advice for an error; empty without a recorder.
   [[nodiscard]] std::string where() const {
     if (recorder_ == nullptr) return {};
-    return fmt::format(". The ranks' last operations: parx_doctor recorder {}",
+    return formatted(". The ranks' last operations: parx_doctor recorder {}",
                        recorder_->directory());
   }
 

@@ -178,7 +178,7 @@ class group_core final : private inline_groups::group {
       return areas_.make(*network_, bytes, limit);
     } catch (const error& refused) {
       // Or the others would wait for this rank.
-      abort(fmt::format("rank {} could not share memory: {}", network_->job_rank(rank()),
+      abort(formatted("rank {} could not share memory: {}", network_->job_rank(rank()),
                         text_of(refused)));
       throw;
     }
@@ -424,7 +424,7 @@ class group_core final : private inline_groups::group {
       const call* cause = pending_.oldest();
       const std::string why = reason.code == errc::aborted || cause == nullptr
                                   ? reason.whole()
-                                  : fmt::format("{}: {}", words_.title(*cause), reason.whole());
+                                  : formatted("{}: {}", words_.title(*cause), reason.whole());
       ending_.come(why);
       flight_.fail(why);
       network_->abort(why);
@@ -456,7 +456,7 @@ class group_core final : private inline_groups::group {
       if (!found) return;
       const std::string text = words_.mismatch(*found, calls_);
       log(log_level::error, "{}", text);
-      network_->abort(fmt::format("rank {}: {}", network_->job_rank(rank()), text));
+      network_->abort(formatted("rank {}: {}", network_->job_rank(rank()), text));
     } catch (const std::exception&) {
       // The group ends without these words.
     }

@@ -17,6 +17,7 @@
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/recent_calls.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -169,7 +170,7 @@ class pending_calls {
     const std::string_view name = front.introduces ? "introduction" : name_of(front.what);
     const std::string& group = words_.group_name();
     if (!trace::enabled() || group == "world") running_.emplace(name, trace::literal("comm"));
-    else running_.emplace(fmt::format("{} on {}", name, group), trace::literal("comm"));
+    else running_.emplace(formatted("{} on {}", name, group), trace::literal("comm"));
   }
 
   void start(call& front) {

@@ -12,13 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/options.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -55,7 +54,7 @@ class watch {
     pending_.for_each([&](const call& request) {
       if (!request.until.passed()) return;
       const auto missing = pending_.missing_peers(request);
-      throw failure{fmt::format("timed out {}", pending_.waiting_text(request)), errc::timeout,
+      throw failure{formatted("timed out {}", pending_.waiting_text(request)), errc::timeout,
                     missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;

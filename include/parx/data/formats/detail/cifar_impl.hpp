@@ -8,6 +8,7 @@
 #include <string>
 
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/formats/cifar.hpp>
 #include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/image_bytes.hpp>
@@ -26,7 +27,7 @@ namespace parx::inline PARX_ABI::data::detail {
               file.path(), file.offset(), count, ten ? "CIFAR-10" : "CIFAR-100", labels,
               ten ? "" : "s", cifar_pixels + labels, extra,
               file.offset() % other == 0
-                  ? fmt::format("They are just {} records of {}; is it that?",
+                  ? formatted("They are just {} records of {}; is it that?",
                                 file.offset() / other, ten ? "CIFAR-100" : "CIFAR-10")
                   : std::string("Was it cut short? Copy or download it again."));
 }

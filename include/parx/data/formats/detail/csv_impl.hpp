@@ -14,6 +14,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/gzip.hpp>
 
@@ -65,7 +66,7 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
   }
   const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
   throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}{}", path(), name,
-              fmt::format("{}", fmt::join(header_, ", ")),
+              formatted("{}", fmt::join(header_, ", ")),
               is_number ? ". Columns have numbers in a file without such a line: "
                           "{.header = csv_header::absent}"
                         : "");
@@ -90,8 +91,8 @@ PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) 
 }
 
 PARX_INLINE std::string csv_reader::column_name(std::size_t column) const {
-  if (column < header_.size()) return fmt::format("column {} ({})", column + 1, header_[column]);
-  return fmt::format("column {}", column + 1);
+  if (column < header_.size()) return formatted("column {} ({})", column + 1, header_[column]);
+  return formatted("column {}", column + 1);
 }
 
 PARX_INLINE int csv_reader::peek() {
@@ -206,7 +207,7 @@ PARX_INLINE void csv_reader::read_quoted(std::string& field, std::size_t number)
 PARX_INLINE std::string csv_reader::printable(char character) {
   if (character == '\t') return "\\t";
   const auto code = static_cast<unsigned char>(character);
-  return code < 0x20 || code >= 0x7F ? fmt::format("\\x{:02x}", code) : std::string(1, character);
+  return code < 0x20 || code >= 0x7F ? formatted("\\x{:02x}", code) : std::string(1, character);
 }
 
 }  // namespace parx::data

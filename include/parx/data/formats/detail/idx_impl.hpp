@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/idx.hpp>
 #include <parx/data/formats/image_bytes.hpp>
@@ -38,7 +39,7 @@ PARX_INLINE void expect_idx_magic(gzip_reader& file, std::uint32_t expected, std
               "\"{}\" is not an IDX file of {}: it starts with the number {}, expected {}. {}",
               file.path(), kind, found, expected,
               found == other
-                  ? fmt::format("That is the number of {}; were the two paths swapped?", other_kind)
+                  ? formatted("That is the number of {}; were the two paths swapped?", other_kind)
                   : std::string("Give the path of an MNIST-like IDX file, plain or gzip."));
 }
 

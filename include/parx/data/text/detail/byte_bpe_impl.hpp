@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/byte_bpe.hpp>
@@ -103,7 +104,7 @@ PARX_INLINE byte_bpe_tokenizer::byte_bpe_tokenizer(vocabulary tokens, std::vecto
 PARX_INLINE std::string byte_bpe_tokenizer::vocab_json() const {
   std::string text = "{";
   for (std::size_t id = 0; id < size(); ++id) {
-    text += fmt::format("{}{}: {}", id == 0 ? "" : ", ",
+    text += formatted("{}{}: {}", id == 0 ? "" : ", ",
                         json::quote(detail::to_printable(tokens_.tokens()[id])), id);
   }
   return text + "}\n";
@@ -211,13 +212,13 @@ PARX_INLINE byte_bpe_tokenizer byte_bpe_tokenizer::read(const std::string& vocab
     json::reader from(text);
     from.object([&](std::string key) {
       const std::uint64_t id = from.number();
-      if (id >= text.size()) from.fail(fmt::format("an id below {}", text.size()));
+      if (id >= text.size()) from.fail(formatted("an id below {}", text.size()));
       if (tokens.size() <= id) tokens.resize(id + 1);
       const auto bytes = detail::from_printable(key);
       if (key.empty() || (!bytes && std::find(special_tokens.begin(), special_tokens.end(), key) ==
                                         special_tokens.end()))
         from.fail("a token written in GPT-2's printable characters");
-      if (!tokens[id].empty()) from.fail(fmt::format("id {} once", id));
+      if (!tokens[id].empty()) from.fail(formatted("id {} once", id));
       tokens[id] = bytes.value_or(key);
       if (!printable.emplace(std::move(key), static_cast<token_id>(id)).second)
         from.fail("each token once");
@@ -246,7 +247,7 @@ PARX_INLINE byte_bpe_tokenizer byte_bpe_tokenizer::read(const std::string& vocab
     const auto b = printable.find(line.substr(space + 1));
     if (a == printable.end() || b == printable.end() ||
         printable.find(a->first + b->first) == printable.end())
-      fail(fmt::format("joins tokens of which one, or the result, is not in \"{}\"", vocab_json));
+      fail(formatted("joins tokens of which one, or the result, is not in \"{}\"", vocab_json));
     merges.emplace_back(a->second, b->second);
   }
   try {

@@ -9,6 +9,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/text/encoding.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
@@ -41,7 +42,7 @@ PARX_INLINE std::pair<std::size_t, std::size_t> truncated_lengths(std::size_t fi
   throw_error(errc::bad_data,
               "a sequence of {}{} tokens does not fit into the {} that max_length leaves{}. Raise "
               "max_length, or choose a truncation that may cut it.",
-              first, second > 0 ? fmt::format(" + {}", second) : "", limit,
+              first, second > 0 ? formatted(" + {}", second) : "", limit,
               how == truncation::refuse ? "" : " by cutting only one of the pair");
 }
 

@@ -11,6 +11,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
 #include <parx/data/text/records.hpp>
@@ -61,7 +62,7 @@ PARX_INLINE std::uint64_t text_records::line() const noexcept {
 }
 
 PARX_INLINE std::string text_records::place() const {
-  return fmt::format("\"{}\", line {}", path_, line());
+  return formatted("\"{}\", line {}", path_, line());
 }
 
 PARX_INLINE std::string text_records::json_text(const std::string& column) const {
@@ -74,7 +75,7 @@ PARX_INLINE std::string text_records::json_text(const std::string& column) const
   if (found == nullptr) {
     std::string fields;
     for (const auto& [name, value] : row_.members())
-      fields += fmt::format("{}\"{}\"", fields.empty() ? "" : ", ", name);
+      fields += formatted("{}\"{}\"", fields.empty() ? "" : ", ", name);
     throw_error(errc::bad_data, "{}: there is no \"{}\"; there is {}.", place(), column,
                 fields.empty() ? "nothing" : fields);
   }

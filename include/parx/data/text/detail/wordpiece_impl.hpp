@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/data/text/bert_words.hpp>
 #include <parx/data/text/detail/token_trie.hpp>
 #include <parx/data/text/encoding.hpp>
@@ -19,7 +20,7 @@ namespace parx::inline PARX_ABI::data {
 
 PARX_INLINE wordpiece_tokenizer wordpiece_tokenizer::read(const std::string& path,
                                                           letter_case letters) {
-  return {vocabulary::read(path), letters, fmt::format("\"{}\"", path)};
+  return {vocabulary::read(path), letters, formatted("\"{}\"", path)};
 }
 
 PARX_INLINE std::size_t wordpiece_tokenizer::encode(std::string_view text,

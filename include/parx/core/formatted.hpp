@@ -1,0 +1,78 @@
+// formatted: fmt::format for parx's own texts, cheap to compile.
+//
+// fmt parses a format string and lays out its arguments once for every combination of their types:
+// of hello's compile time, a fifth. Here an argument costs one instance for its type, and a format
+// string is only counted by the compiler: a text with too few or too many arguments does not
+// compile. A specification that does not suit its argument ({:d} for a string) throws when it runs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// How many arguments a format string takes, a width or precision of {} among them. 1000 and more
+/// for one that is malformed.
+consteval std::size_t arguments_of(const char* text) {
+  std::size_t automatic = 0, numbered = 0;
+  int depth = 0;
+  for (; *text != 0; ++text) {
+    if (depth == 0 && (*text == '{' || *text == '}') && text[1] == *text) {
+      ++text;
+    } else if (*text == '{') {
+      ++depth;
+      if (text[1] >= '0' && text[1] <= '9') {
+        const auto index = static_cast<std::size_t>(text[1] - '0');
+        if (index + 1 > numbered) numbered = index + 1;
+      } else {
+        ++automatic;
+      }
+    } else if (*text == '}' && --depth < 0) {
+      return 1000;
+    }
+  }
+  return depth == 0 ? automatic + numbered : 1000;
+}
+
+[[nodiscard]] inline auto format_argument(const char* const& value) {
+  return fmt::format_args(fmt::make_format_args(value)).get(0);
+}
+template <typename T>
+[[nodiscard]] auto format_argument(const T& value) {
+  return fmt::format_args(fmt::make_format_args(value)).get(0);
+}
+
+}  // namespace detail
+
+/// A format string that takes `Count` arguments.
+template <std::size_t Count>
+class counted_text {
+ public:
+  consteval counted_text(const char* text) : text_(text) {  // NOLINT(google-explicit-constructor)
+    if (detail::arguments_of(text) != Count) throw "the text takes another number of arguments";
+  }
+  [[nodiscard]] constexpr const char* get() const noexcept { return text_; }
+
+ private:
+  const char* text_;
+};
+
+[[nodiscard]] std::string vformatted(fmt::string_view text, fmt::format_args args);
+
+template <typename... Args>
+[[nodiscard]] std::string formatted(counted_text<sizeof...(Args)> text, const Args&... args) {
+  const fmt::basic_format_arg<fmt::format_context> list[] = {detail::format_argument(args)..., {}};
+  return vformatted(text.get(), {list, sizeof...(Args)});
+}
+
+}  // namespace parx::inline PARX_ABI
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/core/detail/formatted_impl.hpp>
+#endif
