@@ -18,7 +18,6 @@
 #include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
-#include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/transport/transport.hpp>
@@ -173,16 +172,6 @@ class diagnosis {
         number, hidden_difference(mine, found.theirs));
   }
 
-  /// Found where the group has ended here after `calls` calls.
-  [[nodiscard]] std::string mismatch(const unread_call& found, std::uint64_t calls) const {
-    return formatted(
-        "the ranks called different operations: rank {} of group \"{}\" has ended it after {} "
-        "calls and has never read what {} sent for its call #{}, {}. Every rank must issue the "
-        "same "
-        "collectives in the same order with the same count, dtype and root",
-        network_.rank(), name_, calls, network_.describe(found.peer), found.theirs.number(),
-        describe(found.theirs));
-  }
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
     if (found.receive->taker != nullptr) return any_shape_mismatch(found);
     return formatted(

@@ -34,7 +34,6 @@
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watch.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/trace/event.hpp>
 
@@ -56,7 +55,7 @@ class group_core final : private inline_groups::group {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
-    if (!ending_.has_come() && !anything_pending()) tell_of_unread_call();
+    if (!ending_.has_come() && !anything_pending()) tell_of_unread_call(*network_, name_, calls_);
     network_->close();
   }
   group_core(const group_core&) = delete;
@@ -448,18 +447,6 @@ class group_core final : private inline_groups::group {
     incoming_.clear();
     has_incoming_.store(false, std::memory_order_relaxed);
     tell_others();
-  }
-
-  void tell_of_unread_call() noexcept {
-    try {
-      const auto found = find_unread_call(*network_);
-      if (!found) return;
-      const std::string text = words_.mismatch(*found, calls_);
-      log(log_level::error, "{}", text);
-      network_->abort(formatted("rank {}: {}", network_->job_rank(rank()), text));
-    } catch (const std::exception&) {
-      // The group ends without these words.
-    }
   }
 
   const own_process process_;

@@ -1,14 +1,18 @@
-// unread_call: what a peer has sent for a collective that this rank has not made.
+// unread_call: what a peer has sent for a collective in place of which this rank made another one.
 //
 // Looked for when a group ends well: two ranks that each take themselves for the root of its last
 // call have sent, and never read. What comes later than that is not seen.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <optional>
+#include <string>
 
-#include <parx/comm/detail/progress/call_header.hpp>
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/log.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -18,7 +22,7 @@ struct unread_call {
   call_header theirs;
 };
 
-/// Of a group in which no call is under way. Takes the header off the link.
+/// Takes the header off the link.
 [[nodiscard]] inline std::optional<unread_call> find_unread_call(transport& network) {
   std::optional<unread_call> found;
   network.for_each_link(channel::collective, [&](int peer, link& stream) {
@@ -38,6 +42,27 @@ struct unread_call {
     if (const auto theirs = parse_call_header(bytes)) found = {peer, *theirs};
   });
   return found;
+}
+
+/// Of a group that ends well after `calls` calls, of which none is under way: logs what was never
+/// read, and ends the job because of it. Of later calls than these the peer learns from the link's
+/// end that this rank has not taken part.
+inline void tell_of_unread_call(transport& network, const std::string& group,
+                                std::uint64_t calls) noexcept {
+  try {
+    const auto found = find_unread_call(network);
+    if (!found || found->theirs.number() > calls) return;
+    const std::string text = formatted(
+        "the ranks called different operations: rank {} of group \"{}\" has ended it after {} "
+        "calls and has never read what {} sent for its call #{}, {}. Every rank must issue the "
+        "same collectives in the same order with the same count, dtype and root",
+        network.rank(), group, calls, network.describe(found->peer), found->theirs.number(),
+        describe(found->theirs));
+    log(log_level::error, "{}", text);
+    network.abort(formatted("rank {}: {}", network.job_rank(network.rank()), text));
+  } catch (const std::exception&) {
+    // The group ends without these words.
+  }
 }
 
 }  // namespace parx::detail
