@@ -89,6 +89,12 @@ struct reduce_options {
   /// share memory every all_reduce and reduce_scatter is, unless `use` or a rule says otherwise;
   /// over TCP an algorithm that gives it can be slower. Equal on all ranks, which is checked.
   reduction_order order = reduction_order::any;
+  /// An all_reduce in place writes `data` only once it has the result: after a failure they are as
+  /// before, and can be reduced again by the group that shrink() gives. Costs two copies, and in
+  /// the group memory for the longest such vector, which it keeps. Equal on all ranks. Out of place
+  /// every reduction leaves its input as it is. The failed call may have ended well on other ranks:
+  /// agree on what is repeated, by a number of the last call that all have finished.
+  bool preserve_input = false;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
 };

@@ -6,11 +6,28 @@
 // rounded once a step.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+
 #include <parx/comm/detail/issue/issue.hpp>
 
 namespace parx::inline PARX_ABI {
 
 namespace detail {
+
+/// The run works on a copy, as if several buffers were packed, and a failed one is not unpacked.
+inline void write_result_last(collective_arguments& given) {
+  if (given.input.data != given.output.data || given.input.bytes() == 0) return;
+  struct places {
+    const_bytes input;
+    mutable_bytes output;
+  };
+  const auto kept = std::make_shared<const places>(
+      places{{static_cast<const std::byte*>(given.input.data), given.input.bytes()},
+             {static_cast<std::byte*>(given.output.data), given.output.bytes()}});
+  given.pack = {.inputs = {&kept->input, 1}, .outputs = {&kept->output, 1}};
+  given.keep = kept;
+}
 
 template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_reduce_arguments(const process_group& group, const In& input,
@@ -20,6 +37,7 @@ template <typename In, typename Out, typename Options>
   collective_arguments given = check.arguments<reduce_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
+  if (given.preserve_input) write_result_last(given);
   return given;
 }
 

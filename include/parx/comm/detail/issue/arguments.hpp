@@ -66,6 +66,7 @@ struct collective_arguments {
   std::chrono::milliseconds timeout = group_timeout;
   std::shared_ptr<const void> keep{};  ///< owns what pack or combine refer to
   bool names_late = false;
+  bool preserve_input = false;
 };
 
 /// The members that all options have.
@@ -216,6 +217,9 @@ class call_check {
       given.timeout = plain_options(options).timeout;
       if constexpr (names_root<Plain>) given.root = plain_options(options).root;
       if constexpr (names_operation<Plain>) read_arithmetic<In>(options, given.combine);
+      if constexpr (requires { options.preserve_input; }) {
+        given.preserve_input = options.preserve_input;
+      }
     }
     return given;
   }

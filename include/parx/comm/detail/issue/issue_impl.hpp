@@ -29,6 +29,9 @@ inline void check_overlap(const call_check& check, const collective_arguments& g
   check.require(exact,
                 "input and output overlap without being the same elements; pass one buffer for an "
                 "in-place operation, or two separate ones");
+  check.require(!given.preserve_input || !given.pack.inputs.empty(),
+                "preserve_input in place is for all_reduce; a second buffer for the result leaves "
+                "the input as it is");
 }
 
 inline void fill_arithmetic(const call_check& check, const collective_arguments& given, int world,
