@@ -225,8 +225,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_end_without_taking_part_are_found_out_soon) {
     BOOST_TEST((contains(failures[0], "has ended without taking part") ||
                 contains(failures[0], "lost rank")),
                failures[0]);
-    BOOST_TEST(contains(failures[0], "it closed the connection") ==
-                   contains(failures[0], "a rank that has fewer batches than the others ends so"),
+    BOOST_TEST((!contains(failures[0], "it closed the connection") ||
+                contains(failures[0], "a rank that has fewer batches than the others ends so")),
                failures[0]);
   }
 }

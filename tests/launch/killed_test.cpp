@@ -197,8 +197,9 @@ BOOST_AUTO_TEST_CASE(what_a_rank_has_printed_is_there_when_it_is_killed) {
     job.start_program(rank, 2, [](parx::init_options options) {
       ::dup2(STDERR_FILENO, STDOUT_FILENO);
       std::setvbuf(stdout, nullptr, _IOFBF, BUFSIZ);  // as where it is a pipe
-      const parx::world world = parx::init(std::move(options));
+      parx::world world = parx::init(std::move(options));
       std::printf("rank %d has said this\n", world.rank());
+      parx::barrier(world);  // rank 0 does not take the store away while rank 1 still joins
       ::raise(SIGKILL);
       return 0;
     });

@@ -33,6 +33,7 @@ void program(parx::world& world, const std::string& way) {
   if (is_odd && way == "stops") ::raise(SIGSTOP);
   if (is_odd && way == "throws") throw std::runtime_error("cannot open data.bin");
   if (is_odd && way == "is killed") ::raise(SIGKILL);
+  if (way == "ends early") return is_odd ? void() : parx::recv(world, x, 1);
   if (!(is_odd && way == "skips")) {
     parx::broadcast(world, x, {.root = is_odd && way == "takes another root" ? 1 : 0});
   }
@@ -96,6 +97,10 @@ BOOST_AUTO_TEST_CASE(who_has_called_something_else_is_named) {
 BOOST_AUTO_TEST_CASE(who_stands_still_is_named) {
   expect_headline("stops", 3, "rank 1 did not enter broadcast of 10 float32 with root 0");
   expect_headline("stops", 3, "its process was stopped (SIGSTOP, a debugger)");
+}
+
+BOOST_AUTO_TEST_CASE(who_has_ended_while_others_waited_is_named) {
+  expect_headline("ends early", 3, "rank 1 ended with exit code 0, ");
 }
 
 BOOST_AUTO_TEST_CASE(who_has_failed_by_himself_is_named_as_before) {

@@ -263,17 +263,17 @@ BOOST_AUTO_TEST_CASE(ranks_that_call_different_operations_are_told_over_several_
   }
 }
 
-BOOST_AUTO_TEST_CASE(stores_and_links_give_a_silent_peer_up_alike_after_half_a_minute) {
+BOOST_AUTO_TEST_CASE(stores_and_links_give_a_silent_peer_up_alike_after_24_seconds) {
   struct option {
     int level, name, wanted;
     const char* what;
   };
   static constexpr std::array<option, 6> options{
       {{SOL_SOCKET, SO_KEEPALIVE, 1, "keepalive"},
-       {IPPROTO_TCP, TCP_KEEPIDLE, 10, "seconds before the first probe"},
-       {IPPROTO_TCP, TCP_KEEPINTVL, 5, "seconds between probes"},
+       {IPPROTO_TCP, TCP_KEEPIDLE, 8, "seconds before the first probe"},
+       {IPPROTO_TCP, TCP_KEEPINTVL, 4, "seconds between probes"},
        {IPPROTO_TCP, TCP_KEEPCNT, 4, "probes"},
-       {IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000, "milliseconds without an acknowledgement"},
+       {IPPROTO_TCP, TCP_USER_TIMEOUT, 24'000, "milliseconds without an acknowledgement"},
        {IPPROTO_TCP, TCP_NODELAY, 1, "no delay"}}};
   const auto before = connections();
   parx::tcp_store_server server({.address = "127.0.0.1", .port = 0});

@@ -42,8 +42,9 @@ struct group_options {
   /// A warning that names who is missing is logged when an operation has waited this long.
   std::chrono::milliseconds warn_after = std::chrono::seconds(5);
   /// When nothing has moved for this long, the rank tells the others what it waits in and looks
-  /// what they are in. That costs a few questions to the job's store.
-  std::chrono::milliseconds look_after = std::chrono::milliseconds(300);
+  /// what they are in. That costs a few questions to the job's store; a group that waits often
+  /// and for good looks later, at most after eight times as long.
+  std::chrono::milliseconds look_after = std::chrono::milliseconds(50);
   choice_options choice{};
   /// Writes the group's operations down; init() makes it. The same for all groups of the rank.
   std::shared_ptr<flight_recorder> recorder{};

@@ -13,9 +13,9 @@ namespace parx::inline PARX_ABI::detail {
 
 /// A peer whose host lost power sends no FIN. After this long without a sign of it a connection
 /// ends: keepalive finds that on idle ones, the user timeout on those with bytes on their way.
-inline constexpr std::chrono::seconds longest_silence{30};
-inline constexpr std::chrono::seconds idle_before_probes{10};
-inline constexpr std::chrono::seconds time_between_probes{5};
+inline constexpr std::chrono::seconds longest_silence{24};
+inline constexpr std::chrono::seconds idle_before_probes{8};
+inline constexpr std::chrono::seconds time_between_probes{4};
 inline constexpr int most_probes = 4;
 static_assert(idle_before_probes + most_probes * time_between_probes == longest_silence);
 

@@ -370,10 +370,24 @@ class agent {
     if (!cause.accuses && !cause.echoes) return {};
     try {
       const auto parted = find_parting(read_flight_logs(recorder_.directory).ranks, stopped_ranks_);
-      return parted ? parted->text : std::string();
+      if (parted) return parted->text;
     } catch (const std::exception&) {
-      return {};  // no recorder, or a damaged one
+      // No recorder, or a damaged one.
     }
+    return early_leaver(cause);
+  }
+  /// The last rank that ended as if all were well before another one missed it.
+  [[nodiscard]] std::string early_leaver(const rank_end& cause) const {
+    const rank_process* last = nullptr;
+    for (const rank_process& each : ranks_) {
+      const bool left = each.ended && each.ended->success() && !each.was_told;
+      if (!left || seconds_until(each.end_time) > cause.seconds) continue;
+      if (last == nullptr || each.end_time > last->end_time) last = &each;
+    }
+    if (last == nullptr) return {};
+    return formatted("rank {} ended with exit code 0, {:.1f} s after the start, while others still "
+                     "waited for it",
+                     last->rank, seconds_until(last->end_time));
   }
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.

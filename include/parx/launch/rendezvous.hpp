@@ -90,11 +90,13 @@ class rendezvous {
   /// Leaves the job. The rank that keeps the store stays until the others have left, or `patience`
   /// has passed, so that nobody loses the store in mid-sentence. It does not wait for strangers.
   void leave(std::chrono::milliseconds patience) noexcept {
+    const deadline limit = endpoint_ != nullptr ? endpoint_->parting_deadline()
+                                                : deadline::after(std::chrono::seconds(1));
     if (endpoint_ != nullptr) endpoint_->leave();
     endpoint_.reset();
     for (const auto& each : former_) each->leave();
     former_.clear();
-    if (!server_) take_leave();
+    if (!server_) take_leave(limit);
     job_store_.reset();
     // Somebody may hold it still, and would keep this rank waiting for itself.
     if (store_ != nullptr) store_->whole.close();
@@ -206,10 +208,9 @@ class rendezvous {
   }
 
   /// A connection may be a stranger's, who stays: so ranks that leave are counted.
-  void take_leave() noexcept {
+  void take_leave(const deadline& limit) noexcept {
     if (job_store_ == nullptr || job_.keeper != store_keeper::rank_zero) return;
     try {
-      const auto limit = deadline::after(std::chrono::seconds(1));
       const auto others = static_cast<int>(members_.size()) - 1;
       if (job_store_->add(fmt::format("left/{}", rounds_), 1, limit) == others) {
         job_store_->set("all left", "1", limit);

@@ -136,9 +136,6 @@ class hybrid_transport final : public transport {
   [[nodiscard]] bool has_notices() override { return !shared_->store_is_silent(); }
 
   [[nodiscard]] bool has_ended(int peer) override {
-    for (const auto& each : members_[static_cast<std::size_t>(peer)].links) {
-      if (each != nullptr && each->open()) return false;  // a link that was open breaks by itself
-    }
     return shared_->has_ended(job_rank(peer));
   }
   [[nodiscard]] bool may_have_left(int peer) override {

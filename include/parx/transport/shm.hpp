@@ -82,7 +82,6 @@ class shm_link final : public detail::process_link {
     if (events != 0) listen();
     ended_ = has_ended();
   }
-  [[nodiscard]] bool open() const noexcept override { return state_ == state::open; }
 
   void close() noexcept override {
     if (state_ == state::open) {

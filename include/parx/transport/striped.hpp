@@ -71,7 +71,7 @@ class striped_link final : public detail::process_link {
 
   [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable,
                                                 std::vector<pollfd>& polled) override {
-    if (!open()) {
+    if (!open_) {
       bool awaiting = false;
       for (const lane& each : lanes_) awaiting |= each.stream.awaits_peer(polled);
       return {.awaiting = awaiting};
@@ -90,7 +90,6 @@ class striped_link final : public detail::process_link {
   }
   void after_sleep(short) override {}
 
-  [[nodiscard]] bool open() const noexcept override { return open_; }
   void close() noexcept override {
     for (lane& each : lanes_) each.stream.close();
     open_ = false;

@@ -44,7 +44,6 @@ class tcp_link final : public detail::process_link {
     return readable && !ahead_.empty();
   }
   void after_sleep(short) override {}
-  [[nodiscard]] bool open() const noexcept override { return stream_.is_open(); }
   void close() noexcept override { stream_.close(); }
 
  private:

@@ -58,7 +58,8 @@ struct rank_end {
 
 /// Whether it is about what other ranks did or did not call.
 [[nodiscard]] inline bool is_accusation(std::string_view line) {
-  for (const std::string_view words : {"timed out waiting for", "called different operations"}) {
+  for (const std::string_view words :
+       {"timed out waiting for", "called different operations", "lost rank "}) {
     if (line.find(words) != line.npos) return true;
   }
   return false;

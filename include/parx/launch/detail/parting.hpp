@@ -58,14 +58,29 @@ struct parting {
                               fmt::join(made.ranks, ", "), describe(others.front()->here->call),
                               calls(first.call), there);
     } else {
-      made.text = formatted("the ranks called different operations {}: call #{} was {}, but {} "
-                              "on rank {}",
-                              there, first.call.call.number(), describe(first.call.call),
-                              describe(others.front()->here->call), fmt::join(made.ranks, ", "));
+      std::vector<int> alike;
+      for (const flight_rank& each : first.ranks) {
+        if (each.here && each.part != flight_part::called_other) alike.push_back(each.rank);
+      }
+      made.text = formatted("the ranks called different operations {}: call #{} was {} on rank {}, "
+                            "but {} on rank {}",
+                            there, first.call.call.number(), describe(first.call.call),
+                            fmt::join(alike, ", "), describe(others.front()->here->call),
+                            fmt::join(made.ranks, ", "));
     }
     return made;
   }
-  if (const auto absent = who(flight_part::never_entered); !absent.empty()) {
+  const auto absent = who(flight_part::never_entered);
+  if (2 * absent.size() > first.ranks.size()) {  // who has come is the exception
+    parting made;
+    for (const flight_rank& each : first.ranks) {
+      if (each.part != flight_part::never_entered) made.ranks.push_back(each.rank);
+    }
+    made.text = formatted("rank {} called {}, {}, which the others did not",
+                          fmt::join(made.ranks, ", "), calls(first.call), there);
+    return made;
+  }
+  if (!absent.empty()) {
     parting made = named(absent);
     const flight_rank& one = *absent.front();
     made.text = formatted("rank {} did not enter {}, {}", fmt::join(made.ranks, ", "),

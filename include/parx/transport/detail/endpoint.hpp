@@ -140,7 +140,7 @@ class endpoint {
     const auto job_store = store_of_job();
     if (job_store == nullptr || store_is_silent()) return false;
     try {
-      ask(*job_store, deadline::after(std::chrono::seconds(2)));
+      ask(*job_store, deadline::after(std::chrono::milliseconds(800)));
       return true;
     } catch (const error& failure) {
       if (failure.code_value() == errc::timeout) {
@@ -153,6 +153,10 @@ class endpoint {
     static constexpr std::chrono::seconds respite{10};
     const auto last = asked_in_vain_.load(std::memory_order_relaxed);
     return last != 0 && clock::now() < clock::time_point(clock::duration(last)) + respite;
+  }
+  /// For what is said to the store last: who keeps it may stand still.
+  [[nodiscard]] deadline parting_deadline() const {
+    return deadline::after(std::chrono::milliseconds(store_is_silent() ? 100 : 700));
   }
   /// As record_of, where no more depends on it than words: null where it is not told.
   [[nodiscard]] const peer_record* record_for_words(int rank) {
@@ -242,6 +246,7 @@ class endpoint {
       throw link_lost(peer, "the socket at which it shares memory belongs to another user");
     }
     if (errno == EAGAIN || errno == EINTR) return {};
+    if (errno == ECONNREFUSED) throw link_lost(peer, "it has ended");
     throw link_lost(peer, formatted("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Says over it what it is for, and passes the memory. Throws link_lost.
@@ -291,9 +296,7 @@ class endpoint {
     try {
       const auto job_store = store_of_job();
       if (job_store == nullptr) return;
-      const std::chrono::milliseconds patience(store_is_silent() ? 100 : 2000);
-      job_store->compare_set("abort", "", reason.substr(0, longest_reason),
-                             deadline::after(patience));
+      job_store->compare_set("abort", "", reason.substr(0, longest_reason), parting_deadline());
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
     }
@@ -335,7 +338,7 @@ class endpoint {
   [[nodiscard]] static std::string goodbye_key(int rank) { return formatted("left/{}", rank); }
   void say_goodbye(parx::store& job_store) const noexcept {
     try {
-      job_store.set(goodbye_key(options_.rank), "1", deadline::after(std::chrono::seconds(1)));
+      job_store.set(goodbye_key(options_.rank), "1", parting_deadline());
     } catch (const std::exception&) {
       // The store has gone, and with it who would ask.
     }

@@ -26,8 +26,6 @@ class process_link : public link {
   }
   /// Called after it with the events that poll found, those of all appended entries in one.
   virtual void after_sleep(short events) = 0;
-  /// Whether the peer has ever been reached: a link that was open breaks by itself.
-  [[nodiscard]] virtual bool open() const noexcept = 0;
   virtual void close() noexcept = 0;
 };
 

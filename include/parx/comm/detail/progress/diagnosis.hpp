@@ -38,9 +38,12 @@ class diagnosis {
   [[nodiscard]] std::string title(const call& request) const {
     const std::string number =
         is_message(request) ? std::string() : formatted(" #{}", request.header.number());
-    return formatted("{}{} on group \"{}\" (rank {} of {}, {}:{})", name_of(request.what), number,
-                       name_, network_.rank(), network_.size(), request.site.file_name(),
-                       request.site.line);
+    const int rank = network_.rank(), job_rank = network_.job_rank(rank);
+    const std::string of_job =
+        rank == job_rank ? std::string() : formatted(", rank {} of the job", job_rank);
+    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {}:{})", name_of(request.what),
+                     number, name_, rank, network_.size(), of_job, request.site.file_name(),
+                     request.site.line);
   }
 
   [[nodiscard]] error_context context_of(const call& request, int peer) const {

@@ -26,20 +26,23 @@ struct failure {
 
 /// A broken link is often only the echo of another failure: waits a little for that one's reason.
 [[nodiscard]] inline failure reason_of(const link_lost& lost, transport& network) {
-  static constexpr std::chrono::milliseconds grace{300};
+  static constexpr std::chrono::milliseconds grace{100};
   const auto until = std::chrono::steady_clock::now() + grace;
   for (;;) {
     if (auto reason = network.abort_reason()) return {std::move(*reason), errc::aborted, lost.peer};
     if (std::chrono::steady_clock::now() >= until) break;
     network.wait({}, std::chrono::milliseconds(10));
   }
-  const std::string why = lost.what();
-  const bool silent = why.starts_with("it closed the connection");
-  return {formatted("lost {}: {}{}", network.describe(lost.peer), why,
-                      silent ? ": it ended or was killed (see its output); a rank that has fewer "
-                               "batches than the others ends so"
-                             : ""),
-          errc::peer_lost, lost.peer, cause_of(lost)};
+  std::string why = lost.what();
+  if (why.starts_with("it closed the connection") || why == "it has ended") {
+    why += network.has_ended(lost.peer)
+               ? ": it ended or was killed (see its output); a rank that has fewer batches than "
+                 "the others ends so"
+               : ": its process is still there, so it left the group, or the network cut the "
+                 "connection (a firewall, a reset)";
+  }
+  return {formatted("lost {}: {}", network.describe(lost.peer), why), errc::peer_lost, lost.peer,
+          cause_of(lost)};
 }
 
 }  // namespace parx::detail

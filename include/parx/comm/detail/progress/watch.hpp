@@ -28,14 +28,20 @@ class watch {
   /// All must outlive it.
   watch(transport& network, const diagnosis& words, const pending_calls& pending,
         const group_options& options)
-      : network_(network), words_(words), pending_(pending), options_(options) {}
+      : network_(network),
+        words_(words),
+        pending_(pending),
+        options_(options),
+        look_after_(options.look_after) {}
 
   /// Something has moved.
   void progressed() {
     idle_since_.reset();
     warned_ = suspicious_ = false;
     pause_ = shortest_pause;
-    if (posted_) withdraw_notice();
+    if (!posted_) return;
+    withdraw_notice();
+    look_after_ = std::min(2 * look_after_, 8 * options_.look_after);  // it was in vain
   }
   /// A collective has ended: the next one has not been looked at.
   void call_ended() noexcept { next_look_ = {}; }
@@ -43,7 +49,7 @@ class watch {
   /// How long to sleep at most, for a call that would sleep for `limit`.
   [[nodiscard]] std::chrono::milliseconds longest_sleep(std::chrono::milliseconds limit) {
     if (!idle_since_) idle_since_ = clock::now();
-    return suspicious_ ? limit.zero() : std::min(limit, options_.look_after);
+    return suspicious_ ? limit.zero() : std::min(limit, look_after_);
   }
 
   /// After each sleep. `blocks`: a thread of the program waits for these calls.
@@ -58,7 +64,7 @@ class watch {
                     missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;
-    if (idle_time > options_.look_after) look_around(blocks);
+    if (idle_time > look_after_) look_around(blocks);
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = pending_.oldest()) {
@@ -152,6 +158,7 @@ class watch {
   const diagnosis& words_;
   const pending_calls& pending_;
   const group_options& options_;
+  std::chrono::milliseconds look_after_;  ///< group_options::look_after, or later
   bool warned_ = false;
   bool suspicious_ = false;  ///< an awaited rank was seen to have ended; nothing has moved since
   std::optional<clock::time_point> idle_since_;
