@@ -163,7 +163,7 @@ class hybrid_transport final : public transport {
   }
 
   [[nodiscard]] bool shares_memory() override {
-    if (!shares_memory_) shares_memory_ = host_mates().size() == members_.size();
+    if (!shares_memory_) shares_memory_ = host_ranks().size() == members_.size();
     return *shares_memory_;
   }
 
@@ -179,21 +179,21 @@ class hybrid_transport final : public transport {
   }
 
   [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) override {
-    const std::vector<int> mates = host_mates();
+    const std::vector<int> ranks = host_ranks();
     const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
-    const std::size_t whole = part * mates.size();
+    const std::size_t whole = part * ranks.size();
     // A sum of group and id would not do: numbers of groups lie apart by such products, too.
-    const detail::link_key key{group_, mates.front(), detail::purpose::memory,
+    const detail::link_key key{group_, ranks.front(), detail::purpose::memory,
                                static_cast<int>(id)};
     std::shared_ptr<detail::shared_memory> memory;
-    if (mates.size() == 1) {
+    if (ranks.size() == 1) {
       memory.reset(new detail::shared_memory(whole));
     } else {
-      memory.reset(new detail::shared_memory(share_among(mates, key, bytes, whole, limit)));
+      memory.reset(new detail::shared_memory(share_among(ranks, key, bytes, whole, limit)));
     }
     shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
-    for (std::size_t i = 0; i < mates.size(); ++i) {
-      area.of_rank[static_cast<std::size_t>(mates[i])] = memory->data() + i * part;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      area.of_rank[static_cast<std::size_t>(ranks[i])] = memory->data() + i * part;
     }
     return area;
   }
@@ -273,14 +273,14 @@ class hybrid_transport final : public transport {
   }
 
   /// The ranks that share memory with this one, itself included, in order.
-  [[nodiscard]] std::vector<int> host_mates() {
-    std::vector<int> mates;
+  [[nodiscard]] std::vector<int> host_ranks() {
+    std::vector<int> ranks;
     for (int rank = 0; rank < size(); ++rank) {
       if (rank == rank_ || place_of(rank).shares_memory_with(place_of(rank_))) {
-        mates.push_back(rank);
+        ranks.push_back(rank);
       }
     }
-    return mates;
+    return ranks;
   }
 
   [[nodiscard]] const detail::placement& place_of(int peer) {
@@ -301,14 +301,14 @@ class hybrid_transport final : public transport {
     }
   }
 
-  /// The memory of all mates: the first of them makes it, the others are sent it.
-  [[nodiscard]] detail::shared_memory share_among(const std::vector<int>& mates,
+  /// The memory of all ranks of this host: the first of them makes it, the others are sent it.
+  [[nodiscard]] detail::shared_memory share_among(const std::vector<int>& ranks,
                                                   const detail::link_key& key, std::size_t bytes,
                                                   std::size_t whole, const deadline& limit) {
-    if (mates.front() == rank_) {
+    if (ranks.front() == rank_) {
       const descriptor file = detail::shared_memory::create(whole);
-      for (const int mate : mates) {
-        if (mate != rank_) pass_memory(file, {key.group, mate, key.what_for, key.stream}, limit);
+      for (const int rank : ranks) {
+        if (rank != rank_) pass_memory(file, {key.group, rank, key.what_for, key.stream}, limit);
       }
       return {file, whole};
     }
@@ -317,13 +317,13 @@ class hybrid_transport final : public transport {
       throw error(errc::mismatch,
                   formatted("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
                               "ask for the same size",
-                              rank_, bytes, describe(mates.front()), found / mates.size()),
+                              rank_, bytes, describe(ranks.front()), found / ranks.size()),
                   {});
     }
     return memory;
   }
 
-  /// Sends a mate the descriptor of shared memory.
+  /// Sends a rank of this host the descriptor of shared memory.
   void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
     const detail::peer_record& record = record_of(key.peer, limit.remaining());
     auto socket = shared_->connect_to_memory(key.peer, record);

@@ -135,7 +135,7 @@ class server_loop {
     bool awaiting_write = false;  // for its socket to take answers, else for its requests
     bool paused = false;          // for room here
     bool member = false;
-    bool doomed = false;  // closed as soon as the stack is back in guarded()
+    bool marked_for_hang_up = false;  // closed as soon as the stack is back in guarded()
   };
 
   // False when the server is to stop.
@@ -252,7 +252,7 @@ class server_loop {
   template <typename Action>
   void guarded(peer& c, Action action) {
     guard(c, action);
-    hang_up_on_doomed();
+    hang_up_on_marked();
     if (!paused_.empty()) free_room();
   }
   template <typename Action>
@@ -292,7 +292,7 @@ class server_loop {
   }
 
   void pause(peer& c) {
-    if (c.doomed || std::exchange(c.paused, true)) return;
+    if (c.marked_for_hang_up || std::exchange(c.paused, true)) return;
     paused_.push_back(c.id);
     watch(EPOLL_CTL_MOD, c.socket, 0, c.id);
   }
@@ -320,7 +320,7 @@ class server_loop {
         count_arriving(c);
       });
     }
-    hang_up_on_doomed();
+    hang_up_on_marked();
   }
   // Which has begun to occupy room before all others.
   template <typename Occupies>
@@ -352,7 +352,7 @@ class server_loop {
   void serve(peer& c) {
     using store_protocol::parse_status;
     store_protocol::request r;
-    while (!c.doomed && !c.awaiting_write && !c.paused) {
+    while (!c.marked_for_hang_up && !c.awaiting_write && !c.paused) {
       if (c.postponed) {
         r = std::move(*c.postponed);
         c.postponed.reset();
@@ -388,7 +388,7 @@ class server_loop {
 
   void send(client_id id, std::string_view bytes) {
     const auto found = clients_.find(id);
-    if (found == clients_.end() || found->second.doomed) return;
+    if (found == clients_.end() || found->second.marked_for_hang_up) return;
     peer& c = found->second;
     if (!c.awaiting_write) {
       const ssize_t sent = ::send(c.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -439,12 +439,12 @@ class server_loop {
 
   // A client cannot be closed in the middle of an operation that still counts on it: see guarded().
   void doom(peer& c) {
-    c.doomed = true;
-    doomed_.push_back(c.id);
+    c.marked_for_hang_up = true;
+    marked_.push_back(c.id);
   }
 
-  void hang_up_on_doomed() {
-    for (const client_id each : std::exchange(doomed_, {})) hang_up(each);
+  void hang_up_on_marked() {
+    for (const client_id each : std::exchange(marked_, {})) hang_up(each);
   }
   void hang_up(client_id id) {
     const auto gone = clients_.find(id);
@@ -481,7 +481,7 @@ class server_loop {
   client_id last_id_ = stop_id;
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
   std::map<client_id, peer> clients_;
-  std::vector<client_id> doomed_;
+  std::vector<client_id> marked_;
   std::vector<client_id> paused_;  // the longest waiting first
   std::size_t arriving_ = 0;       // bytes of half requests
   std::size_t leaving_ = 0;        // bytes of answers that no socket has taken

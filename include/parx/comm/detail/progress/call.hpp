@@ -43,7 +43,7 @@ struct call {
   call_header header;
 
   bool names_late = false;  ///< a timeout names all ranks that have not come
-  bool introduces = false;  ///< only makes sure that all call the same (detail/host_memory.hpp)
+  bool sets_up_memory = false;  ///< only makes sure that all call the same (detail/host_memory.hpp)
   bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
   std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
   /// The same, where the cache may forget them earlier.

@@ -16,7 +16,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class ending {
  public:
-  [[nodiscard]] bool has_come() const noexcept { return come_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool reached() const noexcept { return come_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const {
     const std::lock_guard lock(mutex_);
     return reason_;

@@ -46,7 +46,7 @@ class engine {
     data_ = &data;
     header_ = &header;
     board_ = &signs;
-    if (steps.meets && mates_.empty()) find_mates(network, patience);
+    if (steps.meets && host_ranks_.empty()) find_host_ranks(network, patience);
     memory_.start(steps.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
@@ -97,7 +97,7 @@ class engine {
       }
       if (next.readable || next.writable) out.push_back(next);
     }
-    for (const mate* each : missing_) {
+    for (const host_rank* each : missing_) {
       out.push_back({each->rank, channel::collective, true, false,
                      &board_->first_word(each->rank), board_->first_word_of(*header_)});
     }
@@ -111,7 +111,7 @@ class engine {
         peers.push_back(lanes_[i].traffic->peer);
       }
     }
-    for (const mate* each : missing_) peers.push_back(each->rank);
+    for (const host_rank* each : missing_) peers.push_back(each->rank);
     return peers;
   }
   /// Peers that have not taken everything yet.
@@ -149,10 +149,10 @@ class engine {
   };
 
   /// Another rank, in a group whose ranks share memory.
-  struct mate {
+  struct host_rank {
     int rank;
     link* stream;
-    call_header stray_header{};  ///< came over the link while the mate had not signed
+    call_header stray_header{};  ///< came over the link while that rank had not signed
     std::size_t stray_bytes = 0;
   };
 
@@ -241,10 +241,10 @@ class engine {
     return progressed;
   }
 
-  void find_mates(transport& network, std::chrono::milliseconds patience) {
+  void find_host_ranks(transport& network, std::chrono::milliseconds patience) {
     for (int ahead = 1; ahead < network.size(); ++ahead) {
       const int rank = wrap(network.rank() + ahead, network.size());
-      mates_.push_back({rank, &network.link_to(rank, channel::collective, patience)});
+      host_ranks_.push_back({rank, &network.link_to(rank, channel::collective, patience)});
     }
   }
 
@@ -253,26 +253,26 @@ class engine {
     if (!signed_) {
       board_->sign(*header_);
       missing_.clear();
-      for (mate& each : mates_) {
+      for (host_rank& each : host_ranks_) {
         reach(each, [](link& stream) { stream.nudge(); });
         missing_.push_back(&each);
       }
       signed_ = true;
     }
-    std::erase_if(missing_, [&](const mate* each) {
+    std::erase_if(missing_, [&](const host_rank* each) {
       if (!board_->has_signed(each->rank)) return false;
       const call_header theirs = board_->header_of(each->rank);
       if (!theirs.matches(*header_)) throw header_mismatch{each->rank, *header_, theirs};
       return true;
     });
-    for (mate* each : missing_) look_at(*each);
+    for (host_rank* each : missing_) look_at(*each);
     signed_ = !missing_.empty();
     return missing_.empty();
   }
 
-  /// Calls use(link). A mate that has ended is no loss where it has signed before.
+  /// Calls use(link). A rank that has ended is no loss where it has signed before.
   template <typename Use>
-  void reach(const mate& other, Use use) {
+  void reach(const host_rank& other, Use use) {
     try {
       use(*other.stream);
     } catch (const link_lost&) {
@@ -280,9 +280,9 @@ class engine {
     }
   }
 
-  /// What a mate sends over its link before it has signed is of another call than this one. (What
+  /// What a rank sends over its link before it has signed is of another call than this one. (What
   /// it sends after this meeting comes to be seen only after that it has signed.)
-  void look_at(mate& missing) {
+  void look_at(host_rank& missing) {
     reach(missing, [&](link& stream) {
       if (!stream.has_unread() || board_->has_signed(missing.rank)) return;
       auto* const header = reinterpret_cast<std::byte*>(&missing.stray_header);
@@ -420,8 +420,8 @@ class engine {
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
   board* board_ = nullptr;
-  std::vector<mate> mates_;
-  std::vector<mate*> missing_;  ///< from the meeting that this rank has signed for
+  std::vector<host_rank> host_ranks_;
+  std::vector<host_rank*> missing_;  ///< from the meeting that this rank has signed for
   bool signed_ = false;
   bool overwrites_input_ = false;
   bool only_sends_ = false;

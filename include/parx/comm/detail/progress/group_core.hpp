@@ -30,7 +30,7 @@
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/detail/progress/shared_areas.hpp>
 #include <parx/comm/detail/progress/sole_user.hpp>
-#include <parx/comm/detail/progress/turn.hpp>
+#include <parx/comm/detail/progress/call_lock.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watch.hpp>
 #include <parx/core/error.hpp>
@@ -55,7 +55,7 @@ class group_core final : private inline_groups::group {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
-    if (!ending_.has_come() && !anything_pending()) tell_of_unread_call(*network_, name_, calls_);
+    if (!ending_.reached() && !anything_pending()) tell_of_unread_call(*network_, name_, calls_);
     network_->close();
   }
   group_core(const group_core&) = delete;
@@ -95,7 +95,7 @@ class group_core final : private inline_groups::group {
   void run(call& request) {
     const auto inside = enter(request.what, request.site);
     {
-      turn lock(mutex_, company_now());
+      call_lock lock(mutex_, locking_now());
       enqueue(request);
       if (owned_) network_->wake();
       finish(lock, request);
@@ -105,7 +105,7 @@ class group_core final : private inline_groups::group {
 
   /// Issues a call that the next one, which follows at once, takes along. It outlives the group.
   void issue(call& request) {
-    turn lock(mutex_, company_now());
+    call_lock lock(mutex_, locking_now());
     enqueue(request);
   }
 
@@ -116,7 +116,7 @@ class group_core final : private inline_groups::group {
     {
       const std::lock_guard lock(mutex_);
       if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
-      if (!accompanied_) accompanied_ = true;  // another thread may be reading it
+      if (!has_other_threads_) has_other_threads_ = true;  // another thread may be reading it
       enqueue(request);
       for (call* each = &request; each != nullptr; each = each->next.get()) each->start_clock();
       if (inline_mode()) return;
@@ -127,14 +127,14 @@ class group_core final : private inline_groups::group {
 
   /// Waits until an issued call is done; does not look at its failure.
   void wait(call& request) {
-    turn lock(mutex_, company_now());
+    call_lock lock(mutex_, locking_now());
     finish(lock, request);
   }
 
   /// Tells whether an issued call is done. Never blocks; makes progress where no thread does.
   [[nodiscard]] bool test(const call& request) {
     {
-      turn lock(mutex_, company_now());
+      call_lock lock(mutex_, locking_now());
       poll_owned(lock);
       if (request.all_done()) return true;
     }
@@ -159,7 +159,7 @@ class group_core final : private inline_groups::group {
     flight_.fail(reason);
   }
 
-  [[nodiscard]] bool closed() const noexcept { return ending_.has_come(); }
+  [[nodiscard]] bool closed() const noexcept { return ending_.reached(); }
 
   /// Bytes that collectives and messages have put on and taken off links, headers included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
@@ -203,18 +203,18 @@ class group_core final : private inline_groups::group {
   /// Where other groups of the thread wait for it too: its sleep sees the links of one.
   static constexpr std::chrono::milliseconds nap{1};
 
-  [[nodiscard]] company company_now() const noexcept { return company{accompanied_}; }
+  [[nodiscard]] locking locking_now() const noexcept { return locking{has_other_threads_}; }
   [[nodiscard]] bool inline_mode() const noexcept {
     return options_.progress == progress_mode::inline_poll;
   }
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
-    if (ending_.has_come()) throw words_.refusal_of(request, ending_.reason());
+    if (ending_.reached()) throw diagnosis_.refusal_of(request, ending_.reason());
     if (!request.named) name(request);
     if (!is_message(request)) {
-      if (!request.introduces) ++calls_;
-      request.header.sequence = 2 * calls_ + (request.introduces ? 1 : 0);
+      if (!request.sets_up_memory) ++calls_;
+      request.header.sequence = 2 * calls_ + (request.sets_up_memory ? 1 : 0);
     }
     flight_.enter(request);
   }
@@ -244,7 +244,7 @@ class group_core final : private inline_groups::group {
   }
 
   /// Locked. Waits for a call as owner of the progress, or behind it.
-  void finish(turn& lock, const call& request) {
+  void finish(call_lock& lock, const call& request) {
     while (!request.all_done()) {
       if (owned_) {
         if (++waiting_ == 1) network_->wake();  // the driver need not spare this thread's core now
@@ -258,7 +258,7 @@ class group_core final : private inline_groups::group {
 
   void progress_loop() {
     trace::name_thread("comm");
-    turn lock(mutex_, company::others);
+    call_lock lock(mutex_, locking::needed);
     for (;;) {
       lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
       if (stopping_) return;
@@ -269,7 +269,7 @@ class group_core final : private inline_groups::group {
   }
 
   /// True when anything has moved.
-  bool poll_owned(turn& lock) {
+  bool poll_owned(call_lock& lock) {
     if (owned_ || !inline_mode() || !anything_pending()) return false;
     bool stepped = false;
     return drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
@@ -277,7 +277,7 @@ class group_core final : private inline_groups::group {
 
   // inline_groups::group
   inline_groups::state move_on() override {
-    turn lock(mutex_, company_now());
+    call_lock lock(mutex_, locking_now());
     if (poll_owned(lock)) return inline_groups::state::moved;
     return owned_ || anything_pending() ? inline_groups::state::pending
                                         : inline_groups::state::idle;
@@ -308,9 +308,9 @@ class group_core final : private inline_groups::group {
     try {
       throw;
     } catch (const header_mismatch& found) {
-      return {words_.mismatch(pending_.where_parted(found)), errc::mismatch, found.peer};
+      return {diagnosis_.mismatch(pending_.where_parted(found)), errc::mismatch, found.peer};
     } catch (const message_mismatch& found) {
-      return {words_.mismatch(found), errc::mismatch, found.peer};
+      return {diagnosis_.mismatch(found), errc::mismatch, found.peer};
     } catch (const link_lost& lost) {
       return reason_of(lost, *network_);
     } catch (const failure& known) {
@@ -327,7 +327,7 @@ class group_core final : private inline_groups::group {
   /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and
   /// exit, and given up while bytes move. True when anything has moved in the end.
   template <typename Enough>
-  bool drive(turn& lock, idle when_idle, Enough enough) {
+  bool drive(call_lock& lock, idle when_idle, Enough enough) {
     owned_ = true;
     bool moved = false;
     backoff_.progressed();
@@ -378,7 +378,7 @@ class group_core final : private inline_groups::group {
 
   /// Something that another thread may be waiting for has changed.
   void tell_others() {
-    if (company_now() != company::alone) changed_.notify_all();
+    if (locking_now() == locking::needed) changed_.notify_all();
   }
 
   /// Locked.
@@ -423,7 +423,7 @@ class group_core final : private inline_groups::group {
       const call* cause = pending_.oldest();
       const std::string why = reason.code == errc::aborted || cause == nullptr
                                   ? reason.whole()
-                                  : formatted("{}: {}", words_.title(*cause), reason.whole());
+                                  : formatted("{}: {}", diagnosis_.title(*cause), reason.whole());
       ending_.come(why);
       flight_.fail(why);
       network_->abort(why);
@@ -435,7 +435,7 @@ class group_core final : private inline_groups::group {
     const auto end = [&](call& request) {
       if (request.done) return;
       try {
-        request.failure = std::make_exception_ptr(words_.end_of(request, reason));
+        request.failure = std::make_exception_ptr(diagnosis_.end_of(request, reason));
       } catch (const std::exception&) {
         request.failure = std::current_exception();
       }
@@ -455,10 +455,10 @@ class group_core final : private inline_groups::group {
   const std::uint64_t id_;
   const group_options options_;
   const flight_notes flight_{options_.recorder};
-  const diagnosis words_{*network_, name_, id_, flight_};
+  const diagnosis diagnosis_{*network_, name_, id_, flight_};
   sole_user user_;
   std::shared_ptr<inline_groups> moved_by_;  ///< with inline progress: whose thread moves it on
-  bool accompanied_ = false;  ///< from the first asynchronous call on: others make progress, too
+  bool has_other_threads_ = false;  ///< make progress, from the first asynchronous call on
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -467,14 +467,14 @@ class group_core final : private inline_groups::group {
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
-  std::uint64_t calls_ = 0;  ///< issued on this group, but for introductions
+  std::uint64_t calls_ = 0;  ///< issued on this group, but for those that set up shared memory
   ending ending_;
   std::thread thread_;
 
   // The driver's own.
-  pending_calls pending_{*network_, words_, flight_};
+  pending_calls pending_{*network_, diagnosis_, flight_};
   backoff backoff_;
-  watch watch_{*network_, words_, pending_, options_};
+  watch watch_{*network_, diagnosis_, pending_, options_};
   clock::time_point next_glance_{};
   std::vector<link_interest> interests_;
 

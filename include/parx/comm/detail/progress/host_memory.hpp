@@ -23,23 +23,23 @@ class host_memory {
  public:
   /// What must be issued ahead of a call that will be issued next: mostly nothing (null).
   [[nodiscard]] call* ahead_of(const call& next, int rank, int world) {
-    if (introduction_ != nullptr || world == 1 || !wants_memory(*next.steps)) return nullptr;
-    introduction_ = std::make_unique<call>();
-    introduction_->introduces = true;
-    introduction_->what = next.what;
-    introduction_->site = next.site;
-    introduction_->timeout = next.timeout;
-    introduction_->header = next.header;
-    introduction_->kept_steps.reset(
+    if (set_up_ != nullptr || world == 1 || !wants_memory(*next.steps)) return nullptr;
+    set_up_ = std::make_unique<call>();
+    set_up_->sets_up_memory = true;
+    set_up_->what = next.what;
+    set_up_->site = next.site;
+    set_up_->timeout = next.timeout;
+    set_up_->header = next.header;
+    set_up_->kept_steps.reset(
         new execution_plan(make_plan(schedules::dissemination_barrier(rank, world))));
-    introduction_->steps = introduction_->kept_steps.get();
-    return introduction_.get();
+    set_up_->steps = set_up_->kept_steps.get();
+    return set_up_.get();
   }
 
   /// As a call starts. Throws what transport::share does.
   void prepare(call& next, transport& network) {
     const bool wanted = network.size() > 1 && wants_memory(*next.steps);
-    if (!next.introduces && !wanted) return;
+    if (!next.sets_up_memory && !wanted) return;
     if (area_ == nullptr && (wanted || network.rank() == 0)) {
       const auto limit = deadline::after(next.timeout);
       area_.reset(new shared_area(network.share(bytes, area_id, limit)));
@@ -65,7 +65,7 @@ class host_memory {
   }
 
   int turn_ = 0;  ///< the part that the next staged call begins with: equal on all ranks
-  std::unique_ptr<call> introduction_;
+  std::unique_ptr<call> set_up_;
   std::shared_ptr<const shared_area> area_;
   detail::board board_;
 };

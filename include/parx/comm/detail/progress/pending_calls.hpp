@@ -27,7 +27,7 @@ class pending_calls {
  public:
   /// All must outlive it.
   pending_calls(transport& network, const diagnosis& words, const flight_notes& notes)
-      : network_(network), words_(words), flight_(notes) {}
+      : network_(network), diagnosis_(words), flight_(notes) {}
 
   void add(call& next) {
     if (is_message(next)) {
@@ -116,21 +116,21 @@ class pending_calls {
 
   /// The ranks that a pending call waits for, itself or behind the collective in front.
   [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
-    if (is_message(request)) return words_.senders_of(request);
+    if (is_message(request)) return diagnosis_.senders_of(request);
     std::vector<int> peers;
     if (!started_) return peers;
     const bool late = request.until.passed();
     if (request.names_late && &request == queue_.front() && late) {
-      peers = words_.absent(request.header.sequence);
+      peers = diagnosis_.absent(request.header.sequence);
       if (!peers.empty()) return peers;
     }
     peers = engine_.awaited_peers();
     if (peers.empty()) peers = engine_.unserved_peers();
-    if (late) words_.put_absent_first(peers, queue_.front()->header.sequence);
+    if (late) diagnosis_.put_absent_first(peers, queue_.front()->header.sequence);
     return peers;
   }
   [[nodiscard]] std::string waiting_text(const call& request) const {
-    return words_.waiting_for(missing_peers(request),
+    return diagnosis_.waiting_for(missing_peers(request),
                               is_message(request) ? std::nullopt
                                                   : std::optional(queue_.front()->header.sequence),
                               request.names_late ? network_.size() : diagnosis::most_named);
@@ -167,8 +167,9 @@ class pending_calls {
 
   /// "all_reduce", or "all_reduce on dp" where the program has more than one group.
   void open_span(const call& front) {
-    const std::string_view name = front.introduces ? "introduction" : name_of(front.what);
-    const std::string& group = words_.group_name();
+    const std::string_view name =
+        front.sets_up_memory ? "set-up of shared memory" : name_of(front.what);
+    const std::string& group = diagnosis_.group_name();
     if (!trace::enabled() || group == "world") running_.emplace(name, trace::literal("comm"));
     else running_.emplace(formatted("{} on {}", name, group), trace::literal("comm"));
   }
@@ -177,17 +178,17 @@ class pending_calls {
     recent_.remember(front.header);
     memory_.prepare(front, network_);
     open_span(front);
-    if (!front.introduces) running_->arg("bytes", front.header.count * front.data.element_size);
+    if (!front.sets_up_memory) running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.number());
     engine_.start(*front.steps, front.data, front.header, network_, memory_.board(),
                   front.timeout);
-    if (front.names_late) words_.post({front.header});
+    if (front.names_late) diagnosis_.post({front.header});
     if (front.timed) async_time_.start();
     started_ = true;
   }
 
   transport& network_;
-  const diagnosis& words_;
+  const diagnosis& diagnosis_;
   const flight_notes& flight_;
   std::vector<call*> queue_;            ///< collectives in issue order
   std::vector<call*> posted_messages_;  ///< messages that are not yet with messages_

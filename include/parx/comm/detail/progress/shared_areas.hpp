@@ -1,4 +1,4 @@
-// shared_areas: which of a rank's buffers lie in memory that its host mates see.
+// shared_areas: which of a rank's buffers lie in memory that the other ranks of its host see.
 //
 // Threads: those of its group, one at a time.
 #pragma once

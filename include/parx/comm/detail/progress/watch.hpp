@@ -29,7 +29,7 @@ class watch {
   watch(transport& network, const diagnosis& words, const pending_calls& pending,
         const group_options& options)
       : network_(network),
-        words_(words),
+        diagnosis_(words),
         pending_(pending),
         options_(options),
         look_after_(options.look_after) {}
@@ -68,7 +68,7 @@ class watch {
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = pending_.oldest()) {
-        log(log_level::warn, "{} is {} (for {:.0f} s so far)", words_.title(*request),
+        log(log_level::warn, "{} is {} (for {:.0f} s so far)", diagnosis_.title(*request),
             pending_.waiting_text(*request), request->until.elapsed_seconds());
       }
     }
@@ -119,10 +119,10 @@ class watch {
   /// the one that took another way may wait for this rank, and this rank for the others.
   void compare_calls(std::vector<int> peers) const {
     static constexpr int most_asked = 64;
-    if (network_.size() <= most_asked) peers = words_.others();
+    if (network_.size() <= most_asked) peers = diagnosis_.others();
     const call_header* const mine = pending_.running();
     for (const int peer : peers) {
-      const auto theirs = words_.notice_of(peer);
+      const auto theirs = diagnosis_.notice_of(peer);
       if (!network_.has_notices()) return;
       if (!theirs) continue;
       if (mine != nullptr && theirs->call.sequence == mine->sequence &&
@@ -144,18 +144,18 @@ class watch {
                .recent = pending_.recent().all(),
                .blocks = blocks};
     posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
-    words_.post(*posted_);
+    diagnosis_.post(*posted_);
   }
   /// And that it is not any more.
   void withdraw_notice() {
     posted_->awaited.clear();
     posted_->recent.clear();
-    words_.post(*posted_);
+    diagnosis_.post(*posted_);
     posted_.reset();
   }
 
   transport& network_;
-  const diagnosis& words_;
+  const diagnosis& diagnosis_;
   const pending_calls& pending_;
   const group_options& options_;
   std::chrono::milliseconds look_after_;  ///< group_options::look_after, or later

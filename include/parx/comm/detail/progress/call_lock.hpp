@@ -1,4 +1,4 @@
-// turn: the lock of a group's calls, taken only where another thread may make progress.
+// call_lock: the lock of a group's calls, taken only where another thread may make progress.
 //
 // Until the first asynchronous call the thread that uses the group is alone with it. Its small
 // calls then need no locked instruction, which would wait for what they have just written to reach
@@ -12,12 +12,12 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-enum class company : bool { alone, others };
+enum class locking : bool { needless, needed };
 
-class turn {
+class call_lock {
  public:
-  turn(std::mutex& mutex, company who)
-      : lock_(mutex, std::defer_lock), shared_(who != company::alone) {
+  call_lock(std::mutex& mutex, locking need)
+      : lock_(mutex, std::defer_lock), shared_(need == locking::needed) {
     lock();
   }
 
@@ -27,7 +27,7 @@ class turn {
   void unlock() {
     if (shared_) lock_.unlock();
   }
-  /// Where nobody else is, nobody else can make `enough()` true.
+  /// Where no other thread is, none can make `enough()` true.
   template <typename Enough>
   void wait(std::condition_variable& changed, Enough enough) {
     if (shared_) changed.wait(lock_, enough);
