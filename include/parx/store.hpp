@@ -4,7 +4,6 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/store/dialect.hpp>     // IWYU pragma: export
-#include <parx/store/file.hpp>        // IWYU pragma: export
 #include <parx/store/hash.hpp>        // IWYU pragma: export
 #include <parx/store/prefix.hpp>      // IWYU pragma: export
 #include <parx/store/store.hpp>       // IWYU pragma: export

@@ -2,29 +2,12 @@
 
 #include <store/store_claims.hpp>
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-
 #include <boost/test/unit_test.hpp>
 
 namespace {
 
 using namespace std::chrono_literals;
 using store_claims::soon;
-
-// A path of its own for each test, removed at its end.
-struct temporary_file {
-  std::string path;
-  temporary_file() {
-    char name[] = "/tmp/parx-store-test-XXXXXX";
-    const int file = ::mkstemp(name);
-    ::close(file);
-    path = name;
-  }
-  ~temporary_file() { std::filesystem::remove(path); }
-};
 
 void claims_over_tcp(parx::store_dialect dialect) {
   parx::tcp_store_server server({.legacy_dialect = dialect == parx::store_dialect::torch_2_1
@@ -46,13 +29,6 @@ BOOST_AUTO_TEST_CASE(prefix_store_does_what_every_store_must) {
   parx::hash_store base;
   parx::prefix_store a("job/1", base);
   parx::prefix_store b("job/1", base);
-  store_claims::hold_for({a, b});
-}
-
-BOOST_AUTO_TEST_CASE(file_store_does_what_every_store_must) {
-  const temporary_file file;
-  parx::file_store a({.path = file.path});
-  parx::file_store b({.path = file.path});
   store_claims::hold_for({a, b});
 }
 
@@ -88,46 +64,4 @@ BOOST_AUTO_TEST_CASE(a_call_without_a_deadline_has_the_default_timeout) {
   BOOST_TEST(
       text ==
       "store get of \"x\" at hash_store of this process failed after 0.0 s: nobody set \"x\".");
-}
-
-BOOST_AUTO_TEST_CASE(file_store_writes_the_records_of_pytorchs_file_store) {
-  const temporary_file file;
-  parx::file_store store({.path = file.path});
-  store.set("k", "hello");
-  store.delete_key("k");
-  std::ifstream in(file.path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  const std::string expected("\2\0\0\0/k\5\0\0\0hello\3\0\0\0-/k\0\0\0\0", 26);
-  BOOST_TEST((bytes == expected));
-}
-
-BOOST_AUTO_TEST_CASE(the_last_of_all_processes_removes_the_file) {
-  const temporary_file file;
-  {
-    parx::file_store last({.path = file.path, .world_size = 2});
-    { const parx::file_store first({.path = file.path, .world_size = 2}); }
-    BOOST_TEST(std::filesystem::exists(file.path));
-    last.set("x", "y", soon());
-  }
-  BOOST_TEST(!std::filesystem::exists(file.path));
-}
-
-BOOST_AUTO_TEST_CASE(a_file_that_is_no_store_is_refused_and_left_alone) {
-  const temporary_file file;
-  std::ofstream(file.path) << "this is a shopping list";
-  parx::file_store store({.path = file.path});
-  const auto text =
-      store_claims::message_of([&] { store.set("k", "v", soon()); }, parx::errc::bad_data);
-  BOOST_TEST(text.find("no store file") != std::string::npos);
-  std::ifstream in(file.path);
-  BOOST_TEST((std::string{std::istreambuf_iterator<char>(in), {}} == "this is a shopping list"));
-}
-
-BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_is_named) {
-  parx::file_store store({.path = "/nonexistent/folder/file"});
-  const auto text = store_claims::message_of([&] { store.set("k", "v", soon()); }, parx::errc::io);
-  BOOST_TEST(
-      text ==
-      "store set of \"k\" at file_store /nonexistent/folder/file failed after 0.0 s: the file "
-      "cannot be opened: No such file or directory (errno 2).");
 }

@@ -1,7 +1,6 @@
 """PyTorch as a client of a store that parx hosts.
 
-usage: torch_client.py PORT FILE. Prints OK when every answer was right. FILE is a file_store that parx
-has written to.
+usage: torch_client.py PORT. Prints OK when every answer was right.
 """
 import datetime
 import os
@@ -83,16 +82,7 @@ def gloo_in_two_processes():
         expect(os.waitpid(child, 0)[1], 0)
 
 
-def file_store():
-    store = dist.FileStore(sys.argv[2], 3)
-    expect(store.get("from parx"), b"on disk")
-    expect(store.add("counter", 2), 42)
-    store.delete_key("doomed")
-    store.set("from torch", "also on disk")
-
-
 basics()
 late_wait()
-file_store()
 gloo_in_two_processes()
 print("OK", flush=True)

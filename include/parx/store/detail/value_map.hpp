@@ -1,6 +1,6 @@
 // value_map: what the operations of a store mean, on a map in memory.
 //
-// The in-process store, the TCP server and the file store all use this one, so that the corner
+// The in-process store and the TCP server both use this one, so that the corner
 // cases are the same everywhere. No lock: the owner has one.
 //
 // Source of the semantics: torch/csrc/distributed/c10d/{HashStore,TCPStoreBackend}.cpp.
