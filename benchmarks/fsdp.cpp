@@ -27,6 +27,8 @@
 #include <bench/resident.hpp>
 #include <bench/training_data.hpp>
 #include <options.hpp>
+#include <fmt/ranges.h>
+
 #include <parx/ddp.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/launch.hpp>

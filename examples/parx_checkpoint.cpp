@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <parx/checkpoint.hpp>
 #include <parx/core/printable.hpp>

@@ -18,6 +18,8 @@
 
 #include "options.hpp"
 #include "pipeline_traces.hpp"
+#include <fmt/ranges.h>
+
 #include <parx/pipeline.hpp>
 
 namespace {

@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "options.hpp"
+#include <fmt/ranges.h>
+
 #include <parx/checkpoint.hpp>
 #include <parx/comm.hpp>
 #include <parx/ddp.hpp>

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <bench/operation.hpp>
 #include <parx/core/check.hpp>

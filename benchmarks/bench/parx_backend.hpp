@@ -11,6 +11,8 @@
 
 #include <bench/backend.hpp>
 #include <bench/oracle.hpp>
+#include <fmt/ranges.h>
+
 #include <parx/comm.hpp>
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/core/env.hpp>

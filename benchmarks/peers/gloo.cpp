@@ -36,6 +36,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <bench/options.hpp>
 #include <bench/run.hpp>

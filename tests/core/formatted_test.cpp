@@ -1,7 +1,11 @@
 // formatted(): what fmt would have said, for each kind of argument, and what the compiler refuses.
+// joined_text(): lists of what it takes.
 #include <boost/test/unit_test.hpp>
 
+#include <array>
+#include <cstddef>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 
 BOOST_AUTO_TEST_CASE(says_every_kind_of_argument) {
@@ -31,4 +36,25 @@ BOOST_AUTO_TEST_CASE(counts_arguments_when_compiled) {
   static_assert(arguments_of("{} of {{}}, {:>{}}") == 3);
   static_assert(arguments_of("{0}{1}{0}") == 2);
   static_assert(arguments_of("{") > 999 && arguments_of("}") > 999 && arguments_of("{}}") > 999);
+}
+
+/// As a tensor's: its size() counts elements.
+struct shape_of_two {
+  std::array<std::size_t, 2> extents{2, 3};
+  [[nodiscard]] const std::size_t* begin() const { return extents.data(); }
+  [[nodiscard]] const std::size_t* end() const { return extents.data() + 2; }
+  [[nodiscard]] static std::size_t size() { return 6; }
+  [[nodiscard]] const std::size_t* data() const { return extents.data(); }
+};
+
+BOOST_AUTO_TEST_CASE(joins_numbers_and_texts) {
+  using parx::joined_text;
+  const std::vector<int> ranks{0, -1, 12};
+  BOOST_TEST(joined_text(ranks) == "0, -1, 12");
+  BOOST_TEST(joined_text(std::span(ranks).first(1)) == "0");
+  BOOST_TEST(joined_text(std::vector<int>{}) == "");
+  BOOST_TEST(joined_text(shape_of_two{}) == "2, 3");
+  BOOST_TEST(joined_text(std::array<std::size_t, 2>{18'446'744'073'709'551'615u, 0}, " x ") ==
+             "18446744073709551615 x 0");
+  BOOST_TEST(joined_text(std::vector<std::string>{"", "a", ""}, "+") == "+a+");
 }

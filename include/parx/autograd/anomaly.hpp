@@ -13,7 +13,6 @@
 
 #include <cxxabi.h>
 
-#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
 
 #include <parx/core/check.hpp>
 

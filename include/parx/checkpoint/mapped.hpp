@@ -21,6 +21,7 @@
 
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -48,7 +49,7 @@ class mapped_safetensors {
       throw_error(errc::bad_data, "\"{}\" has no tensor \"{}\".", file_->path(), name);
     if (stored->type != dtype_of<T> || stored->shape.size() > max_rank) {
       throw_error(errc::bad_data, "\"{}\" in \"{}\" is [{}] {}, not a tensor of {}.", name,
-                  file_->path(), detail::extents_text(stored->shape), stored->dtype_name,
+                  file_->path(), joined_text(stored->shape), stored->dtype_name,
                   name_of(dtype_of<T>));
     }
     shape extents;

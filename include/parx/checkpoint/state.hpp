@@ -29,6 +29,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -247,8 +248,8 @@ template <typename File>
     const std::vector<std::uint64_t> shape = entry.shape();
     if (stored->shape != shape || !loadable(*stored, entry.type)) {
       result.report.mismatched.push_back(formatted(
-          "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, extents_text(stored->shape),
-          stored->dtype_name, result.report.source, extents_text(shape),
+          "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, joined_text(stored->shape),
+          stored->dtype_name, result.report.source, joined_text(shape),
           safetensors_name(entry.type)));
       continue;
     }

@@ -8,17 +8,14 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <iterator>
-#include <span>
 #include <string>
 #include <type_traits>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -75,7 +72,7 @@ class axis_extents {
 /// "2 x 3 x 4", "1 element" where there are no axes.
 [[nodiscard]] inline std::string to_string(const axis_extents& extents) {
   return extents.axes() == 0 ? "1 element"
-                             : formatted("{}", fmt::join(extents.begin(), extents.end(), " x "));
+                             : joined_text(extents, " x ");
 }
 
 }  // namespace parx

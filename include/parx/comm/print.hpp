@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <parx/comm/process_group.hpp>
 

@@ -6,7 +6,6 @@
 // buffers. Across hosts it is ordinary memory.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <type_traits>

@@ -14,7 +14,6 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>

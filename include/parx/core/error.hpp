@@ -13,7 +13,6 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 #include <parx/core/abi.hpp>

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include <parx/data/dataset.hpp>

@@ -27,10 +27,8 @@
 #include <cstddef>
 #include <deque>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>

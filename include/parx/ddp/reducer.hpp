@@ -18,14 +18,13 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/autograd/observer.hpp>
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/ddp/gradient_buckets.hpp>
 #include <parx/ddp/reduction_finish.hpp>
@@ -120,7 +119,7 @@ class reducer final : public backward_observer {
         "{}: backward reaches parameter \"{}\" [{}], which the model does not name: its gradient "
         "stays this rank's own, and what is made from the model (an optimizer, a checkpoint) "
         "leaves it out. If it belongs to a layer of the model, that is missing in members()",
-        groups_.who(), name, fmt::join(shape.begin(), shape.end(), ", "));
+        groups_.who(), name, joined_text(shape));
   }
 
   void leaf_ready(std::size_t index) override {

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>

@@ -78,14 +78,14 @@ class fsdp {
   fsdp(Module& model, process_group& group, fsdp_options options = {},
        call_site site = call_site::current())
       : model_(model), group_(group),
-        who_(fmt::format("fsdp at {}:{}", site.file_name(), site.line)) {
+        who_(formatted("fsdp at {}:{}", site.file_name(), site.line)) {
     detail::require_possible(options, who_);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
     detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
     unit_plan plan = make_plan(options, groups.shards.size(), all);
     check_layout(plan, all, options, site);
     detail::require_memory(plan, all, group, options,
-                           fmt::format("{}, stage {},", who_, options.stage));
+                           formatted("{}, stage {},", who_, options.stage));
     for (const auto& each : all) had_values_.push_back(each->has_values());
     units_.reset(new detail::sharded_units(group, std::move(groups), std::move(plan),
                                            std::move(all), options, who_, site));
@@ -262,7 +262,7 @@ class fsdp {
                     const std::vector<std::unique_ptr<detail::sharded_parameter>>& all,
                     const fsdp_options& options, call_site site) {
     if (group_.size() == 1) return;
-    std::string text = fmt::format(
+    std::string text = formatted(
         "stage {} over {} ranks, values {}, tables {}, {} after forward, {} units ahead, order "
         "{}, accumulated {}, gathered {}, reduced {}\n",
         options.stage, plan.flats().empty() ? 1 : plan.flats().front().ranks,
@@ -275,7 +275,7 @@ class fsdp {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const unit_place& place = plan.place(i);
       const bool by_rows = place.flat == unit_place::nowhere;
-      text += fmt::format("{} {} {}, {}, {}, {}\n", all[i]->name(), all[i]->spec().text(),
+      text += formatted("{} {} {}, {}, {}, {}\n", all[i]->name(), all[i]->spec().text(),
                           name_of(all[i]->type()), all[i]->is_trained() ? "trained" : "frozen",
                           all[i]->has_values() ? "with values" : "without values",
                           by_rows ? "by rows" : "in " + plan.name(place.unit));

@@ -24,9 +24,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <parx/comm/flight/directory.hpp>
 #include <parx/comm/flight/reader.hpp>
 #include <parx/core/check.hpp>
@@ -36,6 +33,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/hmac.hpp>
 #include <parx/core/job_key.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/detail/child_process.hpp>
@@ -392,7 +390,7 @@ class agent {
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.
   [[nodiscard]] int report() {
-    const std::string command = formatted("{}", fmt::join(options_.command, " "));
+    const std::string command = joined_text(options_.command, " ");
     const bool some_succeeded =
         std::any_of(ranks_.begin(), ranks_.end(),
                     [](const rank_process& each) { return each.ended->success(); });

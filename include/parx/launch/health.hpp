@@ -16,10 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -93,8 +91,8 @@ namespace detail {
 /// "0, 1, 2 and 9 more"
 [[nodiscard]] inline std::string some_of(const std::vector<int>& ranks) {
   constexpr std::size_t shown = 4;
-  if (ranks.size() <= shown + 1) return formatted("{}", fmt::join(ranks, ", "));
-  return formatted("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + shown, ", "),
+  if (ranks.size() <= shown + 1) return joined_text(ranks);
+  return formatted("{} and {} more", joined_text(std::span(ranks).first(shown)),
                      ranks.size() - shown);
 }
 

@@ -18,11 +18,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/ranges.h>
 
 #include <parx/comm/abort_reason.hpp>
 #include <parx/core/deadline.hpp>
@@ -30,6 +29,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/launch/detail/survivors.hpp>
@@ -129,7 +129,7 @@ class rendezvous {
   /// returns those that go on, by their numbers in the job. connect() then joins these. Throws
   /// parx::error where the job's store has gone, or where the others went on without this rank.
   [[nodiscard]] const std::vector<int>& shrink(std::chrono::milliseconds patience) {
-    endpoint_->abort(fmt::format("rank {} goes on with the ranks that are left", job_.rank));
+    endpoint_->abort(formatted("rank {} goes on with the ranks that are left", job_.rank));
     try {
       detail::survivors agreed(job_store_, *endpoint_, rounds_, patience);
       former_.push_back(std::exchange(endpoint_, agreed.joined()));
@@ -137,7 +137,7 @@ class rendezvous {
     } catch (const error&) {
       if (server_ || job_.keeper != store_keeper::rank_zero || !endpoint_->has_ended(0)) throw;
       throw error(errc::peer_lost,
-                  fmt::format("rank {} cannot go on: rank 0, which has ended or was killed, kept "
+                  formatted("rank {} cannot go on: rank 0, which has ended or was killed, kept "
                               "the job's store, by which the ranks that are left would agree. A "
                               "store that outlives every rank is that of parxrun --on-loss "
                               "continue or of torchrun (TORCHELASTIC_USE_AGENT_STORE)",
@@ -212,7 +212,7 @@ class rendezvous {
     if (job_store_ == nullptr || job_.keeper != store_keeper::rank_zero) return;
     try {
       const auto others = static_cast<int>(members_.size()) - 1;
-      if (job_store_->add(fmt::format("left/{}", rounds_), 1, limit) == others) {
+      if (job_store_->add(formatted("left/{}", rounds_), 1, limit) == others) {
         job_store_->set("all left", "1", limit);
       }
     } catch (const std::exception&) {
@@ -323,7 +323,7 @@ class rendezvous {
     const auto named = std::min(missing.size(), most_named);
     std::string text = formatted(
         "{} {}", missing.size() == 1 ? "rank" : "ranks",
-        fmt::join(missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+        joined_text(std::span(missing).first(named)));
     if (missing.size() > named) text += formatted(" and {} more", missing.size() - named);
     return text;
   }

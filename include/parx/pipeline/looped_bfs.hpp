@@ -5,8 +5,6 @@
 // gathered once each way. Lamy-Poirier: Breadth-First Pipeline Parallelism (arXiv 2211.05953).
 #pragma once
 
-#include <algorithm>
-
 #include <parx/pipeline/action.hpp>
 
 namespace parx::inline PARX_ABI::schedules {

@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>

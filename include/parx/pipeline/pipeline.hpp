@@ -29,7 +29,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -45,6 +44,7 @@
 #include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
@@ -351,7 +351,7 @@ class pipeline {
 
   void check_agreement(const pipeline_table& table, call_site site) {
     const std::string text =
-        formatted("{}{}", to_csv(table), fmt::join(cut_.begin(), cut_.end(), ","));
+        formatted("{}{}", to_csv(table), joined_text(cut_, ","));
     const std::uint64_t mine[] = {detail::fnv1a(text)};
     process_group& job = job_group();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(job.size()));
@@ -363,7 +363,7 @@ class pipeline {
                 "pipeline at {}:{}: rank {} of group \"{}\" has another schedule, number of "
                 "micro-batches or cut than rank {}, which has {} of {} micro-batches, cut at {}",
                 site.file_name(), site.line, other - all.begin(), job.name(), job.rank(),
-                table.name, table.microbatches, fmt::join(cut_, ", "));
+                table.name, table.microbatches, joined_text(cut_));
   }
 
   void make_stages(call_site site) {
@@ -425,7 +425,7 @@ class pipeline {
       if (users.size() < 2) return;
       tied_users_[path] = users;
       if (!each.reduction_group().empty()) return;
-      const std::string name = formatted("stages of ranks {}", fmt::join(users, "+"));
+      const std::string name = formatted("stages of ranks {}", joined_text(users, "+"));
       users_by_name[name] = users;
       if (own_->has(path)) each.reduce_over(name);
     });

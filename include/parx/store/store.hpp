@@ -148,10 +148,6 @@ class store {
     default_timeout_.store(limit.count(), std::memory_order_relaxed);
   }
 
- protected:
-  /// False in a process that was forked from the one that made it, where every call throws.
-  [[nodiscard]] bool is_here() const noexcept { return process_.is_this(); }
-
  private:
   virtual void do_set(std::string_view key, std::string_view value, deadline limit) = 0;
   virtual std::string do_get(std::string_view key, deadline limit) = 0;
@@ -170,7 +166,7 @@ class store {
   virtual std::unique_ptr<store_watch> do_watch(std::string_view key, deadline limit) = 0;
 
   [[nodiscard]] deadline or_default(const std::optional<deadline>& limit) const {
-    if (!is_here()) [[unlikely]] {
+    if (!process_.is_this()) [[unlikely]] {
       throw_usage("{} was opened by the process that this one was forked from, and only that one "
                   "may use it: open a store of its own here",
                   describe());

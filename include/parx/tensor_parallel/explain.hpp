@@ -132,10 +132,10 @@ template <typename Model>
     });
     if (!fault.empty() || !is_planned) return;
     if (!parameter.spec().is_whole()) {
-      fault = fmt::format("the model is cut already: of \"{}\" {} is here", path,
+      fault = formatted("the model is cut already: of \"{}\" {} is here", path,
                           parameter.spec().text());
     } else if (parameter.has_values()) {
-      fault = fmt::format(
+      fault = formatted(
           "\"{}\" has values already, so that it cannot be cut. Initialize the model, load it, "
           "make its optimizer and call it after it is cut",
           path);

@@ -14,7 +14,6 @@
 // else: it costs nothing. Making one of a variable declares what lies here, which nobody checks.
 #pragma once
 
-#include <concepts>
 #include <type_traits>
 #include <utility>
 

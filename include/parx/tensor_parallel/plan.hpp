@@ -99,8 +99,8 @@ using plan = std::vector<plan_line>;
     }
     return "?";
   }();
-  return fmt::format("{}{}{}{}", name, rule.units > 0 ? fmt::format(", {} units", rule.units) : "",
-                     rule.blocks > 1 ? fmt::format(", {} blocks", rule.blocks) : "",
+  return formatted("{}{}{}{}", name, rule.units > 0 ? formatted(", {} units", rule.units) : "",
+                     rule.blocks > 1 ? formatted(", {} blocks", rule.blocks) : "",
                      rule.between == nn::between_cuts::positions ? ", sequence outside" : "");
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include <fmt/format.h>
 
@@ -87,7 +86,7 @@ template <typename T>
     const auto add = [&](const char* layer, nn::layer_cut rule, bool of_first_position) {
       rule.between = last ? between_cuts::whole : between;
       rule.seen = last && of_first_position ? 1 : 0;
-      lines.push_back({fmt::format("bert.encoder.layer.{}.{}", i, layer), rule});
+      lines.push_back({formatted("bert.encoder.layer.{}.{}", i, layer), rule});
     };
     add("attention.self.query", part, false);
     add("attention.self.key", part, false);
@@ -126,7 +125,7 @@ template <typename T>
   plan inner;  // dropout of what is cut by columns
   const auto add = [&](const char* stack, std::size_t layers) {
     for (std::size_t i = 0; i < layers; ++i)
-      inner.push_back({fmt::format("{}.layers.{}.dropout", stack, i), of_heads(column, c.ffn_dim)});
+      inner.push_back({formatted("{}.layers.{}.dropout", stack, i), of_heads(column, c.ffn_dim)});
   };
   add("encoder", c.encoder_layers);
   add("decoder", c.decoder_layers);

@@ -8,7 +8,6 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>

@@ -20,7 +20,6 @@
 #pragma once
 
 #include <cstddef>
-#include <type_traits>
 
 #include <parx/autograd/ops/across.hpp>
 #include <parx/tensor_parallel/placement.hpp>

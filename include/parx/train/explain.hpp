@@ -7,12 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <parx/comm/explain.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/schedule.hpp>
 #include <parx/train/announce.hpp>
@@ -58,7 +56,7 @@ template <typename Wrapper>
     }
   }
   return formatted("all_reduce of {}: {:.2f} ms predicted, behind backward",
-                     fmt::join(buckets, ", "), 1e3 * seconds);
+                     joined_text(buckets), 1e3 * seconds);
 }
 
 }  // namespace detail

@@ -15,6 +15,7 @@
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -57,8 +58,8 @@ PARX_INLINE difference_report differences_of(const safetensors_shards& first,
     }
     if (other->shape != tensor.shape || !tensor.type || !other->type) {
       report.names.mismatched.push_back(
-          formatted("{}: [{}] {} and [{}] {}", tensor.name, detail::extents_text(tensor.shape),
-                      tensor.dtype_name, detail::extents_text(other->shape), other->dtype_name));
+          formatted("{}: [{}] {} and [{}] {}", tensor.name, joined_text(tensor.shape),
+                      tensor.dtype_name, joined_text(other->shape), other->dtype_name));
       continue;
     }
     tensor_difference found{.name = tensor.name};

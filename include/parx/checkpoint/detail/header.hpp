@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,10 +32,6 @@ struct stored_tensor {
 using checkpoint_metadata = std::map<std::string, std::string>;
 
 namespace detail {
-
-/// "2, 3". Not by fmt::join, whose formatters of numbers are compiled anew in every program.
-[[nodiscard]] std::string extents_text(std::span<const std::uint64_t> shape,
-                                              std::string_view between = ", ");
 
 struct safetensors_type {
   std::string_view name;

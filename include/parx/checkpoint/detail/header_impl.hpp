@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,21 +13,12 @@
 
 #include <parx/checkpoint/detail/header.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-PARX_INLINE std::string extents_text(std::span<const std::uint64_t> shape,
-                                     std::string_view between) {
-  std::string text;
-  for (const std::uint64_t extent : shape) {
-    if (!text.empty()) text += between;
-    text += std::to_string(extent);
-  }
-  return text;
-}
 
 PARX_INLINE std::string_view safetensors_name(dtype type) {
   return std::find_if(safetensors_types.begin(), safetensors_types.end(),
@@ -50,7 +40,7 @@ PARX_INLINE std::string encode_header(const safetensors_header& header) {
     if (text.size() > 1) text += ',';
     text += formatted("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                         json::quote(tensor.name), tensor.dtype_name,
-                        extents_text(tensor.shape, ","), tensor.begin, tensor.end);
+                        joined_text(tensor.shape, ","), tensor.begin, tensor.end);
   }
   text += "}";
   constexpr std::size_t alignment = 64;
@@ -73,7 +63,7 @@ PARX_INLINE std::optional<std::string> check_extent(const stored_tensor& tensor)
   const std::uint64_t bytes = bits / 8;
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
     return formatted("has the offsets {} to {}, but its type {} and shape [{}] need {} bytes",
-                       tensor.begin, tensor.end, tensor.dtype_name, extents_text(tensor.shape),
+                       tensor.begin, tensor.end, tensor.dtype_name, joined_text(tensor.shape),
                        bytes);
   }
   return std::nullopt;

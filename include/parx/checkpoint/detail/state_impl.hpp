@@ -15,6 +15,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -34,8 +35,7 @@ PARX_INLINE std::string state_report::text() const {
 PARX_INLINE std::string state_report::first_of(const std::vector<std::string>& all,
                                                std::size_t most, const char* between) {
   const std::size_t shown = std::min(all.size(), most);
-  const auto end = all.begin() + static_cast<std::ptrdiff_t>(shown);
-  std::string text = formatted("{}", fmt::join(all.begin(), end, between));
+  std::string text = joined_text(std::span(all).first(shown), between);
   if (shown < all.size()) text += formatted(", and {} more", all.size() - shown);
   return text;
 }

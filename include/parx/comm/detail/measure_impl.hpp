@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include <parx/comm/detail/progress/group_core.hpp>

@@ -16,13 +16,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <parx/comm/flight/directory.hpp>
 #include <parx/comm/flight/layout.hpp>

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <string>
 
 #include <parx/comm/schedule/barrier.hpp>
@@ -83,226 +84,151 @@ inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
   return s.count <= slices * s.slice_count() ? nullptr : "is for fewer bytes";
 };
 
+// Makers take what of a call their algorithm depends on: these hand it to them.
+template <schedule (*maker)(int rank, int world, std::size_t count)>
+[[nodiscard]] schedule made_by(const call_shape& s) {
+  return maker(s.rank, s.world, s.count);
+}
+template <schedule (*maker)(int rank, int world, std::size_t count, int root)>
+[[nodiscard]] schedule made_by(const call_shape& s) {
+  return maker(s.rank, s.world, s.count, s.root);
+}
+template <schedule (*maker)(int rank, const partition& blocks)>
+[[nodiscard]] schedule made_by(const call_shape& s) {
+  return maker(s.rank, s.cut());
+}
+template <schedule (*maker)(int rank, const partition& blocks, int root)>
+[[nodiscard]] schedule made_by(const call_shape& s) {
+  return maker(s.rank, s.cut(), s.root);
+}
+
 inline constexpr auto unordered = reduction_order::any;
 inline constexpr auto in_rank_order = reduction_order::ranks;
 inline constexpr auto serially = reduction_order::serial;
 
-inline constexpr std::array catalog_table{
-    catalog_entry{operation::all_reduce, algorithm::doubling,
-                  [](const call_shape& s) {
-                    return schedules::doubling_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::doubling_all_reduce, in_rank_order},
-    catalog_entry{operation::all_reduce, algorithm::ring,
-                  [](const call_shape& s) {
-                    return schedules::ring_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::ring_all_reduce},
-    catalog_entry{operation::all_reduce, algorithm::direct,
-                  [](const call_shape& s) {
-                    return schedules::direct_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::direct_all_reduce, serially},
-    catalog_entry{operation::all_reduce, algorithm::shared,
-                  [](const call_shape& s) {
-                    return schedules::shared_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::shared_all_reduce, serially, must_share_output},
-    catalog_entry{operation::all_reduce, algorithm::staged,
-                  [](const call_shape& s) {
-                    return schedules::staged_all_reduce(s.rank, s.world, s.count,
-                                                        s.slice_count(), s.is_staged_whole());
-                  },
-                  prices::staged_all_reduce, serially, must_stage},
-    catalog_entry{operation::all_reduce, algorithm::halving,
-                  [](const call_shape& s) {
-                    return schedules::halving_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::halving_all_reduce, in_rank_order},
-    catalog_entry{operation::all_reduce, algorithm::tree,
-                  [](const call_shape& s) {
-                    return schedules::tree_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::tree_all_reduce, in_rank_order},
-    catalog_entry{operation::all_reduce, algorithm::chain,
-                  [](const call_shape& s) {
-                    return schedules::chain_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::chain_all_reduce, serially},
-    catalog_entry{operation::all_reduce, algorithm::ordered_tree,
-                  [](const call_shape& s) {
-                    return schedules::ordered_tree_all_reduce(s.rank, s.world, s.count);
-                  },
-                  prices::ordered_tree_all_reduce, serially},
-    catalog_entry{operation::all_reduce, algorithm::hierarchical,
-                  [](const call_shape& s) {
-                    return schedules::hierarchical_all_reduce(s.rank, s.host_of, s.count);
-                  },
-                  prices::hierarchical_all_reduce, unordered, must_share_hosts},
+inline constexpr auto catalog_table = std::to_array<catalog_entry>({
+    {operation::all_reduce, algorithm::doubling, made_by<schedules::doubling_all_reduce>,
+     prices::doubling_all_reduce, in_rank_order},
+    {operation::all_reduce, algorithm::ring, made_by<schedules::ring_all_reduce>,
+     prices::ring_all_reduce},
+    {operation::all_reduce, algorithm::direct, made_by<schedules::direct_all_reduce>,
+     prices::direct_all_reduce, serially},
+    {operation::all_reduce, algorithm::shared, made_by<schedules::shared_all_reduce>,
+     prices::shared_all_reduce, serially, must_share_output},
+    {operation::all_reduce, algorithm::staged,
+     [](const call_shape& s) {
+       return schedules::staged_all_reduce(s.rank, s.world, s.count,
+                                           s.slice_count(), s.is_staged_whole());
+     },
+     prices::staged_all_reduce, serially, must_stage},
+    {operation::all_reduce, algorithm::halving, made_by<schedules::halving_all_reduce>,
+     prices::halving_all_reduce, in_rank_order},
+    {operation::all_reduce, algorithm::tree, made_by<schedules::tree_all_reduce>,
+     prices::tree_all_reduce, in_rank_order},
+    {operation::all_reduce, algorithm::chain, made_by<schedules::chain_all_reduce>,
+     prices::chain_all_reduce, serially},
+    {operation::all_reduce, algorithm::ordered_tree, made_by<schedules::ordered_tree_all_reduce>,
+     prices::ordered_tree_all_reduce, serially},
+    {operation::all_reduce, algorithm::hierarchical,
+     [](const call_shape& s) {
+       return schedules::hierarchical_all_reduce(s.rank, s.host_of, s.count);
+     },
+     prices::hierarchical_all_reduce, unordered, must_share_hosts},
 
-    catalog_entry{operation::reduce_scatter, algorithm::direct,
-                  [](const call_shape& s) {
-                    return schedules::direct_reduce_scatter(s.rank, s.cut());
-                  },
-                  prices::direct_reduce_scatter, serially},
-    catalog_entry{operation::reduce_scatter, algorithm::chain,
-                  [](const call_shape& s) {
-                    return schedules::chain_reduce_scatter(s.rank, s.cut());
-                  },
-                  prices::chain_reduce_scatter, serially},
-    catalog_entry{operation::reduce_scatter, algorithm::ring,
-                  [](const call_shape& s) {
-                    return schedules::ring_reduce_scatter(s.rank, s.cut());
-                  },
-                  prices::ring_reduce_scatter},
-    catalog_entry{operation::reduce_scatter, algorithm::shared,
-                  [](const call_shape& s) {
-                    return schedules::shared_reduce_scatter(s.rank, s.cut());
-                  },
-                  prices::shared_reduce_scatter, serially, must_share_input},
-    catalog_entry{operation::reduce_scatter, algorithm::halving,
-                  [](const call_shape& s) {
-                    return schedules::halving_reduce_scatter(s.rank, s.cut());
-                  },
-                  prices::halving_reduce_scatter},
+    {operation::reduce_scatter, algorithm::direct, made_by<schedules::direct_reduce_scatter>,
+     prices::direct_reduce_scatter, serially},
+    {operation::reduce_scatter, algorithm::chain, made_by<schedules::chain_reduce_scatter>,
+     prices::chain_reduce_scatter, serially},
+    {operation::reduce_scatter, algorithm::ring, made_by<schedules::ring_reduce_scatter>,
+     prices::ring_reduce_scatter},
+    {operation::reduce_scatter, algorithm::shared, made_by<schedules::shared_reduce_scatter>,
+     prices::shared_reduce_scatter, serially, must_share_input},
+    {operation::reduce_scatter, algorithm::halving, made_by<schedules::halving_reduce_scatter>,
+     prices::halving_reduce_scatter},
 
-    catalog_entry{operation::all_gather, algorithm::direct,
-                  [](const call_shape& s) { return schedules::direct_all_gather(s.rank, s.cut()); },
-                  prices::direct_all_gather},
-    catalog_entry{operation::all_gather, algorithm::ring,
-                  [](const call_shape& s) { return schedules::ring_all_gather(s.rank, s.cut()); },
-                  prices::ring_all_gather},
-    catalog_entry{operation::all_gather, algorithm::shared,
-                  [](const call_shape& s) { return schedules::shared_all_gather(s.rank, s.cut()); },
-                  prices::shared_all_gather, unordered, must_share_output},
-    catalog_entry{operation::all_gather, algorithm::doubling,
-                  [](const call_shape& s) {
-                    return schedules::doubling_all_gather(s.rank, s.cut());
-                  },
-                  prices::doubling_all_gather, unordered, must_be_power_of_two},
-    catalog_entry{operation::all_gather, algorithm::bruck,
-                  [](const call_shape& s) { return schedules::bruck_all_gather(s.rank, s.cut()); },
-                  prices::bruck_all_gather},
-    catalog_entry{operation::all_gather, algorithm::hierarchical,
-                  [](const call_shape& s) {
-                    return schedules::hierarchical_all_gather(s.rank, s.host_of, s.cut());
-                  },
-                  prices::hierarchical_all_gather, unordered, must_share_hosts},
+    {operation::all_gather, algorithm::direct, made_by<schedules::direct_all_gather>,
+     prices::direct_all_gather},
+    {operation::all_gather, algorithm::ring, made_by<schedules::ring_all_gather>,
+     prices::ring_all_gather},
+    {operation::all_gather, algorithm::shared, made_by<schedules::shared_all_gather>,
+     prices::shared_all_gather, unordered, must_share_output},
+    {operation::all_gather, algorithm::doubling, made_by<schedules::doubling_all_gather>,
+     prices::doubling_all_gather, unordered, must_be_power_of_two},
+    {operation::all_gather, algorithm::bruck, made_by<schedules::bruck_all_gather>,
+     prices::bruck_all_gather},
+    {operation::all_gather, algorithm::hierarchical,
+     [](const call_shape& s) {
+       return schedules::hierarchical_all_gather(s.rank, s.host_of, s.cut());
+     },
+     prices::hierarchical_all_gather, unordered, must_share_hosts},
 
-    catalog_entry{operation::broadcast, algorithm::tree,
-                  [](const call_shape& s) {
-                    return schedules::tree_broadcast(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::tree_broadcast},
-    catalog_entry{operation::broadcast, algorithm::chain,
-                  [](const call_shape& s) {
-                    return schedules::chain_broadcast(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::chain_broadcast},
-    catalog_entry{operation::broadcast, algorithm::shared,
-                  [](const call_shape& s) {
-                    return schedules::shared_broadcast(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::shared_broadcast, unordered, must_share_output},
-    catalog_entry{operation::broadcast, algorithm::scatter_gather,
-                  [](const call_shape& s) {
-                    return schedules::scatter_gather_broadcast(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::scatter_gather_broadcast},
-    catalog_entry{operation::broadcast, algorithm::hierarchical,
-                  [](const call_shape& s) {
-                    return schedules::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
-                  },
-                  prices::hierarchical_broadcast, unordered, must_share_hosts},
+    {operation::broadcast, algorithm::tree, made_by<schedules::tree_broadcast>,
+     prices::tree_broadcast},
+    {operation::broadcast, algorithm::chain, made_by<schedules::chain_broadcast>,
+     prices::chain_broadcast},
+    {operation::broadcast, algorithm::shared, made_by<schedules::shared_broadcast>,
+     prices::shared_broadcast, unordered, must_share_output},
+    {operation::broadcast, algorithm::scatter_gather, made_by<schedules::scatter_gather_broadcast>,
+     prices::scatter_gather_broadcast},
+    {operation::broadcast, algorithm::hierarchical,
+     [](const call_shape& s) {
+       return schedules::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
+     },
+     prices::hierarchical_broadcast, unordered, must_share_hosts},
 
-    catalog_entry{operation::reduce, algorithm::tree,
-                  [](const call_shape& s) {
-                    return schedules::tree_reduce(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::tree_reduce, in_rank_order, must_start_at_first},
-    catalog_entry{operation::reduce, algorithm::chain,
-                  [](const call_shape& s) {
-                    return schedules::chain_reduce(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::chain_reduce, in_rank_order, must_start_at_first},
-    catalog_entry{operation::reduce, algorithm::ordered_tree,
-                  [](const call_shape& s) {
-                    return schedules::ordered_tree_reduce(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::ordered_tree_reduce, in_rank_order},
+    {operation::reduce, algorithm::tree, made_by<schedules::tree_reduce>,
+     prices::tree_reduce, in_rank_order, must_start_at_first},
+    {operation::reduce, algorithm::chain, made_by<schedules::chain_reduce>,
+     prices::chain_reduce, in_rank_order, must_start_at_first},
+    {operation::reduce, algorithm::ordered_tree, made_by<schedules::ordered_tree_reduce>,
+     prices::ordered_tree_reduce, in_rank_order},
+    {operation::reduce, algorithm::direct, made_by<schedules::direct_reduce>,
+     prices::direct_reduce, serially},
 
-    catalog_entry{operation::reduce, algorithm::direct,
-                  [](const call_shape& s) {
-                    return schedules::direct_reduce(s.rank, s.world, s.count, s.root);
-                  },
-                  prices::direct_reduce, serially},
+    {operation::gather, algorithm::tree, made_by<schedules::tree_gather>, prices::tree_blocks},
+    {operation::gather, algorithm::direct,
+     [](const call_shape& s) {
+       return schedules::direct_gather(s.rank, s.cut(), s.root);
+     },
+     prices::direct_blocks},
 
-    catalog_entry{operation::gather, algorithm::tree,
-                  [](const call_shape& s) {
-                    return schedules::tree_gather(s.rank, s.cut(), s.root);
-                  },
-                  prices::tree_blocks},
-    catalog_entry{operation::gather, algorithm::direct,
-                  [](const call_shape& s) {
-                    return schedules::direct_gather(s.rank, s.cut(), s.root);
-                  },
-                  prices::direct_blocks},
+    {operation::scatter, algorithm::tree, made_by<schedules::tree_scatter>, prices::tree_blocks},
+    {operation::scatter, algorithm::direct,
+     [](const call_shape& s) {
+       return schedules::direct_scatter(s.rank, s.cut(), s.root);
+     },
+     prices::direct_blocks},
 
-    catalog_entry{operation::scatter, algorithm::tree,
-                  [](const call_shape& s) {
-                    return schedules::tree_scatter(s.rank, s.cut(), s.root);
-                  },
-                  prices::tree_blocks},
-    catalog_entry{operation::scatter, algorithm::direct,
-                  [](const call_shape& s) {
-                    return schedules::direct_scatter(s.rank, s.cut(), s.root);
-                  },
-                  prices::direct_blocks},
+    {operation::all_to_all, algorithm::direct,
+     [](const call_shape& s) {
+       return schedules::direct_all_to_all(s.rank, s.cut(), s.arriving());
+     },
+     prices::direct_all_to_all},
+    {operation::all_to_all, algorithm::pairwise,
+     [](const call_shape& s) {
+       return schedules::pairwise_all_to_all(s.rank, s.cut(), s.arriving());
+     },
+     prices::pairwise_all_to_all},
+    {operation::all_to_all, algorithm::bruck,
+     [](const call_shape& s) {
+       return schedules::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
+     },
+     prices::bruck_all_to_all, unordered, must_have_equal_blocks},
 
-    catalog_entry{operation::all_to_all, algorithm::direct,
-                  [](const call_shape& s) {
-                    return schedules::direct_all_to_all(s.rank, s.cut(), s.arriving());
-                  },
-                  prices::direct_all_to_all},
-    catalog_entry{operation::all_to_all, algorithm::pairwise,
-                  [](const call_shape& s) {
-                    return schedules::pairwise_all_to_all(s.rank, s.cut(), s.arriving());
-                  },
-                  prices::pairwise_all_to_all},
-    catalog_entry{operation::all_to_all, algorithm::bruck,
-                  [](const call_shape& s) {
-                    return schedules::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
-                  },
-                  prices::bruck_all_to_all, unordered, must_have_equal_blocks},
+    {operation::scan, algorithm::doubling, made_by<schedules::doubling_scan>,
+     prices::doubling_scan, in_rank_order},
+    {operation::scan, algorithm::chain, made_by<schedules::chain_scan>,
+     prices::chain_scan, serially},
 
-    catalog_entry{operation::scan, algorithm::doubling,
-                  [](const call_shape& s) {
-                    return schedules::doubling_scan(s.rank, s.world, s.count);
-                  },
-                  prices::doubling_scan, in_rank_order},
-    catalog_entry{operation::scan, algorithm::chain,
-                  [](const call_shape& s) {
-                    return schedules::chain_scan(s.rank, s.world, s.count);
-                  },
-                  prices::chain_scan, serially},
+    {operation::exscan, algorithm::doubling, made_by<schedules::doubling_exscan>,
+     prices::doubling_exscan, in_rank_order},
+    {operation::exscan, algorithm::chain, made_by<schedules::chain_exscan>,
+     prices::chain_exscan, serially},
 
-    catalog_entry{operation::exscan, algorithm::doubling,
-                  [](const call_shape& s) {
-                    return schedules::doubling_exscan(s.rank, s.world, s.count);
-                  },
-                  prices::doubling_exscan, in_rank_order},
-    catalog_entry{operation::exscan, algorithm::chain,
-                  [](const call_shape& s) {
-                    return schedules::chain_exscan(s.rank, s.world, s.count);
-                  },
-                  prices::chain_exscan, serially},
-
-    catalog_entry{operation::barrier, algorithm::dissemination,
-                  [](const call_shape& s) {
-                    return schedules::dissemination_barrier(s.rank, s.world);
-                  },
-                  prices::dissemination_barrier},
-};
+    {operation::barrier, algorithm::dissemination,
+     [](const call_shape& s) { return schedules::dissemination_barrier(s.rank, s.world); },
+     prices::dissemination_barrier},
+});
 
 /// A world of one has nobody to talk to: its input is its output. (exscan writes none; a schedule
 /// has an action all the same.)

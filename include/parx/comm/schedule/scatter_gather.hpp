@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include <parx/comm/schedule/partition.hpp>

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
@@ -9,8 +10,6 @@
 #include <unordered_set>
 #include <utility>
 #include <variant>
-
-#include <fmt/format.h>
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
@@ -153,8 +152,8 @@ PARX_INLINE void append(std::string& out, const value& what, unsigned indent, un
   } else if (what.is_bool()) {
     out += what.as<bool>() ? "true" : "false";
   } else if (what.is_integer()) {
-    out += what.is_negative() ? fmt::to_string(what.as<std::int64_t>())
-                              : fmt::to_string(what.as<std::uint64_t>());
+    out += what.is_negative() ? std::to_string(what.as<std::int64_t>())
+                              : std::to_string(what.as<std::uint64_t>());
   } else if (what.is_number() && std::isfinite(what.as<double>())) {
     const std::string digits = formatted("{}", what.as<double>());
     out += digits;

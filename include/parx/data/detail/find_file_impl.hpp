@@ -8,10 +8,9 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/ranges.h>
-
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/data/find_file.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -40,7 +39,7 @@ PARX_INLINE std::string find_file(const std::string& folder, std::string_view pr
   if (found.size() != 1) {
     throw_error(errc::io, "the folder \"{}\" holds {} files named \"{}*{}*\", expected one{}{}. {}",
                 folder, found.size(), prefix, part, found.empty() ? "" : ": ",
-                fmt::join(found, ", "),
+                joined_text(found),
                 found.empty() ? formatted("Give the folder that holds {}.", what)
                               : "Move the others away.");
   }

@@ -11,10 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/ranges.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/find_file.hpp>
@@ -133,7 +132,7 @@ PARX_INLINE void image_dataset::tell_empty_classes(const std::string& folder) co
   if (empty.empty()) return;
   const std::span<const std::size_t> first(empty.data(), std::min<std::size_t>(empty.size(), 10));
   log0(log_level::warn, "\"{}\": of {} classes {} have no image to train with: {}{}", folder,
-       classes_, empty.size(), fmt::join(first, ", "), first.size() < empty.size() ? ", ..." : "");
+       classes_, empty.size(), joined_text(first), first.size() < empty.size() ? ", ..." : "");
 }
 
 }  // namespace parx::data

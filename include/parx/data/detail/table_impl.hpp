@@ -10,6 +10,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/table.hpp>
@@ -22,7 +23,7 @@ PARX_INLINE std::int64_t read_class(const csv_reader& file, const std::string& t
     const auto found = std::find(classes.begin(), classes.end(), text);
     if (found != classes.end()) return found - classes.begin();
     throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is none of the classes {}.",
-                file.path(), file.line(), file.column_name(column), text, fmt::join(classes, ", "));
+                file.path(), file.line(), file.column_name(column), text, joined_text(classes));
   }
   std::int64_t number = -1;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);

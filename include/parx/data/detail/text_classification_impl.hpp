@@ -15,6 +15,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/text/append_text.hpp>
@@ -65,7 +66,8 @@ PARX_INLINE text_batch text_classification::fetch(std::span<const std::size_t> i
 PARX_INLINE std::uint64_t text_classification::options_hash(const std::string& path) const {
   return stable_hash(formatted(
       "text_classification 2|{}|{}|{}|{}|{}|{}|{}|{}", options_.label,
-      fmt::join(options_.texts, "\x1f"), fmt::join(options_.classes, "\x1f"), options_.class_count,
+      joined_text(options_.texts, "\x1f"), joined_text(options_.classes, "\x1f"),
+      options_.class_count,
       static_cast<int>(options_.header), static_cast<int>(text_format_of(path, options_.format)),
       options_.max_length, static_cast<int>(options_.truncation)));
 }
@@ -83,7 +85,7 @@ PARX_INLINE std::int64_t text_classification::read_label(const std::string& plac
     const auto found = std::find(names.begin(), names.end(), text);
     if (found != names.end()) return found - names.begin();
     throw_error(errc::bad_data, "{}: the label \"{:.60}\" is none of the classes {}. {}.", place,
-                text, fmt::join(names, ", "), advice);
+                text, joined_text(names), advice);
   }
   std::int64_t number = -1;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -25,6 +25,7 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/ddp/times.hpp>
@@ -235,7 +236,7 @@ PARX_INLINE void sharded_units::unobserved(std::string_view name,
       "{}: backward reaches parameter \"{}\" [{}], which the model does not name: it is not "
       "sharded, and its gradient stays this rank's own. If it belongs to a layer of the model, "
       "that is missing in members()",
-      who_, name, fmt::join(shape.begin(), shape.end(), ", "));
+      who_, name, joined_text(shape));
 }
 
 PARX_INLINE void sharded_units::end_backward() {
@@ -259,7 +260,7 @@ PARX_INLINE void sharded_units::abandon_backward() noexcept {
     const std::string reason =
         std::current_exception()
             ? abort_reason(group_.rank())
-            : fmt::format("rank {}: an exception ended its backward pass; see its output",
+            : formatted("rank {}: an exception ended its backward pass; see its output",
                           group_.rank());
     for (process_group* const each : {&group_, shard_sums_ ? &*shard_sums_ : nullptr, &replicas_}) {
       if (each != nullptr && each->size() > 1 && !each->closed()) each->abort(reason);

@@ -52,7 +52,7 @@ PARX_INLINE std::size_t unit_plan::whole_bytes(std::size_t unit) const noexcept 
 }
 
 PARX_INLINE std::string unit_plan::name(std::size_t unit) const {
-  return unit == 0 ? "the root unit" : fmt::format("unit \"{}\"", units_[unit].path);
+  return unit == 0 ? "the root unit" : formatted("unit \"{}\"", units_[unit].path);
 }
 
 PARX_INLINE shard_spec unit_plan::part(const shard_spec& here, std::size_t parameter,

@@ -154,7 +154,7 @@ PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
   const auto& members = meeting_->shrink(patience);
   const process_group everybody(meeting_->connect(), "world", options_);
   return everybody.subgroup(members,
-                            {.name = fmt::format("world, shrunk {}", meeting_->times_shrunk())});
+                            {.name = formatted("world, shrunk {}", meeting_->times_shrunk())});
 }
 PARX_INLINE bool world::goes_on() const { return meeting_ != nullptr && meeting_->goes_on(); }
 PARX_INLINE void world::abort(std::string_view reason) {

@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <system_error>
 

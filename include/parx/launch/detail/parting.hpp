@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/comm/flight/divergence.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -55,7 +54,7 @@ struct parting {
     parting made = named(others);
     if (is_minority) {
       made.text = formatted("rank {} called {} where the others called {}, {}",
-                              fmt::join(made.ranks, ", "), describe(others.front()->here->call),
+                              joined_text(made.ranks), describe(others.front()->here->call),
                               calls(first.call), there);
     } else {
       std::vector<int> alike;
@@ -65,8 +64,8 @@ struct parting {
       made.text = formatted("the ranks called different operations {}: call #{} was {} on rank {}, "
                             "but {} on rank {}",
                             there, first.call.call.number(), describe(first.call.call),
-                            fmt::join(alike, ", "), describe(others.front()->here->call),
-                            fmt::join(made.ranks, ", "));
+                            joined_text(alike), describe(others.front()->here->call),
+                            joined_text(made.ranks));
     }
     return made;
   }
@@ -77,13 +76,13 @@ struct parting {
       if (each.part != flight_part::never_entered) made.ranks.push_back(each.rank);
     }
     made.text = formatted("rank {} called {}, {}, which the others did not",
-                          fmt::join(made.ranks, ", "), calls(first.call), there);
+                          joined_text(made.ranks), calls(first.call), there);
     return made;
   }
   if (!absent.empty()) {
     parting made = named(absent);
     const flight_rank& one = *absent.front();
-    made.text = formatted("rank {} did not enter {}, {}", fmt::join(made.ranks, ", "),
+    made.text = formatted("rank {} did not enter {}, {}", joined_text(made.ranks),
                             calls(first.call), there);
     if (is_stopped(one.rank)) made.text += formatted("; {}", standing);
     else if (one.elsewhere) made.text += formatted("; it was in {}", to_text(*one.elsewhere));

@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/transport/hybrid.hpp>
 
@@ -37,7 +37,7 @@ class survivors {
       : former_(former) {
     do {
       const auto limit = deadline::after(patience);
-      const auto part = std::make_shared<kept_prefix>(fmt::format("shrink/{}", ++round), job_store);
+      const auto part = std::make_shared<kept_prefix>(formatted("shrink/{}", ++round), job_store);
       store_ = {part, &part->part};
       endpoint_options options = former.options();
       options.job_store = store_;
@@ -48,7 +48,7 @@ class survivors {
         throw_error(errc::closed,
                     "rank {} was left out: it did not come to shrink() while the others ({}) "
                     "waited for it, so they have gone on without it. This process can only end",
-                    self, fmt::join(members_, ", "));
+                    self, joined_text(members_));
       }
       describe_the_lost();
       store_->set(ready_key(self), "1", limit_of_question());
@@ -74,7 +74,7 @@ class survivors {
   [[nodiscard]] static deadline limit_of_question() {
     return deadline::after(std::chrono::seconds(10));
   }
-  [[nodiscard]] static std::string ready_key(int rank) { return fmt::format("ready/{}", rank); }
+  [[nodiscard]] static std::string ready_key(int rank) { return formatted("ready/{}", rank); }
   [[nodiscard]] bool has(const std::string& key) {
     return store_->check(std::vector{key}, limit_of_question());
   }
@@ -103,7 +103,7 @@ class survivors {
         else complete &= former_.has_ended(rank);
       }
       if (complete || limit.passed()) {
-        return ranks_from(agree("members", fmt::format("{}", fmt::join(come, " "))));
+        return ranks_from(agree("members", joined_text(come, " ")));
       }
       std::this_thread::sleep_for(pause);
     }

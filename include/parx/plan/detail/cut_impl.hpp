@@ -7,10 +7,8 @@
 #include <span>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <parx/core/check.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/plan/cut.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -48,7 +46,7 @@ PARX_INLINE void check_cut(std::span<const std::size_t> cut, std::size_t stages,
               std::adjacent_find(cut.begin(), cut.end(), std::greater_equal<>()) == cut.end(),
           "the cut {{{}}} is not that of {} stages over {} blocks: name the first block of each "
           "stage, from 0, ascending",
-          fmt::join(cut, ", "), stages, blocks);
+          joined_text(cut), stages, blocks);
 }
 
 }  // namespace parx

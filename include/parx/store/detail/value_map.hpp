@@ -33,7 +33,6 @@ class value_map {
 
   void set(std::string_view key, std::string_view value) { slot(key).assign(value); }
   void append(std::string_view key, std::string_view value) { slot(key).append(value); }
-  void clear() noexcept { values_.clear(); }
 
   bool erase(std::string_view key) {
     const auto found = values_.find(key);

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/chunk.hpp>
@@ -107,7 +106,7 @@ PARX_INLINE std::string shard_spec::text() const {
   }
   return formatted("{}{}{}[{}]", is_flat_ ? "elements" + range_text(begin_, end_) + " of " : "",
                      cuts, cuts.empty() ? "" : " of ",
-                     fmt::join(global_.begin(), global_.end(), ", "));
+                     joined_text(global_));
 }
 
 PARX_INLINE shard_spec shard_spec::with(std::size_t at,

@@ -30,21 +30,21 @@ PARX_INLINE std::size_t explanation::collectives_a_step() const {
 }
 
 PARX_INLINE std::string explanation::table() const {
-  std::string text = fmt::format(
+  std::string text = formatted(
       "rank {} of {} ranks; bytes that it sends in a step of {} x {} "
       "positions\n",
       options_.rank, options_.ranks, options_.texts, options_.positions);
   for (const explained_layer& each : layers_) {
-    text += fmt::format("{:<44} {}\n", each.path, tp::to_string(each.rule));
+    text += formatted("{:<44} {}\n", each.path, tp::to_string(each.rule));
     for (const auto& [name, part, bytes] : each.parameters)
-      text += fmt::format("  {}: {}, {} bytes\n", name, part.text(), bytes);
+      text += formatted("  {}: {}, {} bytes\n", name, part.text(), bytes);
     for (const nn::cut_message& message : each.messages) {
-      text += fmt::format("  {} {} of {}: {:.0f} bytes\n",
+      text += formatted("  {} {} of {}: {:.0f} bytes\n",
                           message.pass == nn::cut_pass::forward ? "forward" : "backward",
                           tp::to_string(message.how), message.of, bytes_of(message));
     }
   }
-  return text + fmt::format(
+  return text + formatted(
                     "in all: {} of {} bytes of parameters; a step sends {:.0f} bytes in "
                     "{} collectives\n",
                     here_bytes_, whole_bytes_, bytes_a_step(), collectives_a_step());
@@ -68,10 +68,10 @@ namespace parx::inline PARX_ABI::tp::detail {
 PARX_INLINE std::string plan_table(const std::vector<planned_layer>& layers, const plan& lines) {
   std::string table;
   for (const planned_layer& each : layers) {
-    table += fmt::format("\n  {:<44}", each.path);
+    table += formatted("\n  {:<44}", each.path);
     if (each.lines.empty()) table += " whole";
     for (const std::size_t line : each.lines) {
-      table += fmt::format(" {} (by \"{}\")", tp::to_string(lines[line].rule), lines[line].pattern);
+      table += formatted(" {} (by \"{}\")", tp::to_string(lines[line].rule), lines[line].pattern);
     }
   }
   return table;
@@ -83,11 +83,11 @@ PARX_INLINE std::string plan_fault(const std::vector<planned_layer>& layers, con
     const bool used = std::any_of(layers.begin(), layers.end(), [&](const planned_layer& each) {
       return std::find(each.lines.begin(), each.lines.end(), i) != each.lines.end();
     });
-    if (!used) return fmt::format("no layer matches \"{}\"", lines[i].pattern);
+    if (!used) return formatted("no layer matches \"{}\"", lines[i].pattern);
   }
   for (const planned_layer& each : layers) {
     if (each.lines.size() > 1) {
-      return fmt::format("\"{}\" is matched by both \"{}\" and \"{}\"", each.path,
+      return formatted("\"{}\" is matched by both \"{}\" and \"{}\"", each.path,
                          lines[each.lines[0]].pattern, lines[each.lines[1]].pattern);
     }
     if (!each.lines.empty()) {
@@ -105,7 +105,7 @@ PARX_INLINE std::string plan_fault(const std::vector<planned_layer>& layers, con
                  lines[other.lines[0]].rule.how == nn::cut::columns;
         });
     if (has_columns == each.lines.empty()) {
-      return fmt::format("\"{}\" {}", each.path,
+      return formatted("\"{}\" {}", each.path,
                          has_columns ? "lies whole, but its queries, keys or values are cut by "
                                        "column: give it the rule heads"
                                      : "has the rule heads, but none of its queries, keys and "

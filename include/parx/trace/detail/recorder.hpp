@@ -6,7 +6,6 @@
 // destructors too.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>

@@ -15,9 +15,8 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/ranges.h>
-
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/json.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/append_file.hpp>
@@ -41,7 +40,7 @@ PARX_INLINE void csv_table::append(const record& line) {
   std::string text;
   if (columns_.empty()) {
     for (const auto& [name, value] : line.entries()) columns_.push_back(name);
-    text = formatted("{}\n", fmt::join(columns_, ","));
+    text = formatted("{}\n", joined_text(columns_, ","));
   }
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const auto value = line.find(columns_[i]);

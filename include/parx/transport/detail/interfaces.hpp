@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>

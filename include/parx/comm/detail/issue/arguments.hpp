@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include <parx/comm/detail/issue/misuse.hpp>
 #include <parx/comm/detail/progress/call.hpp>

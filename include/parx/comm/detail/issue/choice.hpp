@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <parx/comm/options.hpp>

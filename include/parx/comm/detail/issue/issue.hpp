@@ -4,7 +4,6 @@
 // program, however many element types it uses.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <utility>
 

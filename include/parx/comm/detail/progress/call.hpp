@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include <parx/comm/axis_extents.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include <parx/comm/detail/progress/board.hpp>
 #include <parx/comm/detail/progress/call.hpp>

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include <parx/comm/detail/progress/collective_data.hpp>

@@ -15,6 +15,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/gzip.hpp>
 
@@ -66,7 +67,7 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
   }
   const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
   throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}{}", path(), name,
-              formatted("{}", fmt::join(header_, ", ")),
+              joined_text(header_),
               is_number ? ". Columns have numbers in a file without such a line: "
                           "{.header = csv_header::absent}"
                         : "");
