@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(a_recorded_exchange_is_worth_nothing_and_holds_no_secret) {
   }
   BOOST_TEST(said.size() > 72U);
   BOOST_TEST((said + heard).find(secret) == std::string::npos);
-  BOOST_TEST((said + heard).find(parx::job_key::view(key)) == std::string::npos);
+  BOOST_TEST((said + heard).find(parx::job_key::view(key).substr(0, sizeof(parx::mac))) == std::string::npos);
   raw_client replay(server.port());
   replay.send(said);
   BOOST_TEST(replay.receive(32).size() == 32U);  // a nonce, but not the recorded one

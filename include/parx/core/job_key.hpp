@@ -2,7 +2,8 @@
 //
 // Derived from the job's secret and its run id, so that what one job has signed means nothing to
 // another. The secret itself is not kept, and neither is ever sent or printed. What is signed is a
-// purpose and parts whose borders are signed too.
+// purpose and parts whose borders are signed too. Whether the job encrypts what it sends (PARX_TLS)
+// is part of the key: ranks that differ in it do not let each other in.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,12 @@ namespace parx::inline PARX_ABI {
 class job_key {
  public:
   /// Throws errc::io where libcrypto is missing.
-  job_key(std::string_view secret, std::string_view run_id)
-      : bytes_(sign_with(secret, "parx job", {run_id})) {}
+  job_key(std::string_view secret, std::string_view run_id, bool encrypts = false)
+      : bytes_(sign_with(secret, encrypts ? "parx job, encrypted" : "parx job", {run_id})),
+        encrypts_(encrypts) {}
+
+  /// Whether connections between hosts go on in TLS once both sides have shown that they know it.
+  [[nodiscard]] bool encrypts() const noexcept { return encrypts_; }
 
   [[nodiscard]] mac sign(std::string_view purpose,
                          std::initializer_list<std::string_view> parts) const {
@@ -49,6 +54,7 @@ class job_key {
   }
 
   mac bytes_;
+  bool encrypts_;
 };
 
 }  // namespace parx

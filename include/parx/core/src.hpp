@@ -10,3 +10,4 @@
 #include <parx/core/detail/json_reader_impl.hpp>
 #include <parx/core/detail/log_impl.hpp>
 #include <parx/core/detail/printable_impl.hpp>
+#include <parx/core/detail/tls_impl.hpp>

@@ -89,6 +89,7 @@ class agent {
     const std::string file = find_program(options_.command.front(), env);
     const reserved_port port;
     // Ranks without a secret warn of it.
+    const bool encrypts = env_flag(env, "PARX_TLS").value_or(false);
     const std::string secret = why_no_hmac().empty() ? random_hex() : std::string();
     const secret_file file_with_secret(secret);
     const bool in_file = !secret.empty() && !file_with_secret.path().empty();
@@ -114,7 +115,8 @@ class agent {
         server.emplace(tcp_store_server_options{
             .address = local_job::host,
             .port = job.port,
-            .key = secret.empty() ? std::nullopt : std::optional(job_key(secret, job.run_id))});
+            .key = secret.empty() ? std::nullopt
+                                  : std::optional(job_key(secret, job.run_id, encrypts))});
       }
       for (rank_process& process : ranks_) {
         for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);

@@ -7,7 +7,7 @@
 //
 // Under every launcher PARX_MASTER_ADDR or MASTER_ADDR, and PARX_MASTER_PORT or MASTER_PORT, say
 // where rank 0 keeps the store; PARX_RUN_ID names the job; PARX_SECRET, or the file that
-// PARX_SECRET_FILE names, is what its ranks share.
+// PARX_SECRET_FILE names, is what its ranks share; PARX_TLS=1 has them encrypt what they send.
 #pragma once
 
 #include <parx/core/env.hpp>

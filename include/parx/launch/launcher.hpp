@@ -63,6 +63,7 @@ struct launch_env {
   /// The same on all ranks of one start of the job, another for another start; may be empty.
   std::string run_id;
   std::string secret;   ///< shared by the job's ranks; empty when it has none
+  bool encrypts = false;  ///< TCP connections, by that secret
   std::string warning;  ///< for the log: probably not what the user meant; mostly empty
 
   /// Whether this process must start the store's server at master_host:master_port.

@@ -177,7 +177,7 @@ class rendezvous {
   }
   [[nodiscard]] static std::optional<job_key> key_of(const launch_env& job) {
     if (job.secret.empty()) return std::nullopt;
-    return job_key(job.secret, job.run_id);
+    return job_key(job.secret, job.run_id, job.encrypts);
   }
 
   [[nodiscard]] static int cores() noexcept {

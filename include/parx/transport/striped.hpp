@@ -80,12 +80,19 @@ class striped_link final : public detail::process_link {
     const lane* source = holder();
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const lane& each = lanes_[i];
-      const bool reads = source != nullptr ? &each == source : looked_at(i);
+      const bool reads = brings_next(i, source);
       const bool writes = busy ? each.sending() : i == 0 || dealt_ < stripes_end_;
-      const int events = (readable && reads ? POLLIN : 0) | (writable && writes ? POLLOUT : 0);
-      if (events != 0) polled.push_back({each.stream.descriptor(), static_cast<short>(events), 0});
+      const short events = each.stream.events(readable && reads, writable && writes);
+      if (events != 0) polled.push_back({each.stream.descriptor(), events, 0});
     }
-    return {};
+    return {.looks_twice = ready(readable, writable)};
+  }
+  [[nodiscard]] bool ready(bool readable, bool /*writable*/) const noexcept override {
+    const lane* source = holder();
+    for (std::size_t i = 0; readable && i < lanes_.size(); ++i) {
+      if (brings_next(i, source) && lanes_[i].stream.may_hold_bytes()) return true;
+    }
+    return false;
   }
   void after_sleep(short) override {}
 
@@ -176,13 +183,20 @@ class striped_link final : public detail::process_link {
   }
 
   /// The connection that brings the next byte, if its header has been read.
-  [[nodiscard]] lane* holder() noexcept {
-    for (lane& each : lanes_) {
+  [[nodiscard]] const lane* holder() const noexcept {
+    for (const lane& each : lanes_) {
       if (each.knows_next() && each.in.offset + (each.in_received - header_bytes) == received_) {
         return &each;
       }
     }
     return nullptr;
+  }
+  [[nodiscard]] lane* holder() noexcept {
+    return const_cast<lane*>(std::as_const(*this).holder());
+  }
+  /// Whether what comes next is read from this connection; `source` is the holder.
+  [[nodiscard]] bool brings_next(std::size_t number, const lane* source) const noexcept {
+    return source != nullptr ? &lanes_[number] == source : looked_at(number);
   }
   /// Whether the next byte may come over this connection, which has not told yet what it brings.
   [[nodiscard]] bool looked_at(std::size_t number) const noexcept {

@@ -36,12 +36,11 @@ class tcp_link final : public detail::process_link {
   [[nodiscard]] detail::sleep_plan before_sleep(bool readable, bool writable,
                                                 std::vector<pollfd>& polled) override {
     if (!stream_.is_open()) return {.awaiting = stream_.awaits_peer(polled)};
-    const int events = (readable ? POLLIN : 0) | (writable ? POLLOUT : 0);
-    polled.push_back({stream_.descriptor(), static_cast<short>(events), 0});
-    return {.looks_twice = readable && !ahead_.empty()};
+    polled.push_back({stream_.descriptor(), stream_.events(readable, writable), 0});
+    return {.looks_twice = ready(readable, writable)};
   }
   [[nodiscard]] bool ready(bool readable, bool /*writable*/) const noexcept override {
-    return readable && !ahead_.empty();
+    return readable && (!ahead_.empty() || stream_.may_hold_bytes());
   }
   void after_sleep(short) override {}
   void close() noexcept override { stream_.close(); }

@@ -21,6 +21,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/random_hex.hpp>
+#include <parx/core/tls.hpp>
 #include <parx/launch/detail/hydra.hpp>
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/known_variables.hpp>
@@ -109,10 +110,15 @@ inline void provide_secret(launch_env& job, const environment& env) {
          why_not, job.master_host, job.master_port);
   } else if (job.keeper == store_keeper::agent) {
     log0(log_level::warn,
-         "PARX_SECRET protects the ranks' links, but not the store at {}:{}, which is PyTorch's: "
+         "PARX_SECRET{} protects the ranks' links, but not the store at {}:{}, which is PyTorch's: "
          "whoever reaches it can end this job",
-         job.master_host, job.master_port);
+         job.encrypts ? " with PARX_TLS" : "", job.master_host, job.master_port);
   }
+  if (!job.encrypts) return;
+  require(!job.secret.empty(),
+          "PARX_TLS=1: a job without a secret has no key to encrypt with. Start it by parxrun, or "
+          "give all ranks the same PARX_SECRET, or PARX_SECRET_FILE");
+  require(why_no_tls().empty(), "PARX_TLS=1: this process cannot encrypt: {}", why_no_tls());
 }
 
 }  // namespace detail

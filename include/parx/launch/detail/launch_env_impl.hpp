@@ -35,6 +35,7 @@ PARX_INLINE launch_env detect_launch(const environment& env) {
     job.run_id += "." + env_string(env, "TORCHELASTIC_RESTART_COUNT").value_or("0");
   }
   job.secret = env_string(env, "PARX_SECRET").value_or("");
+  job.encrypts = env_flag(env, "PARX_TLS").value_or(false);
   return job;
 }
 

@@ -4,7 +4,8 @@
 //
 // A proof is a MAC over its side's purpose and both nonces, 32 bytes each, so that a recorded
 // exchange is worth nothing. The client is the first to prove: a stranger gets no text with its MAC
-// to guess secrets by. No opcode of PyTorch's protocol is 'P': a server without a key hangs up.
+// to guess secrets by. Of a key that encrypts, TLS follows, bound to the nonces. No opcode of
+// PyTorch's protocol is 'P': a server without a key hangs up.
 // admission is the server's side, without I/O, and holds no more than one message.
 #pragma once
 
@@ -36,6 +37,12 @@ using admission_nonce = std::array<unsigned char, 32>;
   return key.sign(side, {job_key::view(client), job_key::view(server)});
 }
 
+/// Of the TLS that follows.
+[[nodiscard]] inline mac tls_key_of(const job_key& key, const admission_nonce& client,
+                                    const admission_nonce& server) {
+  return proof_of(key, "store tls", client, server);
+}
+
 class admission {
  public:
   enum class status { need_more, admitted, refused };
@@ -65,6 +72,9 @@ class admission {
     }
     return status::need_more;
   }
+
+  /// Of one that has admitted its client.
+  [[nodiscard]] mac tls_key() const { return tls_key_of(*key_, client_, server_); }
 
  private:
   status judge(std::string& answer) const {
@@ -106,6 +116,7 @@ inline void be_admitted(connection& server, const job_key& key, const deadline& 
   try {
     if (equal_in_constant_time(server.receive<mac>(limit),
                                proof_of(key, "store server", mine, theirs))) {
+      if (key.encrypts()) server.encrypt(tls_key_of(key, mine, theirs));
       return;
     }
   } catch (const store_failure& failure) {
@@ -113,8 +124,8 @@ inline void be_admitted(connection& server, const job_key& key, const deadline& 
   }
   throw store_failure{errc::protocol,
                       "the process that keeps it has another secret: all ranks of a job need the "
-                      "same PARX_SECRET or PARX_SECRET_FILE, and the same PARX_RUN_ID. Is another "
-                      "job using this address and port?"};
+                      "same PARX_SECRET or PARX_SECRET_FILE, the same PARX_RUN_ID and the same "
+                      "PARX_TLS. Is another job using this address and port?"};
 }
 
 }  // namespace parx::detail

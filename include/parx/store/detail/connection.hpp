@@ -21,6 +21,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/store/detail/channel.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/protocol.hpp>
 
@@ -29,24 +30,26 @@ namespace parx::inline PARX_ABI::detail {
 class connection {
  public:
   connection() = default;
-  explicit connection(descriptor socket) : socket_(std::move(socket)) {}
+  explicit connection(descriptor socket) : channel_(std::move(socket)) {}
 
-  [[nodiscard]] int descriptor_number() const noexcept { return socket_.get(); }
-  [[nodiscard]] bool open() const noexcept { return socket_.valid(); }
-  void close() noexcept { socket_.close(); }
+  [[nodiscard]] int descriptor_number() const noexcept { return channel_.socket().get(); }
+  [[nodiscard]] bool open() const noexcept { return channel_.socket().valid(); }
+  void close() noexcept { channel_.close(); }
+  /// What follows is encrypted; see channel.
+  void encrypt(const mac& key) { channel_.encrypt(tls_side::client, key); }
   /// The server sees the end at once, also where a forked process still has the socket.
   void hang_up() noexcept {
-    if (open()) ::shutdown(socket_.get(), SHUT_RDWR);
+    if (open()) ::shutdown(descriptor_number(), SHUT_RDWR);
     close();
   }
 
   void send(std::string_view bytes, const deadline& limit) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = channel_.put(bytes);
       if (sent >= 0) {
         bytes.remove_prefix(static_cast<std::size_t>(sent));
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        if (!wait_for(POLLOUT, limit)) {
+        if (!wait_for(channel_.events_to_put(), limit)) {
           throw store_failure{errc::timeout, "the server did not take the request in time"};
         }
       } else if (errno != EINTR) {
@@ -58,7 +61,8 @@ class connection {
   /// Waits until at least `count` bytes can be taken. False when the deadline passed first.
   [[nodiscard]] bool available(std::size_t count, const deadline& limit) {
     while (buffered() < count) {
-      if (receive_some() == 0 && !wait_for(POLLIN, limit)) return false;
+      if (receive_some() != 0) continue;
+      if (!wait_for(channel_.events_to_take(), limit)) return false;
     }
     return true;
   }
@@ -101,7 +105,7 @@ class connection {
   /// Whether an idle connection has nothing to say: no end of stream, no error, no stray byte.
   [[nodiscard]] bool quiet() noexcept {
     if (!open() || buffered() > 0) return false;
-    pollfd polled{socket_.get(), POLLIN, 0};
+    pollfd polled{descriptor_number(), POLLIN, 0};
     return ::poll(&polled, 1, 0) == 0;
   }
 
@@ -122,7 +126,7 @@ class connection {
     }
     char chunk[16 * 1024];
     while (true) {
-      const ssize_t got = ::recv(socket_.get(), chunk, sizeof chunk, 0);
+      const ssize_t got = channel_.take(chunk, sizeof chunk);
       if (got > 0) {
         buffer_.append(chunk, static_cast<std::size_t>(got));
         return static_cast<std::size_t>(got);
@@ -135,7 +139,7 @@ class connection {
 
   bool wait_for(short events, const deadline& limit) {
     while (true) {
-      pollfd polled{socket_.get(), events, 0};
+      pollfd polled{descriptor_number(), events, 0};
       const int ready = ::poll(&polled, 1, limit.poll_timeout());
       if (ready > 0) return true;
       if (ready == 0 && limit.passed()) return false;
@@ -145,12 +149,12 @@ class connection {
     }
   }
 
-  [[noreturn]] static void lost(int error_number) {
+  [[noreturn]] void lost(int error_number) const {
     throw store_failure{errc::peer_lost,
-                        "the connection to the server broke: " + errno_text(error_number)};
+                        "the connection to the server broke: " + channel_.reason(error_number)};
   }
 
-  descriptor socket_;
+  channel channel_;
   std::string buffer_;
   std::size_t read_ = 0;
 };

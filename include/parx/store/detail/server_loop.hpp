@@ -19,13 +19,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,44 +38,15 @@
 #include <parx/core/log.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/detail/admission.hpp>
+#include <parx/store/detail/channel.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/listen.hpp>
+#include <parx/store/detail/member_count.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/server_core.hpp>
 #include <parx/store/dialect.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// The connections that have made at least one request and are open. Threads: safe from any.
-class member_count {
- public:
-  void join() {
-    const std::lock_guard lock(mutex_);
-    ++members_;
-  }
-  void leave() {
-    const std::lock_guard lock(mutex_);
-    --members_;
-    left_.notify_all();
-  }
-  [[nodiscard]] std::size_t now() const {
-    const std::lock_guard lock(mutex_);
-    return members_;
-  }
-  /// Waits until at most `few` are left. False when the deadline passed first.
-  [[nodiscard]] bool wait_for(std::size_t few, const deadline& limit) const {
-    std::unique_lock lock(mutex_);
-    const auto gone = [&] { return members_ <= few; };
-    if (!limit.is_never()) return left_.wait_until(lock, limit.end(), gone);
-    left_.wait(lock, gone);
-    return true;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable left_;
-  std::size_t members_ = 0;
-};
 
 class server_loop {
  public:
@@ -122,7 +91,7 @@ class server_loop {
 
   struct peer {
     client_id id;
-    descriptor socket;
+    channel wire;
     request_parser parser;
     std::optional<admission> door;  // until it is admitted, where that takes a proof
     std::string outgoing = {};  // what the socket did not take yet
@@ -141,8 +110,8 @@ class server_loop {
   // False when the server is to stop.
   bool serve_ready() {
     std::array<epoll_event, 64> ready;
-    const int count = ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()),
-                                   is_paused_ || !paused_.empty() ? look_again_after_ms : -1);
+    const int count =
+        ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()), patience_ms());
     if (is_paused_ && clock::now() >= accept_after_) accept_all();
     if (!paused_.empty()) free_room();
     for (int i = 0; i < count; ++i) {
@@ -156,7 +125,13 @@ class server_loop {
         guarded(c, [&] { c.awaiting_write ? flush(c) : read_from(c); });
       }
     }
+    read_the_unread();
     return true;
+  }
+
+  [[nodiscard]] int patience_ms() const noexcept {
+    if (!unread_.empty()) return 0;
+    return is_paused_ || !paused_.empty() ? look_again_after_ms : -1;
   }
 
   // Level-triggered: what is not done now is reported again.
@@ -240,12 +215,11 @@ class server_loop {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
-    clients_.emplace(id, peer{id, std::move(socket), request_parser(legacy_), new_door()});
+    clients_.emplace(id, peer{id, channel(std::move(socket)), request_parser(legacy_), new_door()});
   }
 
   [[nodiscard]] std::optional<admission> new_door() const {
-    if (!key_) return std::nullopt;
-    return admission(*key_);
+    return key_ ? std::optional<admission>(*key_) : std::nullopt;
   }
 
   // Whatever goes wrong for one client costs that client only.
@@ -266,14 +240,27 @@ class server_loop {
     }
   }
 
+  // What TLS has taken from the socket no poll tells of.
+  void read_on(peer& c) {
+    if (c.wire.may_hold_bytes()) unread_.push_back(c.id);
+  }
+  void read_the_unread() {
+    for (const client_id id : std::exchange(unread_, {})) {
+      const auto found = clients_.find(id);
+      if (found == clients_.end() || found->second.awaiting_write || found->second.paused) continue;
+      guarded(found->second, [&] { read_from(found->second); });
+    }
+  }
+
   // One piece a turn, so that a client with much to say does not keep the others waiting.
   void read_from(peer& c) {
-    const ssize_t got = ::recv(c.socket.get(), incoming_.get(), incoming_size, 0);
+    const ssize_t got = c.wire.take(incoming_.get(), incoming_size);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
     if (got <= 0) return doom(c);
     std::string_view bytes(incoming_.get(), static_cast<std::size_t>(got));
     if (c.door && !admitted(c, bytes)) return;
     c.parser.feed(bytes);
+    read_on(c);
     serve(c);
     count_arriving(c);
   }
@@ -294,7 +281,7 @@ class server_loop {
   void pause(peer& c) {
     if (c.marked_for_hang_up || std::exchange(c.paused, true)) return;
     paused_.push_back(c.id);
-    watch(EPOLL_CTL_MOD, c.socket, 0, c.id);
+    watch(EPOLL_CTL_MOD, c.wire.socket(), 0, c.id);
   }
 
   // Lets those go on that wait for room, the longest waiting first. Who occupies it for long has to
@@ -315,7 +302,8 @@ class server_loop {
       c.paused = false;
       c.turn = c.moved = now;
       guard(c, [&] {
-        if (!c.awaiting_write) watch(EPOLL_CTL_MOD, c.socket, EPOLLIN, c.id);
+        if (!c.awaiting_write) watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
+        read_on(c);
         serve(c);
         count_arriving(c);
       });
@@ -334,7 +322,6 @@ class server_loop {
   }
   static bool is_arriving(const peer& c) noexcept { return c.held > 0; }
   static bool is_leaving(const peer& c) noexcept { return !c.outgoing.empty(); }
-
   bool admitted(peer& c, std::string_view& bytes) {
     std::string answer;
     const auto status = c.door->feed(bytes, answer);
@@ -345,8 +332,12 @@ class server_loop {
       doom(c);
     }
     if (status != admission::status::admitted) return false;
+    const mac tls_key = c.door->tls_key();
     c.door.reset();
-    return true;
+    if (!key_->encrypts()) return true;
+    c.wire.encrypt(tls_side::server, tls_key);
+    if (!bytes.empty() || c.awaiting_write) doom(c);  // what is not encrypted
+    return false;
   }
 
   void serve(peer& c) {
@@ -391,7 +382,7 @@ class server_loop {
     if (found == clients_.end() || found->second.marked_for_hang_up) return;
     peer& c = found->second;
     if (!c.awaiting_write) {
-      const ssize_t sent = ::send(c.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = c.wire.put(bytes);
       if (sent >= 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
       if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return doom(c);
       if (bytes.empty()) return;
@@ -409,12 +400,12 @@ class server_loop {
 
   void await_room(peer& c) {
     c.awaiting_write = true;
-    watch(EPOLL_CTL_MOD, c.socket, EPOLLOUT, c.id);
+    watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLOUT, c.id);
   }
 
   void flush(peer& c) {
     const std::string_view rest = std::string_view(c.outgoing).substr(c.outgoing_sent);
-    const ssize_t sent = ::send(c.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    const ssize_t sent = c.wire.put(rest);
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return doom(c);
     if (sent > 0) {
       c.outgoing_sent += static_cast<std::size_t>(sent);
@@ -425,7 +416,8 @@ class server_loop {
     c.outgoing = {};
     c.outgoing_sent = 0;
     c.awaiting_write = false;
-    watch(EPOLL_CTL_MOD, c.socket, c.paused ? 0U : EPOLLIN, c.id);
+    watch(EPOLL_CTL_MOD, c.wire.socket(), c.paused ? 0U : EPOLLIN, c.id);
+    read_on(c);
     serve(c);  // requests that came while the answer was on its way
     count_arriving(c);
   }
@@ -483,6 +475,7 @@ class server_loop {
   std::map<client_id, peer> clients_;
   std::vector<client_id> marked_;
   std::vector<client_id> paused_;  // the longest waiting first
+  std::vector<client_id> unread_;  // whose bytes are here, but not read
   std::size_t arriving_ = 0;       // bytes of half requests
   std::size_t leaving_ = 0;        // bytes of answers that no socket has taken
   clock::time_point complain_after_{};

@@ -53,6 +53,7 @@ inline constexpr std::uint64_t all_groups = ~std::uint64_t{0};
 struct arrival {
   descriptor socket;
   shared_memory memory;
+  mac proof{};  ///< that this rank has answered a TCP connection's hello with, in a job with a key
 
   [[nodiscard]] explicit operator bool() const noexcept {
     return socket.valid() || memory.data() != nullptr;
@@ -227,9 +228,10 @@ class arrivals {
     // The first one counts: a link is opened once.
     if (find_arrived(wants) != arrived_.end()) return refuse(wants, came);
     if (key_ && came.socket.valid() && is_tcp(came.socket.get())) {
-      const mac proof = proof_of_welcome(*key_, *greeting);
+      came.proof = proof_of_welcome(*key_, *greeting);
       // There is always room for it; where the peer has gone already, its link finds out.
-      static_cast<void>(::send(came.socket.get(), proof.data(), proof.size(), MSG_NOSIGNAL));
+      static_cast<void>(
+          ::send(came.socket.get(), came.proof.data(), came.proof.size(), MSG_NOSIGNAL));
     }
     arrived_.emplace_back(wants, std::move(came));
   }

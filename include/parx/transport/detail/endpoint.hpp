@@ -216,6 +216,12 @@ class endpoint {
     return proof_of_welcome(*options_.key, greeting);
   }
 
+  /// Whether TLS follows on TCP connections, and its key, bound to what the peer has been answered.
+  [[nodiscard]] bool encrypts() const noexcept { return options_.key && options_.key->encrypts(); }
+  [[nodiscard]] mac tls_key(const mac& welcome) const {
+    return options_.key->sign("parx link tls", {job_key::view(welcome)});
+  }
+
   /// The connection with `rank` of the job, a process of this host, that all groups share. Null
   /// while it is being opened. A group calls the rank `peer`. Throws link_lost.
   [[nodiscard]] detail::doorbell* doorbell_with(int rank, int peer, const peer_record& record) {

@@ -2,7 +2,9 @@
 //
 // The hot path calls the socket's non-blocking operations directly, on the thread that needs the
 // progress. Opening does not block either: a connection that is on its way is looked at again. In a
-// job with a secret the connecting side believes nothing that comes before its peer's proof.
+// job with a secret the connecting side believes nothing that comes before its peer's proof. Where
+// the job's key encrypts, TLS follows that proof: then the first bytes wait until the peer looks at
+// this stream, too.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -19,6 +21,7 @@
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/stream_options.hpp>
+#include <parx/core/tls.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/endpoint.hpp>
 #include <parx/transport/detail/process_link.hpp>
@@ -71,7 +74,7 @@ class tcp_stream {
   /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost. Where more is sent
   /// at once, the kernel may keep what fills no packet.
   std::size_t send(std::span<iovec> parts, bool more_follows = false) {
-    if (expected_) static_cast<void>(is_welcome());
+    if (expected_ && !is_welcome() && shared_->encrypts()) return 0;
     const auto sent = put(parts, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
@@ -105,12 +108,23 @@ class tcp_stream {
     return state_ == state::awaiting;
   }
 
+  /// Of an open stream: what to poll it for by who wants to receive, and to send.
+  [[nodiscard]] short events(bool to_receive, bool to_send) const noexcept {
+    if (tls_) return tls_->events(to_receive, to_send);
+    const bool waits = to_send && expected_ && shared_->encrypts();
+    return static_cast<short>((to_receive || waits ? POLLIN : 0) |
+                              (to_send && !waits ? POLLOUT : 0));
+  }
+  /// Whether bytes can be received that no poll tells of.
+  [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }
+
   /// Of an open stream: send() takes nothing more while this many bytes have not left this host.
   void limit_unsent(int bytes) noexcept {
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
   }
 
   void close() noexcept {
+    tls_.reset();
     if (socket_.valid()) ::shutdown(socket_.get(), SHUT_WR);
     socket_.close();
     state_ = state::closed;
@@ -128,7 +142,8 @@ class tcp_stream {
     for (const iovec& each : parts) size += each.iov_len;
     return size;
   }
-  [[nodiscard]] ssize_t put(std::span<iovec> parts, int flags) const noexcept {
+  [[nodiscard]] ssize_t put(std::span<iovec> parts, int flags) noexcept {
+    if (tls_) return tls_->send(parts);
     const std::size_t size = size_of_all(parts);
     if (parts.size() == 1) return ::send(socket_.get(), parts[0].iov_base, size, flags);
     if (size <= most_copied) {
@@ -145,7 +160,8 @@ class tcp_stream {
     message.msg_iovlen = parts.size();
     return ::sendmsg(socket_.get(), &message, flags);
   }
-  [[nodiscard]] ssize_t take(std::span<iovec> parts) const noexcept {
+  [[nodiscard]] ssize_t take(std::span<iovec> parts) noexcept {
+    if (tls_) return tls_->receive(parts);
     const std::size_t size = size_of_all(parts);
     if (parts.size() == 1) return ::recv(socket_.get(), parts[0].iov_base, size, MSG_DONTWAIT);
     if (size <= most_copied) {
@@ -182,8 +198,13 @@ class tcp_stream {
                                              "job's secret",
                                              address_));
     }
+    if (shared_->encrypts()) encrypt(tls_side::client, *expected_);
     expected_.reset();
     return true;
+  }
+  /// Bound to this connection by its peer's proof.
+  void encrypt(tls_side side, const mac& proof) {
+    tls_.emplace(socket_.get(), side, shared_->tls_key(proof));
   }
 
   [[nodiscard]] bool finish_opening() {
@@ -194,6 +215,7 @@ class tcp_stream {
         auto arrived = shared_->incoming().claim(key_);
         if (!arrived) return false;
         socket_ = std::move(arrived.socket);
+        if (shared_->encrypts()) encrypt(tls_side::server, arrived.proof);
         if (!same_host_) {
           set_congestion_control(socket_.get(), shared_->incoming().network_control());
         }
@@ -219,7 +241,8 @@ class tcp_stream {
     throw link_lost(key_.peer, formatted("its address {} does not answer: {}", address_,
                                            errno_text(number)));
   }
-  [[nodiscard]] static std::string reason(int number) {
+  [[nodiscard]] std::string reason(int number) const {
+    if (number == EPROTO && tls_) return tls_->reason();
     if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
     if (number == ETIMEDOUT) {
       return formatted("nothing was heard from it for {} s (host or network down?)",
@@ -237,6 +260,7 @@ class tcp_stream {
   std::size_t proof_size_ = 0;
   std::string address_;
   parx::descriptor socket_;
+  std::optional<tls_session> tls_;
   state state_ = state::awaiting;
   bool ended_ = false;
 };
