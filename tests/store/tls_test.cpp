@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(values_of_megabytes_pass_between_many_clients_at_once) {
       parx::tcp_store mine({.port = server.port(), .key = key});
       for (int round = 0; round < 4; ++round) {
         const auto name = std::to_string(client) + "/" + std::to_string(round);
-        const std::string value((std::size_t{3} << 20) + static_cast<std::size_t>(client), 'v');
+        const std::string value((std::size_t{1} << 20) + static_cast<std::size_t>(client), 'v');
         mine.set(name, value, soon());
         right += mine.get(name, soon()) == value;
         mine.delete_key(name, soon());

@@ -121,19 +121,19 @@ BOOST_AUTO_TEST_CASE(a_doorbell_names_the_groups_that_it_rings_for_and_tells_of_
 
 BOOST_AUTO_TEST_CASE(a_sleeper_is_roused_by_itself_and_lends_its_descriptor_to_the_next) {
   parx::detail::sleepers all;
-  const int first = all.lie_down(1);
-  const int second = all.lie_down(2);
+  const int first = all.fall_asleep(1);
+  const int second = all.fall_asleep(2);
   BOOST_TEST(first != second);
   all.rouse(3);
   all.rouse(2);
   all.rouse(2);
   BOOST_TEST(!is_readable(first));
   BOOST_TEST(is_readable(second));
-  all.get_up(1);
-  all.get_up(2);
+  all.wake_up(1);
+  all.wake_up(2);
   all.rouse(2);  // it is up
   for (const std::uint64_t group : {4U, 5U}) {
-    const int number = all.lie_down(group);
+    const int number = all.fall_asleep(group);
     BOOST_TEST((number == first || number == second));
     BOOST_TEST(!is_readable(number));
   }

@@ -29,20 +29,20 @@ namespace parx::inline PARX_ABI::detail {
 PARX_INLINE shard_groups make_shard_groups(process_group& group, const shard_scope& scope,
                                            call_site site) {
   const auto world = static_cast<std::size_t>(group.size());
-  std::vector<int> mates;
+  std::vector<int> members;
   if (scope.ranks() != nullptr) {
-    mates.resize(static_cast<std::size_t>(scope.ranks()->size()));
-    all_gather(*scope.ranks(), std::array<int, 1>{group.rank()}, mates, {}, site);
+    members.resize(static_cast<std::size_t>(scope.ranks()->size()));
+    all_gather(*scope.ranks(), std::array<int, 1>{group.rank()}, members, {}, site);
   } else {
     const std::vector<int> hosts = scope.is_all() ? std::vector<int>(world, 0) : group.hosts();
     for (int rank = 0; rank < group.size(); ++rank) {
       const int own = hosts[static_cast<std::size_t>(group.rank())];
-      if (hosts[static_cast<std::size_t>(rank)] == own) mates.push_back(rank);
+      if (hosts[static_cast<std::size_t>(rank)] == own) members.push_back(rank);
     }
   }
-  const auto own = std::find(mates.begin(), mates.end(), group.rank()) - mates.begin();
-  const std::array<int, 3> mine{mates.front(), static_cast<int>(own),
-                                static_cast<int>(mates.size())};
+  const auto own = std::find(members.begin(), members.end(), group.rank()) - members.begin();
+  const std::array<int, 3> mine{members.front(), static_cast<int>(own),
+                                static_cast<int>(members.size())};
   std::vector<int> all(world * mine.size());
   all_gather(group, mine, all, {}, site);
   std::vector<int> twins;
@@ -55,7 +55,7 @@ PARX_INLINE shard_groups make_shard_groups(process_group& group, const shard_sco
     part_of.push_back(static_cast<std::size_t>(all[rank * 3 + 1]));
     if (all[rank * 3 + 1] == mine[1]) twins.push_back(static_cast<int>(rank));
   }
-  return {group.subgroup(mates, {.name = group.name() + "/shards"}, site),
+  return {group.subgroup(members, {.name = group.name() + "/shards"}, site),
           group.subgroup(twins, {.name = group.name() + "/replicas"}, site), std::move(part_of)};
 }
 

@@ -21,22 +21,22 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/store/detail/channel.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/protocol.hpp>
+#include <parx/store/detail/store_socket.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 class connection {
  public:
   connection() = default;
-  explicit connection(descriptor socket) : channel_(std::move(socket)) {}
+  explicit connection(descriptor socket) : socket_(std::move(socket)) {}
 
-  [[nodiscard]] int descriptor_number() const noexcept { return channel_.socket().get(); }
-  [[nodiscard]] bool open() const noexcept { return channel_.socket().valid(); }
-  void close() noexcept { channel_.close(); }
-  /// What follows is encrypted; see channel.
-  void encrypt(const mac& key) { channel_.encrypt(tls_side::client, key); }
+  [[nodiscard]] int descriptor_number() const noexcept { return socket_.socket().get(); }
+  [[nodiscard]] bool open() const noexcept { return socket_.socket().valid(); }
+  void close() noexcept { socket_.close(); }
+  /// What follows is encrypted; see store_socket.
+  void encrypt(const mac& key) { socket_.encrypt(tls_side::client, key); }
   /// The server sees the end at once, also where a forked process still has the socket.
   void hang_up() noexcept {
     if (open()) ::shutdown(descriptor_number(), SHUT_RDWR);
@@ -45,11 +45,11 @@ class connection {
 
   void send(std::string_view bytes, const deadline& limit) {
     while (!bytes.empty()) {
-      const ssize_t sent = channel_.put(bytes);
+      const ssize_t sent = socket_.put(bytes);
       if (sent >= 0) {
         bytes.remove_prefix(static_cast<std::size_t>(sent));
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        if (!wait_for(channel_.events_to_put(), limit)) {
+        if (!wait_for(socket_.events_to_put(), limit)) {
           throw store_failure{errc::timeout, "the server did not take the request in time"};
         }
       } else if (errno != EINTR) {
@@ -62,7 +62,7 @@ class connection {
   [[nodiscard]] bool available(std::size_t count, const deadline& limit) {
     while (buffered() < count) {
       if (receive_some() != 0) continue;
-      if (!wait_for(channel_.events_to_take(), limit)) return false;
+      if (!wait_for(socket_.events_to_take(), limit)) return false;
     }
     return true;
   }
@@ -126,7 +126,7 @@ class connection {
     }
     char chunk[16 * 1024];
     while (true) {
-      const ssize_t got = channel_.take(chunk, sizeof chunk);
+      const ssize_t got = socket_.take(chunk, sizeof chunk);
       if (got > 0) {
         buffer_.append(chunk, static_cast<std::size_t>(got));
         return static_cast<std::size_t>(got);
@@ -151,10 +151,10 @@ class connection {
 
   [[noreturn]] void lost(int error_number) const {
     throw store_failure{errc::peer_lost,
-                        "the connection to the server broke: " + channel_.reason(error_number)};
+                        "the connection to the server broke: " + socket_.reason(error_number)};
   }
 
-  channel channel_;
+  store_socket socket_;
   std::string buffer_;
   std::size_t read_ = 0;
 };

@@ -38,12 +38,12 @@
 #include <parx/core/log.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/detail/admission.hpp>
-#include <parx/store/detail/channel.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/member_count.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/server_core.hpp>
+#include <parx/store/detail/store_socket.hpp>
 #include <parx/store/dialect.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -91,14 +91,14 @@ class server_loop {
 
   struct peer {
     client_id id;
-    channel wire;
+    store_socket wire;
     request_parser parser;
     std::optional<admission> door;  // until it is admitted, where that takes a proof
     std::string outgoing = {};  // what the socket did not take yet
     std::size_t outgoing_sent = 0;
     std::optional<store_protocol::request> postponed = {};  // its answer has no room yet
     clock::time_point since = clock::now();  // its request is half, its answers are on their way
-    clock::time_point turn = since;   // when it was let go on
+    clock::time_point resumed = since;  // when it was let go on
     clock::time_point moved = since;  // when a part of them did
     std::size_t held = 0;                    // of arriving_
     bool awaiting_write = false;  // for its socket to take answers, else for its requests
@@ -215,7 +215,8 @@ class server_loop {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
-    clients_.emplace(id, peer{id, channel(std::move(socket)), request_parser(legacy_), new_door()});
+    clients_.emplace(
+        id, peer{id, store_socket(std::move(socket)), request_parser(legacy_), new_door()});
   }
 
   [[nodiscard]] std::optional<admission> new_door() const {
@@ -236,8 +237,12 @@ class server_loop {
     } catch (const std::exception& failure) {
       log(log_level::warn, "the store's server on port {} hangs up on a client: {}", port_,
           failure.what());
-      doom(c);
+      mark_for_hang_up(c);
     }
+  }
+
+  [[nodiscard]] static bool is_transient(int error_number) noexcept {
+    return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
   }
 
   // What TLS has taken from the socket no poll tells of.
@@ -255,8 +260,8 @@ class server_loop {
   // One piece a turn, so that a client with much to say does not keep the others waiting.
   void read_from(peer& c) {
     const ssize_t got = c.wire.take(incoming_.get(), incoming_size);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    if (got <= 0) return doom(c);
+    if (got < 0 && is_transient(errno)) return;
+    if (got <= 0) return mark_for_hang_up(c);
     std::string_view bytes(incoming_.get(), static_cast<std::size_t>(got));
     if (c.door && !admitted(c, bytes)) return;
     c.parser.feed(bytes);
@@ -269,7 +274,7 @@ class server_loop {
   void count_arriving(peer& c) {
     const std::size_t now = c.parser.held();
     if (now != c.held) c.moved = clock::now();
-    if (c.held == 0) c.since = c.turn = c.moved;
+    if (c.held == 0) c.since = c.resumed = c.moved;
     arriving_ += now - c.held;
     c.held = now;
     using store_protocol::max_arriving_bytes;
@@ -291,7 +296,8 @@ class server_loop {
     const bool arriving = arriving_ > store_protocol::max_arriving_bytes;
     const peer* const occupant = arriving ? oldest(is_arriving) : oldest(is_leaving);
     if (occupant != nullptr && !occupant->paused &&
-        (now - occupant->moved > standstill_patience || now - occupant->turn > occupant_patience)) {
+        (now - occupant->moved > standstill_patience ||
+         now - occupant->resumed > occupant_patience)) {
       complain("it does not end its request, or take its answers, while others wait for room");
       hang_up(occupant->id);
     }
@@ -300,7 +306,7 @@ class server_loop {
       if (found == clients_.end()) continue;
       peer& c = found->second;
       c.paused = false;
-      c.turn = c.moved = now;
+      c.resumed = c.moved = now;
       guard(c, [&] {
         if (!c.awaiting_write) watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
         read_on(c);
@@ -329,14 +335,14 @@ class server_loop {
     if (status == admission::status::refused) {
       log(log_level::info,
           "the store's server on port {} refuses a client without the job's secret", port_);
-      doom(c);
+      mark_for_hang_up(c);
     }
     if (status != admission::status::admitted) return false;
     const mac tls_key = c.door->tls_key();
     c.door.reset();
     if (!key_->encrypts()) return true;
     c.wire.encrypt(tls_side::server, tls_key);
-    if (!bytes.empty() || c.awaiting_write) doom(c);  // what is not encrypted
+    if (!bytes.empty() || c.awaiting_write) mark_for_hang_up(c);  // what is not encrypted
     return false;
   }
 
@@ -353,7 +359,7 @@ class server_loop {
         if (status == parse_status::bad) {
           log(log_level::debug, "the store's server on port {} hangs up on a stranger: {}", port_,
               c.parser.reason());
-          return doom(c);
+          return mark_for_hang_up(c);
         }
         count_member(c);
       }
@@ -366,13 +372,13 @@ class server_loop {
       if (core_.execute(c.id, c.parser.dialect(), r) == verdict::hang_up) {
         if (!core_.passed_limit().empty()) {
           complain(formatted("{}; a client asked for more", core_.passed_limit()));
-          return doom(c);
+          return mark_for_hang_up(c);
         }
         log(log_level::info,
             "the store's server on port {} hangs up on a client: its request for {} cannot "
             "be answered",
             port_, r.keys.empty() ? "nothing" : quoted_keys(r.keys));
-        doom(c);
+        mark_for_hang_up(c);
       }
     }
   }
@@ -384,15 +390,15 @@ class server_loop {
     if (!c.awaiting_write) {
       const ssize_t sent = c.wire.put(bytes);
       if (sent >= 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
-      if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return doom(c);
+      if (sent < 0 && !is_transient(errno)) return mark_for_hang_up(c);
       if (bytes.empty()) return;
     }
     // Many small answers, or events of a watch: who has nothing waiting yet may go a bit beyond.
     using store_protocol::max_leaving_bytes;
     if (leaving_ + bytes.size() > max_leaving_bytes && (c.awaiting_write || leaving_ > 0)) {
-      return doom(c);
+      return mark_for_hang_up(c);
     }
-    if (c.outgoing.empty()) c.since = c.turn = c.moved = clock::now();
+    if (c.outgoing.empty()) c.since = c.resumed = c.moved = clock::now();
     c.outgoing.append(bytes);
     leaving_ += bytes.size();
     if (!c.awaiting_write) await_room(c);
@@ -406,7 +412,7 @@ class server_loop {
   void flush(peer& c) {
     const std::string_view rest = std::string_view(c.outgoing).substr(c.outgoing_sent);
     const ssize_t sent = c.wire.put(rest);
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return doom(c);
+    if (sent < 0 && !is_transient(errno)) return mark_for_hang_up(c);
     if (sent > 0) {
       c.outgoing_sent += static_cast<std::size_t>(sent);
       leaving_ -= static_cast<std::size_t>(sent);
@@ -430,7 +436,7 @@ class server_loop {
   }
 
   // A client cannot be closed in the middle of an operation that still counts on it: see guarded().
-  void doom(peer& c) {
+  void mark_for_hang_up(peer& c) {
     c.marked_for_hang_up = true;
     marked_.push_back(c.id);
   }

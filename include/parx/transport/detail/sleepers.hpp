@@ -20,17 +20,17 @@ namespace parx::inline PARX_ABI::detail {
 
 class sleepers {
  public:
-  /// A group lies down: what rouse() will make readable. -1 where no descriptor is left: links say
-  /// so, and a sleep that nobody can end is short.
-  [[nodiscard]] int lie_down(std::uint64_t group) {
+  /// A group falls asleep: what rouse() will make readable. -1 where no descriptor is left: links
+  /// say so, and a sleep that nobody can end is short.
+  [[nodiscard]] int fall_asleep(std::uint64_t group) {
     const std::lock_guard lock(mutex_);
     if (spare_.empty()) spare_.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    spare_.reserve(spare_.size() + asleep_.size());  // get_up() may not fail
+    spare_.reserve(spare_.size() + asleep_.size());  // wake_up() may not fail
     asleep_.push_back({group, std::move(spare_.back()), false});
     spare_.pop_back();
     return asleep_.back().alarm.get();
   }
-  void get_up(std::uint64_t group) noexcept {
+  void wake_up(std::uint64_t group) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = find(group);
     if (found == asleep_.end()) return;
@@ -71,8 +71,8 @@ class sleepers {
 class sleep_scope {
  public:
   sleep_scope(sleepers& all, std::uint64_t group)
-      : all_(all), group_(group), alarm_(all.lie_down(group)) {}
-  ~sleep_scope() { all_.get_up(group_); }
+      : all_(all), group_(group), alarm_(all.fall_asleep(group)) {}
+  ~sleep_scope() { all_.wake_up(group_); }
   sleep_scope(const sleep_scope&) = delete;
   sleep_scope& operator=(const sleep_scope&) = delete;
 

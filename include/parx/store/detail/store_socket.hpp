@@ -1,4 +1,4 @@
-// channel: the socket of a store's client or server, plain until encrypt().
+// store_socket: the socket of a store's client or server, plain until encrypt().
 // Nothing blocks. Threads: one at a time.
 #pragma once
 
@@ -19,10 +19,10 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class channel {
+class store_socket {
  public:
-  channel() = default;
-  explicit channel(descriptor socket) : socket_(std::move(socket)) {}
+  store_socket() = default;
+  explicit store_socket(descriptor socket) : socket_(std::move(socket)) {}
 
   [[nodiscard]] const descriptor& socket() const noexcept { return socket_; }
   void close() noexcept {
