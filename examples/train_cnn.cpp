@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
-    const auto s = examples::trainer_flags(given, {"loss", "accuracy"});
+    const auto s = examples::trainer_flags(given, world, {"loss", "accuracy"});
     const data::augmentation changes{
         examples::number<std::size_t>(given, "shift", 0, 27),
         given["mirror"].as<bool>() ? data::mirror::allowed : data::mirror::never};

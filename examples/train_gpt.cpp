@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
-    const auto s = examples::trainer_flags(given);
+    const auto s = examples::trainer_flags(given, world);
     const auto parallel = examples::parallel_flag(given);
     const auto size = [&](const char* flag) {
       return examples::number<std::size_t>(given, flag, 1, 1 << 20);

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
-    const auto training = examples::trainer_flags(given);
+    const auto training = examples::trainer_flags(given, world);
     const auto parallel = examples::parallel_flag(given);
     auto s = examples::summary_flags(given);
     examples::start_run(world, training);

@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
-    const auto s = examples::trainer_flags(given, {"loss", "accuracy"});
+    const auto s = examples::trainer_flags(given, world, {"loss", "accuracy"});
     const auto parallel = examples::parallel_flag(given);
     parx::models::bert_config config = read_config(given);
     const double smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);

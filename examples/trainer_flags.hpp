@@ -5,7 +5,7 @@
 //   examples::add_trainer_flags(options, {.trainer = {.learning_rate = 5e-4}, .batch_size = 16});
 //   ...
 //   const auto given = examples::parse(options, argc, argv);
-//   const auto s = examples::trainer_flags(given);
+//   const auto s = examples::trainer_flags(given, world);
 //   examples::start_run(world, s);                                 // before data are read
 //   ... trainer.train(); ...
 //   examples::finish_run(world, s);
@@ -89,7 +89,8 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
       ("bf16", "matrix products in bfloat16", yes)
       ("fp16", "matrix products in float16, with a loss scale", yes)
       ("gradient-checkpointing", "compute activations again in backward: less memory", yes)
-      ("workers", "threads of a rank that fetch batches ahead; 0: none", text(defaults.workers));
+      ("workers", "threads of a rank that fetch batches ahead; 0: none", text(defaults.workers))
+      ("on-loss", "when a rank is lost: end, or shrink to go on with the others", text("end"));
   options.add_options("Log and evaluation")
       ("logging-steps", "steps between two lines; 0: no lines", text(d.logging_steps))
       ("eval-strategy", "when to evaluate: no, steps or epoch", text(detail::word(d.eval_strategy)))
@@ -117,9 +118,10 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
 }
 
 /// What a command line says, without having touched a file yet; `measured` are the figures of the
-/// program's evaluations.
+/// program's evaluations. The world outlives the settings.
 [[nodiscard]] inline trainer_settings trainer_flags(
-    const cxxopts::ParseResult& given, const std::vector<std::string>& measured = {"loss"}) {
+    const cxxopts::ParseResult& given, parx::world& world,
+    const std::vector<std::string>& measured = {"loss"}) {
   const auto count = [&](const std::string& flag, std::size_t least = 0) {
     return number<std::size_t>(given, flag, least, detail::any_count);
   };
@@ -168,6 +170,9 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
                 "--resume looks for checkpoints in --output-dir, which is not given");
   parx::require(s.report.empty() || !o.output_dir.empty(),
                 "--report is made from what a run writes to --output-dir, which is not given");
+  if (choice(given, "on-loss", {"end", "shrink"}) == "shrink") {
+    o.on_loss = [&world] { return world.shrink(); };
+  }
   if (is_set("resume")) o.resume_from_checkpoint = parx::train::resume::latest;
   if (is_set("overwrite-output-dir")) o.resume_from_checkpoint = parx::train::resume::overwrite;
   parx::require(o.max_steps > 0 || o.num_train_epochs > 0,

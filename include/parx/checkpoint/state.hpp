@@ -26,10 +26,12 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -213,6 +215,15 @@ void read_part(const File& file, const stored_tensor& from, const shard_spec& pa
 }
 
 }  // namespace detail
+
+/// Collective. Gives all ranks what `root` has of a model, an optimizer, or whatever save_state
+/// takes; of equal parts on all ranks. Where it fails, `target` may be partly overwritten.
+template <typename Target>
+void broadcast_state(process_group& group, Target& target, int root,
+                     call_site site = call_site::current()) {
+  for (const auto& entry : detail::whole_entries(target))
+    broadcast(group, entry.memory(), {.root = root}, site);
+}
 
 /// Writes the parameters of `source` to `path`, which holds all of them afterwards, or what it held
 /// before. `metadata` is for the caller: an epoch, a sampler's state. Throws errc::io.

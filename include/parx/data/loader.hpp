@@ -190,6 +190,15 @@ class loader {
     return epoch(from.epoch, from.consumed);
   }
 
+  /// The same samples in the same order, dealt out to the ranks of `group` (what has rank() and
+  /// size()): for the rest of an epoch that others have begun.
+  template <typename Group>
+  [[nodiscard]] loader dealt_to(const Group& group) const {
+    loader other = *this;
+    other.sampler_ = distributed_sampler(sampler_.size(), group, sampler_.options());
+    return other;
+  }
+
   /// Batches in an epoch, the same on all ranks.
   [[nodiscard]] std::size_t batches() const noexcept { return count_batches(sampler_.per_rank()); }
   /// Samples of one rank in one batch.

@@ -100,31 +100,23 @@ class ddp {
   /// where another wrapper of the model still lives.
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
-      : model_(model), group_(group) {
+      : model_(model), group_(group), options_(std::move(options)), site_(site) {
     if constexpr (requires { model.materialize(); }) model.materialize();
-    std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model);
-    require(!parameters.empty(),
-            "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
-            site.file_name(), site.line);
-    for (const auto& each : parameters) {
-      require(each->observer() == nullptr,
-              "ddp at {}:{}: parameter \"{}\" belongs to another wrapper that still lives. Destroy "
-              "that one first (reset() or a scope of its own), or use it instead of a second one",
-              site.file_name(), site.line, each->name());
+    join();
+  }
+
+  /// Collective over `next`, which is moved to where the group is, whoever refers to it: after a
+  /// loss, the ranks that are left. As if made anew: gradients, and what a hook remembers, are
+  /// dropped, and all ranks get rank 0's values. Where it fails it has to be called again before
+  /// anything else. Throws usage_error for a ddp with reduction groups.
+  void regroup(process_group next) {
+    if (reducer_ != nullptr) {
+      require(has_one_group(), "ddp: one with reduction_groups cannot be given other ranks");
+      reducer_->zero_grad();
     }
-    detail::reduction_groups groups(
-        group, std::move(options.reduction_groups),
-        formatted("ddp at {}:{}", site.file_name(), site.line));
-    detail::check_layout(groups, parameters, site);
-    const bool is_alone = groups.is_alone();
-    reducer_.reset(new reducer(std::move(groups), std::move(parameters), options.buckets,
-                               std::move(options.hook), options.order, options.finish, site));
-    if (!is_alone) reducer_->buckets().broadcast_values();
-    broadcast_buffers(site);
-    // Different samples want different dropout masks.
-    if constexpr (requires { model.set_replica(std::uint64_t{}); }) {
-      model.set_replica(static_cast<std::uint64_t>(group.rank()));
-    }
+    reducer_.reset();
+    group_ = std::move(next);
+    join();
   }
 
   /// The model's forward pass.
@@ -204,8 +196,37 @@ class ddp {
   [[nodiscard]] ddp_times times() const noexcept { return reducer_->times(); }
 
  private:
+  /// Collective. Makes the sums, and the ranks' values equal.
+  void join() {
+    std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model_);
+    require(!parameters.empty(),
+            "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
+            site_.file_name(), site_.line);
+    for (const auto& each : parameters) {
+      require(each->observer() == nullptr,
+              "ddp at {}:{}: parameter \"{}\" belongs to another wrapper that still lives. Destroy "
+              "that one first (reset() or a scope of its own), or use it instead of a second one",
+              site_.file_name(), site_.line, each->name());
+    }
+    detail::reduction_groups groups(
+        group_, options_.reduction_groups,
+        formatted("ddp at {}:{}", site_.file_name(), site_.line));
+    detail::check_layout(groups, parameters, site_);
+    const bool is_alone = groups.is_alone();
+    reducer_.reset(new reducer(std::move(groups), std::move(parameters), options_.buckets,
+                               options_.hook, options_.order, options_.finish, site_));
+    if (!is_alone) reducer_->buckets().broadcast_values();
+    broadcast_buffers(site_);
+    // Different samples want different dropout masks.
+    if constexpr (requires { model_.set_replica(std::uint64_t{}); }) {
+      model_.set_replica(static_cast<std::uint64_t>(group_.rank()));
+    }
+  }
+
   Module& model_;
   process_group& group_;
+  const ddp_options options_;
+  const call_site site_;
   std::unique_ptr<reducer> reducer_;
 };
 

@@ -75,6 +75,19 @@ void load_training_state(ddp<Module>& wrapper, Optimizer& optimizer,
   load_hook_state(wrapper, saved);
 }
 
+/// Local. Empty where every rank has all that training needs.
+template <typename Module>
+[[nodiscard]] std::string reason_to_stop_at_loss(ddp<Module>& wrapper) {
+  if (!wrapper.has_one_group()) {
+    return "this ddp sums some gradients over reduction_groups of their own, which a lost rank "
+           "leaves incomplete";
+  }
+  if (wrapper.has_hook_state()) {
+    return "this ddp's hook keeps what it has not sent yet on each rank, and a lost rank's is gone";
+  }
+  return {};
+}
+
 /// Collective. Rank 0 writes the parameters to `path`, see save0.
 template <typename Module>
 void save_gathered(ddp<Module>& wrapper, const std::string& path,

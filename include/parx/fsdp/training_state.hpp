@@ -85,4 +85,9 @@ void save_gathered(fsdp<Module>& wrapper, const std::string& path,
   save_whole(wrapper.group(), path, detail::sharding_of(wrapper), wrapper.module(), site);
 }
 
+template <typename Module>
+[[nodiscard]] std::string reason_to_stop_at_loss(fsdp<Module>& /*wrapper*/) {
+  return "an fsdp keeps a shard of the parameters on each rank, and a lost rank's is gone";
+}
+
 }  // namespace parx

@@ -146,6 +146,8 @@ class rendezvous {
     }
     return members_;
   }
+  /// Those who go on, in ascending order; at first all.
+  [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
   [[nodiscard]] int times_shrunk() const noexcept { return static_cast<int>(former_.size()); }
   /// Whether shrink() has left ranks that go on, none of which has failed since.
   [[nodiscard]] bool goes_on() const {

@@ -99,4 +99,9 @@ void save_gathered(pipeline<Model, Input, T>& pipe, const std::string& path,
   save_whole(pipe.job_group(), path, sharded_over(pipe), pipe.module(), pipe.whole_model(), site);
 }
 
+template <typename Model, typename Input, typename T>
+[[nodiscard]] std::string reason_to_stop_at_loss(pipeline<Model, Input, T>& /*wrapper*/) {
+  return "a pipeline keeps a stage on each rank, and a lost rank's is gone";
+}
+
 }  // namespace parx

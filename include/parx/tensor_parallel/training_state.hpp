@@ -96,4 +96,9 @@ void save_gathered(tensor_parallel<Inner>& wrapper, const std::string& path,
   save_whole(wrapper.job_group(), path, sharded_over(wrapper), wrapper.module(), site);
 }
 
+template <typename Inner>
+[[nodiscard]] std::string reason_to_stop_at_loss(tensor_parallel<Inner>& /*wrapper*/) {
+  return "a tensor_parallel keeps a part of each layer on each rank, and a lost rank's is gone";
+}
+
 }  // namespace parx

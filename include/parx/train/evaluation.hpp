@@ -18,6 +18,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
+#include <parx/train/detail/own_samples.hpp>
 #include <parx/train/metrics.hpp>
 #include <parx/train/record.hpp>
 
@@ -88,7 +89,7 @@ template <typename Wrapper, typename Loader, typename Measure>
     const evaluation_mode quiet(model.module());
     metrics figures;
     nn::tally samples, batches;
-    auto own = loader.epoch(0);
+    auto own = detail::dealt_to(model.data_group(), loader).epoch(0);
     std::array<std::size_t, 1> most{own.size()};
     parx::all_reduce(job, most, {.op = reduce_op::max}, site);
     auto next = own.begin();

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/optim/schedule.hpp>
 
@@ -75,6 +76,16 @@ struct trainer_options {
   /// stopped_by_signal, with which parx::run() returns 75. A second one ends the process at once.
   /// A signal that the program handles itself stays its own.
   bool save_on_signal = true;
+
+  /// What follows when a rank is lost in training. Unset: train() throws on all ranks. Otherwise it
+  /// returns the group of the ranks that are left, `[&] { return world.shrink(); }`. This takes the
+  /// place of the ddp's group, of all ranks of the job; so `world` has the new ranks, too. They
+  /// agree on the last step that any of them has finished and go on after it as a run does that
+  /// resumes there with so few ranks: the samples of the interrupted step, and of the rest of the
+  /// epoch, are dealt out to those that are left. The line of the last step before has the figures
+  /// of these alone. A rank that fails by itself counts as lost.
+  /// For a ddp and data::loaders, by parxrun --on-loss continue or torchrun.
+  std::function<process_group()> on_loss = {};
 
   bool disable_progress = false;  ///< no bar
   bool explain = false;           ///< print what will be done before it is done

@@ -11,6 +11,7 @@
 #include <parx/checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/train/options.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -74,6 +75,10 @@ class precision {
   }
   void add_to(checkpoint_parts& parts) {
     if (scaler_) parts.add("scaler", *scaler_);
+  }
+  /// Collective. Gives all ranks what `root` has.
+  void broadcast(process_group& group, int root, call_site site) {
+    if (scaler_) broadcast_state(group, *scaler_, root, site);
   }
   /// A checkpoint without a scale leaves it at its start.
   void load(const saved_checkpoint& saved) {

@@ -15,6 +15,7 @@
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
@@ -84,6 +85,7 @@ void remember(trainer_state& state, record line);
 struct saved_part {
   std::function<void(checkpoint_parts&)> add;
   std::function<void(const saved_checkpoint&)> load;
+  std::function<void(process_group&, int root)> broadcast;  ///< collective; see broadcast_state
 };
 
 /// The state in a trainer's checkpoint. Throws errc::bad_data where there is none.

@@ -22,7 +22,6 @@
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -36,21 +35,19 @@
 #include <parx/comm/abort_reason.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
-#include <parx/core/stopped.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/finite.hpp>
-#include <parx/train/detail/lines.hpp>
 #include <parx/train/detail/own_samples.hpp>
 #include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/recomputation.hpp>
 #include <parx/train/detail/run_book.hpp>
-#include <parx/train/detail/run_folder.hpp>
 #include <parx/train/detail/same_settings.hpp>
-#include <parx/train/detail/signal_watch.hpp>
+#include <parx/train/detail/standing.hpp>
+#include <parx/train/detail/trainer_base.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/meter.hpp>
@@ -67,7 +64,7 @@ namespace parx::inline PARX_ABI::train {
 /// sampler(). Loss: called with (wrapper, batch), returns a weighted_loss, or, having run backward
 /// itself as a raw_module does, an nn::tally.
 template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
-class trainer {
+class trainer : public detail::trainer_base {
   static_assert(wrapped_model<Wrapper, Optimizer>,
                 "a trainer takes the model in its wrapper: parx::ddp ddp{model, world}");
 
@@ -76,24 +73,19 @@ class trainer {
   /// meant, and for a loader that does not deal its samples out to the ranks.
   trainer(Wrapper& model, Optimizer& optimizer, const Loader& loader, Loss loss,
           trainer_options options = {}, call_site site = call_site::current())
-      : model_(model),
+      : trainer_base(std::move(options), model.data_group(), model.job_group(), site),
+        model_(model),
         optimizer_(optimizer),
         loader_(loader),
         loss_(std::move(loss)),
-        options_(std::move(options)),
-        site_(site),
         precision_(options_, model.gradient_group()),
-        rates_(optimizer, options_.learning_rate),
-        folder_(options_, model.job_group(), site),
-        book_(options_, model.data_group(), model.job_group(), state_, site) {
-    validate(options_);
+        rates_(optimizer, options_.learning_rate) {
     detail::require_own_samples(loader.sampler(), data(), "training");
-    plan_ = make_plan(options_, loader.sampler().size(), loader.batch_size(), world(),
-                      loader.batches());
-    state_.max_steps = plan_.steps;
+    if (options_.on_loss) {
+      detail::require_replaceable(reason_to_stop_at_loss(model), detail::dealable<Loader>);
+    }
+    make_plan_for_ranks();
     state_.num_samples = plan_.samples;
-    state_.global_batch = plan_.global_batch();
-    state_.world_size = world();
     state_.seed = options_.seed;
     state_.data_order = data_order_of(loader.sampler().options());
   }
@@ -112,41 +104,30 @@ class trainer {
   template <typename State>
   void add_state(const std::string& name, State& state) {
     states_.push_back({[=, &state, &model = model_](auto& to) { add_part(model, name, state, to); },
-                       [=, &state](const auto& from) { from.load(name, state); }});
+                       [=, &state](const auto& from) { from.load(name, state); },
+                       [=, &state, site = site_](process_group& group, int root) {
+                         broadcast_state(group, state, root, site);
+                       }});
   }
-  /// Local. Called at the turning points of training, after those that were added before.
-  void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
 
   /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... Where
   /// a rank fails (a loss that is not a number, a full disk), every rank throws, and the group is
-  /// closed. After a signal, see save_on_signal, every rank throws stopped_by_signal, and the group
-  /// is as it was.
+  /// closed; see on_loss, too. After a signal, see save_on_signal, every rank throws
+  /// stopped_by_signal, and the group is as it was.
   record train() {
     const auto start = std::chrono::steady_clock::now();
     begin();
     record line;
     try {
       if (options_.save_on_signal && saves()) signals_ = detail::signal_watch::start();
-      const bool shows = !options_.disable_progress && !done();
-      progress bar{{.total = plan_.steps,
-                    .enabled = is_rank0() && shows,
-                    .initial = state_.global_step}};
-      book_.open(start, shows ? &bar : nullptr);
-      bar_ = &bar;
-      if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
-      announce(book_.log, plan_, options_, parameter_count(model_.module()), state_.global_step);
-      call(&callbacks::on_train_begin);
-      book_.begin_counting(model_.times());
-      if (state_.evaluation_is_due) {
-        complete_step(loader_.sampler().position(state_.samples_seen).consumed == 0);
-      }
-      while (!done()) run_epoch();
-      fold();
-      folder_.wait();
-      if (signal_ == 0) {
-        line = finish();
-        bar.finish();
-        if (book_.has_trained()) say_metrics(book_.log, line);
+      for (bool ended = false; !ended;) {
+        try {
+          line = run(start);
+          ended = true;
+        } catch (const error& failure) {
+          if (!options_.on_loss || !detail::tells_of_loss(failure)) throw;
+        }
+        if (!ended) go_on_without_the_lost();
       }
       close_files();
     } catch (...) {
@@ -174,32 +155,84 @@ class trainer {
   /// Collective. Rank 0 writes the model's parameters to `path`, a safetensors file.
   void save_model(const std::string& path) { save_gathered(model_, path, site_); }
 
-  /// From any thread, on any rank: training ends on all ranks, after the step that they are in or
-  /// the next one.
-  void request_stop() noexcept { stop_requested_ = true; }
-
-  [[nodiscard]] const trainer_state& state() const noexcept { return state_; }
-  [[nodiscard]] const run_plan& plan() const noexcept { return plan_; }
-  [[nodiscard]] const trainer_options& options() const noexcept { return options_; }
-
  private:
-  [[nodiscard]] process_group& job() noexcept { return model_.job_group(); }
-  [[nodiscard]] process_group& data() noexcept { return model_.data_group(); }
-  [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(data().size()); }
-  [[nodiscard]] bool is_rank0() noexcept { return job().rank() == 0; }
-  [[nodiscard]] bool done() const noexcept {
-    return stopping_ || state_.global_step >= plan_.steps;
+  /// From where the state stands to the end.
+  record run(std::chrono::steady_clock::time_point start) {
+    const bool shows = !options_.disable_progress && !done();
+    progress bar{{.total = plan_.steps,
+                  .enabled = is_rank0() && shows,
+                  .initial = state_.global_step}};
+    book_.open(start, shows ? &bar : nullptr);
+    bar_ = &bar;
+    if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
+    announce(book_.log, plan_, options_, parameter_count(model_.module()), state_.global_step);
+    call(&callbacks::on_train_begin);
+    book_.begin_counting(model_.times());
+    if (standing_.done != detail::step_stage::complete) finish_step();
+    while (!done()) run_epoch();
+    fold();
+    folder_.wait();
+    if (signal_ != 0) return {};
+    record line = finish();
+    bar.finish();
+    if (book_.has_trained()) say_metrics(book_.log, line);
+    return line;
   }
 
-  [[nodiscard]] bool saves() const noexcept {
-    return folder_.is_given() && options_.save_strategy != strategy::no;
+  void make_plan_for_ranks() {
+    plan_ = make_plan(options_, loader_.sampler().size(), loader_.batch_size(), world(),
+                      detail::dealt_to(data(), loader_).batches());
+    state_.max_steps = plan_.steps;
+    state_.global_batch = plan_.global_batch();
+    state_.world_size = world();
   }
 
-  template <typename Call, typename... Arguments>
-  void call(Call callbacks::*which, const Arguments&... arguments) {
-    for (const callbacks& each : callbacks_) {
-      if (each.*which) (each.*which)(state_, arguments...);
+  void go_on_without_the_lost() {
+    if constexpr (regroupable<Wrapper>) {
+      close_log();
+      const std::size_t before = world();
+      for (bool joined = false; !joined;) {
+        process_group next = options_.on_loss();
+        try {
+          catch_up(next);
+          model_.regroup(std::move(next));
+          folder_.take_over();
+          joined = true;
+        } catch (const error& another) {
+          if (!detail::tells_of_loss(another)) throw;
+        }
+      }
+      make_plan_for_ranks();
+      plan_ = continued(plan_, options_, state_.global_step, state_.epoch);
+      state_.max_steps = plan_.steps;
+      targets_ = optimizer_.targets();
+      tell_of_loss(before);
     }
+  }
+  /// Collective over `next`. Takes over the state of the rank that has come farthest.
+  void catch_up(process_group& next) {
+    standing_.folds = book_.folds();
+    standing_.stopping = stopping_;
+    standing_.signal = signal_;
+    const detail::foremost_rank foremost = detail::find_foremost(next, standing_, site_);
+    const bool behind = !standing_.whole || standing_.step != foremost.its.step;
+    if (behind) unfinished_.end();  // its counts are of a step that counts
+    unfinished_.undo(book_.watch.counts, model_.module());
+    if (foremost.all_equal) return;
+    if (behind) standing_ = {.whole = false, .step = foremost.its.step};
+    if (!foremost.same_steps) {
+      broadcast_state(next, model_.module(), foremost.rank, site_);
+      broadcast_state(next, optimizer_, foremost.rank, site_);
+      precision_.broadcast(next, foremost.rank, site_);
+      for (const saved_part& each : states_) each.broadcast(next, foremost.rank);
+    }
+    std::string state = json::dump(to_json(state_));
+    broadcast_object(next, state, {.root = foremost.rank}, site_);
+    state_ = state_from(json::parse(state));
+    book_.follow(foremost.its.folds);
+    standing_ = foremost.its;
+    stopping_ = standing_.stopping;
+    signal_ = standing_.signal;
   }
 
   /// Looks at output_dir and goes back to where an earlier run stood.
@@ -214,8 +247,13 @@ class trainer {
     targets_ = optimizer_.targets();
     if (options_.gradient_checkpointing) detail::enable_gradient_checkpointing(model_.module());
     if constexpr (requires { model_.module().train(); }) model_.module().train();
-    if (!folder_.is_given()) return;
-    if (const auto last = folder_.begin(parts(), callbacks_)) go_back_to(*last);
+    book_.watch = meter();
+    if (folder_.is_given()) {
+      if (const auto last = folder_.begin(parts(), callbacks_)) go_back_to(*last);
+    }
+    using detail::step_stage;
+    standing_ = {.step = state_.global_step,
+                 .done = state_.evaluation_is_due ? step_stage::logged : step_stage::complete};
   }
 
   /// Collective. What this rank knows of a checkpoint of now.
@@ -223,7 +261,7 @@ class trainer {
     checkpoint_parts made;
     add_training_state(model_, optimizer_, made, site_);
     precision_.add_to(made);
-    for (const auto& [add, load] : states_) add(made);
+    for (const saved_part& each : states_) each.add(made);
     made.add_json("trainer_state", to_json(state_));
     return made;
   }
@@ -248,21 +286,22 @@ class trainer {
     parx::detail::agree(&job(), site_, [&] {
       load_training_state(model_, optimizer_, saved);
       precision_.load(saved);
-      for (const auto& [add, load] : states_) load(saved);
+      for (const saved_part& each : states_) each.load(saved);
     });
   }
 
   void run_epoch() {
     const auto from = loader_.sampler().position(state_.samples_seen);
-    auto batches = book_.watch.waiting_for_data([&] { return loader_.epoch(from); });
+    auto batches = book_.watch.waiting_for_data(
+        [&] { return detail::dealt_to(data(), loader_).epoch(from); });
     std::size_t taken = 0, micro_batch = 0;
     auto next = book_.watch.waiting_for_data([&] { return batches.begin(); });
     while (next != batches.end()) {
       const bool epoch_ends = ++taken == batches.size();
       const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
-      if (micro_batch == 0) reseed();
+      if (micro_batch == 0) begin_step();
       if (step_ends) {
-        if (wishes().any()) model_.raise_flag();
+        if (own_wishes().any()) model_.raise_flag();
         pass(*next);
       } else {
         const auto guard = model_.no_sync();
@@ -274,7 +313,7 @@ class trainer {
         state_.samples_seen = loader_.sampler().state(at);
         state_.epoch = static_cast<double>(at.epoch) +
                        static_cast<double>(at.consumed) / static_cast<double>(plan_.samples);
-        end_step(epoch_ends);
+        end_step();
         if (done()) return;
       }
       book_.watch.waiting_for_data([&] { ++next; });
@@ -285,7 +324,8 @@ class trainer {
 
   /// Dropout as a function of step and samples: what came before does not matter, so a run can
   /// resume.
-  void reseed() {
+  void begin_step() {
+    if (options_.on_loss) unfinished_.begin(book_.watch.counts, model_.module());
     if constexpr (requires { model_.module().reseed(std::uint64_t{}); }) {
       model_.module().reseed(step_seed(options_.seed, state_.global_step, data().rank()));
     }
@@ -301,6 +341,11 @@ class trainer {
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
     const nn::tally figure = figure_of(loss);
     if (options_.stop_at_nan) detail::require_finite(figure, here());
+    rank_counts& counts = book_.watch.counts;
+    counts.loss_sum += figure.sum;
+    counts.loss_count += figure.count;
+    counts.samples += samples_in(batch);
+    counts.tokens += tokens_in(batch);
     if constexpr (requires { loss.backward(); }) {
       // What overflows from here on is for the loss scale to find and to leave out.
       if (precision_.may_overflow()) watch.reset();
@@ -308,11 +353,6 @@ class trainer {
     } else {
       precision_.require_unscaled();
     }
-    rank_counts& counts = book_.watch.counts;
-    counts.loss_sum += figure.sum;
-    counts.loss_count += figure.count;
-    counts.samples += samples_in(batch);
-    counts.tokens += tokens_in(batch);
   }
 
   [[nodiscard]] detail::whereabouts here() {
@@ -323,16 +363,14 @@ class trainer {
     return learning_rate_at(options_, plan_, rates_.highest(), state_.global_step);
   }
 
-  void end_step(bool epoch_ends) {
+  void end_step() {
     const double lr = rate();
     const std::uint64_t step = state_.global_step + 1;
-    const bool last = step >= plan_.steps;
-    const bool logs = options_.logging_steps > 0 && (step % options_.logging_steps == 0 || last);
     precision_.unscale(optimizer_);
     // A loss scale leaves a step with infinite gradients out.
     const bool guards = options_.stop_at_nan && !precision_.loss_scale();
     const bool clips = options_.max_grad_norm > 0;
-    const double norm = logs || guards || clips ? grad_norm(model_, targets_, site_) : 0;
+    const double norm = logs_at(step) || guards || clips ? grad_norm(model_, targets_, site_) : 0;
     if (guards) detail::require_finite(norm, targets_, here());
     if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
     rates_.set(optimizer_, lr);
@@ -341,15 +379,25 @@ class trainer {
     // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
     model_.zero_grad();
     state_.global_step = step;
+    standing_ = {.step = step, .done = detail::step_stage::updated, .norm = norm, .lr = lr};
+    unfinished_.end();
     ++book_.watch.counts.steps;
     call(&callbacks::on_step_end);
     bar_->update(step);
-    if (logs) {
-      write_line(norm, lr);
-    } else if (model_.flag_raised()) {
-      fold();
+    finish_step();
+  }
+  /// What is still to do for the step that the state is at.
+  void finish_step() {
+    if (standing_.done == detail::step_stage::updated) {
+      if (logs_at(state_.global_step)) {
+        write_line(standing_.norm, standing_.lr);
+      } else if (model_.flag_raised()) {
+        fold();
+      }
+      standing_.done = detail::step_stage::logged;
     }
-    complete_step(epoch_ends);
+    complete_step(loader_.sampler().position(state_.samples_seen).consumed == 0);
+    standing_.done = detail::step_stage::complete;
   }
 
   /// What comes after the parameters have changed: the evaluation and the checkpoint of a step.
@@ -402,22 +450,11 @@ class trainer {
     return line;
   }
 
-  /// This rank's.
-  [[nodiscard]] detail::wishes wishes() const noexcept {
-    return {stop_requested_, signals_.signal()};
-  }
   void fold() {
-    const detail::wishes all = book_.fold(model_.times(), wishes());
+    const detail::wishes all = book_.fold(model_.times(), own_wishes());
     stopping_ |= all.any();
     if (signal_ == 0) signal_ = all.signal;
     if (signal_ != 0) signals_.heed();
-  }
-
-  [[noreturn]] void leave_after_signal() {
-    const std::string text = detail::stopped_text(
-        signal_, state_.global_step, folder_.path_of(state_.global_step));
-    if (is_rank0()) log(log_level::warn, "{}", text);
-    throw stopped_by_signal(signal_, text);
   }
 
   void write_line(double norm, double lr) {
@@ -425,24 +462,6 @@ class trainer {
     book_.watch.pause();
     call(&callbacks::on_log, book_.write_training(norm, lr, precision_.loss_scale()));
     book_.watch.go_on();
-  }
-
-  /// What evaluations are compared by, where they are.
-  [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
-    if (!compares_evaluations(options_)) return std::nullopt;
-    return metric_of(line, options_.metric_for_best_model);
-  }
-
-  /// Whether this is the best so far; ends training when there was no gain for long enough.
-  [[nodiscard]] bool judge(double metric) {
-    const bool best =
-        note_metric(state_, metric, is_greater_better(options_), options_.early_stopping_threshold);
-    const std::size_t patience = options_.early_stopping_patience;
-    if (patience > 0 && state_.evaluations_without_gain >= patience) {
-      stopping_ = true;
-      book_.log.print(detail::stopping_text(state_, options_));
-    }
-    return best;
   }
 
   void save(std::optional<double> metric, bool best) {
@@ -467,34 +486,15 @@ class trainer {
     return line;
   }
 
-  void close_files() noexcept {
-    book_.close();
-    folder_.leave();
-    bar_ = nullptr;
-    signals_ = {};
-  }
-
   Wrapper& model_;
   Optimizer& optimizer_;
   const Loader& loader_;
   Loss loss_;
-  const trainer_options options_;
-  const call_site site_;
   precision precision_;
   const detail::group_rates rates_;
-  run_plan plan_;
-  trainer_state state_;
-  detail::run_folder folder_;
-  detail::run_book book_;
   std::vector<std::pair<std::string, evaluate_function>> evaluations_;
-  std::vector<callbacks> callbacks_;
   std::vector<saved_part> states_;
-  std::atomic<bool> stop_requested_{false};
-  bool stopping_ = false;
-  detail::signal_watch signals_;
-  int signal_ = 0;  ///< that ends this run, on all ranks
   decltype(std::declval<Optimizer&>().targets()) targets_;
-  progress* bar_ = nullptr;
 };
 
 }  // namespace parx::train

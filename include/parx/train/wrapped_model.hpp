@@ -15,6 +15,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
@@ -61,8 +62,16 @@ concept wrapped_model =
       // The inverse of add_training_state, and the model's part of it alone.
       load_training_state(wrapper, optimizer, saved);
       load_model(wrapper, saved);
+      // Why the others cannot go on where a rank is lost; empty for what is regroupable.
+      { reason_to_stop_at_loss(wrapper) } -> std::same_as<std::string>;
       // Rank 0 of the job writes the whole model, wherever its parts lie, as one file.
       save_gathered(wrapper, path, site);
     };
+
+/// What can go on with the ranks of another group, each of which has the whole model.
+template <typename Wrapper>
+concept regroupable = requires(Wrapper& wrapper, process_group next) {
+  wrapper.regroup(std::move(next));
+};
 
 }  // namespace parx::train

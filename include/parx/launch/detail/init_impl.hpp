@@ -1,15 +1,19 @@
 // Definitions of init.hpp.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 #include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/measure.hpp>
@@ -157,7 +161,16 @@ PARX_INLINE std::shared_ptr<store> world::job_store() const {
 
 PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
   require(meeting_ != nullptr, "shrink: a world of one rank has no other to lose");
+  const auto before = meeting_->members();
   const auto& members = meeting_->shrink(patience);
+  if (job_.rank == members.front()) {
+    std::vector<int> lost;
+    std::set_difference(before.begin(), before.end(), members.begin(), members.end(),
+                        std::back_inserter(lost));
+    log(log_level::warn, "rank {} {} lost; the job goes on with {} {} of {}: {}",
+        fmt::join(lost, ", "), lost.size() == 1 ? "is" : "are", members.size(),
+        members.size() == 1 ? "rank" : "ranks", before.size(), fmt::join(members, ", "));
+  }
   const process_group everybody(meeting_->connect(), "world", options_);
   return everybody.subgroup(members,
                             {.name = formatted("world, shrunk {}", meeting_->times_shrunk())});

@@ -2,6 +2,7 @@
 // the same samples in the same order, and training goes on as if there were one rank. Local.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -30,6 +31,23 @@ void require_own_samples(const Sampler& sampler, const process_group& group,
       "trainer: this is rank {} of {}, but the sampler of {} takes the part of rank {} of {}, so "
       "that some samples would come several times and others never. {}",
       rank, world, what, sampler.rank(), sampler.world(), advice);
+}
+
+/// A loader that can be dealt out anew, as a data::loader.
+template <typename Loader>
+concept dealable = requires(const Loader& loader, const process_group& group) {
+  { loader.dealt_to(group) } -> std::same_as<Loader>;
+};
+
+/// The loader with the samples of this rank of `group`. They are the ones that it was made with,
+/// unless ranks have been lost since.
+template <typename Loader>
+[[nodiscard]] decltype(auto) dealt_to(const process_group& group, const Loader& loader) {
+  if constexpr (dealable<Loader>) {
+    return loader.dealt_to(group);
+  } else {
+    return (loader);
+  }
 }
 
 /// Throws usage_error for the loader of an evaluation that has no batch, or that gives a rank what

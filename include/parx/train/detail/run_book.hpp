@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <parx/checkpoint/agreement.hpp>
@@ -46,15 +47,24 @@ class run_book {
   /// Collective. A run begins that `start`ed then, from the state's step. A bar, if given, is
   /// borrowed until close().
   void open(std::chrono::steady_clock::time_point start, progress* bar);
-  /// Local. Counts from now on; `times` are the wrapper's.
+  /// Local. Goes on counting from now on; `times` are the wrapper's.
   void begin_counting(const ddp_times& times) {
+    const rank_counts so_far = watch.counts;
     watch = meter();
+    watch.counts = so_far;
     times_before_ = times;
   }
   void close() noexcept { log = run_log(); }
 
-  /// Collective. Brings all ranks' counts and wishes together.
+  /// Collective. Brings all ranks' counts and wishes together. Where it fails, this rank's counts
+  /// are as before.
   [[nodiscard]] wishes fold(const ddp_times& times, const wishes& of_this_rank);
+  [[nodiscard]] std::uint64_t folds() const noexcept { return folds_; }
+  /// Local. The number of another rank, whose state has replaced this one's; its folds had this
+  /// rank's counts.
+  void follow(std::uint64_t folds) {
+    if (std::exchange(folds_, folds) != folds) watch.counts = {};
+  }
 
   /// Local, after fold(). Writes and returns a line about the steps since the one before.
   record write_training(double norm, double lr, std::optional<double> loss_scale);
@@ -88,6 +98,7 @@ class run_book {
   std::vector<rank_counts> merged_;  // since the last line, by rank
   double samples_ = 0;               // of this process's run, over all ranks
   std::uint64_t first_step_ = 0;
+  std::uint64_t folds_ = 0;
   bool repeats_ = false;
 };
 

@@ -47,7 +47,13 @@ PARX_INLINE wishes run_book::fold(const ddp_times& times, const wishes& of_this_
   mine.signal = of_this_rank.signal;
   mine.repeats = repeats_ ? 1 : 0;
   std::vector<rank_counts> all(ranks());
-  all_gather(group_, std::span<const rank_counts>(&mine, 1), all, {}, site_);
+  try {
+    all_gather(group_, std::span<const rank_counts>(&mine, 1), all, {}, site_);
+  } catch (...) {
+    watch.counts = mine;
+    throw;
+  }
+  ++folds_;
   wishes of_all;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     merged_[rank] += all[rank];

@@ -35,6 +35,13 @@ class run_folder {
   /// one has not been spoken of. The folder is this run's until leave().
   [[nodiscard]] std::optional<saved_checkpoint> begin(const checkpoint_parts& parts,
                                                       const std::vector<callbacks>& listeners);
+  /// After a loss: the folder is this run's, whoever is rank 0 now.
+  void take_over() {
+    leave();
+    if (!is_given()) return;
+    parx::detail::agree_on_rank0(&group_, site_,
+                                 [&] { lock_ = run_lock(options_.output_dir); });
+  }
   /// Local. Another run may have the folder.
   void leave() noexcept { lock_ = run_lock(); }
 

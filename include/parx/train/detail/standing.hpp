@@ -1,0 +1,131 @@
+// standing: how far a rank has come, by which ranks agree after a loss where they go on.
+//
+// To update its parameters a rank needs the gradients of all. So those that are left are in the
+// same step, or some have finished it and the others have not; ranks of a ddp with the same number
+// of steps have the same bits. The foremost rank's state is that of all from then on.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/source.hpp>
+#include <parx/train/meter.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+/// Of a step whose parameters are updated: what has followed.
+enum class step_stage { updated, logged, complete };
+
+struct standing {
+  bool whole = true;  ///< false while another rank's state is taken over
+  std::uint64_t step = 0;
+  step_stage done = step_stage::complete;
+  std::uint64_t folds = 0;  ///< run_book's
+  double norm = 0, lr = 0;  ///< for the line of the step
+  bool stopping = false;
+  int signal = 0;
+
+  [[nodiscard]] auto order() const noexcept { return std::tuple(whole, step, done, folds); }
+};
+static_assert(std::is_trivially_copyable_v<standing>);
+
+/// Throws usage_error where ranks that are left could not go on, for a `reason` or for the loader.
+inline void require_replaceable(const std::string& reason, bool deals_anew) {
+  require(reason.empty(),
+          "trainer: on_loss cannot go on without a rank: {}. Leave it out, and go on from a "
+          "checkpoint, by resume_from_checkpoint",
+          reason);
+  require(deals_anew,
+          "trainer: on_loss deals the samples out anew, which this loader cannot do: take a "
+          "data::loader");
+}
+
+/// Whether a rank was lost, or had seen that one was and closed the group.
+[[nodiscard]] inline bool tells_of_loss(const error& failure) noexcept {
+  const errc code = failure.code_value();
+  return code == errc::peer_lost || code == errc::aborted || code == errc::closed ||
+         code == errc::timeout;
+}
+
+/// What the ranks of `group` agree on.
+struct foremost_rank {
+  int rank = 0;
+  standing its;
+  bool all_equal = true;   ///< nobody has anything to take over
+  bool same_steps = true;  ///< all have the parameters of its step
+};
+
+/// Collective. Throws where nobody has a whole state any more.
+[[nodiscard]] inline foremost_rank find_foremost(process_group& group, const standing& mine,
+                                                 call_site site) {
+  std::vector<standing> all(static_cast<std::size_t>(group.size()));
+  all_gather(group, std::span(&mine, 1), all, {}, site);
+  const auto first = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.order() < b.order();
+  });
+  if (!first->whole) {
+    throw_error(errc::bad_data,
+                "the last ranks that had all of step {} were lost while they gave it to the "
+                "others: go on from a checkpoint",
+                first->step);
+  }
+  foremost_rank found{static_cast<int>(first - all.begin()), *first};
+  for (const standing& each : all) {
+    found.all_equal &= each.order() == first->order();
+    found.same_steps &= each.whole && each.step == first->step;
+  }
+  return found;
+}
+
+/// What a step changes before it is finished: the counts and the buffers (running statistics).
+class unfinished_step {
+ public:
+  template <typename Module>
+  void begin(const rank_counts& counts, Module& module) {
+    counts_ = counts;
+    buffers_.clear();
+    for_each_buffer(module, [&](std::span<std::byte> bytes) {
+      buffers_.insert(buffers_.end(), bytes.begin(), bytes.end());
+    });
+  }
+  void end() noexcept { counts_.reset(); }
+
+  /// As it was at begin(), unless the step has ended.
+  template <typename Module>
+  void undo(rank_counts& counts, Module& module) {
+    if (!counts_) return;
+    counts = *counts_;
+    const std::byte* from = buffers_.data();
+    for_each_buffer(module, [&](std::span<std::byte> bytes) {
+      std::copy_n(from, bytes.size(), bytes.begin());
+      from += bytes.size();
+    });
+    end();
+  }
+
+ private:
+  template <typename Module, typename Use>
+  static void for_each_buffer(Module& module, Use use) {
+    if constexpr (requires { module.for_each_buffer([](const std::string&, auto&) {}); }) {
+      module.for_each_buffer([&](const std::string&, auto& buffer) {
+        use(std::as_writable_bytes(std::span(buffer.value().data(), buffer.value().size())));
+      });
+    }
+  }
+
+  std::optional<rank_counts> counts_;
+  std::vector<std::byte> buffers_;
+};
+
+}  // namespace parx::train::detail

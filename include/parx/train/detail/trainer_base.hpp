@@ -1,0 +1,135 @@
+// trainer_base: what a trainer keeps whatever the types of model, optimizer and data are: options,
+// groups, plan, state, log, checkpoints and listeners, and what it decides by them alone.
+//
+// Threads: that of train(), but for request_stop().
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/process_group.hpp>
+#include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
+#include <parx/core/stopped.hpp>
+#include <parx/trace/progress.hpp>
+#include <parx/train/callbacks.hpp>
+#include <parx/train/detail/lines.hpp>
+#include <parx/train/detail/run_book.hpp>
+#include <parx/train/detail/run_folder.hpp>
+#include <parx/train/detail/signal_watch.hpp>
+#include <parx/train/detail/standing.hpp>
+#include <parx/train/options.hpp>
+#include <parx/train/run_plan.hpp>
+#include <parx/train/state.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+class trainer_base {
+ public:
+  /// Local. Called at the turning points of training, after those that were added before.
+  void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
+
+  /// From any thread, on any rank: training ends on all ranks, after the step that they are in or
+  /// the next one.
+  void request_stop() noexcept { stop_requested_ = true; }
+
+  [[nodiscard]] const trainer_state& state() const noexcept { return state_; }
+  [[nodiscard]] const run_plan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const trainer_options& options() const noexcept { return options_; }
+
+ protected:
+  /// The groups are borrowed. Throws usage_error for options that cannot be meant.
+  trainer_base(trainer_options options, process_group& data, process_group& job, call_site site)
+      : options_(std::move(options)), site_(site), data_(data), job_(job),
+        folder_(options_, job, site), book_(options_, data, job, state_, site) {
+    validate(options_);
+  }
+  ~trainer_base() = default;
+  trainer_base(const trainer_base&) = delete;
+  trainer_base& operator=(const trainer_base&) = delete;
+
+  [[nodiscard]] process_group& job() noexcept { return job_; }
+  [[nodiscard]] process_group& data() noexcept { return data_; }
+  [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(data_.size()); }
+  [[nodiscard]] bool is_rank0() noexcept { return job_.rank() == 0; }
+  [[nodiscard]] bool done() const noexcept {
+    return stopping_ || state_.global_step >= plan_.steps;
+  }
+  [[nodiscard]] bool saves() const noexcept {
+    return folder_.is_given() && options_.save_strategy != strategy::no;
+  }
+  [[nodiscard]] bool logs_at(std::uint64_t step) const noexcept {
+    return options_.logging_steps > 0 &&
+           (step % options_.logging_steps == 0 || step >= plan_.steps);
+  }
+
+  template <typename Call, typename... Arguments>
+  void call(Call callbacks::*which, const Arguments&... arguments) {
+    for (const callbacks& each : callbacks_) {
+      if (each.*which) (each.*which)(state_, arguments...);
+    }
+  }
+
+  /// What evaluations are compared by, where they are.
+  [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
+    if (!compares_evaluations(options_)) return std::nullopt;
+    return metric_of(line, options_.metric_for_best_model);
+  }
+  /// Whether this is the best so far; ends training when there was no gain for long enough.
+  [[nodiscard]] bool judge(double metric) {
+    const bool best =
+        note_metric(state_, metric, is_greater_better(options_), options_.early_stopping_threshold);
+    const std::size_t patience = options_.early_stopping_patience;
+    if (patience > 0 && state_.evaluations_without_gain >= patience) {
+      stopping_ = true;
+      book_.log.print(stopping_text(state_, options_));
+    }
+    return best;
+  }
+
+  /// This rank's.
+  [[nodiscard]] wishes own_wishes() const noexcept { return {stop_requested_, signals_.signal()}; }
+  [[noreturn]] void leave_after_signal() {
+    const std::string text =
+        stopped_text(signal_, state_.global_step, folder_.path_of(state_.global_step));
+    if (is_rank0()) log(log_level::warn, "{}", text);
+    throw stopped_by_signal(signal_, text);
+  }
+  void tell_of_loss(std::size_t ranks_before) {
+    if (!is_rank0()) return;
+    log(log_level::warn, "training goes on after step {} with {} of {} ranks, {} samples a step",
+        state_.global_step, world(), ranks_before, plan_.global_batch());
+  }
+  void close_log() noexcept {
+    book_.close();
+    bar_ = nullptr;
+  }
+  void close_files() noexcept {
+    close_log();
+    folder_.leave();
+    signals_ = {};
+  }
+
+  const trainer_options options_;
+  const call_site site_;
+  process_group& data_;
+  process_group& job_;
+  run_plan plan_;
+  trainer_state state_;
+  standing standing_;
+  unfinished_step unfinished_;
+  run_folder folder_;
+  run_book book_;
+  std::vector<callbacks> callbacks_;
+  std::atomic<bool> stop_requested_{false};
+  bool stopping_ = false;
+  signal_watch signals_;
+  int signal_ = 0;  ///< that ends this run, on all ranks
+  progress* bar_ = nullptr;
+};
+
+}  // namespace parx::train::detail
