@@ -80,10 +80,37 @@ stops_and_goes_on() {
   cmp "$out-whole/$model" "$out-stopped/$model" >>"$work/said" 2>&1 || failed "$name: it ends in other bits"
 }
 
+# goes_on NAME ARGUMENT...: one of three ranks is killed in the middle; the others train to the end.
+goes_on() {
+  name=$1
+  local out=$work/$1-goes-on code=0 victim; shift
+  "$bin/parxrun" -n 3 --on-loss continue "$bin/$name" --on-loss shrink --logging-steps 1 --output-dir "$out" \
+    --save-strategy no --disable-progress "$@" >"$work/said" 2>&1 &
+  for _ in $(seq 300); do [ "$(cat "$out/train.jsonl" 2>/dev/null | wc -l)" -lt 3 ] || break; sleep 0.05; done
+  victim=$(awk "{ print \$NF }" "/proc/$!/task/$!/children")
+  [ -n "$victim" ] && kill -KILL "$victim"
+  wait $! || code=$?
+  [ $code = 0 ] || failed "$name: exit code $code after a rank was killed"
+  says 'the job goes on with 2 ranks of 3'
+  says 'training goes on after step [0-9]+ with 2 of 3 ranks'
+}
+
+# in_stages NAME ARGUMENT...: two stages log what one rank does.
+in_stages() {
+  name=$1; shift
+  ends 0 1 --max-steps 3 --logging-steps 1 --eval-strategy no --disable-progress "$@"
+  figures >"$work/kept"
+  ends 0 2 --max-steps 3 --logging-steps 1 --eval-strategy no --disable-progress --parallel pp=2 "$@"
+  figures | paste - "$work/kept" | awk '{ if (($1 - $2) ^ 2 > (2e-4 * $2) ^ 2) exit 1 } END { exit NR != 6 }' ||
+    failed "$name: --parallel pp=2 has other losses and norms than one rank"
+}
+
 tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
+tries train_tinybert "$@" && in_stages train_tinybert
 if tries train_summarizer "$@"; then
+  in_stages train_summarizer --d-model 32 --beams 1 --max-target-length 8
   echo '[MORE]' >>"$work/train_summarizer/model/vocab.txt"
   ends 2 1 --eval-only "$work/train_summarizer/model"
   says 'vocab.txt has [0-9]+ tokens, but its config.json says [0-9]+'
@@ -97,6 +124,7 @@ fi
 if tries train_gpt "$@"; then
   small=(--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8)
   trains train_gpt 'validation loss: [0-9.]+ nats a character' model/model.safetensors "${small[@]}"
+  goes_on train_gpt "${small[@]}" --max-steps 200 --eval-strategy no
   for words in '--arch llama' '--tokenizer bpe --vocab-size 300'; do
     ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words
     says 'validation loss: [0-9.]+ nats a character'
