@@ -95,7 +95,7 @@ goes_on() {
   says 'training goes on after step [0-9]+ with 2 of 3 ranks'
 }
 
-# in_stages NAME ARGUMENT...: two stages log what one rank does.
+# in_stages NAME ARGUMENT...: two stages log what one rank does, without dropout.
 in_stages() {
   name=$1; shift
   ends 0 1 --max-steps 3 --logging-steps 1 --eval-strategy no --disable-progress "$@"
@@ -108,9 +108,9 @@ in_stages() {
 tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
-tries train_tinybert "$@" && in_stages train_tinybert
+tries train_tinybert "$@" && in_stages train_tinybert --dropout 0 --token-dropout 0
 if tries train_summarizer "$@"; then
-  in_stages train_summarizer --d-model 32 --beams 1 --max-target-length 8
+  in_stages train_summarizer --dropout 0 --d-model 32 --beams 1 --max-target-length 8
   echo '[MORE]' >>"$work/train_summarizer/model/vocab.txt"
   ends 2 1 --eval-only "$work/train_summarizer/model"
   says 'vocab.txt has [0-9]+ tokens, but its config.json says [0-9]+'
