@@ -69,11 +69,12 @@ inline constexpr const char* page_start =
     ":root { color-scheme: light dark; }\n"
     "body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; "
     "padding: 0 1em; }\n"
-    "table { border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
+    "table { border-collapse: collapse; font-variant-numeric: tabular-nums; display: block; "
+    "width: max-content; max-width: 100%; overflow-x: auto; }\nth { white-space: nowrap; }\n"
     "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #8886; }\n"
     "th:first-child, td:first-child { text-align: left; }\n"
-    ".charts { display: flex; flex-wrap: wrap; gap: 1em; }\nsvg { max-width: 100%; height: "
-    "auto; }\n"
+    ".charts { display: flex; flex-wrap: wrap; align-items: start; gap: 1em; }\n"
+    "svg { max-width: 100%; height: auto; }\n"
     "</style></head><body>\n<h1>Training report</h1>\n";
 
 }  // namespace detail

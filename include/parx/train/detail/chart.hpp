@@ -49,8 +49,12 @@ inline constexpr double chart_height = 300;
 
 [[nodiscard]] std::string svg(double height, std::string_view title, std::string_view body);
 
-/// Small squares with names, in lines of their own under a chart; `y` is moved below them.
-[[nodiscard]] std::string legend(const std::vector<std::string>& names, double& y);
+/// What names of a legend stand beside.
+enum class key_sample { line, area };
+
+/// Samples with names, in lines of their own under a chart; `y` is moved below them.
+[[nodiscard]] std::string legend(const std::vector<std::string>& names, double& y,
+                                 key_sample sample);
 
 /// A pair of axes around all points that are finite, and where in the chart they lie.
 class chart_axes {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,19 +85,31 @@ PARX_INLINE std::string svg(double height, std::string_view title, std::string_v
       body);
 }
 
-PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y) {
+/// Of curve `i`: one that lies on another shows that in its gaps.
+[[nodiscard]] PARX_INLINE std::string stroke_of_curve(std::size_t i) {
+  static constexpr std::string_view dashes[] = {"none", "9 5", "3 4", "12 4 3 4"};
+  return formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"",
+                   colour(i), dashes[i % std::size(dashes)]);
+}
+
+PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y,
+                               key_sample sample) {
+  const double size = sample == key_sample::line ? 24 : 10;
   std::string body;
   double x = 60;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const double width = 24 + 7.0 * static_cast<double>(names[i].size());
+    const double width = size + 14 + 7.0 * static_cast<double>(names[i].size());
     if (x + width > chart_width - 10 && x > 60) {
       x = 60;
       y += 18;
     }
-    body +=
-        formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
-                    y - 9, colour(i));
-    body += text_at(x + 14, y, names[i]);
+    body += sample == key_sample::line
+                ? formatted("<path d=\"M{:.1f} {:.1f}h{}\" {}/>\n", x, y - 4, size,
+                            stroke_of_curve(i))
+                : formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" "
+                            "fill=\"{}\"/>\n",
+                            x, y - 9, size, size, colour(i));
+    body += text_at(x + size + 4, y, names[i]);
     x += width;
   }
   return body;
@@ -148,7 +161,7 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
 
 /// A line, which points that are not finite break; few points are dots as well.
 [[nodiscard]] PARX_INLINE std::string drawn_curve(const chart_axes& axes, const curve& given,
-                                                  std::string_view paint) {
+                                                  std::size_t number) {
   std::string path, dots;
   bool draws = false;
   for (const auto& [x, y] : given.points) {
@@ -160,12 +173,10 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
     draws = true;
     if (given.points.size() > 12) continue;
     dots += formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x_of(x),
-                        axes.y_of(y), paint);
+                      axes.y_of(y), colour(number));
   }
-  return formatted(
-      "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
-      "stroke-linejoin=\"round\"/>\n{}",
-      path, paint, dots);
+  return formatted("<path d=\"{}\" {} stroke-linejoin=\"round\"/>\n{}", path,
+                   stroke_of_curve(number), dots);
 }
 
 PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<curve>& curves) {
@@ -174,11 +185,11 @@ PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<cur
   std::string body = axes.drawn(text);
   std::vector<std::string> names;
   for (const curve& each : curves) {
-    body += drawn_curve(axes, each, colour(names.size()));
+    body += drawn_curve(axes, each, names.size());
     names.push_back(each.name);
   }
   double y = chart_axes::bottom + 54;
-  body += legend(names, y);
+  body += legend(names, y, key_sample::line);
   return svg(y + 12, text.title, body);
 }
 
@@ -210,7 +221,7 @@ PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std
   }
   body += text_at((left + right) / 2, y + 32, "share of the time (%)", "text-anchor=\"middle\"");
   y += 52;
-  body += legend(parts, y);
+  body += legend(parts, y, key_sample::area);
   return svg(y + 12, title, body);
 }
 
