@@ -160,6 +160,38 @@ BOOST_AUTO_TEST_CASE(a_second_rank_may_die_during_the_shrink_or_after_it) {
   run_and_kill({.world = 4, .victims = {3, 0}, .second = plan::after_shrink}, 2ms);
 }
 
+// What a rank does that is killed between its record and its word that it has seen the list.
+BOOST_AUTO_TEST_CASE(a_rank_that_dies_once_it_is_on_the_list_is_not_in_the_group) {
+  const parx::tcp_store_server server({.address = "127.0.0.1"});
+  job all;
+  for (int rank = 0; rank < 4; ++rank) {
+    all.start_program(rank, 4, [&](parx::init_options options) {
+      options.env = under_an_agent(rank, 4, server.port(), "auto");
+      return parx::run([&](parx::world& world) {
+        if (rank == 3) ::kill(::getpid(), SIGKILL);
+        sum_until_it_fails(world, 1000);
+        if (rank == 1) {
+          const auto store = world.job_store();
+          const auto limit = parx::deadline::after(10s);
+          store->set("shrink/1/rank/1", store->get("rank/1", limit), limit);
+          store->wait(std::vector<std::string>{"shrink/1/members"}, limit);
+          ::kill(::getpid(), SIGKILL);
+        }
+        auto group = world.shrink();
+        check_sum(group, rank, {0, 2});
+        if (world.job_store()->get("shrink/1/members") != "0 1 2") {
+          throw std::runtime_error("rank 1 was never on the list");
+        }
+      }, std::move(options));
+    });
+  }
+  const auto results = all.wait();
+  for (const std::size_t rank : {0U, 2U}) {
+    BOOST_TEST(results[rank].exit_code == 0, "rank " << rank << ": " << results[rank].text);
+    BOOST_TEST(results[rank].seconds < 6, results[rank].seconds);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(where_rank_0_kept_the_store_its_loss_is_said_to_be_final) {
   job all;
   for (int rank = 0; rank < 3; ++rank) {

@@ -386,6 +386,7 @@ class trainer : public detail::trainer_base {
     bar_->update(step);
     finish_step();
   }
+
   /// What is still to do for the step that the state is at.
   void finish_step() {
     if (standing_.done == detail::step_stage::updated) {
@@ -396,32 +397,24 @@ class trainer : public detail::trainer_base {
       }
       standing_.done = detail::step_stage::logged;
     }
-    complete_step(loader_.sampler().position(state_.samples_seen).consumed == 0);
+    const bool epoch_ends = loader_.sampler().position(state_.samples_seen).consumed == 0;
+    if (standing_.done == detail::step_stage::logged) {
+      evaluate_step(epoch_ends);
+      standing_.done = detail::step_stage::evaluated;
+    }
+    if (checkpoint_is_due(epoch_ends)) save(standing_.metric, standing_.best);
+    if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
     standing_.done = detail::step_stage::complete;
   }
 
-  /// What comes after the parameters have changed: the evaluation and the checkpoint of a step.
   /// After a signal the evaluation, which may take long, is left to the run that resumes.
-  void complete_step(bool epoch_ends) {
-    const std::uint64_t step = state_.global_step;
-    const std::uint64_t rhythm =
-        options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
-    const bool was_due = std::exchange(state_.evaluation_is_due, false);
-    std::optional<double> metric;
-    bool best = false;
-    if (!evaluations_.empty() && is_due(options_.eval_strategy, rhythm, step, epoch_ends)) {
-      const auto line = evaluate_in_time();
-      state_.evaluation_is_due = !line;
-      if (line) metric = judged_metric(*line);
-      best = metric && judge(*metric);
-    }
-    if (folder_.is_given() &&
-        (is_due(options_.save_strategy, options_.save_steps, step, epoch_ends) || was_due ||
-         (options_.save_strategy != strategy::no && done()) ||
-         (best && options_.load_best_model_at_end))) {
-      save(metric, best);
-    }
-    if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
+  void evaluate_step(bool epoch_ends) {
+    standing_.was_due |= std::exchange(state_.evaluation_is_due, false);
+    if (evaluations_.empty() || !evaluation_is_due(epoch_ends)) return;
+    const auto line = evaluate_in_time();
+    state_.evaluation_is_due = !line;
+    if (line) standing_.metric = judged_metric(*line);
+    standing_.best = standing_.metric && judge(*standing_.metric);
   }
 
   /// The figures of all evaluations; none where a rank has left off.

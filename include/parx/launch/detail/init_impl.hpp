@@ -151,7 +151,9 @@ PARX_INLINE world::~world() {
     detail::keep_for_good(meeting_.release());
   } else if (meeting_ != nullptr) {
     if (options_.recorder != nullptr && !failed) options_.recorder->leave();
-    meeting_->leave(failed ? std::chrono::milliseconds(1500) : options_.timeout);
+    // After a failure the others may never leave: one of them is stuck or stopped.
+    static constexpr std::chrono::milliseconds for_last_words{800};
+    meeting_->leave(failed ? for_last_words : options_.timeout);
   }
 }
 

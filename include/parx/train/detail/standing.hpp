@@ -25,7 +25,7 @@
 namespace parx::inline PARX_ABI::train::detail {
 
 /// Of a step whose parameters are updated: what has followed.
-enum class step_stage { updated, logged, complete };
+enum class step_stage { updated, logged, evaluated, complete };
 
 struct standing {
   bool whole = true;  ///< false while another rank's state is taken over
@@ -33,6 +33,10 @@ struct standing {
   step_stage done = step_stage::complete;
   std::uint64_t folds = 0;  ///< run_book's
   double norm = 0, lr = 0;  ///< for the line of the step
+  // For its checkpoint, of its evaluation:
+  std::optional<double> metric = std::nullopt;
+  bool best = false;     ///< of all evaluations so far
+  bool was_due = false;  ///< since before a resume
   bool stopping = false;
   int signal = 0;
 

@@ -67,6 +67,19 @@ class trainer_base {
            (step % options_.logging_steps == 0 || step >= plan_.steps);
   }
 
+  /// After the step that the state is at.
+  [[nodiscard]] bool evaluation_is_due(bool epoch_ends) const noexcept {
+    const std::uint64_t rhythm =
+        options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
+    return is_due(options_.eval_strategy, rhythm, state_.global_step, epoch_ends);
+  }
+  [[nodiscard]] bool checkpoint_is_due(bool epoch_ends) const noexcept {
+    return folder_.is_given() &&
+           (is_due(options_.save_strategy, options_.save_steps, state_.global_step, epoch_ends) ||
+            standing_.was_due || (options_.save_strategy != strategy::no && done()) ||
+            (standing_.best && options_.load_best_model_at_end));
+  }
+
   template <typename Call, typename... Arguments>
   void call(Call callbacks::*which, const Arguments&... arguments) {
     for (const callbacks& each : callbacks_) {
