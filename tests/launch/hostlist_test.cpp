@@ -93,12 +93,12 @@ BOOST_AUTO_TEST_CASE(a_name_that_no_host_can_have_is_refused_before_it_is_multip
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_million_hosts_expand_and_one_more_is_refused_before_it_costs_memory) {
-  const names all = parx::expand_hostlist("n[000000-999999]");
-  BOOST_TEST(all.size() == 1'000'000U);
-  BOOST_TEST(all.back() == "n999999");
-  for (const char* text : {"n[0-1000000]", "a,n[000000-999999]", "n[0-999]x[0-999]y[0-1]",
-                           "n[0-999999999999999999]", "n[0-600000,0-600000]"}) {
+BOOST_AUTO_TEST_CASE(so_many_hosts_expand_and_one_more_is_refused_before_it_costs_memory) {
+  const names all = parx::expand_hostlist("n[000000-199999]");
+  BOOST_TEST(all.size() == 200'000U);
+  BOOST_TEST(all.back() == "n199999");
+  for (const char* text : {"n[0-200000]", "a,n[000000-199999]", "n[0-99]x[0-1999]y[0-1]",
+                           "n[0-999999999999999999]", "n[0-120000,0-120000]"}) {
     BOOST_CHECK_THROW((void)parx::expand_hostlist(text), parx::usage_error);
   }
 }

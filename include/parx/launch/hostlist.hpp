@@ -15,7 +15,7 @@
 namespace parx::inline PARX_ABI {
 
 /// The host names in `text`, in its order; none for an empty text. Throws usage_error, naming the
-/// position, for text that is not a host list and for lists of over a million hosts or of names
+/// position, for text that is not a host list and for lists of over 200 000 hosts or of names
 /// that no host can have.
 /// Format: https://slurm.schedmd.com/slurm.conf.html (NodeName).
 [[nodiscard]] std::vector<std::string> expand_hostlist(std::string_view text);

@@ -32,7 +32,7 @@ class hostlist_parser {
   }
 
  private:
-  static constexpr std::size_t most_hosts = 1'000'000;
+  static constexpr std::size_t most_hosts = 200'000;  // Fugaku has 158 976 nodes
   static constexpr std::size_t longest_name = 253;  // RFC 1035, as text
 
   /// Everything up to a comma outside brackets or the end: one host, or many that share a pattern.
@@ -63,7 +63,7 @@ class hostlist_parser {
       const std::uint64_t last = accept('-') ? read_number().first : first;
       if (last < first) fail(begin, "the range runs backwards");
       if (last - first >= most_hosts - numbers.size())
-        fail(begin, "the list has over 1000000 hosts");
+        fail(begin, "the list has over 200000 hosts");
       for (std::uint64_t number = first; number <= last; ++number) {
         numbers.push_back(formatted("{:0{}}", number, width));
       }
@@ -86,7 +86,7 @@ class hostlist_parser {
 
   std::vector<std::string> product(const std::vector<std::string>& names,
                                    const std::vector<std::string>& numbers, std::size_t most) {
-    if (names.size() > most / numbers.size()) fail(at_ - 1, "the list has over 1000000 hosts");
+    if (names.size() > most / numbers.size()) fail(at_ - 1, "the list has over 200000 hosts");
     std::vector<std::string> result;
     result.reserve(names.size() * numbers.size());
     for (const std::string& name : names) {
@@ -96,7 +96,7 @@ class hostlist_parser {
   }
 
   void add(std::vector<std::string>& hosts, std::vector<std::string> more) {
-    if (hosts.size() + more.size() > most_hosts) fail(at_ - 1, "the list has over 1000000 hosts");
+    if (hosts.size() + more.size() > most_hosts) fail(at_ - 1, "the list has over 200000 hosts");
     for (std::string& each : more) hosts.push_back(std::move(each));
   }
 
