@@ -89,6 +89,29 @@ BOOST_AUTO_TEST_CASE(a_point_lies_where_the_axes_say) {
   BOOST_TEST(broken.find("nan") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_pointer_reads_values_and_many_noisy_curves_are_means) {
+  using train::detail::curve;
+  const auto count_of = [](const std::string& text, std::string_view what) {
+    std::size_t count = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+    return count;
+  };
+  std::vector<curve> curves;
+  for (const char* name : {"a", "b&", "c"}) {
+    curve noise{.name = name};
+    for (int x = 0; x < 600; ++x) noise.points.emplace_back(x, x % 10);
+    curves.push_back(std::move(noise));
+    const auto drawing = train::detail::line_chart({"t", "step", "y"}, curves);
+    const bool is_crowded = curves.size() > 2;
+    BOOST_TEST((drawing.find("t (means of 10 values)") != std::string::npos) == is_crowded);
+    // Of each ten values the mean is 4.5, at 4.5, 14.5 and so on.
+    BOOST_TEST(count_of(drawing, "<title>a, step 14.5: 4.5</title>") == (is_crowded ? 1U : 0U));
+    BOOST_TEST(count_of(drawing, "<title>a, step 10: 0</title>") == (is_crowded ? 0U : 1U));
+    BOOST_TEST(count_of(drawing, "<title>") <= 60 * curves.size());
+    BOOST_TEST(count_of(drawing, "b&,") == 0U);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_rate_is_all_samples_over_all_time_and_leaves_the_first_line_out) {
   train::run_report run{.name = "out", .world = 1};
   for (const double rate : {1.0, 100.0, 300.0}) run.lines.push_back({{"samples_per_second", rate}});

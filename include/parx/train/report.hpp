@@ -75,6 +75,9 @@ inline constexpr const char* page_start =
     "th:first-child, td:first-child { text-align: left; }\n"
     ".charts { display: flex; flex-wrap: wrap; align-items: start; gap: 1em; }\n"
     "svg { max-width: 100%; height: auto; }\n"
+    "@media print { body { font-size: 9pt; margin: 0; max-width: none; }\n"
+    "  table { display: table; width: auto; } th, td { padding: 0.1em 0.5em; }\n"
+    "  svg { width: 48%; break-inside: avoid; } h2 { break-after: avoid; } }\n"
     "</style></head><body>\n<h1>Training report</h1>\n";
 
 }  // namespace detail

@@ -79,9 +79,12 @@ class chart_axes {
   std::vector<double> x_ticks_, y_ticks_;
 };
 
+/// Of a curve, that a pointer over it can read; of one of several with twice as many points, that
+/// are drawn, each the mean of some.
+inline constexpr std::size_t most_values = 60;
+
 /// Curves over one pair of axes. Nothing is drawn of a chart without points.
-[[nodiscard]] std::string line_chart(const chart_text& text,
-                                            const std::vector<curve>& curves);
+[[nodiscard]] std::string line_chart(const chart_text& text, const std::vector<curve>& curves);
 
 struct bar {
   std::string name;
@@ -89,9 +92,8 @@ struct bar {
 };
 
 /// Horizontal bars of 100 %, one below the other, each cut into the same named parts.
-[[nodiscard]] std::string share_bars(std::string_view title,
-                                            const std::vector<std::string>& parts,
-                                            const std::vector<bar>& bars);
+[[nodiscard]] std::string share_bars(std::string_view title, const std::vector<std::string>& parts,
+                                     const std::vector<bar>& bars);
 
 }  // namespace parx::train::detail
 

@@ -159,38 +159,70 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
   return body;
 }
 
-/// A line, which points that are not finite break; few points are dots as well.
+/// The means of every `block` points; not finite where one of them is not.
+[[nodiscard]] PARX_INLINE curve means_of(const curve& given, std::size_t block) {
+  curve means{.name = given.name};
+  for (std::size_t from = 0; from < given.points.size(); from += block) {
+    const std::size_t count = std::min(block, given.points.size() - from);
+    double x = 0, y = 0;
+    for (std::size_t i = from; i < from + count; ++i) {
+      x += given.points[i].first / static_cast<double>(count);
+      y += given.points[i].second / static_cast<double>(count);
+    }
+    means.points.emplace_back(x, y);
+  }
+  return means;
+}
+
+/// A line, which points that are not finite break; few points are dots as well. A pointer over the
+/// line reads its values.
 [[nodiscard]] PARX_INLINE std::string drawn_curve(const chart_axes& axes, const curve& given,
-                                                  std::size_t number) {
+                                                  std::size_t number, std::string_view x_label) {
   std::string path, dots;
   bool draws = false;
-  for (const auto& [x, y] : given.points) {
+  const std::size_t between_values =
+      (given.points.size() + most_values - 1) / most_values;
+  for (std::size_t i = 0; i < given.points.size(); ++i) {
+    const auto [x, y] = given.points[i];
     if (!std::isfinite(y)) {
       draws = false;
       continue;
     }
     path += formatted("{}{:.1f} {:.1f}", draws ? 'L' : 'M', axes.x_of(x), axes.y_of(y));
     draws = true;
-    if (given.points.size() > 12) continue;
-    dots += formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x_of(x),
-                      axes.y_of(y), colour(number));
+    if (i % between_values != 0) continue;
+    const bool is_seen = given.points.size() <= 12;
+    dots += formatted(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"><title>{}, {} {:.6g}: {:.5g}"
+        "</title></circle>\n",
+        axes.x_of(x), axes.y_of(y), is_seen ? 3 : 5, is_seen ? colour(number) : "transparent",
+        xml_text(given.name), xml_text(x_label), x, y);
   }
   return formatted("<path d=\"{}\" {} stroke-linejoin=\"round\"/>\n{}", path,
                    stroke_of_curve(number), dots);
 }
 
 PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<curve>& curves) {
-  const chart_axes axes(curves);
+  std::size_t longest = 0;
+  for (const curve& each : curves) longest = std::max(longest, each.points.size());
+  // Of many curves with noise nobody could follow one.
+  const bool is_crowded = curves.size() > 2 && longest > 2 * most_values;
+  const std::size_t block = is_crowded ? (longest + most_values - 1) / most_values : 1;
+  std::vector<curve> shown;
+  for (const curve& each : curves) shown.push_back(means_of(each, block));
+  const chart_axes axes(shown);
   if (axes.empty()) return "";
   std::string body = axes.drawn(text);
   std::vector<std::string> names;
-  for (const curve& each : curves) {
-    body += drawn_curve(axes, each, names.size());
+  for (const curve& each : shown) {
+    body += drawn_curve(axes, each, names.size(), text.x_label);
     names.push_back(each.name);
   }
   double y = chart_axes::bottom + 54;
   body += legend(names, y, key_sample::line);
-  return svg(y + 12, text.title, body);
+  const std::string title =
+      is_crowded ? formatted("{} (means of {} values)", text.title, block) : text.title;
+  return svg(y + 12, title, body);
 }
 
 PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std::string>& parts,
@@ -205,8 +237,10 @@ PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std
     for (std::size_t i = 0; i < each.parts.size(); ++i) {
       const double width = std::clamp(each.parts[i] / 100 * (right - left), 0.0, right - x);
       body += formatted(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
-          width, height - 4, colour(i));
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\">"
+          "<title>{}: {} {:.1f} %</title></rect>\n",
+          x, y, width, height - 4, colour(i), xml_text(each.name), xml_text(parts[i]),
+          each.parts[i]);
       if (width > 40) {
         body += text_at(x + width / 2, y + 11, formatted("{:.0f} %", each.parts[i]),
                         "text-anchor=\"middle\" fill=\"#fff\" font-size=\"10\"");

@@ -17,6 +17,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/json.hpp>
 #include <parx/train/detail/chart.hpp>
 #include <parx/train/detail/log_lines.hpp>
@@ -312,12 +313,16 @@ PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
   require(!runs.empty(), "a report needs at least one run");
   std::string body = table_of(runs) + "<ul>\n";
   for (const run_report& run : runs) {
-    for (const std::string& verdict : verdicts_of(run)) {
-      body += formatted("<li>{}{}</li>\n", runs.size() > 1 ? xml_text(run.name) + ": " : "",
-                          xml_text(verdict));
-    }
+    const std::vector<std::string> verdicts = verdicts_of(run);
+    if (verdicts.empty()) continue;
+    body += runs.size() > 1
+                ? formatted("<li>{}: {}</li>\n", xml_text(run.name),
+                            xml_text(joined_text(verdicts, " ")))
+                : formatted("<li>{}</li>\n", joined_text(verdicts, "</li>\n<li>"));
   }
-  body += "</ul>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
+  body += "</ul>\n<h2>Time</h2>\n<div class=\"charts\">\n";
+  for (const run_report& run : runs) body += shares_of(run);
+  body += "</div>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
   body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
   const std::vector<std::string> measured = measured_figures(runs);
   // Curves of several runs are named after the runs.
@@ -330,7 +335,6 @@ PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
   body += "</div>\n<h2>Ranks</h2>\n<div class=\"charts\">\n";
   for (const run_report& run : runs) {
     const std::string which = runs.size() > 1 ? ", " + run.name : "";
-    body += shares_of(run);
     body += chart_of_ranks(run, {"Processor" + which, "time (s)", "CPU (%)"}, "cpu_percent");
     body += chart_of_ranks(run, {"Memory" + which, "time (s)", "resident (MiB)"}, "resident_mib");
     body += chart_of_ranks(run, {"Throughput of each rank" + which, "time (s)", "samples/s"},
