@@ -37,7 +37,8 @@ cxxopts::Options flags() {
       ("stages", "ranks of the pipeline", text("4"))
       ("chunks", "stages of each rank: interleaved, looped_bfs, zb1p", text("1"))
       ("microbatches", "of one step", text("8"))
-      ("costs", "of a rank: f, i, w, b (i + w if not given), and a message: hop; any unit", text("f=1"))
+      ("costs", "of a rank: f, i, w, b (i + w if not given), and a message: hop; any unit",
+       text("f=1"))
       ("draw", "a diagram, coloured in a terminal", yes)
       ("columns", "of the diagram, at most", text("160"))
       ("csv", "print the table", yes)

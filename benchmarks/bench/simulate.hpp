@@ -39,8 +39,9 @@ inline void check_simulation(const options& given) {
     if (given.operations.size() > 1) continue;  // of all of them
     parx::require(!known.empty(), "--op {}: it has no schedules to simulate", name_of(op));
     for (const std::string& name : names) {
-      parx::require(names == options{}.algorithms || (known + " ").find(" " + name + " ") != known.npos,
-                    "--algo {}: the algorithms of {} are{}", name, name_of(op), known);
+      parx::require(
+          names == options{}.algorithms || (known + " ").find(" " + name + " ") != known.npos,
+          "--algo {}: the algorithms of {} are{}", name, name_of(op), known);
     }
   }
 }

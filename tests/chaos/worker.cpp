@@ -1,8 +1,8 @@
 // One rank of a chaos job: random collectives whose results are formulas, and perhaps a fault.
 //   worker SEED CALLS FAULT VICTIM AT AMOUNT FOLDER
-// All ranks draw the same calls from SEED. Rank VICTIM commits FAULT at its call number AT, or before
-// it joins where AT is negative; AMOUNT is what a limit leaves it. FOLDER/rank.R gets a line for each
-// of "pid", "joined", "fault" and "end", with the time of the monotonic clock.
+// All ranks draw the same calls from SEED. Rank VICTIM commits FAULT at its call number AT, or
+// before it joins where AT is negative; AMOUNT is what a limit leaves it. FOLDER/rank.R gets a line
+// for each of "pid", "joined", "fault" and "end", with the time of the monotonic clock.
 #include <parx/comm.hpp>
 #include <parx/launch.hpp>
 
@@ -45,8 +45,9 @@ struct job {
   std::string folder;
 
   [[nodiscard]] bool is_of_rank(int rank) const {
-    static constexpr std::string_view own[] = {"exit", "leave", "throw", "skip",       "root",   "size",
-                                               "type", "op",    "files", "no message", "memory"};
+    static constexpr std::string_view own[] = {"exit",  "leave",      "throw", "skip",
+                                               "root",  "size",       "type",  "op",
+                                               "files", "no message", "memory"};
     return rank == victim && std::ranges::find(own, fault) != std::end(own);
   }
   [[nodiscard]] bool mismatches() const {
@@ -129,8 +130,9 @@ step draw(const job& what, int i, int world) {
 
 dtype other_of_same_size(dtype type) {
   static constexpr std::array<dtype, parx::dtype_count> others{
-      dtype::int32,  dtype::int64,  dtype::bfloat16, dtype::float16, dtype::uint8,   dtype::uint16,
-      dtype::uint32, dtype::uint64, dtype::int8,     dtype::int16,   dtype::float32, dtype::float64};
+      dtype::int32, dtype::int64,  dtype::bfloat16, dtype::float16,
+      dtype::uint8, dtype::uint16, dtype::uint32,   dtype::uint64,
+      dtype::int8,  dtype::int16,  dtype::float32,  dtype::float64};
   return others[static_cast<std::size_t>(type)];
 }
 

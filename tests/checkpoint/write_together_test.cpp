@@ -1,5 +1,5 @@
-// Checkpoints whose files several ranks write: threads as ranks for what they agree on, processes where
-// a rank dies or its disk is full.
+// Checkpoints whose files several ranks write: threads as ranks for what they agree on, processes
+// where a rank dies or its disk is full.
 #include <parx/checkpoint/write_together.hpp>
 
 #include <pthread.h>

@@ -12,8 +12,8 @@
 
 #include "comm/jobs.hpp"
 
-// How operations behave beside each other, and what holds for all of them. That each is exact, by every
-// algorithm, is in matrix_test.cpp.
+// How operations behave beside each other, and what holds for all of them. That each is exact, by
+// every algorithm, is in matrix_test.cpp.
 namespace {
 
 using parx::algorithm;
@@ -25,7 +25,8 @@ void check(bool holds, const std::string& what) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(large_vectors_stream_and_leave_the_same_bits_on_all_ranks) {
-  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind :
+       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     for (const int world : {2, 3, 4}) {
       for (const auto use : {algorithm::ring, algorithm::doubling}) {
         const std::size_t n = 1'000'003;
@@ -48,7 +49,8 @@ BOOST_AUTO_TEST_CASE(every_all_reduce_of_every_floating_dtype_leaves_the_same_bi
   using parx::dtype;
   using parx::reduce_op;
   constexpr std::size_t n = 5003;
-  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind :
+       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     for (const int world : {2, 3, 5, 8}) {
       std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(world));
       std::size_t tried = 0;
@@ -58,14 +60,16 @@ BOOST_AUTO_TEST_CASE(every_all_reduce_of_every_floating_dtype_leaves_the_same_bi
         auto& all = results[static_cast<std::size_t>(group.rank())];
         for (const auto& entry : parx::catalog()) {
           if (entry.what != parx::operation::all_reduce) continue;
-          for (const dtype type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+          for (const dtype type :
+               {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
             for (const reduce_op op : {reduce_op::sum, reduce_op::avg, reduce_op::product}) {
               std::mt19937 random(static_cast<unsigned>(group.rank()));
               const parx::buffer_view x{
                   entry.name == algorithm::shared ? area.data() : own.data(), n, type};
               visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
                 for (std::size_t i = 0; i < n; ++i) {
-                  static_cast<T*>(x.data)[i] = static_cast<T>(static_cast<float>(random()) * 1e-9f - 2);
+                  static_cast<T*>(x.data)[i] =
+                      static_cast<T>(static_cast<float>(random()) * 1e-9f - 2);
                 }
               });
               if (entry.name == algorithm::shared) parx::barrier(group);
@@ -106,22 +110,29 @@ BOOST_AUTO_TEST_CASE(all_reduce_is_reduce_scatter_and_all_gather_bit_by_bit) {
 
 BOOST_AUTO_TEST_CASE(asynchronous_operations_run_in_issue_order_beside_blocking_ones) {
   for (const auto mode : {parx::progress_mode::thread, parx::progress_mode::inline_poll}) {
-    for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
-      const auto failure = jobs::run(kind, 3, [](parx::process_group& group) {
-        for (int round = 0; round < 20; ++round) {
-          std::vector<std::vector<int>> data(10, std::vector<int>(100 * static_cast<std::size_t>(round), 1));
-          std::vector<parx::work> works;
-          for (auto& each : data) works.push_back(parx::async_all_reduce(group, each));
-          std::vector<int> now{group.rank()};
-          parx::all_reduce(group, now);  // queues behind the ten
-          check(now[0] == 3, "blocking behind asynchronous");
-          for (auto& each : works) check(each.test(), "an earlier operation must be done by now");
-          for (auto& each : works) each.wait();
-          for (const auto& each : data) {
-            for (const int x : each) check(x == 3, "asynchronous");
-          }
-        }
-      }, {.progress = mode});
+    for (const auto kind :
+         {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+      const auto failure =
+          jobs::run(kind, 3,
+                    [](parx::process_group& group) {
+                      for (int round = 0; round < 20; ++round) {
+                        std::vector<std::vector<int>> data(
+                            10, std::vector<int>(100 * static_cast<std::size_t>(round), 1));
+                        std::vector<parx::work> works;
+                        for (auto& each : data)
+                          works.push_back(parx::async_all_reduce(group, each));
+                        std::vector<int> now{group.rank()};
+                        parx::all_reduce(group, now);  // queues behind the ten
+                        check(now[0] == 3, "blocking behind asynchronous");
+                        for (auto& each : works)
+                          check(each.test(), "an earlier operation must be done by now");
+                        for (auto& each : works) each.wait();
+                        for (const auto& each : data) {
+                          for (const int x : each) check(x == 3, "asynchronous");
+                        }
+                      }
+                    },
+                    {.progress = mode});
       BOOST_TEST(failure == "");
     }
   }
@@ -144,7 +155,8 @@ BOOST_AUTO_TEST_CASE(a_count_can_divide_the_sum_that_follows_it) {
 }
 
 BOOST_AUTO_TEST_CASE(messages_match_by_sender_and_tag_in_any_order) {
-  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind :
+       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     const auto failure = jobs::run(kind, 3, [](parx::process_group& group) {
       const int next = (group.rank() + 1) % 3;
       const int previous = (group.rank() + 2) % 3;
@@ -189,7 +201,8 @@ BOOST_AUTO_TEST_CASE(structs_travel_as_bytes) {
 }
 
 BOOST_AUTO_TEST_CASE(split_makes_groups_that_do_not_meet) {
-  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind :
+       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
     const auto failure = jobs::run(kind, 5, [](parx::process_group& group) {
       auto half = *parx::split(group, group.rank() % 2, {.key = -group.rank()});
       check(half.size() == (group.rank() % 2 == 0 ? 3 : 2), "size");

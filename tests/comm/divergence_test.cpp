@@ -63,7 +63,8 @@ trial random_trial(std::mt19937& random, jobs::kind kind, bool skips) {
   trial made{.kind = kind, .world = 2 + below(3), .odd = 0, .usual = {}, .other = {}, .what = {}};
   made.odd = below(made.world);
   for (int i = 0; i < 6; ++i) {
-    made.usual.push_back({below(7), below(made.world), std::array{1UL, 100UL, 20000UL}[random() % 3]});
+    made.usual.push_back(
+        {below(7), below(made.world), std::array{1UL, 100UL, 20000UL}[random() % 3]});
   }
   const int at = below(5);
   made.other = made.usual;

@@ -20,8 +20,8 @@
 
 #include "comm/jobs.hpp"
 
-// What the operations do beyond moving numbers: user operations, coalesced buffers, objects, groups.
-// The operations themselves are in matrix_test.cpp, messages in messages_test.cpp.
+// What the operations do beyond moving numbers: user operations, coalesced buffers, objects,
+// groups. The operations themselves are in matrix_test.cpp, messages in messages_test.cpp.
 namespace {
 
 using namespace std::chrono_literals;
@@ -87,16 +87,17 @@ int reduce_in_order(process_group& group) {
   for (const auto& entry : parx::catalog()) {
     const bool in_area = entry.name == algorithm::shared;
     const bool has_area = parx::detail::core_of(group)->find_shared(area.data(), 1).area != nullptr;
-    const parx::call_shape shape{.what = entry.what,
-                                 .world = group.size(),
-                                 .count = entry.what == operation::reduce_scatter ? n * w : n,
-                                 .root = group.size() - 1,
-                                 .element_bytes = sizeof(affine),
-                                 .order = parx::reduction_order::ranks,
-                                 .shared_input = in_area && has_area,
-                                 .shared_output = in_area && has_area,
-                                 .staging_bytes = parx::detail::core_of(group)->choice().staging_bytes(),
-                                 .host_of = parx::detail::core_of(group)->choice().hosts()};
+    const parx::call_shape shape{
+        .what = entry.what,
+        .world = group.size(),
+        .count = entry.what == operation::reduce_scatter ? n * w : n,
+        .root = group.size() - 1,
+        .element_bytes = sizeof(affine),
+        .order = parx::reduction_order::ranks,
+        .shared_input = in_area && has_area,
+        .shared_output = in_area && has_area,
+        .staging_bytes = parx::detail::core_of(group)->choice().staging_bytes(),
+        .host_of = parx::detail::core_of(group)->choice().hosts()};
     if (!parx::reduces(entry.what) || !parx::can_do(entry, shape)) continue;
     ++tried;
     const auto by = parx::user_op(then, {.root = shape.root, .use = entry.name});

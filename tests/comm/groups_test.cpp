@@ -55,15 +55,21 @@ bool is_sum(const std::vector<int>& of, int world) {
 
 BOOST_AUTO_TEST_CASE(ranks_wait_for_their_groups_in_any_order_with_inline_progress) {
   for (const auto kind : kinds) {
-    const auto failure = jobs::run(kind, 3, [](process_group& world) {
-      process_group groups[] = {world.subgroup(everyone(world)), world.subgroup(everyone(world)),
-                                world.subgroup(everyone(world))};
-      std::vector<std::vector<int>> data(3, megabytes(world));
-      std::vector<parx::work> works;
-      for (int i = 0; i < 3; ++i) works.push_back(parx::async_all_reduce(groups[i], data[static_cast<std::size_t>(i)]));
-      for (int i = 0; i < 3; ++i) works[static_cast<std::size_t>((world.rank() + i) % 3)].wait();
-      for (const auto& each : data) expect(is_sum(each, 3), "a wrong sum");
-    }, inline_progress);
+    const auto failure = jobs::run(
+        kind, 3,
+        [](process_group& world) {
+          process_group groups[] = {world.subgroup(everyone(world)),
+                                    world.subgroup(everyone(world)),
+                                    world.subgroup(everyone(world))};
+          std::vector<std::vector<int>> data(3, megabytes(world));
+          std::vector<parx::work> works;
+          for (int i = 0; i < 3; ++i)
+            works.push_back(parx::async_all_reduce(groups[i], data[static_cast<std::size_t>(i)]));
+          for (int i = 0; i < 3; ++i)
+            works[static_cast<std::size_t>((world.rank() + i) % 3)].wait();
+          for (const auto& each : data) expect(is_sum(each, 3), "a wrong sum");
+        },
+        inline_progress);
     BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
   }
 }
@@ -123,20 +129,25 @@ BOOST_AUTO_TEST_CASE(a_group_goes_to_another_thread_while_its_old_one_waits_else
 
 BOOST_AUTO_TEST_CASE(two_ranks_that_wait_in_two_groups_are_told_both_calls) {
   for (const auto kind : kinds) {
-    const auto failures = jobs::run_collecting(kind, 2, [](process_group& world) {
-      auto data = world.subgroup(everyone(world), {.name = "dp at pp=1"});
-      auto tensor = *parx::split(world, 0, {.name = "tp"});
-      std::vector<float> x(4);
-      parx::all_reduce(world.rank() == 0 ? data : tensor, x);
-    }, impatient);
-    BOOST_TEST(mentions(failures[0], "all_reduce #1 on group \"dp at pp=1\" (rank 0 of 2"), failures[0]);
+    const auto failures = jobs::run_collecting(
+        kind, 2,
+        [](process_group& world) {
+          auto data = world.subgroup(everyone(world), {.name = "dp at pp=1"});
+          auto tensor = *parx::split(world, 0, {.name = "tp"});
+          std::vector<float> x(4);
+          parx::all_reduce(world.rank() == 0 ? data : tensor, x);
+        },
+        impatient);
+    BOOST_TEST(mentions(failures[0], "all_reduce #1 on group \"dp at pp=1\" (rank 0 of 2"),
+               failures[0]);
     BOOST_TEST(mentions(failures[1], "all_reduce #1 on group \"tp\" (rank 1 of 2"), failures[1]);
     // One of them gives up first, and tells the other.
     for (const auto& each : failures) {
       BOOST_TEST(mentions(each, "which has not entered the operation: it waits in #1, all_reduce "
                                 "of 4 float32 (sum)"), each);
       BOOST_TEST((mentions(each, " at groups_test.cpp:", " on group \"tp\", for rank 0") ||
-                  mentions(each, " at groups_test.cpp:", " on group \"dp at pp=1\", for rank 1")), each);
+                  mentions(each, " at groups_test.cpp:", " on group \"dp at pp=1\", for rank 1")),
+                 each);
       BOOST_TEST(mentions(each, "in a circle: rank ", " rank 0 in #1, ", " rank 1 in #1, "), each);
     }
   }
@@ -168,15 +179,19 @@ BOOST_AUTO_TEST_CASE(behind_a_chain_through_groups_is_the_rank_that_computes) {
 
 BOOST_AUTO_TEST_CASE(what_runs_behind_a_rank_s_back_is_not_what_it_waits_in) {
   for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
-    const auto failures = jobs::run_collecting(kind, 2, [](process_group& world) {
-      auto one = world.subgroup(everyone(world), {.name = "one"});
-      auto two = world.subgroup(everyone(world), {.name = "two"});
-      std::vector<float> x(4), y(4);
-      if (world.rank() == 0) return parx::all_reduce(one, x);
-      auto pending = parx::async_all_reduce(two, y, {.timeout = 5s});
-      std::this_thread::sleep_for(900ms);
-    }, impatient);
-    BOOST_TEST(mentions(failures[0], "which has not entered the operation (computing"), failures[0]);
+    const auto failures = jobs::run_collecting(
+        kind, 2,
+        [](process_group& world) {
+          auto one = world.subgroup(everyone(world), {.name = "one"});
+          auto two = world.subgroup(everyone(world), {.name = "two"});
+          std::vector<float> x(4), y(4);
+          if (world.rank() == 0) return parx::all_reduce(one, x);
+          auto pending = parx::async_all_reduce(two, y, {.timeout = 5s});
+          std::this_thread::sleep_for(900ms);
+        },
+        impatient);
+    BOOST_TEST(mentions(failures[0], "which has not entered the operation (computing"),
+               failures[0]);
     BOOST_TEST(!mentions(failures[0], "circle"), failures[0]);
   }
 }
@@ -203,7 +218,8 @@ BOOST_AUTO_TEST_CASE(an_error_knows_the_name_of_its_group_and_the_host_of_its_pe
 }
 
 BOOST_AUTO_TEST_CASE(a_trace_names_the_group_of_a_call_unless_it_is_the_job_s) {
-  const auto path = std::filesystem::temp_directory_path() / fmt::format("parx_groups_{}.json", ::getpid());
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("parx_groups_{}.json", ::getpid());
   parx::trace::start({.path = path.string()});
   const auto failure = jobs::run(jobs::kind::inproc, 2, [](process_group& world) {
     std::vector<int> x(3);
@@ -252,8 +268,10 @@ BOOST_AUTO_TEST_CASE(bytes_of_messages_are_counted_like_those_of_collectives) {
       received[own] = group.bytes_received();
     });
     BOOST_TEST(failure == "", failure);
-    BOOST_TEST(sent == (std::vector<std::size_t>{3 * (64 + 400), 0}), boost::test_tools::per_element());
-    BOOST_TEST(received == (std::vector<std::size_t>{0, 3 * (64 + 400)}), boost::test_tools::per_element());
+    BOOST_TEST(sent == (std::vector<std::size_t>{3 * (64 + 400), 0}),
+               boost::test_tools::per_element());
+    BOOST_TEST(received == (std::vector<std::size_t>{0, 3 * (64 + 400)}),
+               boost::test_tools::per_element());
   }
 }
 

@@ -13,13 +13,15 @@
 // Every operation by every algorithm of the catalog against formulas. What is covered where:
 //   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place
 //             and apart, first and last root; float32
-//   types     inproc, tcp, shm and hybrid, the same worlds: every dtype with every reduce_op that is
+//   types     inproc, tcp, shm and hybrid, the same worlds: every dtype with every reduce_op that
+//   is
 //             defined for it; the count, root, place and evenness changing from one to the next
 //   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness
 //             changing from one algorithm to the next
 //   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links
 //             keep almost nothing, so that a schedule which leans on their buffers stands still
-//   lateness  every kind of link between ranks, world 4: one rank comes to each call when the others
+//   lateness  every kind of link between ranks, world 4: one rank comes to each call when the
+//   others
 //             have looked what it is in and have compared what they are in themselves
 // hierarchical runs where there are several hosts: over hybrid. shared runs where memory is shared.
 namespace {

@@ -13,8 +13,8 @@
 #include "comm/jobs.hpp"
 
 // Sums in serial order against a loop over the ranks, to the last bit: every algorithm that claims
-// it, over every transport, whatever the blocks. The schedules are proven in schedule_proof_test.cpp
-// and other orders tried in faces_test.cpp.
+// it, over every transport, whatever the blocks. The schedules are proven in
+// schedule_proof_test.cpp and other orders tried in faces_test.cpp.
 namespace {
 
 using parx::algorithm;
@@ -55,7 +55,8 @@ template <typename T>
 wide<T> rounded(wide<T> x) {
   if (sizeof(T) > 2 || x == 0) return x;
   const int exponent = std::max(std::ilogb(x), -14) + 1 - significant_bits<T>;
-  return static_cast<wide<T>>(std::ldexp(std::nearbyint(std::ldexp(double{x}, -exponent)), exponent));
+  return static_cast<wide<T>>(
+      std::ldexp(std::nearbyint(std::ldexp(double{x}, -exponent)), exponent));
 }
 
 /// ((x0 + x1) + x2) + ..., each sum a T.
@@ -223,7 +224,8 @@ BOOST_AUTO_TEST_CASE(the_data_tell_one_order_from_another) {
   BOOST_TEST(differs(std::type_identity<parx::float16>{}) > 20);
 }
 
-BOOST_AUTO_TEST_CASE(a_sum_in_serial_order_is_a_loop_over_the_ranks_by_every_algorithm_that_has_it) {
+BOOST_AUTO_TEST_CASE(
+    a_sum_in_serial_order_is_a_loop_over_the_ranks_by_every_algorithm_that_has_it) {
   for (const auto kind : kinds) {
     for (int world = 2; world <= 8; ++world) {
       const auto failure = jobs::run(kind, world, [&](process_group& group) {

@@ -24,8 +24,8 @@ constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind:
                                 jobs::kind::hybrid};
 constexpr int world = 4;
 
-/// Fills `values`, sums them with rank 0's abort() after `when` or in a later call, and says what is
-/// wrong with them.
+/// Fills `values`, sums them with rank 0's abort() after `when` or in a later call, and says what
+/// is wrong with them.
 template <typename Sum>
 std::string sum_until_aborted(parx::process_group& group, std::span<double> values,
                               std::chrono::microseconds when, Sum&& sum) {

@@ -34,7 +34,8 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
     }
     return sum;
   };
-  const std::size_t barrier = p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
+  const std::size_t barrier =
+      p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
   const std::size_t meeting = shape.world <= parx::most_at_meeting ? 0 : barrier;
   if (use == algorithm::shared) return 2 * meeting;
   if (use == algorithm::staged) {
@@ -253,7 +254,8 @@ inline std::string prove_all(std::initializer_list<operation> operations) {
           if (where == memory::in_place && entry.what == operation::all_to_all) continue;
           const std::string problem =
               prove(shapes, entry.name, where, world == 1 ? 0 : expected_sent(shapes, entry.name),
-                    expected_burden(shapes.front(), entry.name), most_scratch(shapes.front(), entry.name), static_cast<unsigned>(proven));
+                    expected_burden(shapes.front(), entry.name),
+                    most_scratch(shapes.front(), entry.name), static_cast<unsigned>(proven));
           if (!problem.empty()) return problem;
           ++proven;
         }

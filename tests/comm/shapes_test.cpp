@@ -104,49 +104,62 @@ BOOST_AUTO_TEST_CASE(a_message_brings_its_type_and_shape_early_or_late_blocking_
   for (const auto kind : kinds) {
     for (const bool receiver_is_late : {false, true}) {
       for (const bool asynchronous : {false, true}) {
-        const auto failure = jobs::run(kind, 2, [&](process_group& world) {
-          const auto large = counting<float>(1'200'000);
-          const auto eight = counting<std::int64_t>(2 * 3 * 4);
-          const std::vector<std::uint8_t> nothing;
-          const std::vector<double> one{0};
-          const auto late = [&](bool is) { if (is) std::this_thread::sleep_for(30ms); };
-          if (world.rank() == 0) {
-            late(!receiver_is_late);
-            parx::send(world, large, 1, {.extents = parx::shape{3, 400, 1000}});
-            if (asynchronous) {
-              parx::async_send(world, eight, 1, {.tag = 7, .extents = {1, 2, 1, 3, 1, 4, 1, 1}}).wait();
-            } else {
-              parx::batch(world).send(eight, 1, {.tag = 7, .extents = {1, 2, 1, 3, 1, 4, 1, 1}}).run();
-            }
-            parx::send(world, nothing, 1, {.extents = std::vector<int>{5, 0}});
-            parx::send(world, one, 1, {.extents = parx::shape{}});
-            parx::send(world, large, 1);
-            parx::send(world, eight, 1, {.extents = {4, 6}});
-            return;
-          }
-          late(receiver_is_late);
-          const auto receive = [&](arrived& to, int tag = 0) {
-            if (asynchronous) parx::async_recv_any_shape(world, 0, to.allocator(), {.tag = tag}).wait();
-            else parx::recv_any_shape(world, 0, to.allocator(), {.tag = tag});
-            expect(to.calls == 1, "the allocator was called " + std::to_string(to.calls) + " times");
-          };
-          arrived a, b, c, d, e;
-          receive(b, 7);  // ahead of the one that was sent before
-          receive(a);
-          receive(c);
-          receive(d);
-          receive(e);
-          std::vector<std::int64_t> f(24);
-          parx::recv(world, f, 0);  // who knows the count need not know the extents
-          expect(a.type == dtype::float32 && a.extents == axis_extents{3, 400, 1000} &&
-                     a.counts_up<float>(), "three axes");
-          expect(b.type == dtype::int64 && b.extents == axis_extents{1, 2, 1, 3, 1, 4, 1, 1} &&
-                     b.counts_up<std::int64_t>(), "eight axes");
-          expect(c.type == dtype::uint8 && c.extents == axis_extents{5, 0}, "no elements");
-          expect(d.type == dtype::float64 && d.extents.axes() == 0 && d.bytes.size() == 8, "a scalar");
-          expect(e.extents == axis_extents{1'200'000} && e.counts_up<float>(), "no extents");
-          expect(f == eight, "a receive of a known count");
-        }, impatient);
+        const auto failure = jobs::run(
+            kind, 2,
+            [&](process_group& world) {
+              const auto large = counting<float>(1'200'000);
+              const auto eight = counting<std::int64_t>(2 * 3 * 4);
+              const std::vector<std::uint8_t> nothing;
+              const std::vector<double> one{0};
+              const auto late = [&](bool is) {
+                if (is) std::this_thread::sleep_for(30ms);
+              };
+              if (world.rank() == 0) {
+                late(!receiver_is_late);
+                parx::send(world, large, 1, {.extents = parx::shape{3, 400, 1000}});
+                if (asynchronous) {
+                  parx::async_send(world, eight, 1, {.tag = 7, .extents = {1, 2, 1, 3, 1, 4, 1, 1}})
+                      .wait();
+                } else {
+                  parx::batch(world)
+                      .send(eight, 1, {.tag = 7, .extents = {1, 2, 1, 3, 1, 4, 1, 1}})
+                      .run();
+                }
+                parx::send(world, nothing, 1, {.extents = std::vector<int>{5, 0}});
+                parx::send(world, one, 1, {.extents = parx::shape{}});
+                parx::send(world, large, 1);
+                parx::send(world, eight, 1, {.extents = {4, 6}});
+                return;
+              }
+              late(receiver_is_late);
+              const auto receive = [&](arrived& to, int tag = 0) {
+                if (asynchronous)
+                  parx::async_recv_any_shape(world, 0, to.allocator(), {.tag = tag}).wait();
+                else parx::recv_any_shape(world, 0, to.allocator(), {.tag = tag});
+                expect(to.calls == 1,
+                       "the allocator was called " + std::to_string(to.calls) + " times");
+              };
+              arrived a, b, c, d, e;
+              receive(b, 7);  // ahead of the one that was sent before
+              receive(a);
+              receive(c);
+              receive(d);
+              receive(e);
+              std::vector<std::int64_t> f(24);
+              parx::recv(world, f, 0);  // who knows the count need not know the extents
+              expect(a.type == dtype::float32 && a.extents == axis_extents{3, 400, 1000} &&
+                         a.counts_up<float>(),
+                     "three axes");
+              expect(b.type == dtype::int64 && b.extents == axis_extents{1, 2, 1, 3, 1, 4, 1, 1} &&
+                         b.counts_up<std::int64_t>(),
+                     "eight axes");
+              expect(c.type == dtype::uint8 && c.extents == axis_extents{5, 0}, "no elements");
+              expect(d.type == dtype::float64 && d.extents.axes() == 0 && d.bytes.size() == 8,
+                     "a scalar");
+              expect(e.extents == axis_extents{1'200'000} && e.counts_up<float>(), "no extents");
+              expect(f == eight, "a receive of a known count");
+            },
+            impatient);
         BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
       }
     }
@@ -198,21 +211,29 @@ BOOST_AUTO_TEST_CASE(what_a_receive_of_any_shape_does_not_take_is_an_error_that_
   for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp}) {
     for (const refusal& each : all) {
       int calls = 0;
-      const auto failures = jobs::run_collecting(kind, 2, [&](process_group& world) {
-        std::vector<float> x(10);
-        if (world.rank() == 0) {
-          parx::send(world, x, 1);
-          parx::barrier(world);
-          return;
-        }
-        std::vector<std::byte> room(each.given);
-        parx::recv_any_shape(world, 0, [&](dtype, const axis_extents& extents) {
-          ++calls;
-          if (room.empty()) throw std::runtime_error("no room for " + to_string(extents) + " elements");
-          return std::span(room);
-        }, each.options);
-      }, impatient);
-      for (const char* part : each.said) BOOST_TEST(mentions(failures[1], part), each.name << ": " << failures[1]);
+      const auto failures = jobs::run_collecting(
+          kind, 2,
+          [&](process_group& world) {
+            std::vector<float> x(10);
+            if (world.rank() == 0) {
+              parx::send(world, x, 1);
+              parx::barrier(world);
+              return;
+            }
+            std::vector<std::byte> room(each.given);
+            parx::recv_any_shape(
+                world, 0,
+                [&](dtype, const axis_extents& extents) {
+                  ++calls;
+                  if (room.empty())
+                    throw std::runtime_error("no room for " + to_string(extents) + " elements");
+                  return std::span(room);
+                },
+                each.options);
+          },
+          impatient);
+      for (const char* part : each.said)
+        BOOST_TEST(mentions(failures[1], part), each.name << ": " << failures[1]);
       BOOST_TEST(!failures[0].empty(), each.name);
       BOOST_TEST(calls == (each.given == 40 ? 0 : 1), each.name);
     }
@@ -246,7 +267,8 @@ BOOST_AUTO_TEST_CASE(a_receive_of_any_shape_that_waits_says_so) {
     parx::recv_any_shape(world, 1 - world.rank(), nothing.allocator(), {.tag = 3});
   }, {.timeout = 400ms, .look_after = 30ms});
   for (const auto& each : failures) {
-    BOOST_TEST(mentions(each, "which waits in recv of any shape with tag 3 at shapes_test.cpp:"), each);
+    BOOST_TEST(mentions(each, "which waits in recv of any shape with tag 3 at shapes_test.cpp:"),
+               each);
   }
 }
 

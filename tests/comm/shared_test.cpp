@@ -191,7 +191,9 @@ BOOST_AUTO_TEST_CASE(
               }
               return triple{a[0] + b[0], a[1] + b[1], a[2] + b[2]};
             };
-            parx::all_reduce(group, data, parx::user_op(add, {.order = parx::reduction_order::any, .use = staged}));
+            parx::all_reduce(
+                group, data,
+                parx::user_op(add, {.order = parx::reduction_order::any, .use = staged}));
             const triple sum{call * world, world * (world - 1) / 2, world};
             parx::require(data.front() == sum && data.back() == sum, "structs of call {}", call);
           } else if (call % 3 == 1) {

@@ -28,8 +28,8 @@ std::exception_ptr thrown_by(Act act) {
 
 BOOST_AUTO_TEST_CASE(an_error_tells_all_its_causes_and_then_what_to_do) {
   const auto disk = std::make_exception_ptr(std::runtime_error("the disk is full."));
-  const auto file =
-      std::make_exception_ptr(error(errc::io, "cannot write a.bin.", {.advice = "Make room"}, disk));
+  const auto file = std::make_exception_ptr(
+      error(errc::io, "cannot write a.bin.", {.advice = "Make room"}, disk));
   const error whole(errc::aborted, "all_reduce failed", {.rank = 3, .advice = "Restart"}, file);
   BOOST_TEST(whole.what() ==
              "all_reduce failed; caused by: cannot write a.bin; caused by: the disk is full. "

@@ -29,7 +29,8 @@ BOOST_AUTO_TEST_CASE(the_macs_are_those_of_rfc_4231) {
              "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
-BOOST_AUTO_TEST_CASE(a_signature_is_of_one_secret_one_job_one_purpose_and_one_division_of_its_text) {
+BOOST_AUTO_TEST_CASE(
+    a_signature_is_of_one_secret_one_job_one_purpose_and_one_division_of_its_text) {
   const parx::job_key key("open sesame", "job 7");
   const auto signature = key.sign("purpose", {"ab", "c"});
   BOOST_TEST(key.has_signed(signature, "purpose", {"ab", "c"}));

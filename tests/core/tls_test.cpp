@@ -178,8 +178,9 @@ BOOST_AUTO_TEST_CASE(who_sleeps_by_the_events_is_woken_by_what_lets_it_go_on) {
   stream there{client, server, text_of(500'000, random)};
   while (!there.done()) {
     if (there.move(random) || server.may_hold_bytes()) continue;
-    pollfd polled[2] = {{pair.client.get(), client.events(false, there.sent < there.text.size()), 0},
-                        {pair.server.get(), server.events(true, false), 0}};
+    pollfd polled[2] = {
+        {pair.client.get(), client.events(false, there.sent < there.text.size()), 0},
+        {pair.server.get(), server.events(true, false), 0}};
     BOOST_REQUIRE(::poll(polled, 2, 1000) > 0);
   }
   BOOST_TEST((there.got == there.text));

@@ -121,7 +121,9 @@ BOOST_AUTO_TEST_CASE(classes_without_an_image_to_train_with_are_named) {
   BOOST_TEST(said == "");
   (void)data::image_dataset::from_folder(folder.file(""), data::split::train);
   parx::logger::instance().set_sink(nullptr);
-  BOOST_TEST(said.find("of 10 classes 8 have no image to train with: 0, 1, 2, 5, 6, 7, 8, 9") != std::string::npos, said);
+  BOOST_TEST(said.find("of 10 classes 8 have no image to train with: 0, 1, 2, 5, 6, 7, 8, 9") !=
+                 std::string::npos,
+             said);
 }
 
 BOOST_AUTO_TEST_CASE(cifar_100_has_a_coarse_and_a_fine_label) {

@@ -312,7 +312,9 @@ BOOST_AUTO_TEST_CASE(a_step_of_gradients_that_have_not_left_the_rank_is_refused)
       model m;
       parx::ddp ddp{m, group};
       parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1f}};
-      const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
+      const auto backward = [&] {
+        loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward();
+      };
       {
         const auto guard = ddp.no_sync();
         backward();
@@ -423,7 +425,8 @@ BOOST_AUTO_TEST_CASE(a_second_ddp_of_a_model_is_refused_and_the_first_still_work
             static_cast<double>(end - begin)).backward();
     return gradients_of(m);
   });
-  for (const auto& text : texts) BOOST_TEST(text.find("another wrapper") != std::string::npos, text);
+  for (const auto& text : texts)
+    BOOST_TEST(text.find("another wrapper") != std::string::npos, text);
   for (const auto& each : results) BOOST_TEST(each == single_process(false));
 }
 

@@ -448,7 +448,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_the_ddp_does_not_know_is_refused_with_those_tha
     };
     BOOST_CHECK_EXCEPTION((parx::ddp{m, world}), parx::usage_error,
                           says("\"shared.weight\" is to be summed over \"dp+pt\", but the "
-                                "reduction groups of this ddp are none"));
+                               "reduction groups of this ddp are none"));
     BOOST_CHECK_EXCEPTION(
         (parx::ddp{m, world, {.reduction_groups = {{"tied", world}, {"dp+tp", world}}}}),
         parx::usage_error, says("are \"dp+tp\", \"tied\""));

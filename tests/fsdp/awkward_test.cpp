@@ -198,8 +198,8 @@ BOOST_AUTO_TEST_CASE(hosts_or_an_axis_that_cut_the_model_among_themselves_train_
   };
   outcome expected;
   expect_failures(jobs::run_collecting(jobs::kind::hybrid, 4,
-                                  [&](auto& group) { train(group, {.stage = 1}, expected); }),
-             "");
+                                       [&](auto& group) { train(group, {.stage = 1}, expected); }),
+                  "");
   BOOST_TEST(expected.hashes[0] == expected.hashes[3]);
   for (const int stage : {1, 2, 3}) {
     for (const auto values : {parx::value_storage::by_hosts, gathered}) {
@@ -382,18 +382,18 @@ BOOST_AUTO_TEST_CASE(each_rank_takes_its_part_of_rank_0s_values) {
 BOOST_AUTO_TEST_CASE(an_average_that_is_swapped_in_is_what_the_model_computes_with) {
   for (const int stage : {1, 3}) {
     expect_failures(refusals({.stage = stage, .units = parx::by_type<block>, .values = gathered},
-                        [&](auto& fsdp, model& m, auto& group) {
-                          parx::optim::ema average{fsdp.parameters(), {.decay = 0}};
-                          const auto before = fsdp.values_hash();
-                          parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1}};
-                          plain_step(fsdp, m, group, 0);
-                          opt.step();
-                          const auto after = fsdp.values_hash();
-                          parx::require(before != after, "no step");
-                          const auto swapped = average.swap();
-                          parx::require(fsdp.values_hash() == before, "not the average");
-                        }),
-               "");
+                             [&](auto& fsdp, model& m, auto& group) {
+                               parx::optim::ema average{fsdp.parameters(), {.decay = 0}};
+                               const auto before = fsdp.values_hash();
+                               parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1}};
+                               plain_step(fsdp, m, group, 0);
+                               opt.step();
+                               const auto after = fsdp.values_hash();
+                               parx::require(before != after, "no step");
+                               const auto swapped = average.swap();
+                               parx::require(fsdp.values_hash() == before, "not the average");
+                             }),
+                    "");
   }
 }
 
@@ -408,12 +408,12 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused) {
 
 BOOST_AUTO_TEST_CASE(an_optimizer_of_the_models_own_parameters_is_refused) {
   expect_failures(refusals({.units = parx::by_type<block>},
-                      [](auto& fsdp, model& m, auto& group) {
-                        parx::optim::sgd opt{m.parameters(), {.lr = 0.1F}};
-                        plain_step(fsdp, m, group, 0);
-                        opt.step();
-                      }),
-             "make it of fsdp.parameters()");
+                           [](auto& fsdp, model& m, auto& group) {
+                             parx::optim::sgd opt{m.parameters(), {.lr = 0.1F}};
+                             plain_step(fsdp, m, group, 0);
+                             opt.step();
+                           }),
+                  "make it of fsdp.parameters()");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {

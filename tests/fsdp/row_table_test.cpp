@@ -240,7 +240,8 @@ BOOST_AUTO_TEST_CASE(rows_of_the_batch_are_what_is_on_the_wire) {
     cut_table cut(group, table);
     const auto rank = static_cast<std::size_t>(group.rank());
     std::vector<std::int64_t> tokens;
-    for (std::int64_t i = 0; i < 20; ++i) tokens.push_back(i * 3 + ((i < 12) != (rank == 1) ? 500 : 0));
+    for (std::int64_t i = 0; i < 20; ++i)
+      tokens.push_back(i * 3 + ((i < 12) != (rank == 1) ? 500 : 0));
     const auto ids = tensor<std::int64_t>::from(tokens, {20});
     barrier(group);
     const std::size_t before = group.bytes_sent();
@@ -263,7 +264,8 @@ BOOST_AUTO_TEST_CASE(rows_of_the_batch_are_what_is_on_the_wire) {
   }
 }
 
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they have memory of their own
+#if !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)  // they have memory of their own
 BOOST_AUTO_TEST_CASE(a_table_takes_the_memory_of_its_part_and_of_a_few_batches) {
   // 160 MiB of values and as much of gradients on each of 4 ranks, of which each owns a quarter.
   // All rows are used in turn.

@@ -172,7 +172,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_no_memory_cannot_share_pages) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_model_that_the_machine_has_no_memory_for_is_refused_before_any_is_allocated) {
+BOOST_AUTO_TEST_CASE(
+    a_model_that_the_machine_has_no_memory_for_is_refused_before_any_is_allocated) {
   on(jobs::kind::inproc, 2, [](process_group& group) {
     // 80 layers of 12 x 16384^2: 258 billion parameters, a terabyte.
     models::gpt<> model{{.vocab_size = 100, .n_positions = 8, .n_embd = 16384, .n_layer = 80}};

@@ -13,7 +13,8 @@ namespace {
 
 /// One of the changes that programs like libFuzzer make: bits, bytes, lengths, cuts, repeats, and
 /// parts of other seeds.
-std::string mutated(std::string bytes, const std::vector<std::string>& seeds, std::mt19937& random) {
+std::string mutated(std::string bytes, const std::vector<std::string>& seeds,
+                    std::mt19937& random) {
   const auto below = [&](std::size_t limit) { return limit == 0 ? 0 : random() % limit; };
   static constexpr std::string_view telling[] = {
       "\xff\xff\xff\xff\xff\xff\xff\x7f", "\xff\xff\xff\xff\xff\xff\xff\xff", "-", "0", "99999999",
@@ -70,8 +71,9 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_are_refused_by_name_or_read_right) {
     std::vector<std::string> pool = target.seeds;
     for (; count < 20000 && clock::now() < until; ++count) {
       const bool is_seed = count < target.seeds.size();
-      const std::string input = is_seed ? target.seeds[count]
-                                        : mutated(pool[random() % pool.size()], target.seeds, random);
+      const std::string input = is_seed
+                                    ? target.seeds[count]
+                                    : mutated(pool[random() % pool.size()], target.seeds, random);
       const auto start = clock::now();
       try {
         target.run(input);

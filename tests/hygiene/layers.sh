@@ -7,8 +7,8 @@
 # includes core/abi.hpp, which defines that. Includes are written <parx/folder/file.hpp>. Boost is
 # for parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere.
 # What parx::comm is made of (parx_comm_chapters in cmake/targets.cmake) needs neither Eigen nor zlib.
-# No file is longer than 500 lines, no line wider than 100 columns. parx.hpp has every chapter. An
-# example is a program of 150 lines at most.
+# No file is longer than 500 lines, no line wider than 100 columns, those of the tests included.
+# parx.hpp has every chapter. An example is a program of 150 lines at most.
 set -u
 cd "$1" || exit 1
 # folder level column
@@ -110,5 +110,12 @@ long=$(
   done
 )
 wrong+=${long:+${wrong:+$'\n'}$long}
+wide=$(
+  cd .. && [ -d tests ] || exit 0
+  # A raw string cannot be broken.
+  find tests examples benchmarks -name '*.[ch]pp' -exec grep -HnP '^.{101,}$' {} + |
+    grep -v 'R"(' | sed 's/\([^:]*:[0-9]*\):.*/\1: over 100 columns/'
+)
+wrong+=${wide:+${wrong:+$'\n'}$wide}
 [ -z "$wrong" ] || { echo "$wrong"; exit 1; }
 echo "$(find parx -name '*.hpp' | wc -l) headers keep to the layers"

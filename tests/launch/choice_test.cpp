@@ -137,7 +137,8 @@ BOOST_AUTO_TEST_CASE(what_links_cost_is_measured_once_and_quickly_between_hosts)
     const int other = (group.rank() + 2) % 4;
     const std::vector<int> across{std::min(group.rank(), other), std::max(group.rank(), other)};
     const auto pair = group.subgroup(across);
-    parx::require(parx::detail::core_of(pair)->options().choice.costs->alpha == costs.alpha, "measured again");
+    parx::require(parx::detail::core_of(pair)->options().choice.costs->alpha == costs.alpha,
+                  "measured again");
     const auto inside = parx::split(group, group.rank() / 2);
     parx::require(!parx::detail::core_of(*inside)->options().choice.costs, "links of another kind");
   });

@@ -195,10 +195,10 @@ BOOST_AUTO_TEST_CASE(a_forked_copy_of_a_stores_server_does_not_end_the_original)
   auto server = std::make_unique<parx::tcp_store_server>();
   parx::tcp_store client({.port = server->port()});
   BOOST_TEST(in_forked_process([&] {
-    if (!is_refused([&] { client.set("key", "other"); })) return 1;
-    server.reset();
-    return 0;
-  }) == 0);
+               if (!is_refused([&] { client.set("key", "other"); })) return 1;
+               server.reset();
+               return 0;
+             }) == 0);
   client.set("key", "value");
   BOOST_TEST(client.get("key") == "value");
 }

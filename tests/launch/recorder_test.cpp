@@ -81,6 +81,7 @@ BOOST_AUTO_TEST_CASE(a_job_whose_recorder_has_no_place_runs_without_and_says_so)
   const auto ends = run_job(2, 0, {{"PARX_RECORDER", "/proc/no/such"}});
   for (const auto& end : ends) {
     BOOST_TEST(end.exit_code == 0);
-    BOOST_TEST(contains(end.text, "operations are not recorded: the flight recorder /proc/no/such"));
+    BOOST_TEST(
+        contains(end.text, "operations are not recorded: the flight recorder /proc/no/such"));
   }
 }

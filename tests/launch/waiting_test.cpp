@@ -88,7 +88,8 @@ BOOST_AUTO_TEST_CASE(long_calls_after_short_ones_never_wait_for_a_delayed_acknow
       using parx::algorithm;
       std::vector<float> word(1);
       for (const auto use : {algorithm::ring, algorithm::halving}) {
-        for (const std::size_t count : {std::size_t{4096}, std::size_t{65'536}, std::size_t{262'144}}) {
+        for (const std::size_t count :
+             {std::size_t{4096}, std::size_t{65'536}, std::size_t{262'144}}) {
           std::vector<float> x(count);
           const double took = upper_quartile(
               20,

@@ -8,7 +8,9 @@ using namespace parx;
 
 namespace {
 
-std::vector<int> one_host(int ranks) { return std::vector<int>(static_cast<std::size_t>(ranks), 0); }
+std::vector<int> one_host(int ranks) {
+  return std::vector<int>(static_cast<std::size_t>(ranks), 0);
+}
 
 std::string refusal(std::vector<mesh_axis> axes, int ranks) {
   try {

@@ -66,7 +66,8 @@ BOOST_AUTO_TEST_CASE(a_group_is_called_by_its_axis_and_place_and_axes_of_size_1_
   run_threads(4, [&](process_group& world) {
     mesh grid{world, {{"pp", 2}, {"cp", 1}, {"dp", 2}}};
     const std::string name = grid["dp"].name();
-    const bool alone = grid["cp"].size() == 1 && members(grid["cp"], world.rank()) == 1 << world.rank();
+    const bool alone =
+        grid["cp"].size() == 1 && members(grid["cp"], world.rank()) == 1 << world.rank();
     const bool same = &grid.flatten({"cp", "dp"}) == &grid["dp"];
     const std::lock_guard guard(lock);
     names.insert(name + (alone ? "" : " is not alone") + (same ? "" : " is not the same"));

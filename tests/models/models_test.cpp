@@ -123,7 +123,8 @@ BOOST_AUTO_TEST_CASE(a_cnn_trains_and_then_evaluates_as_in_pytorch) {
   train_like_torch("cnn", model, sgd_of(model), loss_of);
   model.eval();
   compare_with_torch(static_cast<double>(loss_of(model, 0).mean()),
-                     torch_models::numbers()->at("cnn.evaluated").at(0), "by the running statistics");
+                     torch_models::numbers()->at("cnn.evaluated").at(0),
+                     "by the running statistics");
 }
 
 BOOST_AUTO_TEST_CASE(a_cnn_without_norm_has_the_same_layers_but_those) {

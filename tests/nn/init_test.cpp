@@ -48,7 +48,8 @@ BOOST_AUTO_TEST_CASE(a_part_starts_from_the_bits_that_the_whole_has_there) {
   for (int round = 0; round < 200; ++round) {
     // Long enough that runs begin and end anywhere within the blocks of 64 random words.
     parx::shape s;
-    for (const std::size_t extent : {1 + random.below(9), 1 + random.below(40), 1 + random.below(90)})
+    for (const std::size_t extent :
+         {1 + random.below(9), 1 + random.below(40), 1 + random.below(90)})
       s.push_back(extent);
     shard_spec part = shard_spec::whole(s);
     listing list = listing::whole(s);
@@ -69,9 +70,10 @@ BOOST_AUTO_TEST_CASE(the_numbers_of_a_stream_are_those_of_its_formula) {
   const auto values = tensor<float>::empty({1000});
   nn::init::uniform(-2, 3).fill(values, 4, "w", shard_spec::whole({1000}));
   std::vector<std::uint32_t> words;
-  random_stream(4, "w").words(0, 1000, [&](const std::uint32_t* word, std::uint64_t, std::size_t n) {
-    words.insert(words.end(), word, word + n);
-  });
+  random_stream(4, "w").words(0, 1000,
+                              [&](const std::uint32_t* word, std::uint64_t, std::size_t n) {
+                                words.insert(words.end(), word, word + n);
+                              });
   for (std::size_t i = 0; i < 1000; ++i) {
     const double exact = -2 + 5 * static_cast<double>(words[i] >> 8U) / 16777216.0;
     BOOST_REQUIRE(std::abs(static_cast<double>(values.data()[i]) - exact) < 1e-6);

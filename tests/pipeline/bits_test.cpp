@@ -33,7 +33,8 @@ batch text(std::size_t rows, std::size_t step) {
   batch made{tensor<std::int32_t>::empty({rows, positions}),
              tensor<std::int64_t>::empty({rows, positions})};
   for (std::size_t i = 0; i < rows * positions; ++i) {
-    made.input_ids.data()[i] = static_cast<std::int32_t>((7 * i + 3 * (step % 2) + i * i) % vocabulary);
+    made.input_ids.data()[i] =
+        static_cast<std::int32_t>((7 * i + 3 * (step % 2) + i * i) % vocabulary);
     made.labels.data()[i] =
         i % 4 == 1 ? -100 : static_cast<std::int64_t>((5 * i + step % 2) % vocabulary);
   }
@@ -103,7 +104,8 @@ outcome piped(const auto& make, std::size_t rows, int ranks, const pipeline_opti
       mine.losses.push_back(pipe.step(text(rows, step), loss_of).mean());
       optimizer.step();
     }
-    pipe.module().for_each_parameter([&](const std::string& path, auto& p) { note(path, p, mine); });
+    pipe.module().for_each_parameter(
+        [&](const std::string& path, auto& p) { note(path, p, mine); });
   });
   outcome made = by_rank.front();
   for (const outcome& each : by_rank) {
@@ -132,7 +134,8 @@ BOOST_AUTO_TEST_CASE(every_schedule_ends_in_the_bits_of_one_rank_at_2_3_and_4_st
   }
 }
 
-BOOST_AUTO_TEST_CASE(fewer_micro_batches_than_stages_one_micro_batch_and_one_rank_are_no_exception) {
+BOOST_AUTO_TEST_CASE(
+    fewer_micro_batches_than_stages_one_micro_batch_and_one_rank_are_no_exception) {
   const auto make = [] { return models::llama<>(small_llama()); };
   for (const int microbatches : {1, 2}) {
     const outcome expected = alone(make(), 3, microbatches);
@@ -155,7 +158,8 @@ BOOST_AUTO_TEST_CASE(a_tied_embedding_is_summed_over_the_first_and_the_last_stag
   const auto make = [&] { return models::gpt<>(config); };
   const outcome expected = alone(make(), 6, 3);
   for (const auto schedule : {schedules::one_f_one_b, schedules::zb1p, schedules::zbv}) {
-    const outcome found = piped<models::gpt<>>(make, 6, 3, {.schedule = schedule, .microbatches = 3});
+    const outcome found =
+        piped<models::gpt<>>(make, 6, 3, {.schedule = schedule, .microbatches = 3});
     BOOST_TEST(found.values.size() == expected.values.size());
     for (std::size_t step = 0; step < steps; ++step) {
       BOOST_TEST(std::abs(found.losses[step] - expected.losses[step]) < 1e-5);

@@ -1,6 +1,6 @@
-// Memory of micro-batches in flight: each rank is a process, whose pool says how many bytes lived at
-// most during a step. Blocks keep 1 MiB a micro-batch (0.5 MiB where a rank has two of them), so that
-// borders and parameters are lost in the rounding.
+// Memory of micro-batches in flight: each rank is a process, whose pool says how many bytes lived
+// at most during a step. Blocks keep 1 MiB a micro-batch (0.5 MiB where a rank has two of them), so
+// that borders and parameters are lost in the rounding.
 #include <parx/pipeline/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -52,8 +52,8 @@ class keeper : public nn::module<keeper> {
   parameter<float> weight_;
 };
 
-/// By rank: the most bytes that lived during the second step, without those that lived before it, in
-/// units of what one block keeps of one micro-batch.
+/// By rank: the most bytes that lived during the second step, without those that lived before it,
+/// in units of what one block keeps of one micro-batch.
 std::vector<double> measured(const char* schedule, int blocks) {
   const std::size_t kept = mebibyte * ranks / static_cast<std::size_t>(blocks);
   processes::job all;
@@ -94,7 +94,8 @@ void expect(const char* schedule, int blocks, const std::vector<int>& formula) {
   const std::vector<double> found = measured(schedule, blocks);
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     BOOST_TEST(std::abs(found[rank] - formula[rank]) < 0.25,
-               schedule << ", rank " << rank << ": " << found[rank] << " micro-batches in memory, by "
+               schedule << ", rank " << rank << ": " << found[rank]
+                        << " micro-batches in memory, by "
                         << "the formula " << formula[rank]);
   }
 }

@@ -1,4 +1,5 @@
-// Language models through the stages: PyTorch's curves, recomputed saved_activations, generated texts.
+// Language models through the stages: PyTorch's curves, recomputed saved_activations, generated
+// texts.
 #include <parx/pipeline/generate.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -57,8 +57,8 @@ outcome run(Wrapper& wrapper, std::size_t batch, Step step, const train::trainer
   trainer.add_evaluation(loader, [&](auto& m, auto& b) -> train::metrics {
     if constexpr (requires { m.evaluate(b, 0); }) {
       return {{"loss", m.evaluate(b, [&](auto& logits, auto& part) {
-                return m.cross_entropy(logits, part.labels);
-              })}};
+                 return m.cross_entropy(logits, part.labels);
+               })}};
     } else {
       return {{"loss", parx::nn::cross_entropy(m(b.input_ids), b.labels)}};
     }

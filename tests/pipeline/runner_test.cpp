@@ -130,28 +130,35 @@ pipeline_timeline timed_run(pipeline_schedule schedule, int microbatches, int ch
   pipeline_timeline found;
   const int blocks = schedule == schedules::zbv || chunks == 2 ? 8 : 4;
   const auto part = unit * 4 / blocks;
-  run_threads(4, [&](process_group& world) {
-    const timed::durations all{part, part, part};
-    const auto block = [&](bool is_first) { return timed(all, is_first); };
-    nn::sequential model{block(true),  block(false), block(false), block(false),
-                         block(false), block(false), block(false), block(false)};
-    auto used = model.blocks();
-    used.resize(static_cast<std::size_t>(blocks));
-    pipeline pipe{model, used, world,
-                  {.schedule = schedule, .microbatches = microbatches, .chunks = chunks,
-                   .hop = static_cast<double>(hop.count()) / static_cast<double>(3 * unit.count())}};
-    const samples one = numbers(static_cast<std::size_t>(microbatches), 1);
-    const auto loss = [](const variable<float>& y, const samples&) {
-      return weighted_loss<float>{sum(y), 1};
-    };
-    for (int step = 0; step < 2; ++step) {
-      barrier(world);  // so that all clocks start together
-      pipe.step(one, loss);
-      pipe.zero_grad();
-    }
-    pipeline_timeline mine = pipe.timeline();
-    if (world.rank() == 0) found = std::move(mine);
-  }, {.network = {.delay = hop}, .group = {}});
+  run_threads(4,
+              [&](process_group& world) {
+                const timed::durations all{part, part, part};
+                const auto block = [&](bool is_first) { return timed(all, is_first); };
+                nn::sequential model{block(true),  block(false), block(false), block(false),
+                                     block(false), block(false), block(false), block(false)};
+                auto used = model.blocks();
+                used.resize(static_cast<std::size_t>(blocks));
+                pipeline pipe{model,
+                              used,
+                              world,
+                              {.schedule = schedule,
+                               .microbatches = microbatches,
+                               .chunks = chunks,
+                               .hop = static_cast<double>(hop.count()) /
+                                      static_cast<double>(3 * unit.count())}};
+                const samples one = numbers(static_cast<std::size_t>(microbatches), 1);
+                const auto loss = [](const variable<float>& y, const samples&) {
+                  return weighted_loss<float>{sum(y), 1};
+                };
+                for (int step = 0; step < 2; ++step) {
+                  barrier(world);  // so that all clocks start together
+                  pipe.step(one, loss);
+                  pipe.zero_grad();
+                }
+                pipeline_timeline mine = pipe.timeline();
+                if (world.rank() == 0) found = std::move(mine);
+              },
+              {.network = {.delay = hop}, .group = {}});
   return found;
 }
 
@@ -326,9 +333,10 @@ BOOST_AUTO_TEST_CASE(bubbles_of_timed_stages_are_those_of_the_formulas_within_5_
     int chunks;
     double bubble;
   };
-  for (const row& each : {row{schedules::gpipe, 1, 3 / 11.0}, row{schedules::one_f_one_b, 1, 3 / 11.0},
-                          row{schedules::interleaved, 2, 3 / 19.0}, row{schedules::zb1p, 1, 3 / 27.0},
-                          row{schedules::zbv, 1, 3 / 51.0}}) {
+  for (const row& each :
+       {row{schedules::gpipe, 1, 3 / 11.0}, row{schedules::one_f_one_b, 1, 3 / 11.0},
+        row{schedules::interleaved, 2, 3 / 19.0}, row{schedules::zb1p, 1, 3 / 27.0},
+        row{schedules::zbv, 1, 3 / 51.0}}) {
     double best = 1;
     std::string name;
     const bool is_short = holds_when_undisturbed([&] {

@@ -230,7 +230,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_table_is_named_with_its_rule_and_cell)
   };
   for (const wrong& each : {
            wrong{"0F0,0B0\n1F0,X\n", "line 2, cell 2, \"X\" is no action"},
-           wrong{"0F0,0B0\n0F1,0B1\n", "rank 1, action 0, 0F1: stage 0 is on rank 0 too (rule: place)"},
+           wrong{"0F0,0B0\n0F1,0B1\n",
+                 "rank 1, action 0, 0F1: stage 0 is on rank 0 too (rule: place)"},
            wrong{"0F0,0F0,0B0\n", "rank 0, action 1, 0F0: it is there a second time (rule: once)"},
            wrong{"0F0,0B0,0F1\n", "0B1 is nowhere (rule: once)"},
            wrong{"0F0,0I0\n", "0W0 is nowhere (rule: once)"},
@@ -238,7 +239,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_table_is_named_with_its_rule_and_cell)
            wrong{"0F0,0I0,0B0\n", "action 2, 0B0: its backward is there in halves (rule: once)"},
            wrong{"0B0,0F0\n", "action 0, 0B0: its forward has to run before (rule: order)"},
            wrong{"0F0,0W0,0I0\n", "action 1, 0W0: its I has to run before (rule: order)"},
-           wrong{"0F0,0REDUCE_GRAD,0B0\n", "0B0: its stage's REDUCE_GRAD comes before (rule: whole)"},
+           wrong{"0F0,0REDUCE_GRAD,0B0\n",
+                 "0B0: its stage's REDUCE_GRAD comes before (rule: whole)"},
            wrong{"0F0,0RESHARD,0B0\n", "0RESHARD: its stage is not unsharded (rule: whole)"},
            wrong{"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n",
                  "deadlock: rank 0 waits to run 0B0, rank 1 waits to run 1F1 (rule: deadlock)"},
@@ -271,15 +273,17 @@ std::string trace_of(int rank, double offset, double late, bool drops_the_first)
                 : std::vector<std::string>{"1F0@10", "1B0@20", "1F1@40", "1B1@50"};
   std::string events = R"({"ph":"M","name":"process_name","pid":0,"tid":0,"args":{"name":"r"}})";
   const auto add_step = [&](double at, double duration) {
-    events += fmt::format(R"(,{{"ph":"X","cat":"pipeline","name":"step","pid":0,"tid":1,"ts":{},"dur":{}}})",
-                          at + late, duration);
+    events += fmt::format(
+        R"(,{{"ph":"X","cat":"pipeline","name":"step","pid":0,"tid":1,"ts":{},"dur":{}}})",
+        at + late, duration);
   };
   add_step(499, 31);
   add_step(999, 99);
   add_step(1999, 20);
   const auto add = [&](const std::string& name, double at) {
-    events += fmt::format(R"(,{{"ph":"X","cat":"pipeline","name":"{}","pid":0,"tid":1,"ts":{},"dur":{}}})",
-                          name, at + late, name[1] == 'F' ? 10 : 20);
+    events += fmt::format(
+        R"(,{{"ph":"X","cat":"pipeline","name":"{}","pid":0,"tid":1,"ts":{},"dur":{}}})", name,
+        at + late, name[1] == 'F' ? 10 : 20);
   };
   events += R"(,{"ph":"X","cat":"comm","name":"send","pid":0,"tid":1,"ts":1,"dur":1})";
   if (!drops_the_first) add(fmt::format("{}F0", rank), 500);
@@ -289,7 +293,8 @@ std::string trace_of(int rank, double offset, double late, bool drops_the_first)
     add(each.substr(0, mark), 1000 + std::stod(each.substr(mark + 1)));
   }
   add(fmt::format("{}F0", rank), 2000);  // an evaluation behind it
-  return fmt::format(R"({{"otherData":{{"clock_offset_us":{}}},"traceEvents":[{}]}})", offset, events);
+  return fmt::format(R"({{"otherData":{{"clock_offset_us":{}}},"traceEvents":[{}]}})", offset,
+                     events);
 }
 
 BOOST_AUTO_TEST_CASE(traces_of_a_run_make_the_timeline_of_its_last_training_step) {

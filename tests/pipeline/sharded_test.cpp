@@ -89,13 +89,15 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
   const auto ranks = on_ranks(world_size, [&](process_group& world) {
     mesh<"pp", "dp", "tp"> over{world, {how.stages, how.replicas, how.parts}};
     auto model = make();
-    auto parallel = parallelize(
-        model, over,
-        {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
-         .dp = how.dp,
-         .pp = {.schedule = how.schedule, .microbatches = 2, .chunks = how.chunks, .table = how.table,
-                .seed = 5,
-                .reductions = {.order = reduction_order::serial}}});
+    auto parallel = parallelize(model, over,
+                                {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
+                                 .dp = how.dp,
+                                 .pp = {.schedule = how.schedule,
+                                        .microbatches = 2,
+                                        .chunks = how.chunks,
+                                        .table = how.table,
+                                        .seed = 5,
+                                        .reductions = {.order = reduction_order::serial}}});
     optim::adamw opt{parallel.parameters(), {.lr = 1e-2F}};
     if (!from.empty()) {
       load_training_state(parallel, opt, saved_checkpoint::open(from));
@@ -176,7 +178,8 @@ BOOST_AUTO_TEST_CASE(with_other_schedules_too) {
 }
 
 BOOST_AUTO_TEST_CASE(sums_begin_at_the_reduce_grad_of_a_table) {
-  const way whole{.table = from_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n1F0,1B0,1F1,1B1,1REDUCE_GRAD\n")};
+  const way whole{.table =
+                      from_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n1F0,1B0,1F1,1B1,1REDUCE_GRAD\n")};
   const outcome expected = trained(whole);
   for (const int stage : {1, 2, 3}) {
     way cut = whole;

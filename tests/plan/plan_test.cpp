@@ -194,10 +194,12 @@ BOOST_AUTO_TEST_CASE(memory_that_is_not_there_is_refused_with_what_would_fit) {
   machine.memory_of_host = 4 * 48 * MiB;
   BOOST_CHECK_NO_THROW(require_fits(four_units(), machine, zero1, {}, 8));
   BOOST_CHECK_NO_THROW(require_fits(four_units(), machine, ddp));  // its optimizer is not known
-  const std::string said = parx_test::message_of([&] { require_fits(four_units(), machine, ddp, {}, 8); });
-  BOOST_TEST(said.find("usage: ddp of 4.194 million parameters needs 67.1 MB on each rank") == 0u, said);
-  BOOST_TEST(said.find("the 4 ranks of a host have 50.3 MB each. What fits: ") !=
-             std::string::npos, said);
+  const std::string said =
+      parx_test::message_of([&] { require_fits(four_units(), machine, ddp, {}, 8); });
+  BOOST_TEST(said.find("usage: ddp of 4.194 million parameters needs 67.1 MB on each rank") == 0u,
+             said);
+  BOOST_TEST(said.find("the 4 ranks of a host have 50.3 MB each. What fits: ") != std::string::npos,
+             said);
   BOOST_TEST(said.find("zero1 (41.9 MB)") != std::string::npos, said);
 }
 
@@ -217,8 +219,9 @@ BOOST_AUTO_TEST_CASE(shapes_are_those_of_a_model_without_values) {
   const model_shapes of_llama = shapes_of(llama, {"model.layers.*", "lm_head"});
   BOOST_TEST((of_llama.parameters[0].rows == table_rows::of_a_batch));
   BOOST_TEST(of_llama.units.back() == "lm_head");
-  BOOST_TEST(parx_test::message_of([&] { static_cast<void>(shapes_of(llama, {"model.layer.*"})); }) ==
-             "usage: shapes_of: the model has no parameter in a module \"model.layer.*\"");
+  BOOST_TEST(parx_test::message_of([&] {
+               static_cast<void>(shapes_of(llama, {"model.layer.*"}));
+             }) == "usage: shapes_of: the model has no parameter in a module \"model.layer.*\"");
 }
 
 BOOST_AUTO_TEST_CASE(links_are_read_by_their_speed) {
@@ -236,8 +239,10 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
   const auto refused = [](const cluster& machine, const plan_layout& layout) {
     return parx_test::message_of([&] { static_cast<void>(made(four_units(), machine, layout)); });
   };
-  BOOST_TEST(refused(slow(3, 2), ddp) == "usage: plan: 3 ranks on 2 hosts: give as many ranks to each");
-  BOOST_TEST(refused(slow(4), {.name = "x", .stage = 4}) == "usage: plan: stage 4 of x: give 0 to 3");
+  BOOST_TEST(refused(slow(3, 2), ddp) ==
+             "usage: plan: 3 ranks on 2 hosts: give as many ranks to each");
+  BOOST_TEST(refused(slow(4), {.name = "x", .stage = 4}) ==
+             "usage: plan: stage 4 of x: give 0 to 3");
   BOOST_TEST(refused(slow(4), {.name = "x", .stage = 3, .replicas = 3}) ==
              "usage: plan: 4 ranks are not 3 replicas of x");
 }

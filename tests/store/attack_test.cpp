@@ -154,33 +154,33 @@ BOOST_AUTO_TEST_CASE(waits_for_as_many_keys_as_a_request_may_have_freeze_nobody)
     removes += encoded({.op = wire::operation::delete_key, .keys = {key}});
   }
   judge("waits", server, waits_during(server.port(), [&] {
-    const auto end = clock_type::now() + 1s;
-    while (clock_type::now() < end) {
-      raw_client too_many(server.port());
-      too_many.send("\x05" + u64(131072) + asks.substr(9));
-      raw_client waiter(server.port());
-      raw_client setter(server.port());
-      waiter.send(asks);
-      setter.send(sets);
-      BOOST_TEST_REQUIRE(waiter.receive(1).size() == 1U);
-      setter.send(removes);
-      setter.receive(8 * wire::max_keys);
-    }
-  }));
+          const auto end = clock_type::now() + 1s;
+          while (clock_type::now() < end) {
+            raw_client too_many(server.port());
+            too_many.send("\x05" + u64(131072) + asks.substr(9));
+            raw_client waiter(server.port());
+            raw_client setter(server.port());
+            waiter.send(asks);
+            setter.send(sets);
+            BOOST_TEST_REQUIRE(waiter.receive(1).size() == 1U);
+            setter.send(removes);
+            setter.receive(8 * wire::max_keys);
+          }
+        }));
 }
 
 BOOST_AUTO_TEST_CASE(values_without_end_are_refused_and_cost_little) {
   const victim server;
   judge("values", server, waits_during(server.port(), [&] {
-    for (int i = 0; i < 400; ++i) {
-      raw_client client(server.port());
-      client.send(encoded({.op = wire::operation::set,
-                           .keys = {"big" + std::to_string(i)},
-                           .values = {a_mebibyte}}));
-      client.send(encoded({.op = wire::operation::num_keys}));
-      client.receive(8);
-    }
-  }));
+          for (int i = 0; i < 400; ++i) {
+            raw_client client(server.port());
+            client.send(encoded({.op = wire::operation::set,
+                                 .keys = {"big" + std::to_string(i)},
+                                 .values = {a_mebibyte}}));
+            client.send(encoded({.op = wire::operation::num_keys}));
+            client.receive(8);
+          }
+        }));
   parx::tcp_store store({.port = server.port()});
   BOOST_CHECK_THROW(store.set("mine", a_mebibyte, soon()), parx::error);
 }
@@ -228,14 +228,14 @@ BOOST_AUTO_TEST_CASE(idle_connections_give_their_descriptors_to_others) {
   const victim server(256);
   std::list<raw_client> idle;
   judge("idle connections", server, waits_during(server.port(), [&] {
-    for (int i = 0; i < 400; ++i) idle.emplace_back(server.port());
-    std::this_thread::sleep_for(500ms);
-    // A newcomer is served as soon as those are a second old.
-    const auto begin = clock_type::now();
-    parx::tcp_store late({.port = server.port()});
-    BOOST_TEST(late.add("late", 1, soon()) == 1);
-    BOOST_TEST((clock_type::now() - begin < 5s));
-  }));
+          for (int i = 0; i < 400; ++i) idle.emplace_back(server.port());
+          std::this_thread::sleep_for(500ms);
+          // A newcomer is served as soon as those are a second old.
+          const auto begin = clock_type::now();
+          parx::tcp_store late({.port = server.port()});
+          BOOST_TEST(late.add("late", 1, soon()) == 1);
+          BOOST_TEST((clock_type::now() - begin < 5s));
+        }));
   BOOST_TEST(!server.ran_out());
 }
 
@@ -252,16 +252,16 @@ BOOST_AUTO_TEST_CASE(ten_thousand_clients_are_served_side_by_side) {
   const victim server(limit.rlim_max);
   std::list<raw_client> all;
   judge("10 000 clients", server, waits_during(server.port(), [&] {
-    for (int i = 0; i < clients; ++i) all.emplace_back(server.port());
-    for (raw_client& each : all) {
-      each.send(encoded({.op = wire::operation::add, .keys = {"/count"}, .number = 1}));
-    }
-    std::uint64_t total = 0;
-    for (raw_client& each : all) {
-      const std::string sum = each.receive(sizeof total);
-      BOOST_TEST_REQUIRE(sum.size() == sizeof total);
-      total += wire::take<std::uint64_t>(sum);
-    }
-    BOOST_TEST(total == std::uint64_t{clients} * (clients + 1) / 2);
-  }));
+          for (int i = 0; i < clients; ++i) all.emplace_back(server.port());
+          for (raw_client& each : all) {
+            each.send(encoded({.op = wire::operation::add, .keys = {"/count"}, .number = 1}));
+          }
+          std::uint64_t total = 0;
+          for (raw_client& each : all) {
+            const std::string sum = each.receive(sizeof total);
+            BOOST_TEST_REQUIRE(sum.size() == sizeof total);
+            total += wire::take<std::uint64_t>(sum);
+          }
+          BOOST_TEST(total == std::uint64_t{clients} * (clients + 1) / 2);
+        }));
 }

@@ -99,7 +99,8 @@ BOOST_FIXTURE_TEST_CASE(an_answer_without_bounds_is_not_made, fixture) {
   BOOST_TEST(sent[1] == "");
 }
 
-BOOST_FIXTURE_TEST_CASE(a_store_takes_so_many_bytes_and_no_more_and_what_is_removed_makes_room, fixture) {
+BOOST_FIXTURE_TEST_CASE(a_store_takes_so_many_bytes_and_no_more_and_what_is_removed_makes_room,
+                        fixture) {
   const auto fill = [&](const std::string& stem) {
     int stored = 0;
     while (run(1, {.op = operation::set,
@@ -116,7 +117,8 @@ BOOST_FIXTURE_TEST_CASE(a_store_takes_so_many_bytes_and_no_more_and_what_is_remo
   const request push{
       .op = operation::queue_push, .keys = {"q"}, .values = {std::string(2 << 20, 'v')}};
   BOOST_TEST((run(1, push) == verdict::hang_up));
-  for (int i = 0; i < 23; ++i) run(1, {.op = operation::delete_key, .keys = {"a" + std::to_string(i)}});
+  for (int i = 0; i < 23; ++i)
+    run(1, {.op = operation::delete_key, .keys = {"a" + std::to_string(i)}});
   for (int round = 0; round < 100; ++round) {  // what is taken out of a queue is given back too
     BOOST_TEST_REQUIRE((run(1, push) == verdict::keep));
     run(1, {.op = operation::queue_pop, .keys = {"q"}});
@@ -183,6 +185,7 @@ BOOST_FIXTURE_TEST_CASE(a_wait_for_many_keys_costs_time_in_proportion_to_them, f
   };
   const double few = time_of(max_keys / 16);
   const double many = time_of(max_keys);
-  BOOST_TEST_MESSAGE(max_keys << " keys: " << many * 1e3 << " ms; a sixteenth of them: " << few * 1e3);
+  BOOST_TEST_MESSAGE(max_keys << " keys: " << many * 1e3
+                              << " ms; a sixteenth of them: " << few * 1e3);
   BOOST_TEST(many < 100 * few);  // 256 if quadratic, 16 and a few for the caches if not
 }

@@ -95,7 +95,8 @@ BOOST_AUTO_TEST_CASE(a_stranger_is_answered_nothing_and_LIST_least_of_all) {
   // Four bytes that tell a client of parx what it lacks, and the end.
   BOOST_TEST(modern.receive(4) == "PKEY");
   BOOST_TEST(modern.hung_up());
-  for (const std::string& first : {std::string("\x06"), "\x02" + text("/k"), std::string("GET / ")}) {
+  for (const std::string& first :
+       {std::string("\x06"), "\x02" + text("/k"), std::string("GET / ")}) {
     raw_client old(server.port());
     old.send(first);
     BOOST_TEST(old.receive(4) == "PKEY");
@@ -158,7 +159,8 @@ BOOST_AUTO_TEST_CASE(a_recorded_exchange_is_worth_nothing_and_holds_no_secret) {
   }
   BOOST_TEST(said.size() > 72U);
   BOOST_TEST((said + heard).find(secret) == std::string::npos);
-  BOOST_TEST((said + heard).find(parx::job_key::view(key).substr(0, sizeof(parx::mac))) == std::string::npos);
+  BOOST_TEST((said + heard).find(parx::job_key::view(key).substr(0, sizeof(parx::mac))) ==
+             std::string::npos);
   raw_client replay(server.port());
   replay.send(said);
   BOOST_TEST(replay.receive(32).size() == 32U);  // a nonce, but not the recorded one

@@ -96,13 +96,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_stands_in_for_all_old_rows, T, element_types
 
 BOOST_AUTO_TEST_CASE(products_of_many_blocks_start_from_what_beta_says_and_add_up) {
   // Caches so small that each extent is cut several times.
-  const std::ptrdiff_t first = Eigen::l1CacheSize(), second = Eigen::l2CacheSize(), third = Eigen::l3CacheSize();
+  const std::ptrdiff_t first = Eigen::l1CacheSize(), second = Eigen::l2CacheSize(),
+                       third = Eigen::l3CacheSize();
   Eigen::setCpuCacheSizes(4 << 10, 16 << 10, 64 << 10);
-  for (const auto& [m, n, k] : {std::array<std::size_t, 3>{50, 70, 300}, {300, 600, 40}, {600, 300, 40}}) {
+  for (const auto& [m, n, k] :
+       {std::array<std::size_t, 3>{50, 70, 300}, {300, 600, 40}, {600, 300, 40}}) {
     const auto a = whole_numbers<float>({m, k}, 1);
     const auto b = whole_numbers<float>({k, n}, 5);
     for (const float beta : {0.0F, 1.0F}) {
-      const auto c = tensor<float>::full({m, n}, beta == 0 ? std::numeric_limits<float>::quiet_NaN() : 4);
+      const auto c =
+          tensor<float>::full({m, n}, beta == 0 ? std::numeric_limits<float>::quiet_NaN() : 4);
       gemm(op::plain, op::plain, m, n, k, 1.0F, a.data(), k, b.data(), n, beta, c.data(), n);
       bool same = true;
       for (std::size_t i = 0; i < m; ++i) {

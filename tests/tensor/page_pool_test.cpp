@@ -180,10 +180,10 @@ BOOST_AUTO_TEST_CASE(a_forked_child_moves_its_own_copies) {
   unit.attach();
   numbers_in(unit)[0] = 42;
   BOOST_TEST(end_of_child([&] {
-    unit.detach();
-    other.attach();
-    return static_cast<int>(numbers_in(other)[0]++);
-  }) == 42);
+               unit.detach();
+               other.attach();
+               return static_cast<int>(numbers_in(other)[0]++);
+             }) == 42);
   BOOST_TEST(numbers_in(unit)[0] == 42U);
 }
 
@@ -203,15 +203,15 @@ BOOST_AUTO_TEST_CASE(more_units_than_blocks_and_more_memory_than_there_is_are_re
   BOOST_CHECK_THROW(page_pool(1, 0), parx::usage_error);
   BOOST_CHECK_THROW(page_pool(std::size_t{1} << 40U, std::size_t{1} << 40U), parx::usage_error);
   BOOST_TEST(end_of_child([] {
-    const rlimit limit{std::size_t{1} << 32U, std::size_t{1} << 32U};
-    ::setrlimit(RLIMIT_AS, &limit);
-    try {
-      page_pool(1, std::size_t{1} << 33U);
-    } catch (const parx::error& refused) {
-      return std::string(refused.what()).find("ulimit -v") != std::string::npos ? 3 : 1;
-    }
-    return 0;
-  }) == 3);
+               const rlimit limit{std::size_t{1} << 32U, std::size_t{1} << 32U};
+               ::setrlimit(RLIMIT_AS, &limit);
+               try {
+                 page_pool(1, std::size_t{1} << 33U);
+               } catch (const parx::error& refused) {
+                 return std::string(refused.what()).find("ulimit -v") != std::string::npos ? 3 : 1;
+               }
+               return 0;
+             }) == 3);
 }
 
 BOOST_AUTO_TEST_CASE(a_move_that_fails_midway_leaves_memory_and_addresses_as_they_were) {

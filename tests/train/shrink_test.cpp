@@ -96,8 +96,8 @@ struct beginning {
   std::size_t world;
 };
 
-/// Least squares by gradient descent with momentum over the samples in their order; throws where the
-/// trainer's losses or the slope are others.
+/// Least squares by gradient descent with momentum over the samples in their order; throws where
+/// the trainer's losses or the slope are others.
 void compare_with_textbook(const plan& p, const std::vector<beginning>& begins,
                            const std::vector<double>& losses, double slope) {
   double w = first_slope, velocity = 0;
@@ -223,8 +223,8 @@ parx::environment under_an_agent(int rank, const plan& p, std::uint16_t port) {
   return env;
 }
 
-/// body(world, descriptor) in p.world processes. The victims are killed one after the other once all
-/// have written a byte to the descriptor; the others are to end well. True where they did.
+/// body(world, descriptor) in p.world processes. The victims are killed one after the other once
+/// all have written a byte to the descriptor; the others are to end well. True where they did.
 template <typename Body>
 bool run_and_kill(const plan& p, std::chrono::microseconds when, Body body) {
   const parx::tcp_store_server server({.address = "127.0.0.1"});
@@ -448,8 +448,9 @@ BOOST_AUTO_TEST_CASE(what_cannot_go_on_without_a_rank_is_refused_before_training
     parx::optim::sgd opt{wrapper.parameters(), {.lr = rate}};
     const auto loss = [](auto& m, auto& b) { return parx::nn::mse_loss(m(b.x), b.y); };
     try {
-      train::trainer(wrapper, opt, loader, loss,
-                     {.on_loss = []() -> parx::process_group { throw std::logic_error("unused"); }});
+      train::trainer(wrapper, opt, loader, loss, {.on_loss = []() -> parx::process_group {
+                       throw std::logic_error("unused");
+                     }});
     } catch (const parx::usage_error& refused) {
       return std::string(refused.what());
     }

@@ -1,6 +1,6 @@
 // The trainer runs wrappers of any kind. The one here has four ranks: two pairs, which work on
-// different samples, each of two ranks that hold equal replicas and need each other for every forward
-// pass, as ranks that share a layer do.
+// different samples, each of two ranks that hold equal replicas and need each other for every
+// forward pass, as ranks that share a layer do.
 #include <parx/train/wrapped_model.hpp>
 
 #include <array>

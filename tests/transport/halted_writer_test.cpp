@@ -45,7 +45,8 @@ extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* here, unsigned long
   return written;
 }
 
-BOOST_AUTO_TEST_CASE(a_writer_that_is_halted_neither_holds_up_a_deadline_nor_writes_when_it_goes_on) {
+BOOST_AUTO_TEST_CASE(
+    a_writer_that_is_halted_neither_holds_up_a_deadline_nor_writes_when_it_goes_on) {
   constexpr std::byte kept{0xAB};
   double seconds = 0;
   bool unharmed = false, was_halted = false;

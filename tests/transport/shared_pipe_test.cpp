@@ -33,7 +33,8 @@ struct message {
   std::vector<std::byte> body;
 };
 
-/// Deterministic: both ends can say what message `number` is. Every seventh or so has another shape.
+/// Deterministic: both ends can say what message `number` is. Every seventh or so has another
+/// shape.
 message message_of(std::uint64_t number) {
   const std::uint64_t shape = number / 7;
   message made;
@@ -98,18 +99,21 @@ struct offering_pipe : test_pipe {
   std::size_t sent = 0;
   std::size_t received = 0;
 
-  explicit offering_pipe(std::size_t size, pid_t writes_to = ::getpid()) : source(size), target(size) {
-    for (std::size_t i = 0; i < size; ++i) source[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15u >> 56);
+  explicit offering_pipe(std::size_t size, pid_t writes_to = ::getpid())
+      : source(size), target(size) {
+    for (std::size_t i = 0; i < size; ++i)
+      source[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15u >> 56);
     receiver.permit_offers(guard);
     sender.permit_writes(writes_to);
   }
   void send_some() {
-    sent += sender.send({}, {.data = source.data() + sent, .size = source.size() - sent, .at_ease = true});
+    sent += sender.send(
+        {}, {.data = source.data() + sent, .size = source.size() - sent, .at_ease = true});
   }
   std::size_t receive_some() {
     const std::size_t rest = target.size() - received;
-    const std::size_t got = receiver.receive({}, {target.data() + received, std::min<std::size_t>(rest, 4096), rest},
-                                             ::getpid(), 0);
+    const std::size_t got = receiver.receive(
+        {}, {target.data() + received, std::min<std::size_t>(rest, 4096), rest}, ::getpid(), 0);
     received += got;
     return got;
   }
@@ -128,7 +132,9 @@ struct offering_pipe : test_pipe {
     }
     other.join();
   }
-  [[nodiscard]] std::uint32_t stage() const { return state.share.load() % parx::detail::pipe_state::share_stages; }
+  [[nodiscard]] std::uint32_t stage() const {
+    return state.share.load() % parx::detail::pipe_state::share_stages;
+  }
 };
 
 }  // namespace
@@ -140,7 +146,8 @@ BOOST_AUTO_TEST_CASE(a_small_message_with_the_last_ones_prefix_lies_on_the_line_
     BOOST_TEST(same(between.receive(body), like(1, body)));
     for (std::uint64_t sequence = 2; sequence < 40; ++sequence) {  // up to the ring's end
       between.send(like(sequence, body));
-      std::fill(between.ring.begin(), between.ring.end(), std::byte{0xee});  // the ring is not needed
+      std::fill(between.ring.begin(), between.ring.end(),
+                std::byte{0xee});  // the ring is not needed
       BOOST_TEST(same(between.receive(body), like(sequence, body)));
     }
   }
@@ -211,7 +218,8 @@ BOOST_AUTO_TEST_CASE(a_stream_of_small_messages_arrives_whole_while_both_sides_r
   BOOST_TEST(wrong == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(a_sender_at_ease_writes_its_share_of_a_large_message_while_the_receiver_reads_the_rest) {
+BOOST_AUTO_TEST_CASE(
+    a_sender_at_ease_writes_its_share_of_a_large_message_while_the_receiver_reads_the_rest) {
   offering_pipe between(std::size_t{3} << 20 | 12345);
   bool helped = false;
   for (int i = 0; i < 500 && (!helped || i < 20); ++i) {
@@ -219,7 +227,8 @@ BOOST_AUTO_TEST_CASE(a_sender_at_ease_writes_its_share_of_a_large_message_while_
     BOOST_REQUIRE((between.target == between.source));
     if (between.stage() != parx::detail::pipe_state::share_written) continue;
     helped = true;
-    BOOST_TEST(between.state.landed + parx::detail::pipe_state::share_written == between.state.share);
+    BOOST_TEST(between.state.landed + parx::detail::pipe_state::share_written ==
+               between.state.share);
   }
   BOOST_TEST(helped);
 }
@@ -233,12 +242,14 @@ BOOST_AUTO_TEST_CASE(a_share_that_the_sender_cannot_write_is_read_by_the_receive
   }
 }
 
-BOOST_AUTO_TEST_CASE(while_the_sender_writes_its_share_the_receiver_waits_and_says_that_its_memory_is_in_use) {
+BOOST_AUTO_TEST_CASE(
+    while_the_sender_writes_its_share_the_receiver_waits_and_says_that_its_memory_is_in_use) {
   using state = parx::detail::pipe_state;
   offering_pipe between(std::size_t{1} << 20);
   bool taken = false;
   std::size_t own = 0;
-  for (int i = 0; i < 500 && !taken; ++i) {  // until the other thread runs in the 50 us of the receiver's half
+  for (int i = 0; i < 500 && !taken;
+       ++i) {  // until the other thread runs in the 50 us of the receiver's half
     between.sent = between.received = 0;
     between.send_some();
     std::atomic<bool> runs{false};
@@ -263,7 +274,8 @@ BOOST_AUTO_TEST_CASE(while_the_sender_writes_its_share_the_receiver_waits_and_sa
   BOOST_TEST(!between.receiver.reclaim());
   std::copy(between.source.begin() + static_cast<std::ptrdiff_t>(own), between.source.end(),
             between.target.begin() + static_cast<std::ptrdiff_t>(own));
-  between.state.landed = between.state.share - state::share_taken;  // the sender is stopped behind its system call
+  between.state.landed =
+      between.state.share - state::share_taken;  // the sender is stopped behind its system call
   BOOST_TEST(between.receiver.reclaim());
   BOOST_TEST(!between.receiver.ready());
   between.state.share.fetch_add(state::share_written - state::share_taken);
@@ -273,7 +285,8 @@ BOOST_AUTO_TEST_CASE(while_the_sender_writes_its_share_the_receiver_waits_and_sa
   BOOST_TEST((between.target == between.source));
 }
 
-BOOST_AUTO_TEST_CASE(a_sender_that_comes_as_its_share_is_refused_neither_takes_it_nor_the_next_one) {
+BOOST_AUTO_TEST_CASE(
+    a_sender_that_comes_as_its_share_is_refused_neither_takes_it_nor_the_next_one) {
   using state = parx::detail::pipe_state;
   offering_pipe between(std::size_t{1} << 20);
   between.send_some();

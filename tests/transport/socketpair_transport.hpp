@@ -1,6 +1,6 @@
-// socketpair_transport: a transport written against transport/transport.hpp alone, as somebody would
-// write one for another network. Ranks are threads; a pair of Unix sockets joins two of them for each
-// channel of a group.
+// socketpair_transport: a transport written against transport/transport.hpp alone, as somebody
+// would write one for another network. Ranks are threads; a pair of Unix sockets joins two of them
+// for each channel of a group.
 //
 // No memory is shared, and small kernel buffers make sends stop in the middle of a message.
 // Threads: a socketpair_network is safe from any thread; each transport belongs to its rank's.
@@ -47,7 +47,9 @@ class socketpair_network {
   socketpair_network& operator=(const socketpair_network&) = delete;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
-  [[nodiscard]] int alarm(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).alarm; }
+  [[nodiscard]] int alarm(int rank) const {
+    return ranks_.at(static_cast<std::size_t>(rank)).alarm;
+  }
   void ring(int rank) const noexcept {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto put = ::write(alarm(rank), &one, sizeof one);

@@ -161,7 +161,8 @@ BOOST_AUTO_TEST_CASE(short_messages_that_come_together_cost_one_call_and_nobody_
   constexpr std::size_t messages = 20, bytes = 100;
   std::vector<std::byte> sent(bytes, std::byte{3}), taken(bytes);
   for (std::size_t i = 0; i < messages;) {
-    i += from.try_send({}, {.data = sent.data(), .size = bytes, .others_wait = i + 1 < messages}) > 0;
+    i += from.try_send({}, {.data = sent.data(), .size = bytes, .others_wait = i + 1 < messages}) >
+         0;
   }
   const auto receive = [&] {
     for (std::size_t got = 0; got < bytes;) {
@@ -210,7 +211,8 @@ BOOST_AUTO_TEST_CASE(where_each_connection_is_limited_several_carry_more_and_a_s
     pair_of_ranks ranks(streams, streams);
     const auto all = connections();
     limit_each_connection(all, limit);
-    if (one_is_slow) limit_each_connection({all[2]}, limit / 10);  // the sender has opened the first ones
+    if (one_is_slow)
+      limit_each_connection({all[2]}, limit / 10);  // the sender has opened the first ones
     return transfer_seconds(ranks, bytes);
   };
   const double one = seconds_over("1", false);

@@ -102,7 +102,7 @@ void probe_folder(const std::string& folder, std::uint64_t bytes);
 /// Adds the index of all that checkpoint_parts::add_shard has put into the hidden folder. Throws
 /// errc::bad_data where a shard is missing, or all together are not the whole.
 void add_indexes(const std::filesystem::path& hidden,
-                        std::vector<checkpoint_manifest::file>& files);
+                 std::vector<checkpoint_manifest::file>& files);
 
 /// A checkpoint that is being made, alone in its folder: nothing is there until commit().
 class unfinished_checkpoint {
@@ -130,7 +130,7 @@ class unfinished_checkpoint {
 /// which is known to be good, nor the best one: that of step `best_step` where there is one, else
 /// that with the best metric, of equal ones the oldest.
 void rotate(const std::string& folder, std::uint64_t just_saved, std::size_t limit,
-                   metric_goal goal, std::optional<std::uint64_t> best_step = std::nullopt);
+            metric_goal goal, std::optional<std::uint64_t> best_step = std::nullopt);
 
 /// Removes all checkpoints, whole or damaged, without reading them.
 void remove_checkpoints(const std::string& folder);

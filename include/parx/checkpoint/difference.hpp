@@ -33,7 +33,7 @@ struct difference_report {
 
 /// Throws errc::io, errc::bad_data where one of them cannot be read.
 [[nodiscard]] difference_report differences_of(const safetensors_shards& first,
-                                                      const safetensors_shards& second);
+                                               const safetensors_shards& second);
 
 }  // namespace parx
 

@@ -28,7 +28,7 @@ enum class letter_case { lower, kept };
 
 /// The files with which transformers makes a BertTokenizer. `vocabulary` has one token a line.
 [[nodiscard]] text_files bert_tokenizer_files(std::string vocabulary,
-                                                     letter_case letters = letter_case::lower);
+                                              letter_case letters = letter_case::lower);
 
 namespace detail {
 
@@ -42,7 +42,7 @@ void remove_shards(const std::filesystem::path& folder);
 /// which is created. For a model that lies on several ranks: rank 0 does this, and all ranks write
 /// model.safetensors (save_gathered).
 void save_pretrained_config(const json::value& config, const std::filesystem::path& folder,
-                                   const text_files& files = {});
+                            const text_files& files = {});
 
 /// Writes the model, its configuration and `files` (a tokenizer's) into `folder`, which is created.
 /// Each file appears whole or not at all, the model last; a model in several files that was there
@@ -60,7 +60,7 @@ void save_pretrained(Model& model, const json::value& config, const std::filesys
 
 /// Lines that name each member of `expected` that `config` has not, or has with another value.
 [[nodiscard]] std::string config_differences(const json::value& config,
-                                                    const json::value& expected);
+                                             const json::value& expected);
 
 /// Fills `model` from one file or many. `expected` are the members of config.json that this model
 /// depends on (hidden_size, num_hidden_layers, ...). Throws errc::bad_data with the differences of

@@ -39,7 +39,7 @@ namespace detail {
 
 /// Where tensors come in a file: in order, with begin and end. Of each, `end` is its size in bytes.
 [[nodiscard]] safetensors_header lay_out(std::vector<stored_tensor> tensors,
-                                                checkpoint_metadata metadata);
+                                         checkpoint_metadata metadata);
 
 /// What comes before the data.
 [[nodiscard]] std::string head_of(const safetensors_header& header);
@@ -71,7 +71,7 @@ void put_safetensors(std::span<const tensor_to_store> tensors, const checkpoint_
 /// usage_error when two tensors have one name or a size is wrong. Blocks until the data are on the
 /// disk.
 void write_safetensors(const std::string& path, std::span<const tensor_to_store> tensors,
-                              const checkpoint_metadata& metadata = {});
+                       const checkpoint_metadata& metadata = {});
 
 /// A file that is open for reading; its header has been checked.
 class safetensors_file {

@@ -59,7 +59,7 @@ void require_whole(const shard_index& index, const std::string& path);
 /// What the headers of `files` in `folder` say. Throws errc::io, errc::bad_data: two files with
 /// other shapes or types of one tensor, files of several steps, holes, overlaps.
 [[nodiscard]] shard_index index_of_files(const std::filesystem::path& folder,
-                                                const std::vector<std::string>& files);
+                                         const std::vector<std::string>& files);
 
 [[nodiscard]] std::string encode_index(const shard_index& index);
 

@@ -72,9 +72,9 @@ struct piece_to_write {
 /// What the holder `copy` of `part` writes of it; nullopt where that is nothing. Small parts have
 /// one writer, found by their name; of larger ones each holder writes a range.
 [[nodiscard]] std::optional<piece_to_write> piece_of_copy(std::string_view name,
-                                                                 const shard_spec& part,
-                                                                 std::size_t element_bytes,
-                                                                 shard_place copy);
+                                                          const shard_spec& part,
+                                                          std::size_t element_bytes,
+                                                          shard_place copy);
 
 /// What of the whole is in `part`, without the whole's shape.
 [[nodiscard]] json::object cuts_to_json(const shard_spec& part);
@@ -118,7 +118,7 @@ template <typename NameOf>
     if (each.begin > covered) return hole(each.begin);
     if (each.begin < covered) {
       return formatted("elements {}-{} are in {} and again in {}", each.begin,
-                         std::min(covered, each.end) - 1, name_of(last), name_of(each.file));
+                       std::min(covered, each.end) - 1, name_of(last), name_of(each.file));
     }
     covered = each.end;
     last = each.file;

@@ -41,7 +41,7 @@ struct save_plan {
 };
 
 void commit(const save_plan& plan, unfinished_checkpoint& made,
-                   std::vector<checkpoint_manifest::file> files);
+            std::vector<checkpoint_manifest::file> files);
 
 /// Local. Throws errc::io.
 void write_alone(const save_plan& plan, const checkpoint_parts& parts);

@@ -107,7 +107,7 @@ class value {
           negative != nullptr && std::in_range<T>(*negative))
         return static_cast<T>(*negative);
       wrong(formatted("a whole number from {} to {}", +std::numeric_limits<T>::min(),
-                        +std::numeric_limits<T>::max()));
+                      +std::numeric_limits<T>::max()));
     } else if constexpr (std::floating_point<T>) {
       if (const auto* positive = std::get_if<std::uint64_t>(&held_))
         return static_cast<T>(*positive);

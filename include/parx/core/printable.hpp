@@ -30,7 +30,7 @@ enum class line_breaks {
 };
 
 [[nodiscard]] std::string printable(std::string_view text,
-                                           line_breaks breaks = line_breaks::escape);
+                                    line_breaks breaks = line_breaks::escape);
 
 }  // namespace parx
 

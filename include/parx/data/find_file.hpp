@@ -21,7 +21,7 @@ namespace parx::inline PARX_ABI::data {
 /// The only such file: "train" and ".csv" find train.csv, train_10k.csv.gz. Throws errc::io when
 /// there is none or more than one.
 [[nodiscard]] std::string find_file(const std::string& folder, std::string_view prefix,
-                                           std::string_view part, std::string_view what);
+                                    std::string_view part, std::string_view what);
 
 }  // namespace parx::data
 

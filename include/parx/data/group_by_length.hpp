@@ -26,7 +26,7 @@ struct length_groups {
 
 /// Reorders `order`, a permutation of 0 ... lengths.size() - 1.
 void group_by_length(std::vector<std::size_t>& order, const length_groups& groups,
-                            const random_stream& random);
+                     const random_stream& random);
 
 }  // namespace parx::data
 

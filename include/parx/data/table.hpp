@@ -32,7 +32,7 @@ struct table_options {
 namespace detail {
 
 std::int64_t read_class(const csv_reader& file, const std::string& text, std::size_t column,
-                               const std::vector<std::string>& classes);
+                        const std::vector<std::string>& classes);
 
 }  // namespace detail
 

@@ -90,7 +90,7 @@ class text_classification {
     const text_counts& counts = rows_.counts();
     if (counts.truncated_rows > 0)
       log0(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
-          counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
+           counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
     tell_what_was_dropped(counts, formatted("\"{}\"", path));
   }
 

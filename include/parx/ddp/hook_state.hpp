@@ -38,8 +38,8 @@ inline constexpr std::string_view hook_state_name = "gradient_hook";
 
 /// False, and nothing is read, where the file holds something else than `memory`.
 [[nodiscard]] bool load_hook_memory(const safetensors_file& file,
-                                           const std::vector<hook_memory>& memory,
-                                           const process_group& group);
+                                    const std::vector<hook_memory>& memory,
+                                    const process_group& group);
 
 }  // namespace detail
 

@@ -98,7 +98,7 @@ class reducer final : public backward_observer {
   void begin_backward(const backward_start& start) override {
     const pass_kind kind = !synchronising_                    ? pass_kind::local
                            : start.of == gradient_of::mean ? pass_kind::mean
-                                                              : pass_kind::sums;
+                                                           : pass_kind::sums;
     const reduction_actions next = state_.begin(kind, start.count, start.reached, held());
     if (kind != pass_kind::local) buckets_.control().flags() = flag_.exchange(false) ? 1 : 0;
     if (!next.start_sums) return;

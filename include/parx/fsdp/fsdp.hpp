@@ -276,9 +276,9 @@ class fsdp {
       const unit_place& place = plan.place(i);
       const bool by_rows = place.flat == unit_place::nowhere;
       text += formatted("{} {} {}, {}, {}, {}\n", all[i]->name(), all[i]->spec().text(),
-                          name_of(all[i]->type()), all[i]->is_trained() ? "trained" : "frozen",
-                          all[i]->has_values() ? "with values" : "without values",
-                          by_rows ? "by rows" : "in " + plan.name(place.unit));
+                        name_of(all[i]->type()), all[i]->is_trained() ? "trained" : "frozen",
+                        all[i]->has_values() ? "with values" : "without values",
+                        by_rows ? "by rows" : "in " + plan.name(place.unit));
     }
     detail::rank_comparison comparison(group_, text, text, site);
     comparison.exchange_texts();

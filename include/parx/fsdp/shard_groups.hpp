@@ -42,7 +42,7 @@ struct shard_groups {
 /// Collective over `group`. Throws usage_error where the ranks cannot be divided so that each has
 /// one part of equally many.
 [[nodiscard]] shard_groups make_shard_groups(process_group& group, const shard_scope& scope,
-                                                    call_site site);
+                                             call_site site);
 
 }  // namespace detail
 }  // namespace parx

@@ -51,7 +51,7 @@ void widen(const std::byte* from, std::byte* to, std::size_t count) noexcept;
 /// The floats at `sum` become the sum of `blocks` of `count` bfloat16, one behind the other at
 /// `from`, in that order. The two places do not overlap.
 void add_up_narrow(const std::byte* from, std::size_t blocks, std::byte* sum,
-                          std::size_t count) noexcept;
+                   std::size_t count) noexcept;
 
 }  // namespace detail
 }  // namespace parx

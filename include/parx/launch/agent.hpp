@@ -402,7 +402,7 @@ class agent {
         if (each.ended->success()) continue;
         console_.queue(stream::err)
             .add(formatted("parxrun: rank {} was lost ({}); others have gone on to the end\n",
-                             each.rank, to_string(*each.ended)));
+                           each.rank, to_string(*each.ended)));
       }
       return 0;
     }
@@ -439,7 +439,7 @@ class agent {
     if (all_saved) text += "; the ranks have saved their work (exit code 75)";
     if (!killed.empty()) {
       text += formatted("; rank {} did not end within {:.1f} s and was killed", rank_list(killed),
-                          std::chrono::duration<double>(options_.grace).count());
+                        std::chrono::duration<double>(options_.grace).count());
     }
     console_.queue(stream::err).add(text + "\n");
     return stopped_by_ && !all_saved ? 128 + *stopped_by_ : stopped_exit_code;

@@ -93,7 +93,7 @@ namespace detail {
   constexpr std::size_t shown = 4;
   if (ranks.size() <= shown + 1) return joined_text(ranks);
   return formatted("{} and {} more", joined_text(std::span(ranks).first(shown)),
-                     ranks.size() - shown);
+                   ranks.size() - shown);
 }
 
 /// Says of a fact that should be the same everywhere who has what, where they differ.
@@ -122,9 +122,9 @@ inline void look_at_host(const std::vector<const rank_health*>& ranks,
   if (ranks.size() > cpus.size()) {
     found.push_back(
         formatted("{}: {} ranks share {} core{}: they take turns, and every collective waits for "
-                    "the scheduler. Start fewer, or widen the binding (srun --cpu-bind, "
-                    "--cpus-per-task)",
-                    first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
+                  "the scheduler. Start fewer, or widen the binding (srun --cpu-bind, "
+                  "--cpus-per-task)",
+                  first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
   }
   // What a group keeps in shared memory: a board, staging and rings, about 5 MiB a rank.
   const std::uint64_t wanted = ranks.size() * (std::uint64_t{16} << 20);
@@ -183,12 +183,12 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
   for (const link_health& each : links) {
     if (each.seconds > much * usual_s) {
       found.push_back(formatted("ranks {} and {}: {:.0f} us a message, where {:.0f} us is usual",
-                                  each.rank, each.peer, each.seconds * 1e6, usual_s * 1e6));
+                                each.rank, each.peer, each.seconds * 1e6, usual_s * 1e6));
     }
     if (each.bytes_per_second * much < usual_rate) {
       found.push_back(formatted("ranks {} and {}: {:.0f} MB/s, where {:.0f} MB/s is usual",
-                                  each.rank, each.peer, each.bytes_per_second / 1e6,
-                                  usual_rate / 1e6));
+                                each.rank, each.peer, each.bytes_per_second / 1e6,
+                                usual_rate / 1e6));
     }
   }
 }
@@ -215,8 +215,8 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
     if (each.descriptors >= descriptors) continue;
     found.push_back(
         formatted("{}: a process may open {} files, and {} ranks need about {}: "
-                    "ulimit -n {}",
-                    each.host, each.descriptors, ranks.size(), descriptors, descriptors));
+                  "ulimit -n {}",
+                  each.host, each.descriptors, ranks.size(), descriptors, descriptors));
     break;
   }
   for (const auto& [id, those] : hosts) {
@@ -225,8 +225,8 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
     if (std::abs(ahead) < much_s) continue;
     found.push_back(
         formatted("{}: its clock is {:.1f} s {} of rank 0's: lines of logs and traces "
-                    "will seem out of order. Let chrony or ntpd set it",
-                    those.front()->host, std::abs(ahead), ahead > 0 ? "ahead" : "behind"));
+                  "will seem out of order. Let chrony or ntpd set it",
+                  those.front()->host, std::abs(ahead), ahead > 0 ? "ahead" : "behind"));
   }
   detail::look_at_links(links, found);
   return found;

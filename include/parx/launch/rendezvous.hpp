@@ -57,7 +57,7 @@ class rendezvous {
       if (failure.code_value() == errc::io) throw;
       throw error(errc::rendezvous_failed,
                   formatted("rank {} of {} (started by {}) could not join the job", job.rank,
-                              job.world_size, to_string(job.started_by)),
+                            job.world_size, to_string(job.started_by)),
                   context(limit), std::current_exception());
     }
     // First of all: a stranger who comes to a running job as one of its ranks must not end it.
@@ -138,10 +138,10 @@ class rendezvous {
       if (server_ || job_.keeper != store_keeper::rank_zero || !endpoint_->has_ended(0)) throw;
       throw error(errc::peer_lost,
                   formatted("rank {} cannot go on: rank 0, which has ended or was killed, kept "
-                              "the job's store, by which the ranks that are left would agree. A "
-                              "store that outlives every rank is that of parxrun --on-loss "
-                              "continue or of torchrun (TORCHELASTIC_USE_AGENT_STORE)",
-                              job_.rank),
+                            "the job's store, by which the ranks that are left would agree. A "
+                            "store that outlives every rank is that of parxrun --on-loss "
+                            "continue or of torchrun (TORCHELASTIC_USE_AGENT_STORE)",
+                            job_.rank),
                   {}, std::current_exception());
     }
     return members_;
@@ -205,7 +205,7 @@ class rendezvous {
   [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) const {
     throw error(code,
                 formatted("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
-                            job_.world_size, job_.master_host, job_.master_port, reason),
+                          job_.world_size, job_.master_host, job_.master_port, reason),
                 context(limit));
   }
 
@@ -279,7 +279,7 @@ class rendezvous {
              "choose another";
     }
     return formatted("The port is that of {}: set another there, the same for all ranks",
-                       job_.port_variable);
+                     job_.port_variable);
   }
 
   void agree_on(const std::string& key, const std::string& mine, const char* what,
@@ -304,10 +304,10 @@ class rendezvous {
     if (holder == mine) return;
     throw error(errc::mismatch,
                 formatted("rank {} of {} is taken: {} has joined this job as that rank. Two "
-                            "processes were given the same rank, or two jobs share {}:{}; give "
-                            "each job its own MASTER_PORT",
-                            job_.rank, job_.world_size, printable(holder), job_.master_host,
-                            job_.master_port),
+                          "processes were given the same rank, or two jobs share {}:{}; give "
+                          "each job its own MASTER_PORT",
+                          job_.rank, job_.world_size, printable(holder), job_.master_host,
+                          job_.master_port),
                 context(limit));
   }
 
@@ -341,7 +341,7 @@ class rendezvous {
       }
       fail(errc::peer_lost, limit,
            formatted("rank {} ({}) has ended or was killed before all had come; see its output",
-                       rank, printable(job_store_->get(claim_key(rank), limit))));
+                     rank, printable(job_store_->get(claim_key(rank), limit))));
     }
   }
 
@@ -362,8 +362,8 @@ class rendezvous {
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "
-                                "first: {}",
-                                job_.rank, job_.world_size, *reason),
+                              "first: {}",
+                              job_.rank, job_.world_size, *reason),
                     context(limit));
       }
       if (state == watch_state::lost) {
@@ -374,8 +374,8 @@ class rendezvous {
       if (limit.passed()) {
         fail(errc::rendezvous_failed, limit,
              formatted("{} did not come within {:.0f} s. See their output: they have failed "
-                         "before this point, cannot reach {}, or were never started",
-                         missing_ranks(), limit.elapsed_seconds(), job_.master_host));
+                       "before this point, cannot reach {}, or were never started",
+                       missing_ranks(), limit.elapsed_seconds(), job_.master_host));
       }
       if (!warned && warn_at.passed()) {
         warned = true;

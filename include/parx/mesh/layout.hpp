@@ -98,7 +98,7 @@ class mesh_layout {
         name += formatted("{}{}", name.empty() ? "" : "+", axes_[axis].name);
       } else if (axes_[axis].size > 1) {
         where += formatted("{}{}={}", where.empty() ? "" : ", ", axes_[axis].name,
-                             coordinate(rank, axis));
+                           coordinate(rank, axis));
       }
     }
     return where.empty() ? name : formatted("{} at {}", name, where);

@@ -93,12 +93,12 @@ struct layer_part {
 
 /// This rank's of `units`. Throws usage_error where there are fewer than ranks.
 [[nodiscard]] unit_range units_here(const cut_place& where, std::size_t units,
-                                           std::string_view path);
+                                    std::string_view path);
 
 /// Of `served` heads of queries this rank's need these of `heads` of keys and values. Throws
 /// usage_error where they need parts of several.
 [[nodiscard]] unit_range heads_serving(const cut_place& where, std::size_t heads,
-                                              std::size_t served, std::string_view path);
+                                       std::size_t served, std::string_view path);
 
 /// What a layer exchanges of inputs with `width` features that columns read.
 [[nodiscard]] std::vector<cut_message> messages_of_input(const layer_cut& how,
@@ -119,8 +119,8 @@ struct matrix_part {
 
 /// `out` is the axis of a matrix's outputs. Throws usage_error for sizes that cannot be cut.
 [[nodiscard]] matrix_part part_of_matrix(const cut_place& where, const layer_cut& how,
-                                                std::string_view path, const shape& weight,
-                                                const shape* bias, std::size_t out);
+                                         std::string_view path, const shape& weight,
+                                         const shape* bias, std::size_t out);
 
 }  // namespace parx::nn
 

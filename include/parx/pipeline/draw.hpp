@@ -96,7 +96,7 @@ struct action_colour {
       if (!coloured) std::replace(label.begin(), label.end(), '?', to_string(each.action.kind)[0]);
       const auto shade = detail::shade_of(drawn, each.action.stage);
       text += coloured ? formatted("\x1b[30;48;5;{}m{}\x1b[0m",
-                                     detail::colour_of(each.action.kind).ansi[shade], label)
+                                   detail::colour_of(each.action.kind).ansi[shade], label)
                        : label;
     }
     const std::size_t end = column(makespan);
@@ -156,7 +156,7 @@ struct action_colour {
         const std::string label = formatted("{}", span.action.microbatch);
         if (7 * static_cast<double>(label.size()) > wide) continue;
         svg += formatted("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
-                           x + wide / 2, y + 15, label);
+                         x + wide / 2, y + 15, label);
       }
     }
     y += 8;

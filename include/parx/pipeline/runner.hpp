@@ -170,7 +170,7 @@ class stage_runner {
 
   /// One action of a backward: all of it, or a half.
   void run_backward(stage_messages<T>& messages, const stage_action& a, passage& here,
-              const stage_values<T>& given) {
+                    const stage_values<T>& given) {
     if (makes_weight_gradient(a.kind)) {
       reductions_.around_backward(a.stage, [&] { backward(a, here, given); });
     } else {
@@ -322,7 +322,7 @@ class stage_runner {
             ? formatted("{} (stage {}, micro-batch {})", to_string(a), a.stage, a.microbatch)
             : to_string(a);
     const std::string where = formatted("pipeline: rank {} of group \"{}\" failed {} {}",
-                                          group_.rank(), group_.name(), place, action);
+                                        group_.rank(), group_.name(), place, action);
     if (!group_.closed()) group_.abort(where + "; caused by: " + text_of(cause));
     throw error(code, where, std::move(context), cause);
   }

@@ -109,8 +109,8 @@ class virtual_pipeline {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (ranks_[r].next == table_.ranks[r].size()) continue;
       waits += formatted("{}rank {} {} {}", waits.empty() ? "" : ", ", r,
-                           ranks_[r].sends ? "cannot send the result of" : "waits to run",
-                           to_string(table_.ranks[r][ranks_[r].next]));
+                         ranks_[r].sends ? "cannot send the result of" : "waits to run",
+                         to_string(table_.ranks[r][ranks_[r].next]));
     }
     throw_usage("schedule {}: deadlock{}: {} (rule: deadlock)", table_.name,
                 capacity_ == unbounded_messages

@@ -15,7 +15,7 @@ namespace parx::inline PARX_ABI {
 /// is anything that adds up: parameters, or measured seconds. Throws usage_error for more stages
 /// than blocks.
 [[nodiscard]] std::vector<std::size_t> cut_by_weight(std::span<const double> weights,
-                                                            std::size_t stages);
+                                                     std::size_t stages);
 
 /// Throws usage_error for a cut by hand that is none.
 void check_cut(std::span<const std::size_t> cut, std::size_t stages, std::size_t blocks);

@@ -95,7 +95,7 @@ struct unit_bytes {
 
 /// ceil(count / shards) elements, rounded up to cache lines: unit_plan's rule.
 [[nodiscard]] std::size_t part_of(std::size_t count, std::size_t shards,
-                                         std::size_t element) noexcept;
+                                  std::size_t element) noexcept;
 [[nodiscard]] inline std::size_t state_bytes(dtype type, std::size_t optimizer) noexcept {
   return optimizer + (size_of(type) < 4 ? 4 : 0);
 }
@@ -151,7 +151,7 @@ class planner {
 /// Stages and cut layers that `machine` permits, under the names that the examples' --parallel
 /// takes: up to a stage a layer, and layers cut inside a host.
 [[nodiscard]] std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
-                                                              const step_work& work);
+                                                       const step_work& work);
 
 /// The ways that `machine` permits without stages and cut layers: ddp, zero1, zero2, fsdp (stage
 /// 3); over several hosts of several ranks hybrid; inside a host fsdp has its pages in common, and
@@ -161,8 +161,8 @@ class planner {
 /// Memory, traffic and time of one layout. Throws usage_error for a cluster, layout or unit that
 /// cannot be.
 [[nodiscard]] planned_step plan_step(const model_shapes& shapes, const cluster& machine,
-                                            const step_work& work, const plan_layout& layout,
-                                            std::size_t optimizer_bytes = 8);
+                                     const step_work& work, const plan_layout& layout,
+                                     std::size_t optimizer_bytes = 8);
 
 /// The layouts that fit, the fastest first, then those that do not.
 struct training_plan {
@@ -173,7 +173,7 @@ struct training_plan {
 
 /// Pure. Throws as plan_step.
 [[nodiscard]] training_plan plan(const model_shapes& shapes, const cluster& machine,
-                                        const step_work& work, const plan_options& options = {});
+                                 const step_work& work, const plan_options& options = {});
 
 }  // namespace parx
 

@@ -12,7 +12,7 @@ namespace parx::inline PARX_ABI {
 /// Seconds of 1F1B, with those of a forward and a backward of one stage and one micro-batch, and
 /// `hop` until what a stage makes is at the next one. Without hops (m + p - 1) (f + b).
 [[nodiscard]] double one_f_one_b_seconds(int stages, int microbatches, double forward,
-                                                double backward, double hop = 0);
+                                         double backward, double hop = 0);
 
 /// The parameters of the heaviest of `stages`, cut by parameters, on one of `parts` ranks that cut
 /// its layers: matrices are cut, vectors are not. Units behind the first are layers; what is in the

@@ -80,7 +80,7 @@ class tcp_store final : public store {
   [[nodiscard]] std::string describe() const override {
     const bool bare_ipv6 = address_.host.find(':') != std::string::npos;
     return formatted("tcp_store {}{}{}:{}", bare_ipv6 ? "[" : "", address_.host,
-                       bare_ipv6 ? "]" : "", address_.port);
+                     bare_ipv6 ? "]" : "", address_.port);
   }
 
   /// Hangs up. Every later call throws errc::closed; one that is under way ends first.

@@ -100,8 +100,8 @@ using plan = std::vector<plan_line>;
     return "?";
   }();
   return formatted("{}{}{}{}", name, rule.units > 0 ? formatted(", {} units", rule.units) : "",
-                     rule.blocks > 1 ? formatted(", {} blocks", rule.blocks) : "",
-                     rule.between == nn::between_cuts::positions ? ", sequence outside" : "");
+                   rule.blocks > 1 ? formatted(", {} blocks", rule.blocks) : "",
+                   rule.between == nn::between_cuts::positions ? ", sequence outside" : "");
 }
 
 }  // namespace parx::tp

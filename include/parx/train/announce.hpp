@@ -26,7 +26,7 @@ template <typename Module>
 
 /// Before the first step; `step` steps were done by an earlier run.
 void announce(run_log& out, const run_plan& plan, const trainer_options& options,
-                     std::uint64_t parameters, std::uint64_t step);
+              std::uint64_t parameters, std::uint64_t step);
 
 /// After the last step.
 void say_metrics(run_log& out, const record& figures);

@@ -85,23 +85,23 @@ template <typename Wrapper, typename Optimizer>
   };
   line("ranks", detail::ranks_text(model.job_group().hosts()));
   line("batch", formatted("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
-                            plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
+                          plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
   line("steps", formatted("{} an epoch of {} samples, {} in all, about {} epochs",
-                            with_commas(plan.steps_per_epoch), with_commas(plan.samples),
-                            with_commas(plan.steps), plan.epochs));
+                          with_commas(plan.steps_per_epoch), with_commas(plan.samples),
+                          with_commas(plan.steps), plan.epochs));
   line("learning rate",
        options.lr_schedule
            ? std::string("by lr_schedule")
            : formatted("{:.3g} after {} steps of warm-up, then {}", lr, plan.warmup_steps,
-                         detail::decay_text(options.lr_scheduler_type)));
+                       detail::decay_text(options.lr_scheduler_type)));
   line("products", options.bf16   ? "bfloat16"
                    : options.fp16 ? "float16 with a loss scale"
                                   : "as the parameters");
   line("parameters", formatted("{} in {} tensors", with_commas(values), tensors));
   line("memory",
        formatted("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
-                   size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
-                   size_text(bytes + gradient_bytes + state_bytes)));
+                 size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
+                 size_text(bytes + gradient_bytes + state_bytes)));
   line("communication", detail::sums_text(model, site));
   line("log", detail::rhythm_text(strategy::steps, options.logging_steps));
   line("evaluate",
@@ -110,11 +110,11 @@ template <typename Wrapper, typename Optimizer>
   line("save", options.output_dir.empty()
                    ? std::string("never: no output_dir")
                    : formatted("{} {} into \"{}\"{}",
-                                 detail::rhythm_text(options.save_strategy, options.save_steps),
-                                 size_text(bytes + state_bytes), options.output_dir,
-                                 options.save_total_limit > 0
-                                     ? formatted(", {} kept", options.save_total_limit)
-                                     : ""));
+                               detail::rhythm_text(options.save_strategy, options.save_steps),
+                               size_text(bytes + state_bytes), options.output_dir,
+                               options.save_total_limit > 0
+                                   ? formatted(", {} kept", options.save_total_limit)
+                                   : ""));
   return text;
 }
 

@@ -38,8 +38,8 @@ struct run_plan {
 
 /// Throws usage_error where an epoch has no batch.
 [[nodiscard]] run_plan make_plan(const trainer_options& options, std::size_t samples,
-                                        std::size_t batch_size, std::size_t world,
-                                        std::uint64_t batches_per_epoch);
+                                 std::size_t batch_size, std::size_t world,
+                                 std::uint64_t batches_per_epoch);
 
 /// The plan of a run that goes on at `step`, where one with other global batches had come to
 /// `epoch`: it fills up num_train_epochs in its own batches. A number of steps that was asked for
@@ -49,7 +49,7 @@ struct run_plan {
 
 /// The rate of step number `step`, counted from 0. `lr` is the highest one.
 [[nodiscard]] double learning_rate_at(const trainer_options& options, const run_plan& plan,
-                                             double lr, std::uint64_t step);
+                                      double lr, std::uint64_t step);
 
 /// The seed of dropout in one step of one rank: different for every triple.
 [[nodiscard]] constexpr std::uint64_t step_seed(std::uint64_t seed, std::uint64_t step,

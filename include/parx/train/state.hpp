@@ -60,7 +60,7 @@ void remember(trainer_state& state, record line);
 /// gain. Source: EarlyStoppingCallback and Trainer._determine_best_metric of Hugging Face's
 /// transformers.
 [[nodiscard]] bool note_metric(trainer_state& state, double value, bool greater_is_better,
-                                      double threshold);
+                               double threshold);
 
 /// The figure of an evaluation that `name` means, with or without "eval_" in front. Throws
 /// usage_error with those that there are.
@@ -68,13 +68,13 @@ void remember(trainer_state& state, record line);
 
 /// What makes a run `fresh` differ from the one that left `saved` at `path`, in a sentence each.
 [[nodiscard]] std::vector<std::string> differences(const trainer_state& saved,
-                                                          const trainer_state& fresh,
-                                                          const std::string& path);
+                                                   const trainer_state& fresh,
+                                                   const std::string& path);
 
 /// The state that a run `fresh` goes on with after it has found `saved` at `path`. Throws
 /// usage_error where the data are others.
 [[nodiscard]] trainer_state resumed(trainer_state saved, const trainer_state& fresh,
-                                           const std::string& path);
+                                    const std::string& path);
 
 [[nodiscard]] json::value to_json(const trainer_state& s);
 

@@ -471,7 +471,7 @@ class trainer : public detail::trainer_base {
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
       book_.log.print(formatted("  Loading best model from {} (score: {})",
-                             state_.best_model_checkpoint, state_.best_metric.value_or(0)));
+                                state_.best_model_checkpoint, state_.best_metric.value_or(0)));
       folder_.load(state_.best_global_step, [&](const auto& best) { load_model(model_, best); });
     }
     const record line = book_.write_closing();

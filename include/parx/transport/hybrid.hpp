@@ -296,8 +296,8 @@ class hybrid_transport final : public transport {
     } catch (const error&) {
       std::throw_with_nested(link_lost(
           peer, formatted("the job's store, which rank 0 or the launcher keeps, has not told its "
-                            "address within {:.1f} s (is that process stopped?)",
-                            limit.elapsed_seconds())));
+                          "address within {:.1f} s (is that process stopped?)",
+                          limit.elapsed_seconds())));
     }
   }
 
@@ -316,8 +316,8 @@ class hybrid_transport final : public transport {
     if (const std::size_t found = memory.size(); found != whole) {
       throw error(errc::mismatch,
                   formatted("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
-                              "ask for the same size",
-                              rank_, bytes, describe(ranks.front()), found / ranks.size()),
+                            "ask for the same size",
+                            rank_, bytes, describe(ranks.front()), found / ranks.size()),
                   {});
     }
     return memory;
@@ -345,7 +345,7 @@ class hybrid_transport final : public transport {
       if (limit.passed()) {
         throw error(errc::timeout,
                     formatted("{} has not passed its shared memory within {:.1f} s",
-                                describe(key.peer), limit.elapsed_seconds()),
+                              describe(key.peer), limit.elapsed_seconds()),
                     {});
       }
       if (std::chrono::steady_clock::now() > next_look) {

@@ -46,7 +46,7 @@ using pointed_at = std::remove_pointer_t<decltype(std::data(std::declval<B&>()))
 
 template <typename B>
 concept type_erased = std::same_as<std::remove_cv_t<B>, buffer_view> ||
-                      std::same_as<std::remove_cv_t<B>, const_buffer_view>;
+    std::same_as<std::remove_cv_t<B>, const_buffer_view>;
 
 // Having data() and size() does not make a type contiguous: a transposed tensor and an Eigen block
 // have both. Where a type can say so, it is asked.

@@ -83,8 +83,8 @@ PARX_INLINE void anomaly_watch::report(const std::string& what, std::string oper
                                        std::string module) const {
   const std::string text =
       formatted("detect_anomaly: {}{} has made Inf or NaN out of finite numbers: its {}{}",
-                  operation, module.empty() ? "" : formatted(" of module \"{}\"", module), what,
-                  where_.empty() ? "" : formatted(" ({})", where_));
+                operation, module.empty() ? "" : formatted(" of module \"{}\"", module), what,
+                where_.empty() ? "" : formatted(" ({})", where_));
   throw anomaly_error(text, std::move(operation), std::move(module));
 }
 

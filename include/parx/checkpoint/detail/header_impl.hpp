@@ -130,15 +130,15 @@ PARX_INLINE safetensors_header parse_header(std::string_view text, std::uint64_t
     if (tensor.begin != covered) {
       throw json::error(
           formatted("the tensor \"{}\" begins at byte {} of the data, expected {}: tensors must "
-                      "follow each other without holes or overlaps",
-                      tensor.name, tensor.begin, covered));
+                    "follow each other without holes or overlaps",
+                    tensor.name, tensor.begin, covered));
     }
     covered = tensor.end;
   }
   if (covered != data_bytes) {
     throw json::error(formatted("its tensors take {} bytes, but the file has {} bytes of data{}",
-                                  covered, data_bytes,
-                                  covered > data_bytes ? "; it was cut short" : ""));
+                                covered, data_bytes,
+                                covered > data_bytes ? "; it was cut short" : ""));
   }
   return header;
 }

@@ -49,7 +49,7 @@ PARX_INLINE checkpoint_manifest parse_manifest(std::string_view text) {
   const json::value whole = json::parse(text);
   if (whole.at("format").text() != "parx checkpoint 1")
     throw json::error(formatted("its format is \"{}\", which this version does not know",
-                                  whole.at("format").text()));
+                                whole.at("format").text()));
   json::object sealed;
   for (const auto& [key, held] : whole.members()) {
     if (key != "xxh64") sealed[key] = held;

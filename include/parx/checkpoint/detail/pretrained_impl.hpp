@@ -84,7 +84,7 @@ PARX_INLINE std::string config_differences(const json::value& config, const json
     const json::value* const found = config.find(key);
     if (found != nullptr && *found == wanted) continue;
     lines += formatted("\n  {}: {} in config.json, {} in the model", key,
-                         found == nullptr ? "nothing" : json::dump(*found), json::dump(wanted));
+                       found == nullptr ? "nothing" : json::dump(*found), json::dump(wanted));
   }
   return lines;
 }

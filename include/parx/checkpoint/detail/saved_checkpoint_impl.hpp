@@ -46,7 +46,7 @@ PARX_INLINE std::optional<std::string> fault_of_file(const std::filesystem::path
   }
   if (checksum.value() == expected.checksum) return std::nullopt;
   return formatted("its checksum is {}, expected {}", checksum_text(checksum.value()),
-                     checksum_text(expected.checksum));
+                   checksum_text(expected.checksum));
 }
 
 }  // namespace parx::detail

@@ -81,8 +81,8 @@ PARX_INLINE shard_index index_of_files(const std::filesystem::path& folder,
         auto& tensor = index.tensors[entry->second];
         if (tensor.shape != whole || tensor.dtype_name != stored.dtype_name) {
           reject(formatted("\"{}\" is {} {} here and {} {} in {}", stored.name, stored.dtype_name,
-                             to_string(whole), tensor.dtype_name, to_string(tensor.shape),
-                             files[tensor.parts.front().file]));
+                           to_string(whole), tensor.dtype_name, to_string(tensor.shape),
+                           files[tensor.parts.front().file]));
         }
         tensor.parts.push_back({number, std::move(spec)});
       }

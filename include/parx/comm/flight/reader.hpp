@@ -75,12 +75,12 @@ template <std::size_t N>
   if (header.magic != flight_magic) refuse("it does not begin with PXFLIGHT");
   if (header.version != flight_version) {
     refuse(formatted("it has version {} of the layout, and this program reads version {}",
-                       header.version, flight_version));
+                     header.version, flight_version));
   }
   if (header.header_bytes != flight_header_bytes || header.record_bytes != sizeof(flight_record) ||
       header.capacity != flight_capacity) {
     refuse(formatted("its header names {} records of {} bytes after {} bytes", header.capacity,
-                       header.record_bytes, header.header_bytes));
+                     header.record_bytes, header.header_bytes));
   }
   if (bytes.size() != flight_file_bytes) {
     refuse(formatted("it has {} bytes instead of {}", bytes.size(), flight_file_bytes));

@@ -70,12 +70,12 @@ struct explanation {
 [[nodiscard]] inline std::string explain_text(const call_shape& shape,
                                               const std::vector<explanation>& rows) {
   std::string text = formatted("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what),
-                                 shape.bytes(), shape.world);
+                               shape.bytes(), shape.world);
   for (const explanation& row : rows) {
     const std::string time =
         std::isnan(row.seconds) ? "-" : formatted("{:.1f} us", row.seconds * 1e6);
     text += formatted("{} {:<15} {:>14}  {}\n", row.chosen ? '*' : ' ', name_of(row.name), time,
-                        row.why);
+                      row.why);
   }
   return text;
 }

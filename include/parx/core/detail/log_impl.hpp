@@ -21,7 +21,7 @@ PARX_INLINE void logger::write(log_level level, std::string_view text) {
   const std::string who =
       known >= 0 ? formatted("rank {}", known) : formatted("pid {}", ::getpid());
   const std::string line = formatted("[parx {}] {}: {}\n", who, names[static_cast<int>(level)],
-                                       printable(text, line_breaks::indent));
+                                     printable(text, line_breaks::indent));
   const std::lock_guard lock(mutex_);
   const auto write_line = [&] {
     if (sink_) {

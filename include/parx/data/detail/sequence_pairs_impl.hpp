@@ -95,10 +95,10 @@ PARX_INLINE void sequence_pairs::tell_what_was_cut(const std::string& what) cons
 
 PARX_INLINE std::uint64_t sequence_pairs::options_hash(const std::string& path) const {
   return stable_hash(formatted("sequence_pairs 2|{}|{}|{}|{}|{}|{}|{}", options_.source,
-                                 options_.target, static_cast<int>(options_.header),
-                                 static_cast<int>(text_format_of(path, options_.format)),
-                                 options_.max_source_length, options_.max_target_length,
-                                 static_cast<int>(options_.truncation)));
+                               options_.target, static_cast<int>(options_.header),
+                               static_cast<int>(text_format_of(path, options_.format)),
+                               options_.max_source_length, options_.max_target_length,
+                               static_cast<int>(options_.truncation)));
 }
 
 }  // namespace parx::data

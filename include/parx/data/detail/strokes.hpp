@@ -61,7 +61,7 @@ inline constexpr std::array<std::array<stroke, 3>, 10> digit_strokes{{
 /// Brightens the pixels within `thickness` of the line from `a` to `b`, with a soft edge of one
 /// pixel. All lengths in pixels; pixel (row, column) has its centre at (column + 0.5, row + 0.5).
 void paint(std::span<float> image, std::size_t side, point a, point b, float thickness,
-                  float brightness);
+           float brightness);
 
 }  // namespace parx::data::detail
 

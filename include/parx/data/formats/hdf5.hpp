@@ -191,7 +191,7 @@ class hdf5_file {
       if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > std::uint64_t{1} << 40U)
         fail(errc::bad_data,
              formatted("\"{}\" of shape {} is larger than 1 TiB; read some rows at a time", name,
-                         to_string(extents)));
+                       to_string(extents)));
     }
   }
 

@@ -43,7 +43,7 @@ class line_reader {
 
 /// A whole file, unpacked, up to `largest` bytes. Throws errc::io or errc::bad_data.
 [[nodiscard]] std::string read_text(const std::string& path,
-                                           std::uint64_t largest = std::uint64_t{1} << 36U);
+                                    std::uint64_t largest = std::uint64_t{1} << 36U);
 
 }  // namespace parx::data
 

@@ -47,9 +47,9 @@ struct encode_options {
 /// The lengths to which two sequences of `first` and `second` tokens are cut so that both together
 /// have at most `limit`. Throws errc::bad_data where that cannot be done.
 [[nodiscard]] std::pair<std::size_t, std::size_t> truncated_lengths(std::size_t first,
-                                                                           std::size_t second,
-                                                                           std::size_t limit,
-                                                                           truncation how);
+                                                                    std::size_t second,
+                                                                    std::size_t limit,
+                                                                    truncation how);
 
 /// The ids of a tokenizer's special tokens; -1 where it has none.
 struct special_ids {

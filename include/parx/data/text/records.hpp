@@ -24,7 +24,7 @@ enum class text_format { by_name, csv, tsv, jsonl };
 
 /// The format of a file: the one that was `said`, or by_name what its name says.
 [[nodiscard]] text_format text_format_of(std::string_view path,
-                                                text_format said = text_format::by_name);
+                                         text_format said = text_format::by_name);
 
 class text_records {
  public:

@@ -29,7 +29,7 @@ struct rouge_score {
 
 /// The mean F1 over pairs. Throws usage_error unless there are as many of both.
 [[nodiscard]] double mean_rouge_l(std::span<const std::string> candidates,
-                                         std::span<const std::string> references);
+                                  std::span<const std::string> references);
 
 }  // namespace parx::data
 

@@ -261,7 +261,7 @@ PARX_INLINE void sharded_units::abandon_backward() noexcept {
         std::current_exception()
             ? abort_reason(group_.rank())
             : formatted("rank {}: an exception ended its backward pass; see its output",
-                          group_.rank());
+                        group_.rank());
     for (process_group* const each : {&group_, shard_sums_ ? &*shard_sums_ : nullptr, &replicas_}) {
       if (each != nullptr && each->size() > 1 && !each->closed()) each->abort(reason);
     }

@@ -67,7 +67,7 @@ namespace detail {
   }
   if (!found) {
     throw program_error(127, formatted("program \"{}\" was not found: {}", program,
-                                         std::generic_category().message(errno)));
+                                       std::generic_category().message(errno)));
   }
   throw program_error(
       126,

@@ -83,7 +83,7 @@ struct parting {
     parting made = named(absent);
     const flight_rank& one = *absent.front();
     made.text = formatted("rank {} did not enter {}, {}", joined_text(made.ranks),
-                            calls(first.call), there);
+                          calls(first.call), there);
     if (is_stopped(one.rank)) made.text += formatted("; {}", standing);
     else if (one.elsewhere) made.text += formatted("; it was in {}", to_text(*one.elsewhere));
     else if (one.last) made.text += formatted("; its last call there was {}", calls(*one.last));
@@ -93,7 +93,7 @@ struct parting {
     if (!is_stopped(each.rank) || each.part == flight_part::finished) continue;
     return parting{{each.rank},
                    formatted("rank {} did not finish {}, {}; {}", each.rank, calls(first.call),
-                               there, standing)};
+                             there, standing)};
   }
   return std::nullopt;
 }

@@ -24,7 +24,7 @@ PARX_INLINE void require_fits(const model_shapes& shapes, const cluster& machine
        plan(shapes, machine, work, {.optimizer_bytes = optimizer_bytes}).steps) {
     if (!each.fits) continue;
     others += formatted("{}{} ({})", others.empty() ? "" : ", ", each.layout.name,
-                          size(each.memory.total()));
+                        size(each.memory.total()));
   }
   throw_usage(
       "{} of {:.4g} million parameters needs {} on each rank (values {}, gradients {}, "

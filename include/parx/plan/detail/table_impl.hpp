@@ -17,10 +17,10 @@ PARX_INLINE std::string readable_bytes(double bytes) {
   std::size_t unit = 0;
   for (; bytes >= 999.5 && unit + 1 < units.size(); ++unit) bytes /= 1000;
   return formatted("{:.{}f} {}", bytes,
-                     unit == 0 || bytes >= 99.95 ? 0
-                     : bytes >= 9.995            ? 1
-                                                 : 2,
-                     units[unit]);
+                   unit == 0 || bytes >= 99.95 ? 0
+                   : bytes >= 9.995            ? 1
+                                               : 2,
+                   units[unit]);
 }
 
 [[nodiscard]] PARX_INLINE std::string readable_seconds(double seconds) {
@@ -40,7 +40,7 @@ PARX_INLINE std::string reason(const planned_step& step, const cluster& machine)
   }
   if (percent >= 1) {
     said += formatted("{}waits for other ranks {:.0f} % of the time", said.empty() ? "" : ", ",
-                        percent);
+                      percent);
   }
   return said.empty() ? "computes all the time" : said;
 }

@@ -42,7 +42,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (code != 0) {
     reason = formatted("the name \"{}\" cannot be resolved: {}", host,
-                         code == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(code));
+                       code == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(code));
     return {nullptr, &::freeaddrinfo};
   }
   return {found, &::freeaddrinfo};
@@ -154,9 +154,9 @@ class retry_loop {
       throw store_failure{
           errc::timeout,
           formatted("it could not be reached in {} attempts; the last one: {}. Check "
-                      "that the process that hosts it (usually rank 0) is running, that "
-                      "host and port are right, and that no firewall is between",
-                      attempts_, reason)};
+                    "that the process that hosts it (usually rank 0) is running, that "
+                    "host and port are right, and that no firewall is between",
+                    attempts_, reason)};
     }
   }
 

@@ -87,8 +87,8 @@ class connection {
     if (length > store_protocol::max_message_bytes) {
       throw store_failure{errc::protocol,
                           formatted("the server announced a value of {} bytes; is something else "
-                                      "than a store listening on that port?",
-                                      length)};
+                                    "than a store listening on that port?",
+                                    length)};
     }
     require_bytes(static_cast<std::size_t>(length), limit);
     std::string value = buffer_.substr(read_, static_cast<std::size_t>(length));

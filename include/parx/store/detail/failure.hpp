@@ -54,7 +54,7 @@ struct store_failure {
   context.elapsed_seconds = elapsed;
   throw error(code,
               formatted("store {}{}{} at {} failed after {:.1f} s: {}.", operation,
-                          keys.empty() ? "" : " of ", keys, where, elapsed, reason),
+                        keys.empty() ? "" : " of ", keys, where, elapsed, reason),
               std::move(context));
 }
 

@@ -313,7 +313,7 @@ class server_core {
     const std::size_t whole = known ? 0 : state_bytes + key.size();
     if (waiting_bytes_ + whole + waiter_bytes + key.size() > max_waiting_bytes) {
       static_cast<void>(refuse(formatted("all clients together wait for at most {} MiB of keys",
-                                           max_waiting_bytes >> 20)));
+                                         max_waiting_bytes >> 20)));
       return keys_.end();
     }
     if (known) return state;

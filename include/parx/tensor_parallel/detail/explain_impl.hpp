@@ -40,8 +40,8 @@ PARX_INLINE std::string explanation::table() const {
       text += formatted("  {}: {}, {} bytes\n", name, part.text(), bytes);
     for (const nn::cut_message& message : each.messages) {
       text += formatted("  {} {} of {}: {:.0f} bytes\n",
-                          message.pass == nn::cut_pass::forward ? "forward" : "backward",
-                          tp::to_string(message.how), message.of, bytes_of(message));
+                        message.pass == nn::cut_pass::forward ? "forward" : "backward",
+                        tp::to_string(message.how), message.of, bytes_of(message));
     }
   }
   return text + formatted(
@@ -88,7 +88,7 @@ PARX_INLINE std::string plan_fault(const std::vector<planned_layer>& layers, con
   for (const planned_layer& each : layers) {
     if (each.lines.size() > 1) {
       return formatted("\"{}\" is matched by both \"{}\" and \"{}\"", each.path,
-                         lines[each.lines[0]].pattern, lines[each.lines[1]].pattern);
+                       lines[each.lines[0]].pattern, lines[each.lines[1]].pattern);
     }
     if (!each.lines.empty()) {
       try {
@@ -106,10 +106,10 @@ PARX_INLINE std::string plan_fault(const std::vector<planned_layer>& layers, con
         });
     if (has_columns == each.lines.empty()) {
       return formatted("\"{}\" {}", each.path,
-                         has_columns ? "lies whole, but its queries, keys or values are cut by "
-                                       "column: give it the rule heads"
-                                     : "has the rule heads, but none of its queries, keys and "
-                                       "values is cut by column");
+                       has_columns ? "lies whole, but its queries, keys or values are cut by "
+                                     "column: give it the rule heads"
+                                   : "has the rule heads, but none of its queries, keys and "
+                                     "values is cut by column");
     }
   }
   return "";

@@ -29,13 +29,13 @@ PARX_INLINE void announce(run_log& out, const run_plan& plan, const trainer_opti
   if (step > 0) line("Continuing training from global step", step);
   if (step == 0 && options.resume_from_checkpoint == resume::latest) {
     out.print(formatted("  No checkpoint in \"{}\" to resume from: training starts at step 0",
-                          options.output_dir));
+                        options.output_dir));
   }
   if (step >= plan.steps) {
     out.print(
         formatted("  Nothing is left to train: the run is at step {} of {}; more max_steps "
-                    "or num_train_epochs would go on",
-                    with_commas(step), with_commas(plan.steps)));
+                  "or num_train_epochs would go on",
+                  with_commas(step), with_commas(plan.steps)));
   }
 }
 

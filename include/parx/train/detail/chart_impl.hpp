@@ -155,7 +155,7 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
   body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
   body += text_at(0, 0, text.y_label,
                   formatted("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
-                              (top + bottom) / 2));
+                            (top + bottom) / 2));
   return body;
 }
 

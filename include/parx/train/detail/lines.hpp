@@ -42,8 +42,8 @@ namespace parx::inline PARX_ABI::train::detail {
 [[nodiscard]] inline std::string stopping_text(const trainer_state& state,
                                                const trainer_options& options) {
   return formatted("  Stopping early: {} evaluations without a gain, best {} {:.6g} at step {}",
-                     options.early_stopping_patience, options.metric_for_best_model,
-                     state.best_metric.value_or(0), state.best_global_step);
+                   options.early_stopping_patience, options.metric_for_best_model,
+                   state.best_metric.value_or(0), state.best_global_step);
 }
 
 /// What is said when `signal` has ended training after `step`, with a checkpoint at `path`.

@@ -70,7 +70,7 @@ PARX_INLINE std::string dict_text(const record& line) {
   std::string text = "{";
   for (const auto& [name, value] : line.entries()) {
     text += formatted("{}'{}': {}", text.size() > 1 ? ", " : "", name,
-                        formatted("{}", rounded(value, 5)));
+                      formatted("{}", rounded(value, 5)));
   }
   return text + "}";
 }

@@ -235,7 +235,7 @@ PARX_INLINE std::string rate_text(double rate) {
         mean_of(data)));
   }
   verdicts.push_back(formatted("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
-                                 mean_of(memory), *std::max_element(memory.begin(), memory.end())));
+                               mean_of(memory), *std::max_element(memory.begin(), memory.end())));
   return verdicts;
 }
 
@@ -259,8 +259,8 @@ PARX_INLINE std::string rate_text(double rate) {
     efficiency.points.emplace_back(ranks, 100 * measured / (base * ranks));
     rows +=
         formatted("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.0f} %</td></tr>\n",
-                    xml_text(run->name), run->world, rate_text(measured),
-                    measured / (base * fewest_ranks), efficiency.points.back().second);
+                  xml_text(run->name), run->world, rate_text(measured),
+                  measured / (base * fewest_ranks), efficiency.points.back().second);
   }
   return formatted(
       "<h2>Scaling</h2>\n<table><tr><th>run</th><th>ranks</th><th>samples/s</th><th>speed-up</th>"

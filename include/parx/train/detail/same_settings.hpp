@@ -21,7 +21,7 @@ namespace parx::inline PARX_ABI::train::detail {
 /// What must be equal on all ranks, a line each. `rate` is that of the first step, `fresh` the
 /// state of a run that begins.
 [[nodiscard]] std::string settings_text(const trainer_options& o, const trainer_state& fresh,
-                                               double rate, std::size_t evaluations);
+                                        double rate, std::size_t evaluations);
 
 /// Throws errc::mismatch on every rank, with the first settings that differ.
 void require_same_settings(process_group& group, const std::string& mine, call_site site);

@@ -37,7 +37,7 @@ PARX_INLINE std::string data_order_of(const data::sampler_options& options) {
                          : formatted("shuffled with seed {}", options.seed);
   if (groups.lengths != nullptr) {
     text += formatted(", grouped by length with batch {}, pool {} and seed {}", groups.batch,
-                        groups.pool, options.seed);
+                      groups.pool, options.seed);
   }
   if (options.remainder == data::remainder::repeat) text += ", the remainder repeated";
   if (options.remainder == data::remainder::drop) text += ", the remainder dropped";

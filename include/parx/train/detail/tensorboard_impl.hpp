@@ -42,8 +42,8 @@ PARX_INLINE event_writer::event_writer(const std::string& folder) {
   ::gethostname(host, sizeof host - 1);
   // TensorBoard takes every file with "tfevents" in its name and orders them by the seconds.
   file_ = detail::append_file(formatted("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder,
-                                          static_cast<std::uint64_t>(now()), host, ::getpid(),
-                                          counter.fetch_add(1)));
+                                        static_cast<std::uint64_t>(now()), host, ::getpid(),
+                                        counter.fetch_add(1)));
   put(event(0).bytes(3, "brain.Event:2"));
 }
 

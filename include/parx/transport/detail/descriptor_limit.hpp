@@ -24,7 +24,7 @@ inline void raise_descriptor_limit() noexcept {
 [[nodiscard]] inline std::string shortage_text(int number) {
   if (number == ENFILE) {
     return formatted("{}, all processes of this host together: raise fs.file-max there",
-                       errno_text(number));
+                     errno_text(number));
   }
   rlimit limit{};
   if (number != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return errno_text(number);

@@ -434,7 +434,7 @@ class endpoint {
       return printable(std::string_view(text).substr(0, longest_reason));
     } catch (const std::exception& failure) {
       return formatted("another rank has failed, but its reason cannot be read: {}",
-                         failure.what());
+                       failure.what());
     }
   }
 

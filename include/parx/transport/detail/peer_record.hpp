@@ -35,7 +35,7 @@ struct peer_record {
   [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
     return formatted("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
-                       memory, port, pid, probe, streams, challenge);
+                     memory, port, pid, probe, streams, challenge);
   }
   /// Throws errc::protocol for anything that to_text() did not write.
   [[nodiscard]] static peer_record from_text(std::string_view text) {

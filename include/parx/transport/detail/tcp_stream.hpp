@@ -40,9 +40,9 @@ class tcp_stream {
       : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id) {
     if (is_loopback(peer.address) && !same_host_) {
       throw link_lost(key.peer, formatted("it is on another host ({}) but offers the loopback "
-                                            "address {}; set PARX_SOCKET_IFNAME there to the "
-                                            "interface that faces the others",
-                                            peer.host, peer.address));
+                                          "address {}; set PARX_SOCKET_IFNAME there to the "
+                                          "interface that faces the others",
+                                          peer.host, peer.address));
     }
     address_ = formatted("{}:{}", peer.address, peer.port);
     const auto address = socket_address::tcp(peer.address, peer.port);
@@ -195,8 +195,8 @@ class tcp_stream {
     if (proof_size_ < proof_.size()) return false;
     if (!equal_in_constant_time(proof_, *expected_)) {
       throw link_lost(key_.peer, formatted("what answers at its address {} does not know this "
-                                             "job's secret",
-                                             address_));
+                                           "job's secret",
+                                           address_));
     }
     if (shared_->encrypts()) encrypt(tls_side::client, *expected_);
     expected_.reset();
@@ -246,7 +246,7 @@ class tcp_stream {
     if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
     if (number == ETIMEDOUT) {
       return formatted("nothing was heard from it for {} s (host or network down?)",
-                         longest_silence.count());
+                       longest_silence.count());
     }
     return errno_text(number);
   }

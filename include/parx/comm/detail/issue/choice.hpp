@@ -51,8 +51,8 @@ class choice {
   /// What a group made of some of these ranks starts with.
   [[nodiscard]] choice_options for_subgroup(std::span<const int> members) const {
     const bool spans = found_hosts_ && std::any_of(members.begin(), members.end(), [&](int rank) {
-      return host_of(rank) != host_of(members.front());
-    });
+                         return host_of(rank) != host_of(members.front());
+                       });
     const bool measured = first_on_another_host() >= 0;
     return {.rules = rules_, .costs = measured && !spans ? std::nullopt : costs_};
   }

@@ -61,8 +61,8 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
 
 /// Returns the call's plan, which stays until the group's next call is filled.
 inline const std::shared_ptr<const execution_plan>& fill_call(const process_group& group,
-                                                    const collective_arguments& given,
-                                                    call& request) {
+                                                              const collective_arguments& given,
+                                                              call& request) {
   const call_check check(group, given.what, given.site);
   if (has_root(given.what)) check.is_rank(given.root, "root");
   check_overlap(check, given);

@@ -100,7 +100,7 @@ constexpr void explain_misuse() {
 template <typename Plain, typename In, typename Out, typename Options>
 [[nodiscard]] constexpr bool takes() {
   constexpr bool right_options = names_operation<Plain> ? reduction_options_for<Options, Plain, In>
-                                                      : std::same_as<Options, Plain>;
+                                                        : std::same_as<Options, Plain>;
   constexpr bool right = movable_buffer<In> && mutable_movable_buffer<Out> && right_options;
   if constexpr (!right) explain_misuse<Plain, In, Out, Options>();
   return right;

@@ -117,8 +117,8 @@ inline constexpr int any_source = -1;
   }
   if (header.reduction != call_header::no_reduction) {
     text += formatted(" ({})", header.reduction == call_header::user_reduction
-                                     ? "user's operation"
-                                     : name_of(static_cast<reduce_op>(header.reduction)));
+                                   ? "user's operation"
+                                   : name_of(static_cast<reduce_op>(header.reduction)));
   }
   if (has_root(op)) text += formatted(" with root {}", header.root);
   if (op == operation::send || op == operation::recv) {

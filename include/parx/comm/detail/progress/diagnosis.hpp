@@ -69,8 +69,8 @@ class diagnosis {
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
             formatted("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
-                        name_of(request.what), name_, request.site.file_name(), request.site.line,
-                        reason),
+                      name_of(request.what), name_, request.site.file_name(), request.site.line,
+                      reason),
             context_of(request, -1)};
   }
 
@@ -219,7 +219,7 @@ class diagnosis {
     }
     if (static_cast<operation>(mine.operation) == operation::all_to_all && mine.sizes != 0) {
       return formatted("; it sends {} elements where {} are expected from it", theirs.count,
-                         mine.count);
+                       mine.count);
     }
     return {};
   }
@@ -257,7 +257,7 @@ class diagnosis {
     }
     // It may have gone on since: a notice says where a rank was stuck.
     return formatted(", which has not entered the operation {}{})", elsewhere,
-                       here ? "; it was last seen waiting in " + place_of(*here) : "");
+                     here ? "; it was last seen waiting in " + place_of(*here) : "");
   }
   /// Of a rank whose message is waited for.
   [[nodiscard]] std::string whereabouts(int job_rank) const {
@@ -308,7 +308,7 @@ class diagnosis {
       for (const int rank : chain.ranks) {
         const auto theirs = wait_of(rank);
         text += formatted(" {}{};", name_of_rank(rank),
-                            theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
+                          theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
       }
       text.pop_back();
       return text;

@@ -40,7 +40,7 @@ class flight_notes {
   [[nodiscard]] std::string where() const {
     if (recorder_ == nullptr) return {};
     return formatted(". The ranks' last operations: parx_doctor recorder {}",
-                       recorder_->directory());
+                     recorder_->directory());
   }
 
  private:

@@ -178,7 +178,7 @@ class group_core final : private inline_groups::group {
     } catch (const error& refused) {
       // Or the others would wait for this rank.
       abort(formatted("rank {} could not share memory: {}", network_->job_rank(rank()),
-                        text_of(refused)));
+                      text_of(refused)));
       throw;
     }
   }

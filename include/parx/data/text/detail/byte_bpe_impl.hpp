@@ -105,7 +105,7 @@ PARX_INLINE std::string byte_bpe_tokenizer::vocab_json() const {
   std::string text = "{";
   for (std::size_t id = 0; id < size(); ++id) {
     text += formatted("{}{}: {}", id == 0 ? "" : ", ",
-                        json::quote(detail::to_printable(tokens_.tokens()[id])), id);
+                      json::quote(detail::to_printable(tokens_.tokens()[id])), id);
   }
   return text + "}\n";
 }
