@@ -112,9 +112,11 @@ long=$(
 wrong+=${long:+${wrong:+$'\n'}$long}
 wide=$(
   cd .. && [ -d tests ] || exit 0
-  # A raw string cannot be broken.
-  find tests examples benchmarks -name '*.[ch]pp' -exec grep -HnP '^.{101,}$' {} + |
-    grep -v 'R"(' | sed 's/\([^:]*:[0-9]*\):.*/\1: over 100 columns/'
+  find tests examples benchmarks -name '*.[ch]pp' -print0 | LC_ALL=C xargs -0 awk '
+    length > 100 && !/R"\(/ {  # a raw string cannot be broken
+      characters = $0; gsub(/[\200-\277]/, "", characters)
+      if (length(characters) > 100) print FILENAME ":" FNR ": over 100 columns"
+    }'
 )
 wrong+=${wide:+${wrong:+$'\n'}$wide}
 [ -z "$wrong" ] || { echo "$wrong"; exit 1; }
