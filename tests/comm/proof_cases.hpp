@@ -64,8 +64,8 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
       }
       if (use != algorithm::halving) return n * (p - 1);
       std::size_t sum = n * (power - 1) + n * extra;
-      for (std::size_t guest = 0; guest < 2 * extra; guest += 2) {
-        sum += cut.count(static_cast<int>(guest));
+      for (std::size_t idle = 0; idle < 2 * extra; idle += 2) {
+        sum += cut.count(static_cast<int>(idle));
       }
       return sum;
     }
@@ -104,8 +104,8 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   }
 }
 
-/// Where no rank is a root or guest of others, and all blocks are of one size, none sends more than
-/// another.
+/// Where no rank is a root or takes the part of another, and all blocks are of one size, none sends
+/// more than another.
 inline burden expected_burden(const call_shape& shape, algorithm use) {
   const auto p = static_cast<std::size_t>(shape.world);
   if (shape.what == operation::barrier || use == algorithm::shared || use == algorithm::staged) {

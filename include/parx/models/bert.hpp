@@ -154,10 +154,11 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   /// Throws usage_error for numbers that do not fit together.
   explicit bert_classifier(bert_config config = {})
       : config_(config),
-        words_(config.vocab_size, config.hidden_size, starts()),
-        positions_(config.max_position_embeddings, config.hidden_size,
-                   starts(nn::embedding_use::whole)),
-        types_(config.type_vocab_size, config.hidden_size, starts(nn::embedding_use::whole)),
+        token_embedding_(config.vocab_size, config.hidden_size, starts()),
+        position_embedding_(config.max_position_embeddings, config.hidden_size,
+                            starts(nn::embedding_use::whole)),
+        type_embedding_(config.type_vocab_size, config.hidden_size,
+                        starts(nn::embedding_use::whole)),
         norm_(config.hidden_size, {.epsilon = config.layer_norm_eps}),
         dropout_(config.hidden_dropout_prob),
         pooler_(config.hidden_size, config.hidden_size, {.start = starts().start}),
@@ -190,7 +191,7 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   template <std::integral Id, std::integral Mask, std::integral Type>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, const tensor<Mask>& mask,
                                     const tensor<Type>& token_types) {
-    return classify(ids, mask.template cast<std::uint8_t>(), types_(token_types));
+    return classify(ids, mask.template cast<std::uint8_t>(), type_embedding_(token_types));
   }
 
   /// The forward pass in pieces: the embeddings, each layer, and the classifier. Input is a batch
@@ -215,9 +216,9 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
 
   template <typename Visit>
   void members(Visit& visit) {
-    visit("bert.embeddings.word_embeddings", words_);
-    visit("bert.embeddings.position_embeddings", positions_);
-    visit("bert.embeddings.token_type_embeddings", types_);
+    visit("bert.embeddings.word_embeddings", token_embedding_);
+    visit("bert.embeddings.position_embeddings", position_embedding_);
+    visit("bert.embeddings.token_type_embeddings", type_embedding_);
     visit("bert.embeddings.LayerNorm", norm_);
     visit("bert.embeddings.dropout", dropout_);
     visit("bert.encoder.layer", layers_);
@@ -231,7 +232,9 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
       nn::embedding_use use = nn::embedding_use::lookups) const {
     return {.start = nn::init::normal(0, config_.initializer_range), .use = use};
   }
-  [[nodiscard]] variable<T> first_type() const { return slice<T>(types_.weight(), 0, 0, 1); }
+  [[nodiscard]] variable<T> first_type() const {
+    return slice<T>(type_embedding_.weight(), 0, 0, 1);
+  }
 
   template <std::integral Id>
   [[nodiscard]] variable<T> classify(const tensor<Id>& ids, const tensor<std::uint8_t>& mask,
@@ -246,8 +249,8 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
     require(length > 0 && length <= config_.max_position_embeddings,
             "bert: token ids of shape {} are not (batch, positions) with 1 to {} positions",
             to_string(ids.shape()), config_.max_position_embeddings);
-    const variable<T> places = slice<T>(positions_.weight(), 0, 0, length) + types;
-    return dropout_(norm_(words_(ids) + places));
+    const variable<T> places = slice<T>(position_embedding_.weight(), 0, 0, length) + types;
+    return dropout_(norm_(token_embedding_(ids) + places));
   }
   [[nodiscard]] variable<T> layer(std::size_t i, const variable<T>& x,
                                   const tensor<std::uint8_t>& mask) {
@@ -260,7 +263,7 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   }
 
   bert_config config_;
-  nn::embedding<T> words_, positions_, types_;
+  nn::embedding<T> token_embedding_, position_embedding_, type_embedding_;
   nn::layer_norm<T> norm_;
   nn::dropout dropout_;
   std::vector<bert_layer<T>> layers_;

@@ -126,8 +126,8 @@ class gpt : public nn::module<gpt<T>> {
   /// Throws usage_error for numbers that do not fit together.
   explicit gpt(gpt_config config = {})
       : config_(config),
-        words_(config.vocab_size, config.n_embd, starts()),
-        positions_(config.n_positions, config.n_embd, starts()),
+        token_embedding_(config.vocab_size, config.n_embd, starts()),
+        position_embedding_(config.n_positions, config.n_embd, starts()),
         dropout_(config.embd_pdrop),
         norm_(config.n_embd, {.epsilon = config.layer_norm_epsilon}) {
     layers_.reserve(config.n_layer);
@@ -177,8 +177,8 @@ class gpt : public nn::module<gpt<T>> {
 
   template <typename Visit>
   void members(Visit& visit) {
-    visit("transformer.wte", words_);
-    visit("transformer.wpe", positions_);
+    visit("transformer.wte", token_embedding_);
+    visit("transformer.wpe", position_embedding_);
     visit("transformer.drop", dropout_);
     visit("transformer.h", layers_);
     visit("transformer.ln_f", norm_);
@@ -191,20 +191,20 @@ class gpt : public nn::module<gpt<T>> {
             "gpt: token ids of shape {} behind {} others are not (batch, positions) with 1 to {} "
             "positions",
             to_string(ids.shape()), first, config_.n_positions);
-    return dropout_(words_(ids) +
-                    slice<T>(positions_.weight(), 0, first, first + ids.extent(1)));
+    return dropout_(token_embedding_(ids) +
+                    slice<T>(position_embedding_.weight(), 0, first, first + ids.extent(1)));
   }
   [[nodiscard]] variable<T> logits(const variable<T>& x) {
-    return words_.multiply(norm_(x));
+    return token_embedding_.multiply(norm_(x));
   }
-  /// The output multiplies with the words, and the positions are a slice.
+  /// Both tables are used whole: the output multiplies by one and takes a slice of the other.
   [[nodiscard]] nn::embedding_options starts() const {
     return {.start = nn::init::normal(0, config_.initializer_range),
             .use = nn::embedding_use::whole};
   }
 
   gpt_config config_;
-  nn::embedding<T> words_, positions_;
+  nn::embedding<T> token_embedding_, position_embedding_;
   nn::dropout dropout_;
   std::vector<gpt_block<T>> layers_;
   nn::checkpointing checkpointing_;

@@ -142,10 +142,11 @@ class llama : public nn::module<llama<T>> {
   /// Throws usage_error for numbers that do not fit together.
   explicit llama(llama_config config = {})
       : config_(checked(config)),
-        words_(config.vocab_size, config.hidden_size,
-               {.start = nn::init::normal(0, config.initializer_range),
-                .use = config.embeddings == word_embeddings::tied ? nn::embedding_use::whole
-                                                                  : nn::embedding_use::lookups}),
+        token_embedding_(
+            config.vocab_size, config.hidden_size,
+            {.start = nn::init::normal(0, config.initializer_range),
+             .use = config.embeddings == word_embeddings::tied ? nn::embedding_use::whole
+                                                               : nn::embedding_use::lookups}),
         norm_(config.hidden_size, {.epsilon = config.rms_norm_eps}) {
     const rotary_table<T> table(config.max_position_embeddings, head_width(), config.rope_theta);
     layers_.reserve(config.num_hidden_layers);
@@ -202,7 +203,7 @@ class llama : public nn::module<llama<T>> {
 
   template <typename Visit>
   void members(Visit& visit) {
-    visit("model.embed_tokens", words_);
+    visit("model.embed_tokens", token_embedding_);
     visit("model.layers", layers_);
     visit("model.norm", norm_);
     if (head_) visit("lm_head", *head_);
@@ -213,11 +214,11 @@ class llama : public nn::module<llama<T>> {
   [[nodiscard]] variable<T> embed(const tensor<Id>& ids) {
     require(ids.rank() == 2 && ids.extent(1) > 0,
             "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
-    return words_(ids);
+    return token_embedding_(ids);
   }
   [[nodiscard]] variable<T> logits(const variable<T>& x) {
     const variable<T> y = norm_(x);
-    return head_ ? (*head_)(y) : words_.multiply(y);
+    return head_ ? (*head_)(y) : token_embedding_.multiply(y);
   }
   [[nodiscard]] static const llama_config& checked(const llama_config& c) {
     require(c.num_attention_heads > 0 && c.hidden_size % c.num_attention_heads == 0 &&
@@ -237,7 +238,7 @@ class llama : public nn::module<llama<T>> {
   }
 
   llama_config config_;
-  nn::embedding<T> words_;
+  nn::embedding<T> token_embedding_;
   std::vector<llama_layer<T>> layers_;
   nn::checkpointing checkpointing_;
   nn::rms_norm<T> norm_;

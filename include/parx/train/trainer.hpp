@@ -131,7 +131,7 @@ class trainer : public detail::trainer_base {
       }
       close_files();
     } catch (...) {
-      signals_.heed();  // the failure is told instead
+      signals_.mark_handled();  // the failure is told instead
       close_files();
       if (!job().closed()) job().abort(abort_reason(job().rank()));
       throw;
@@ -447,7 +447,7 @@ class trainer : public detail::trainer_base {
     const detail::wishes all = book_.fold(model_.times(), own_wishes());
     stopping_ |= all.any();
     if (signal_ == 0) signal_ = all.signal;
-    if (signal_ != 0) signals_.heed();
+    if (signal_ != 0) signals_.mark_handled();
   }
 
   void write_line(double norm, double lr) {

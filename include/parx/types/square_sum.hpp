@@ -46,7 +46,7 @@ class square_sum {
   }
 
   square_sum& operator+=(const square_sum& other) noexcept {
-    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] += other.words_[i];
+    for (std::size_t i = 0; i < limbs_.size(); ++i) limbs_[i] += other.limbs_[i];
     pending_ += other.pending_;
     count_addition();
     return *this;
@@ -57,14 +57,14 @@ class square_sum {
   /// The words stay valid, and may be replaced by such a total, until the next call.
   [[nodiscard]] std::span<std::int64_t> words() noexcept {
     carry();
-    return words_;
+    return limbs_;
   }
 
   /// The root of the sum, rounded once, to nearest, ties to even (below 2^-1022 twice). NaN if a
   /// value was NaN, else infinity if one was infinite.
   [[nodiscard]] double norm() const noexcept {
-    if (words_[nans] != 0) return std::numeric_limits<double>::quiet_NaN();
-    if (words_[infinities] != 0) return std::numeric_limits<double>::infinity();
+    if (limbs_[nans] != 0) return std::numeric_limits<double>::quiet_NaN();
+    if (limbs_[infinities] != 0) return std::numeric_limits<double>::infinity();
     square_sum carried = *this;
     carried.carry();
     return carried.root();
@@ -87,7 +87,7 @@ class square_sum {
     wide shifted = wide{magnitude} << (place % 32);
     for (std::size_t i = place / 32; i < place / 32 + 3; ++i, shifted >>= 32U) {
       const auto part = static_cast<std::int64_t>(shifted) & limb_mask;
-      words_[i] += units < 0 ? -part : part;
+      limbs_[i] += units < 0 ? -part : part;
     }
     count_addition();
   }
@@ -101,7 +101,7 @@ class square_sum {
     const bits hidden = bits{1} << static_cast<unsigned>(fraction_bits);
     const auto biased = static_cast<int>(magnitude >> static_cast<unsigned>(fraction_bits));
     if (biased == 2 * std::numeric_limits<T>::max_exponent - 1) {
-      ++words_[magnitude % hidden != 0 ? nans : infinities];
+      ++limbs_[magnitude % hidden != 0 ? nans : infinities];
       return;
     }
     const wide significand = biased == 0 ? magnitude : magnitude % hidden | hidden;
@@ -154,24 +154,24 @@ class square_sum {
   }
   void carry() noexcept {
     for (std::size_t i = 0; i + 1 < limbs; ++i) {
-      words_[i + 1] += words_[i] >> 32;  // rounds down: the limb that stays is not negative
-      words_[i] &= limb_mask;
+      limbs_[i + 1] += limbs_[i] >> 32;  // rounds down: the limb that stays is not negative
+      limbs_[i] &= limb_mask;
     }
     pending_ = 0;
   }
 
   [[nodiscard]] double root() const noexcept {
     std::size_t top = limbs;
-    while (top > 0 && words_[top - 1] == 0) --top;
+    while (top > 0 && limbs_[top - 1] == 0) --top;
     if (top == 0) return 0;
     // The sum's leading 107 or 108 bits, so that their root has 54: one more than a double.
     const int bits = static_cast<int>(32 * top) -
-                     std::countl_zero(static_cast<std::uint32_t>(words_[top - 1]));
+                     std::countl_zero(static_cast<std::uint32_t>(limbs_[top - 1]));
     const int cut = (bits + bits % 2) - 108;  // even, as lowest_exponent is
     wide leading = 0;
     bool rest = false;
     for (std::size_t i = top; i-- > 0;) {
-      const wide limb = static_cast<std::uint64_t>(words_[i]);
+      const wide limb = static_cast<std::uint64_t>(limbs_[i]);
       const int shift = static_cast<int>(32 * i) - cut;
       if (shift >= 0) {
         leading |= limb << static_cast<unsigned>(shift);
@@ -191,7 +191,7 @@ class square_sum {
                       (cut + lowest_exponent) / 2 + 1);
   }
 
-  std::array<std::int64_t, limbs + 2> words_{};
+  std::array<std::int64_t, limbs + 2> limbs_{};
   std::uint64_t pending_ = 0;  ///< additions since the last carry
 };
 

@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI::schedules {
   const fold folded(world);
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
-  if (folded.is_guest(rank)) {
+  if (folded.sits_out(rank)) {
     plan.send(rank + 1, input);
     plan.receive(rank + 1, output);
     return plan;
@@ -25,7 +25,7 @@ namespace parx::inline PARX_ABI::schedules {
 
   std::int32_t partial = no_action;  // the action that made the current partial sum
   region current = input;
-  if (folded.is_host(rank)) {
+  if (folded.is_proxy(rank)) {
     partial = plan.add({.kind = action_kind::receive_reduce,
                         .peer = rank - 1,
                         .from = input,
@@ -47,7 +47,7 @@ namespace parx::inline PARX_ABI::schedules {
                         .received_first = partner < rank});
     current = output;
   }
-  if (folded.is_host(rank)) plan.send(rank - 1, output, partial);
+  if (folded.is_proxy(rank)) plan.send(rank - 1, output, partial);
   return plan;
 }
 

@@ -1,8 +1,8 @@
 // fold: a power of two out of any world, for algorithms that pair ranks by a bit.
 //
-// The first 2 (P - 2^k) ranks pair up: the even one (the guest) hands its input to the odd one (its
-// host) before and gets its result after. The 2^k ranks that remain are numbered in rank order, so
-// that an algorithm that combines neighbouring positions keeps the order of the ranks.
+// The first 2 (P - 2^k) ranks pair up: the even one takes no part; the odd one (its proxy) gets its
+// input before and sends it the result after. The 2^k ranks that remain are numbered in rank order,
+// so that an algorithm that combines neighbouring positions keeps the order of the ranks.
 #pragma once
 
 #include <bit>
@@ -19,13 +19,13 @@ struct fold {
       : power(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))),
         extra(world - power) {}
 
-  [[nodiscard]] constexpr bool is_guest(int rank) const noexcept {
+  [[nodiscard]] constexpr bool sits_out(int rank) const noexcept {
     return rank < 2 * extra && rank % 2 == 0;
   }
-  [[nodiscard]] constexpr bool is_host(int rank) const noexcept {
+  [[nodiscard]] constexpr bool is_proxy(int rank) const noexcept {
     return rank < 2 * extra && rank % 2 == 1;
   }
-  /// The position of a rank that is no guest.
+  /// The position of a rank that does not sit out.
   [[nodiscard]] constexpr int position(int rank) const noexcept {
     return rank < 2 * extra ? rank / 2 : rank - extra;
   }

@@ -21,7 +21,7 @@ namespace parx::inline PARX_ABI::schedules {
   const fold folded(world);
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
-  if (folded.is_guest(rank)) {
+  if (folded.sits_out(rank)) {
     plan.send(rank + 1, input);
     plan.receive(rank + 1, output);
     return plan;
@@ -29,7 +29,7 @@ namespace parx::inline PARX_ABI::schedules {
 
   place current = place::input;
   std::int32_t partial = no_action;
-  if (folded.is_host(rank)) {
+  if (folded.is_proxy(rank)) {
     partial = plan.add({.kind = action_kind::receive_reduce,
                         .peer = rank - 1,
                         .from = input,
@@ -70,7 +70,7 @@ namespace parx::inline PARX_ABI::schedules {
     first = first < theirs ? first : theirs;
     size *= 2;
   }
-  if (folded.is_host(rank)) plan.send(rank - 1, output, ready);
+  if (folded.is_proxy(rank)) plan.send(rank - 1, output, ready);
   return plan;
 }
 
@@ -81,17 +81,17 @@ namespace parx::inline PARX_ABI::schedules {
   const fold folded(world);
   const region all{place::input, 0, blocks.total()};
   const region own = blocks.alone(place::output, rank);
-  if (folded.is_guest(rank)) {
+  if (folded.sits_out(rank)) {
     plan.send(rank + 1, all);
     plan.receive(rank + 1, own);
     return plan;
   }
 
-  // Partial sums lie in scratch: all blocks for a guest's host, else the half that is kept first.
+  // Partial sums lie in scratch: all blocks for a proxy, else the half that is kept first.
   place current = place::input;
   std::size_t scratch_begin = 0;
   std::int32_t partial = no_action;
-  if (folded.is_host(rank)) {
+  if (folded.is_proxy(rank)) {
     plan.scratch_count = blocks.total();
     partial = plan.add({.kind = action_kind::receive_reduce,
                         .peer = rank - 1,
@@ -128,7 +128,8 @@ namespace parx::inline PARX_ABI::schedules {
     first = keep;
   }
 
-  // The last exchange is block by block: this rank's goes to the output, a guest's to the guest.
+  // The last exchange is block by block: this rank's block goes to the output; a proxy sends the
+  // block of the rank that it stands for on to it.
   const int other = position ^ 1;
   const int partner = folded.rank_at(other);
   for (int r = folded.first(other); r < folded.first(other + 1); ++r) {

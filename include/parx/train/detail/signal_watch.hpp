@@ -27,14 +27,14 @@ class signal_watch {
   [[nodiscard]] static signal_watch start();
   signal_watch(signal_watch&& other) noexcept : active_(std::exchange(other.active_, false)) {}
   signal_watch& operator=(signal_watch&& other) noexcept;
-  /// A signal that came and was not heeded has its way after the last watch.
+  /// A signal that came and was not handled takes effect after the last watch.
   ~signal_watch() { leave(); }
 
   /// The signal that was noted; 0 while there is none.
   [[nodiscard]] int signal() const noexcept { return active_ ? noted.load() : 0; }
-  /// What was or will be noted is done as it wishes.
-  void heed() noexcept {
-    if (active_) the_process().heeded = true;
+  /// What was or will be noted is the caller's to act on: it is not raised again.
+  void mark_handled() noexcept {
+    if (active_) the_process().handled = true;
   }
 
  private:
@@ -45,7 +45,7 @@ class signal_watch {
     std::mutex mutex;
     int watches = 0;
     std::array<bool, signals.size()> taken{};
-    std::atomic<bool> heeded{false};
+    std::atomic<bool> handled{false};
   };
   [[nodiscard]] static process& the_process() noexcept {
     static process the_only;

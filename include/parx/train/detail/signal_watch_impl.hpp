@@ -23,7 +23,7 @@ PARX_INLINE signal_watch signal_watch::start() {
   if (all.watches++ == 0) {
     noted = 0;
     noted_at = 0;
-    all.heeded = false;
+    all.handled = false;
     for (std::size_t i = 0; i < signals.size(); ++i) all.taken[i] = take(signals[i]);
   }
   return made;
@@ -75,7 +75,7 @@ PARX_INLINE void signal_watch::leave() noexcept {
     // The program may have set a handler of its own meanwhile.
     if (all.taken[i] && has(signals[i], handle)) set(signals[i], SIG_DFL);
   }
-  if (const int signal = noted; signal != 0 && !all.heeded) ::raise(signal);
+  if (const int signal = noted; signal != 0 && !all.handled) ::raise(signal);
 }
 
 }  // namespace parx::train::detail

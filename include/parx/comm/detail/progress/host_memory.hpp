@@ -46,8 +46,8 @@ class host_memory {
     }
     const schedule& steps = next.steps->steps;
     if (wanted && steps.slices > 0) {
-      next.data.staging = {area_, steps.slice_count, turn_};
-      turn_ = (turn_ + steps.slices) % schedules::staging_parts;
+      next.data.staging = {area_, steps.slice_count, next_part_};
+      next_part_ = (next_part_ + steps.slices) % schedules::staging_parts;
     }
   }
 
@@ -63,7 +63,7 @@ class host_memory {
     return steps.meets || steps.steps.slices > 0;
   }
 
-  int turn_ = 0;  ///< the part that the next staged call begins with: equal on all ranks
+  int next_part_ = 0;  ///< that a staged call begins with: equal on all ranks
   std::unique_ptr<call> set_up_;
   std::shared_ptr<const shared_area> area_;
   detail::board board_;
