@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(asynchronous_operations_run_in_issue_order_beside_blocking_
                         for (auto& each : data)
                           works.push_back(parx::async_all_reduce(group, each));
                         std::vector<int> now{group.rank()};
-                        parx::all_reduce(group, now);  // queues behind the ten
+                        parx::all_reduce(group, now);  // queues after the ten
                         check(now[0] == 3, "blocking behind asynchronous");
                         for (auto& each : works)
                           check(each.test(), "an earlier operation must be done by now");

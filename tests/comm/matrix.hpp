@@ -343,7 +343,7 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
       return reduced(t.op, 0, last, world, first + i);
     };
   };
-  /// Element i of vectors that lie one behind the other: rank r's from index first(r) on.
+  /// Element i of vectors that lie one after the other: rank r's from index first(r) on.
   const auto gathered = [&](const std::vector<std::size_t>& sizes, auto first) {
     return [&t, &sizes, first, r = 0, begins = std::size_t{0}](std::size_t i) mutable {
       if (i == 0) r = 0, begins = 0;

@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(what_acts_on_a_terminal_or_ends_a_line_is_spelled_out) {
   BOOST_TEST(printable("\xe2\x80\xae") == "\\xe2\\x80\\xae");           // right to left from here
   BOOST_TEST(printable("\xc0\x8a") == "\\xc0\\x8a");                    // an overlong line feed
   BOOST_TEST(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // half of a surrogate pair
-  BOOST_TEST(printable("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // behind the last character
+  BOOST_TEST(printable("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // after the last character
   BOOST_TEST(printable("\xe2\x82") == "\\xe2\\x82");                    // cut off
   BOOST_TEST(printable(std::string_view("\0", 1)) == "\\x00");
 }

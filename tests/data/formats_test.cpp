@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(every_way_to_cut_a_gzip_file_short_is_an_error) {
     const auto path = folder.write("cut.gz", std::string_view(whole).substr(0, length));
     expect_error(errc::bad_data, {"cut.gz"}, [&] { (void)data::read_idx_labels(path); });
   }
-  // Also where only the checksum behind the last value is missing.
+  // Also where only the checksum after the last value is missing.
   for (const std::size_t missing : {1U, 4U, 8U, 9U, 100U}) {
     const auto path =
         folder.write("cut.gz", std::string_view(whole).substr(0, whole.size() - missing));

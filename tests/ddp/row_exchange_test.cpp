@@ -90,7 +90,7 @@ gradients alone(int step, bool tied = false) {
   return gradients_of(m);
 }
 
-/// Of all ranks that share memory, and of all ranks over TCP, one behind the other.
+/// Of all ranks that share memory, and of all ranks over TCP, one after the other.
 template <typename Body>
 std::vector<gradients> on_ranks(int world, Body body) {
   std::vector<gradients> results;

@@ -122,7 +122,7 @@ void divide_gradients(Model& model, double count) {
 
 enum class wrapper { none, ddp };
 enum class rule { sgd, adamw };
-/// In halves the gradients of the weights come one micro-batch behind those of the inputs.
+/// In halves the gradients of the weights come one micro-batch after those of the inputs.
 enum class how { whole, halves };
 
 template <typename Model, typename Body>

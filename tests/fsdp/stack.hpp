@@ -1,4 +1,4 @@
-// A model of equal layers one behind the other, for tests that count bytes, waits or memory by
+// A model of equal layers one after the other, for tests that count bytes, waits or memory by
 // layer.
 #pragma once
 

@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(
   std::copy(between.source.begin() + static_cast<std::ptrdiff_t>(own), between.source.end(),
             between.target.begin() + static_cast<std::ptrdiff_t>(own));
   between.state.landed =
-      between.state.share - state::share_taken;  // the sender is stopped behind its system call
+      between.state.share - state::share_taken;  // the sender is stopped after its system call
   BOOST_TEST(between.receiver.reclaim());
   BOOST_TEST(!between.receiver.ready());
   between.state.share.fetch_add(state::share_written - state::share_taken);

@@ -23,7 +23,7 @@ namespace parx::inline PARX_ABI::data {
 
 struct generated_options {
   std::uint64_t seed = 0;
-  std::size_t first = 0;  ///< the window's first sample; a test set begins behind the training set
+  std::size_t first = 0;  ///< the window's first sample; a test set begins after the training set
   std::size_t side = 28;  ///< pixels in a row and in a column, at least 8
   image_options images = {.shape = image_shape::planes, .mean = 0.2F, .deviation = 0.3F};
 };

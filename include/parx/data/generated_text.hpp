@@ -82,7 +82,7 @@ struct topic_text {
 [[nodiscard]] source_target generate_note(std::uint64_t index, std::uint64_t seed = 0);
 
 /// A text of about `characters` characters for character-level language models: notes and their
-/// headlines, one behind the other.
+/// headlines, one after the other.
 [[nodiscard]] std::string generate_corpus(std::size_t characters, std::uint64_t seed = 0);
 
 }  // namespace parx::data

@@ -5,7 +5,7 @@
 //
 // From a file, or from pairs that are in memory.
 // The target's labels are its tokens and the end token; the decoder reads the same moved right by
-// one behind the start token (teacher forcing). Immutable; fetch() from any number of threads.
+// one after the start token (teacher forcing). Immutable; fetch() from any number of threads.
 #pragma once
 
 #include <cstddef>

@@ -118,7 +118,7 @@ class powersgd_hook {
 
   /// Gram-Schmidt, twice a column: once leaves rounding errors as large as what is left of a column
   /// that nearly depends on those before. One that does depend on them becomes zero; one that is
-  /// not finite NaN, and those behind it with it.
+  /// not finite NaN, and those after it with it.
   static void orthogonalize(thin columns);
 
   powersgd_options options_;

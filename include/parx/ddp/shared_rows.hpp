@@ -33,7 +33,7 @@ class shared_rows final : public row_exchange {
   }
 
   /// The gradient lies at `offset` of each rank's part of `memory`, which must outlive this, and
-  /// the marks behind its `room`.
+  /// the marks after its `room`.
   shared_rows(process_group& group, const parameter_handle& parameter, call_site site,
               const shared_buffer<std::byte>& memory, std::size_t offset, std::size_t room)
       : row_exchange(group, parameter, site),

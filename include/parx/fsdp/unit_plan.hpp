@@ -1,7 +1,7 @@
 // unit_plan: what a unit of an fsdp consists of and which part of it each rank has, as a pure
 // function.
 //
-// The parameters of a unit lie one behind the other in flats, one for each element type, those that
+// The parameters of a unit lie one after the other in flats, one for each element type, those that
 // are trained apart from those that are frozen. A flat is cut into equal parts, part r for rank r,
 // wherever that is; a parameter's part may be empty. Parameters start, and parts end, at cache
 // lines. Unit 0 is the root: what belongs to no other.

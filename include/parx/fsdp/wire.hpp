@@ -48,7 +48,7 @@ void convert_piece(const std::byte* from, std::byte* to, std::size_t count) noex
 void narrow(const std::byte* from, std::byte* to, std::size_t count) noexcept;
 /// The inverse; from the end, for the same reason.
 void widen(const std::byte* from, std::byte* to, std::size_t count) noexcept;
-/// The floats at `sum` become the sum of `blocks` of `count` bfloat16, one behind the other at
+/// The floats at `sum` become the sum of `blocks` of `count` bfloat16, one after the other at
 /// `from`, in that order. The two places do not overlap.
 void add_up_narrow(const std::byte* from, std::size_t blocks, std::byte* sum,
                    std::size_t count) noexcept;

@@ -80,7 +80,7 @@ struct beam_candidate {
   std::int64_t token;
 };
 
-/// The tokens that would make the last `n` of `text`, behind its start token, the same as `n` in a
+/// The tokens that would make the last `n` of `text`, after its start token, the same as `n` in a
 /// row before.
 [[nodiscard]] inline std::vector<std::int64_t> repeating_tokens(
     const std::vector<std::int64_t>& text, std::size_t n) {
@@ -139,7 +139,7 @@ template <typename T>
 
 }  // namespace detail
 
-/// The tokens behind start_token, up to and with end_token where it was reached. `next(tokens,
+/// The tokens after start_token, up to and with end_token where it was reached. `next(tokens,
 /// rows)` gives the logits (beams, vocabulary) of the tokens behind (beams, positions), of which
 /// beam b is what beam rows[b] of the call before was, and one token more. Throws usage_error
 /// without beams or tokens, errc::bad_data for logits that are NaN.

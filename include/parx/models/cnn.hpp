@@ -1,7 +1,7 @@
 // cnn: an image classifier of two convolutions, each with batch norm, ReLU and a pooling of 2 x 2,
 // and two linear layers: the network that courses train on MNIST, Fashion-MNIST and CIFAR-10.
 //
-// Norm is the norm behind each convolution; what its constructor takes behind the channels is given
+// Norm is the norm after each convolution; what its constructor takes after the channels is given
 // to the model's: cnn<float, sync_batch_norm<float>>{config, world} normalises over the images of
 // all ranks. LeCun et al.: Gradient-Based Learning Applied to Document Recognition (1998); batch
 // norm: Ioffe, Szegedy (arXiv 1502.03167).

@@ -145,7 +145,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
             pointer_ ? pointer_->keys(memory) : variable<T>(), source.template cast<std::int64_t>(),
             source_mask.template cast<std::uint8_t>()};
   }
-  /// The logits of the tokens after `next` (texts, positions), which come behind those that the
+  /// The logits of the tokens after `next` (texts, positions), which come after those that the
   /// cache has seen, and are among them afterwards.
   template <std::integral Id>
   [[nodiscard]] variable<T> decode(const tensor<Id>& next, source_cache<T>* cache) {

@@ -144,7 +144,7 @@ class gpt : public nn::module<gpt<T>> {
   }
 
   /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).
-  /// With a cache, ids are the positions behind those it holds, and it holds them afterwards; call
+  /// With a cache, ids are the positions after those it holds, and it holds them afterwards; call
   /// that within no_grad. Throws usage_error when there are more positions than n_positions.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {

@@ -170,7 +170,7 @@ class llama : public nn::module<llama<T>> {
   }
 
   /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).
-  /// With a cache, ids are the positions behind those it holds, and it holds them afterwards; call
+  /// With a cache, ids are the positions after those it holds, and it holds them afterwards; call
   /// that within no_grad. Throws usage_error beyond max_position_embeddings.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {

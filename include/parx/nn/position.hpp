@@ -37,7 +37,7 @@ class sinusoidal_position : public module<sinusoidal_position<T>> {
   sinusoidal_position(std::size_t positions, std::size_t width)
       : positions_(positions), width_(width) {}
 
-  /// Throws usage_error when x has positions behind the table's.
+  /// Throws usage_error when x has positions after the table's.
   [[nodiscard]] variable<T> forward(const variable<T>& x, std::size_t first = 0) {
     if (!table_.defined()) table_ = sinusoids<T>(positions_, width_);
     return x + variable<T>(table_.slice(0, first, first + x.extent(-2)));

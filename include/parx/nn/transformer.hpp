@@ -124,7 +124,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
         x, [&](const variable<T>& z) { return self_attention_(z, masks); },
         [&](const variable<T>& z) { return memory_attention_(z, memory, memory, memory_masks); });
   }
-  /// x is the positions behind those in the cache, which holds them afterwards; causal. Call it
+  /// x is the positions after those in the cache, which holds them afterwards; causal. Call it
   /// within no_grad.
   [[nodiscard]] variable<T> forward(const variable<T>& x, decoder_layer_cache<T>* cache,
                                     const attention_options<T>& memory_masks) {
@@ -199,7 +199,7 @@ class transformer_stack : public module<transformer_stack<Layer>> {
     for (std::size_t i = 0; i < layers_.size(); ++i) y = run_layer(i, y, others...);
     return norm_ ? (*norm_)(y) : y;
   }
-  /// The pieces of forward: layer i, and with the last one the norm behind it.
+  /// The pieces of forward: layer i, and with the last one the norm after it.
   template <typename... Others>
   [[nodiscard]] variable<value_type> piece(std::size_t i, const variable<value_type>& x,
                                            const Others&... others) {

@@ -4,7 +4,7 @@
 // receive was posted before the first action. What a stage made goes on at once, and its values are
 // let go of as soon as the message and the graph need them no more. What a later stage takes
 // besides (skip connections) travels in the same messages, from stage to stage. Gradients are
-// summed over data-parallel ranks in the background and waited for behind the last action.
+// summed over data-parallel ranks in the background and waited for after the last action.
 // Threads: one, which uses the group.
 #pragma once
 
@@ -304,7 +304,7 @@ class stage_runner {
   }
 
   /// Tells all ranks, and throws what names the place beside the cause: in the action, before the
-  /// first one or behind the last.
+  /// first one or after the last.
   [[noreturn]] void fail(const stage_action& a, const char* place = "in") {
     const std::exception_ptr cause = std::current_exception();
     errc code = errc::aborted;

@@ -5,7 +5,7 @@
 //             stage that there is
 //   once      each micro-batch is in each stage once forward, and once backward or once in halves
 //   order     on the rank of a stage: F before B or I, I before W
-//   whole     REDUCE_GRAD once, behind the last B or W of its stage; UNSHARD and RESHARD in turns
+//   whole     REDUCE_GRAD once, after the last B or W of its stage; UNSHARD and RESHARD in turns
 //   deadlock  the ranks come to the end, with as many messages on a link as proof.link_messages
 #pragma once
 

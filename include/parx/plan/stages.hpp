@@ -15,7 +15,7 @@ namespace parx::inline PARX_ABI {
                                          double backward, double hop = 0);
 
 /// The parameters of the heaviest of `stages`, cut by parameters, on one of `parts` ranks that cut
-/// its layers: matrices are cut, vectors are not. Units behind the first are layers; what is in the
+/// its layers: matrices are cut, vectors are not. Units after the first are layers; what is in the
 /// root goes with the layer beside it in the order of the model.
 [[nodiscard]] model_shapes heaviest_stage(const model_shapes& whole, int stages, int parts);
 

@@ -230,7 +230,7 @@ class tcp_store final : public store {
     server.send(bytes, limit);
   }
 
-  // A request that the protocol leaves unanswered, made certain by a second one behind it.
+  // A request that the protocol leaves unanswered, made certain by a second one after it.
   void change(std::string_view name, request question, const deadline& limit) {
     detail::store_protocol::require_within_limits(question);
     std::string bytes;
@@ -298,7 +298,7 @@ class tcp_store final : public store {
     return values;
   }
 
-  // Values that exist, behind those in `values`.
+  // Values that exist, after those in `values`.
   void get_part(detail::connection& server, std::span<const std::string> keys,
                 std::vector<std::string>& values, const deadline& limit) const {
     if (keys.size() > 1 && dialect_ != store_dialect::torch_1_13) {

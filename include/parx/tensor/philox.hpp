@@ -18,7 +18,7 @@ using philox_key = std::array<std::uint32_t, 2>;
 
 namespace detail {
 
-/// The blocks of `Blocks` counters that differ in the low 64 bits by 0, 1, 2, ..., one behind the
+/// The blocks of `Blocks` counters that differ in the low 64 bits by 0, 1, 2, ..., one after the
 /// other. All rounds of a block stand in one iteration, so that a compiler keeps several blocks in
 /// vector registers from the first round to the last.
 template <std::size_t Blocks>

@@ -49,7 +49,7 @@ class shard_spec {
   [[nodiscard]] shard_spec slice(int axis, std::size_t begin, std::size_t end) const;
   /// Chunk `index` of `count` of an axis, by the rule of chunk_begin.
   [[nodiscard]] shard_spec chunk(int axis, int index, int count) const;
-  /// That chunk of each of the blocks, which have these extents and lie one behind the other on the
+  /// That chunk of each of the blocks, which have these extents and lie one after the other on the
   /// axis: {width, width, width} for queries, keys and values that one matrix makes.
   [[nodiscard]] shard_spec chunk_of_blocks(int axis, std::span<const std::size_t> blocks, int index,
                                            int count) const;

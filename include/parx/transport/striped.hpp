@@ -2,7 +2,7 @@
 //
 // The link's bytes are cut into segments, each with a header that says where it lies among them. A
 // small message goes over the first connection, and so does the first segment of a large one, whose
-// header says how many bytes behind it may come over any connection. Such a segment goes to the
+// header says how many bytes after it may come over any connection. Such a segment goes to the
 // next connection that takes it: one that holds `credit` unsent bytes takes none, so that a slow
 // one gets less. The receiver reads the segments in their order, whichever connection they are on;
 // what comes early waits in the kernel, where the window of its connection bounds it. No byte is

@@ -52,7 +52,7 @@ struct const_bytes {
   bool fresh = false;    ///< likely just written: in this core's cache, dear to read from another
   bool at_ease = false;  ///< nothing to receive meanwhile: this rank may as well do copying
   bool reduced = false;  ///< the receiver works on each part of it as it comes
-  bool others_wait = false;  ///< behind it, and are sent next: it may travel with them
+  bool others_wait = false;  ///< after it, and are sent next: it may travel with them
 };
 struct mutable_bytes {
   std::byte* data = nullptr;

@@ -54,7 +54,7 @@ void for_each_block(const tensor<T>& blocks, const tensor<T>& whole, std::size_t
     offset = end;
   }
 }
-/// Whether the chunks of axis `at` lie one behind the other in memory.
+/// Whether the chunks of axis `at` lie one after the other in memory.
 [[nodiscard]] inline bool is_outermost(const shape& s, std::size_t at) {
   std::size_t before = 1;
   for (std::size_t i = 0; i < at; ++i) before *= s[i];

@@ -48,7 +48,7 @@ class output_file {
   /// Appends all bytes.
   void write(std::span<const std::byte> bytes);
 
-  /// Writes all bytes from `offset` on; write() goes on behind them.
+  /// Writes all bytes from `offset` on; write() goes on after them.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
     if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) fail("cannot seek", errno);
     write(bytes);

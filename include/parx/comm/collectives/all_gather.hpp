@@ -1,4 +1,4 @@
-// all_gather: every rank ends with all ranks' vectors, one behind the other in rank order.
+// all_gather: every rank ends with all ranks' vectors, one after the other in rank order.
 //
 // Collective. Any trivially copyable element type. In place: the input is this rank's block of the
 // output itself. all_gather: all vectors have the same length, the output size() times as many

@@ -3,7 +3,7 @@
 // Collective. Any trivially copyable element type. In place, `data` are copied aside first.
 // all_to_all: all blocks have the same length. all_to_all_v: each rank passes how many elements it
 // sends to each rank and how many it receives from each; both ends of a pair must name the same
-// number, which is checked on the wire. The blocks lie one behind the other in rank order.
+// number, which is checked on the wire. The blocks lie one after the other in rank order.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // coalesced: several buffers in one operation, with the latency of one.
 //
-// Collective. The buffers are packed one behind the other when the operation starts to run and
+// Collective. The buffers are packed one after the other when the operation starts to run and
 // unpacked when it ends, so it pays for many small ones; a few large ones are better off as async
 // operations of their own. All buffers have one dtype; every rank passes buffers of the same sizes
 // in the same order. Make the views with view_of: all_reduce_coalesced(group,

@@ -1,4 +1,4 @@
-// gather: the root ends with all ranks' vectors, one behind the other in rank order.
+// gather: the root ends with all ranks' vectors, one after the other in rank order.
 //
 // Collective. Any trivially copyable element type. Only the root's output is written (the others
 // may pass an empty one). In place: the root's input is its block of the output itself. gather: all

@@ -130,7 +130,7 @@ struct flight_column {
 }  // namespace detail
 
 /// One for each group that diverged, the cause first: a group that keeps no other one waiting goes
-/// behind it, else the one that was entered earlier leads.
+/// after it, else the one that was entered earlier leads.
 [[nodiscard]] inline std::vector<flight_divergence> find_divergences(
     const std::vector<flight_log>& logs) {
   const std::vector<std::int64_t> ahead = align_clocks(logs);

@@ -1,6 +1,6 @@
 // Direct algorithms: everybody talks to everybody at once, one latency, P-1 messages a rank.
 //
-// Best for few ranks and small chunks. Peers are visited starting behind the rank itself, so that
+// Best for few ranks and small chunks. Peers are visited starting after the rank itself, so that
 // not all of them send to rank 0 first. A sum is formed at one place, one contribution after the
 // other in the order of the ranks. What comes early waits in its link's staging (of 256 KiB at
 // most) and then with its sender; the lower ranks' sum needs one block of scratch.
@@ -34,7 +34,7 @@ inline std::int32_t fold_serially(schedule& plan, int rank, int world, region mi
   std::int32_t partial = no_action;
   region current = mine;
   if (rank > 1) {
-    // Of the lower ranks. `mine` comes behind it, so `sum` must not be written yet.
+    // Of the lower ranks. `mine` comes after it, so `sum` must not be written yet.
     current = {place::scratch, plan.scratch_count, mine.count};
     plan.scratch_count += mine.count;
     partial = plan.receive(0, current);

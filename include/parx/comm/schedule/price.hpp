@@ -254,7 +254,7 @@ struct load {
 [[nodiscard]] constexpr double shared_all_gather(const load& w, const link_costs& c) noexcept {
   return two_meetings(w, c) + others(w) * c.gamma;
 }
-/// In a meeting each rank waits for all, in a tree only for the one above it. (One call behind the
+/// In a meeting each rank waits for all, in a tree only for the one above it. (One call after the
 /// other on two cores. 2 ranks: 1 KiB takes 0.34 us by meetings and 0.28 by a tree, 4 KiB 0.36 and
 /// 0.60. 4 ranks: 4 KiB takes 6.1 and 1.4 us, 16 KiB 6.5 and 9.0.)
 [[nodiscard]] constexpr double shared_broadcast(const load& w, const link_costs& c) noexcept {

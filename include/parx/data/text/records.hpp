@@ -1,7 +1,7 @@
 // text_records: chosen columns of a file of texts, whatever its format: CSV, TSV or JSON lines.
 //
 // The name tells the format: .jsonl and .json are JSON lines, .tsv is TSV, all else CSV; each may
-// be gzip (.gz behind it). A column is named as the file names it; where a CSV or TSV file has no
+// be gzip (.gz after it). A column is named as the file names it; where a CSV or TSV file has no
 // header, by its number from "0" on. In JSON a column is a string, a number, or a list of strings,
 // which are joined by spaces; "target[0]" is the first of a list. One thread.
 #pragma once

@@ -61,7 +61,7 @@ class token_rows {
   [[nodiscard]] std::size_t size() const noexcept { return offsets_.size() - 1; }
   [[nodiscard]] std::span<const token_id> operator[](std::size_t row) const;
   [[nodiscard]] std::size_t length(std::size_t row) const { return (*this)[row].size(); }
-  /// All rows, one behind the other.
+  /// All rows, one after the other.
   [[nodiscard]] std::span<const token_id> ids() const noexcept { return ids_; }
   [[nodiscard]] std::span<const std::int64_t> labels() const noexcept { return labels_; }
   [[nodiscard]] const text_counts& counts() const noexcept { return counts_; }

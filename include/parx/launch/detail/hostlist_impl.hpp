@@ -53,7 +53,7 @@ class hostlist_parser {
     return names;
   }
 
-  /// "01-03,7]" behind its opening bracket, as texts.
+  /// "01-03,7]" after its opening bracket, as texts.
   std::vector<std::string> read_numbers() {
     const std::size_t bracket = at_ - 1;
     std::vector<std::string> numbers;

@@ -113,7 +113,7 @@ PARX_INLINE planned_step planner::result() const {
 PARX_INLINE void planner::add_units() {
   units_.resize(shapes_.units.size());
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    // A unit's parameters of one dtype lie one behind the other and are cut as one.
+    // A unit's parameters of one dtype lie one after the other and are cut as one.
     std::array<std::size_t, dtype_count> trained{}, frozen{};
     for (const planned_parameter& each : shapes_.parameters) {
       require(each.unit < units_.size(), "plan: \"{}\" is in unit {} of {}", each.path, each.unit,

@@ -52,7 +52,7 @@ PARX_INLINE model_shapes heaviest_stage(const model_shapes& whole, int stages, i
   const std::size_t layers = whole.units.size() - 1;
   require(stages > 0 && static_cast<std::size_t>(stages) <= layers + 2,
           "plan: {} stages of {} layers: give each stage one", stages, layers);
-  // Blocks: what comes before the layers, each layer, and what comes behind them.
+  // Blocks: what comes before the layers, each layer, and what comes after them.
   std::vector<double> weights(layers + 2);
   std::vector<std::size_t> block_of(whole.parameters.size());
   std::size_t last = 0;

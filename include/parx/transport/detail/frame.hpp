@@ -53,8 +53,8 @@ static_assert(sizeof(link_hello) == 72 && std::is_trivially_copyable_v<link_hell
 
 struct segment_header {
   std::uint64_t offset = 0;   ///< of its first byte among all that the link has carried this way
-  std::uint32_t length = 0;   ///< bytes behind this header
-  std::uint32_t striped = 0;  ///< bytes behind those that may come over any of the connections
+  std::uint32_t length = 0;   ///< bytes after this header
+  std::uint32_t striped = 0;  ///< bytes after those that may come over any of the connections
 };
 static_assert(sizeof(segment_header) == 16 && std::is_trivially_copyable_v<segment_header>);
 

@@ -44,7 +44,7 @@ struct pipe_state {
   std::atomic<std::uint64_t> share_to{0};  ///< the receiver's address of that byte
   std::atomic<std::uint64_t> landed_at{0};  ///< and that of `landed`
   std::atomic<std::uint64_t> guard_at{0};   ///< and what is written ahead of it: see write_guard
-  /// The number of the last share that is written whole. The kernel puts it there behind the share,
+  /// The number of the last share that is written whole. The kernel puts it there after the share,
   /// so that a sender which is stopped as it comes back from writing does not keep the receiver's
   /// memory until it is continued.
   std::atomic<std::uint32_t> landed{share_refused};

@@ -66,7 +66,7 @@ struct attention_problem {
   tensor<T> key_bias = {};  // (batches, keys): 0 or -infinity; not defined: all 0
   tensor<T> bias = {};      // expanded to (batches, heads, queries, keys); not defined: all 0
   std::vector<std::size_t, pool_allocator<std::size_t>> key_end =
-      {};  // behind the last key, per batch
+      {};  // after the last key, per batch
   double dropout = 0;
   random_stream stream{0, ""};
   std::size_t first_head = 0, whole_heads = 0;  // these heads among all, in the stream

@@ -139,7 +139,7 @@ class diagnosis {
     return takes_any(message) ? others() : std::vector{message.peer};
   }
 
-  /// The ranks that have not posted that they are in call `sequence` or behind it; none where no
+  /// The ranks that have not posted that they are in call `sequence` or after it; none where no
   /// notices can be read.
   [[nodiscard]] std::vector<int> absent(std::uint64_t sequence) const {
     std::vector<int> late;

@@ -417,7 +417,7 @@ class messages {
 
   /// Gets memory for a message that nobody has asked for. False while too much is kept already.
   bool keep(lane& state) {
-    // A receive that waits can only be for a message behind this one.
+    // A receive that waits can only be for a message after this one.
     const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
     if (too_much && state.receives.empty()) return false;
     const auto theirs = std::bit_cast<call_header>(state.header);

@@ -39,7 +39,7 @@ PARX_INLINE vocabulary vocabulary::read(const std::string& path) {
       if (first_empty == 0) first_empty = file.number();
       continue;
     }
-    // Empty lines at the end are harmless; one between tokens shifts all ids behind it.
+    // Empty lines at the end are harmless; one between tokens shifts all ids after it.
     if (first_empty != 0)
       throw_error(errc::bad_data,
                   "\"{}\", line {}: the token is empty. Ids are line numbers, so a line that is "
