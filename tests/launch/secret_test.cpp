@@ -63,6 +63,8 @@ BOOST_AUTO_TEST_CASE(a_secret_is_taken_from_a_file_that_nobody_else_may_read) {
   BOOST_TEST(contains(refusal_of(open), open));
   BOOST_TEST(!contains(refusal_of(open), "sesame"));
   BOOST_TEST(contains(refusal_of(here.write("empty", " \n", 0600)), "is empty"));
+  BOOST_TEST(contains(refusal_of(here.write("long", std::string(5000, 'x'), 0600)), "5000 bytes"));
+  BOOST_TEST(contains(refusal_of(here.write("binary", std::string(20, '\0'), 0600)), "no text"));
   BOOST_TEST(contains(refusal_of(here.path + "/none"), "No such file"));
   BOOST_TEST(contains(refusal_of(here.path), "must be a file"));
   const environment both{{"PARX_SECRET", "mine"}, {"PARX_SECRET_FILE", open}};
@@ -122,6 +124,17 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_step_on_one_host_find_the_same_secret_without_th
   why_not.clear();
   BOOST_TEST(parx::detail::derived_secret(by_hand, env, why_not) == "");
   BOOST_TEST(why_not == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_secret_that_can_be_guessed_is_warned_of) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [](parx::world&) {}, {{"PARX_SECRET", "sesame"}});
+  }
+  const auto results = all.wait();
+  BOOST_TEST(contains(results[0].text, "secret has 6 characters"), results[0].text);
+  BOOST_TEST(!contains(results[0].text, "sesame"), results[0].text);
+  BOOST_TEST(results[1].text == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_job_without_a_secret_says_once_what_that_means) {

@@ -112,7 +112,13 @@ inline void provide_secret(launch_env& job, const environment& env) {
          "each other about themselves, and end it. Start it by parxrun, or give all ranks the same "
          "PARX_SECRET, or PARX_SECRET_FILE",
          why_not, job.master_host, job.master_port);
-  } else if (job.keeper == store_keeper::agent) {
+  } else if (job.secret.size() < least_secret) {
+    log0(log_level::warn,
+         "the job's secret has {} characters: whoever records a connection can try out all that "
+         "are so short. Take {} random ones or more: openssl rand -hex 16",
+         job.secret.size(), least_secret);
+  }
+  if (!job.secret.empty() && job.keeper == store_keeper::agent) {
     log0(log_level::warn,
          "PARX_SECRET{} protects the ranks' links, but not the store at {}:{}, which is PyTorch's: "
          "whoever reaches it can end this job",

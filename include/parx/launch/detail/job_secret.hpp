@@ -31,8 +31,11 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+inline constexpr std::size_t least_secret = 16;      ///< characters; fewer are warned of
+inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer one is another file
+
 /// The text of a file with a secret, without white space at its end. Throws usage_error where
-/// others may read it or where it is empty, errc::io where it cannot be read.
+/// others may read it, where it is empty or no text, errc::io where it cannot be read.
 [[nodiscard]] inline std::string secret_in(const std::string& path) {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
@@ -43,7 +46,11 @@ namespace parx::inline PARX_ABI::detail {
           "the job's secret is not taken from {}: it must be a file of this user's that nobody "
           "else may read or write; chmod 600 it",
           path);
+  require(about.st_size <= static_cast<off_t>(longest_secret),
+          "the job's secret is not taken from {}: it has {} bytes, and a secret at most {}", path,
+          about.st_size, longest_secret);
   std::string text = text_of_file(file).value_or("");
+  require(text.find('\0') == std::string::npos, "the job's secret in {} is no text", path);
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   require(!text.empty(), "the job's secret in {} is empty", path);
   return text;
