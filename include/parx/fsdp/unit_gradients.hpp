@@ -64,9 +64,8 @@ class unit_gradients {
   [[nodiscard]] control_block& control() noexcept { return control_; }
   [[nodiscard]] const control_block& control() const noexcept { return control_; }
 
-  /// Whether parts have the sums of passes before, which the next one is added to.
-  [[nodiscard]] bool has_sums() const noexcept { return has_sums_; }
-  /// They are gone: zero_grad() has discarded them.
+  /// The sums of passes before, which the next one would be added to, are gone: zero_grad() has
+  /// discarded them.
   void forget_sums() noexcept { has_sums_ = false; }
 
   /// Collective, asynchronous: the sums of a pass that is not the last of its step begin.

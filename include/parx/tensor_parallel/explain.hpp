@@ -61,9 +61,8 @@ class explanation {
   [[nodiscard]] const std::vector<explained_layer>& layers() const noexcept { return layers_; }
   /// Classes of the logits where they are cut, else 0.
   [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
-  /// Of all parameters, on this rank and in all.
+  /// Of all parameters as this rank holds them.
   [[nodiscard]] std::size_t parameter_bytes() const noexcept { return here_bytes_; }
-  [[nodiscard]] std::size_t whole_parameter_bytes() const noexcept { return whole_bytes_; }
   /// What a rank sends in a step, and in how many collectives.
   [[nodiscard]] double bytes_a_step() const;
   [[nodiscard]] std::size_t collectives_a_step() const;
