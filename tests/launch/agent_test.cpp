@@ -145,6 +145,18 @@ BOOST_AUTO_TEST_CASE(a_rank_with_words_of_its_own_is_to_blame_before_those_that_
   BOOST_TEST(find_cause({aborted_echo, echo, told}) == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_line_names_the_rank_whose_loss_it_tells) {
+  using parx::detail::lost_rank;
+  BOOST_TEST(lost_rank("recv failed: lost rank 12 (n3, pid 5): it closed the link") == 12);
+  BOOST_TEST(lost_rank("because another rank failed first: rank 0, which keeps the job's store "
+                       "(prefix \"x\"), has ended or was killed") == 0);
+  BOOST_TEST(lost_rank("because another rank failed first: rank 2 called broadcast where") == -1);
+  BOOST_TEST(lost_rank("because another rank failed first: barrier #3: lost rank 4 (vm)") == 4);
+  BOOST_TEST(lost_rank("lost rank -3") == -1);
+  BOOST_TEST(lost_rank("lost rank ") == -1);
+  BOOST_TEST(lost_rank("all is well") == -1);
+}
+
 BOOST_AUTO_TEST_CASE(an_echo_is_told_from_a_reason) {
   using parx::detail::is_echo;
   BOOST_TEST(

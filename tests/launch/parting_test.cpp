@@ -100,7 +100,8 @@ BOOST_AUTO_TEST_CASE(who_stands_still_is_named) {
 }
 
 BOOST_AUTO_TEST_CASE(who_has_ended_while_others_waited_is_named) {
-  expect_headline("ends early", 3, "rank 1 ended with exit code 0, ");
+  expect_headline("ends early", 3,
+                  "rank 1 ended with exit code 0 while others still waited for it");
 }
 
 BOOST_AUTO_TEST_CASE(who_has_failed_by_himself_is_named_as_before) {

@@ -368,26 +368,31 @@ class agent {
   /// Who is to blame where the rank that failed first says that others are.
   [[nodiscard]] std::string parting_of(const rank_end& cause) const {
     if (!cause.accuses && !cause.echoes) return {};
+    if (const rank_process* const lost = early_leaver(cause)) {
+      return formatted("rank {} ended with exit code 0 while others still waited for it",
+                       lost->rank);
+    }
     try {
       const auto parted = find_parting(read_flight_logs(recorder_.directory).ranks, stopped_ranks_);
       if (parted) return parted->text;
     } catch (const std::exception&) {
       // No recorder, or a damaged one.
     }
-    return early_leaver(cause);
+    return {};
   }
-  /// The last rank that ended as if all were well before another one missed it.
-  [[nodiscard]] std::string early_leaver(const rank_end& cause) const {
-    const rank_process* last = nullptr;
-    for (const rank_process& each : ranks_) {
-      const bool left = each.ended && each.ended->success() && !each.was_told;
-      if (!left || seconds_until(each.end_time) > cause.seconds) continue;
-      if (last == nullptr || each.end_time > last->end_time) last = &each;
+  /// The rank that ended as if all were well and that `cause` says it lost. Their processes end in
+  /// any order: the one that leaves closes its connections first.
+  [[nodiscard]] const rank_process* early_leaver(const rank_end& cause) const {
+    for (const rank_process& witness : ranks_) {
+      if (witness.rank != cause.rank) continue;
+      for (const std::string& line : witness.last_lines) {
+        const int lost = lost_rank(line);
+        for (const rank_process& each : ranks_) {
+          if (each.rank == lost && each.ended && each.ended->success()) return &each;
+        }
+      }
     }
-    if (last == nullptr) return {};
-    return formatted("rank {} ended with exit code 0, {:.1f} s after the start, while others still "
-                     "waited for it",
-                     last->rank, seconds_until(last->end_time));
+    return nullptr;
   }
 
   /// Says how the job ended, unless all is well, and returns parxrun's exit code.

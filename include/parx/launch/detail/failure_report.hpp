@@ -6,11 +6,13 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <parx/core/formatted.hpp>
@@ -63,6 +65,22 @@ struct rank_end {
     if (line.find(words) != line.npos) return true;
   }
   return false;
+}
+
+/// The rank that a line says was lost; -1 where it says none.
+[[nodiscard]] inline int lost_rank(std::string_view line) {
+  for (const std::string_view words : {"lost rank ", "failed first: rank "}) {
+    const std::size_t at = line.find(words);
+    if (at == line.npos) continue;
+    const std::string_view rest = line.substr(at + words.size());
+    int rank = -1;
+    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
+    const std::string_view after = rest.substr(static_cast<std::size_t>(parsed.ptr - rest.data()));
+    if (parsed.ec != std::errc() || rank < 0) continue;
+    // "failed first: rank 3 called ..." tells of a mismatch, not of a loss.
+    if (words == "lost rank " || after.starts_with(", which keeps the job's store")) return rank;
+  }
+  return -1;
 }
 
 /// The rank to blame among those that failed by themselves (at least one must have): one whose last
