@@ -205,6 +205,24 @@ BOOST_AUTO_TEST_CASE(models_do_not_copy_because_copies_would_share_parameters) {
   BOOST_TEST((values_of(moved) == before));
 }
 
+// A first layer that computes with numbers alone.
+struct centred : parx::nn::module<centred> {
+  parx::nn::linear<> layer{2, 1};
+  parx::variable<float> forward(const tensor<float>& x) {
+    return layer(parx::map([](float v) { return v - 1; }, x));
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("layer", layer);
+  }
+};
+
+BOOST_AUTO_TEST_CASE(forward_takes_a_tensor_or_a_variable) {
+  centred m;
+  const auto given = tensor<float>::full({3, 2}, 3.0F), less = tensor<float>::full({3, 2}, 2.0F);
+  BOOST_TEST(m(given).value().at(0, 0) == m.layer(less).value().at(0, 0));
+}
+
 BOOST_AUTO_TEST_CASE(a_small_network_learns_exclusive_or) {
   nn::sequential model{nn::linear{2, 16}, nn::tanh{}, nn::linear{16, 2}};
   model.initialize(1);

@@ -90,7 +90,11 @@ class module : public detail::module_state {
       named.emplace(*watch, static_cast<detail::module_state*>(this));
     }
     const hooked_call told(this->hook());
-    return self().forward(detail::as_input(inputs)...);
+    if constexpr (requires { self().forward(detail::as_input(inputs)...); }) {
+      return self().forward(detail::as_input(inputs)...);
+    } else {  // one that takes tensors
+      return self().forward(inputs...);
+    }
   }
 
   /// Gives all parameters their first values, from (seed, path, index of the element), and seeds
