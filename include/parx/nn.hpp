@@ -13,7 +13,7 @@
 #include <parx/nn/dropout.hpp>       // IWYU pragma: export
 #include <parx/nn/embedding.hpp>     // IWYU pragma: export
 #include <parx/nn/init.hpp>          // IWYU pragma: export
-#include <parx/nn/instances.hpp>  // IWYU pragma: export
+#include <parx/nn/instances.hpp>     // IWYU pragma: export
 #include <parx/nn/linear.hpp>        // IWYU pragma: export
 #include <parx/nn/loss.hpp>          // IWYU pragma: export
 #include <parx/nn/module.hpp>        // IWYU pragma: export

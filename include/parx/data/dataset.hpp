@@ -95,7 +95,7 @@ class tensor_dataset {
         to_string(x.shape()), to_string(y.shape()));
   }
 
-  /// For what it does not take: a compile-time error that says what to do.
+  /// For other arguments: a compile-time error that says what to do.
   template <typename X, typename Y>
   tensor_dataset(const X&, const Y&) {
     constexpr bool is_x = std::is_same_v<X, tensor<float>>;

@@ -133,7 +133,7 @@ class loader {
   }
   explicit loader(const Dataset&& source, loader_options options = {}) = delete;
 
-  /// For what it does not take: compile-time errors that say what to do.
+  /// For other arguments: compile-time errors that say what to do.
   template <typename Options>
     requires(!std::same_as<Options, loader_options>)
   loader(const Dataset& source, Options) : loader(source) {

@@ -171,7 +171,7 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
 
   [[nodiscard]] const bert_config& config() const noexcept { return config_; }
 
-  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  /// Layers keep only their inputs and run again in backward: see autograd/checkpoint.hpp.
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
 

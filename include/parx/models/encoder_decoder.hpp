@@ -52,7 +52,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return config_.max_position_embeddings;
   }
 
-  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  /// Layers keep only their inputs and run again in backward: see autograd/checkpoint.hpp.
   void gradient_checkpointing_enable() noexcept {
     encoder_.gradient_checkpointing_enable();
     decoder_.gradient_checkpointing_enable();

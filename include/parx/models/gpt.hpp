@@ -136,7 +136,7 @@ class gpt : public nn::module<gpt<T>> {
 
   [[nodiscard]] const gpt_config& config() const noexcept { return config_; }
   [[nodiscard]] std::size_t max_positions() const noexcept { return config_.n_positions; }
-  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  /// Layers keep only their inputs and run again in backward: see autograd/checkpoint.hpp.
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
   [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {

@@ -162,7 +162,7 @@ class llama : public nn::module<llama<T>> {
   [[nodiscard]] std::size_t max_positions() const noexcept {
     return config_.max_position_embeddings;
   }
-  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  /// Layers keep only their inputs and run again in backward: see autograd/checkpoint.hpp.
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
   [[nodiscard]] decoding_cache<T> make_cache(std::size_t batch, std::size_t capacity) const {

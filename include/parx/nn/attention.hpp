@@ -1,5 +1,5 @@
-// dot_product_attention and multi_head_attention as modules, and the cache of keys and values with
-// which a text is made token by token.
+// dot_product_attention and multi_head_attention as modules, and the cache of keys and values for
+// generating a text token by token.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ class kv_cache {
   [[nodiscard]] std::size_t length() const noexcept { return length_; }
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  /// Text number b goes on from what text number rows[b] was; there are rows.size() texts then.
-  /// Throws usage_error for a row that does not exist.
+  /// Text b now continues the former text rows[b]; there are rows.size() texts afterwards. Throws
+  /// usage_error for a row that does not exist.
   void select(std::span<const std::size_t> rows) {
     for (const std::size_t row : rows)
       require(row < batch_, "kv_cache: text {} of {} does not exist", row, batch_);
@@ -69,10 +69,10 @@ class kv_cache {
   }
 
   std::size_t batch_, capacity_, length_ = 0;
-  tensor<T> keys_, values_;  // from the first positions on
+  tensor<T> keys_, values_;  // allocated by the first append()
 };
 
-/// The keys and values of a memory, made once for many queries: multi_head_attention::project.
+/// The keys and values of a memory, computed once for many queries: multi_head_attention::project.
 template <typename T = float>
 struct projected_memory {
   variable<T> keys, values;
@@ -82,20 +82,21 @@ struct dot_product_attention_options {
   double dropout = 0;  ///< of the probabilities, in training
 };
 
-/// scaled_dot_product_attention with heads side by side, and dropout in training. Its path seeds
-/// the dropout.
+/// scaled_dot_product_attention with heads side by side, and dropout in training, which is seeded
+/// by this module's path.
 class dot_product_attention : public module<dot_product_attention>, public cuttable_layer {
  public:
   explicit dot_product_attention(std::size_t heads, dot_product_attention_options options = {})
       : whole_heads_(heads), heads_(heads), dropout_(options.dropout) {}
 
-  /// Of its heads only [first, first + count) are here, in all calls from now on: inputs and
-  /// results have `count` heads, and it drops what it would drop of these if all were here. For
-  /// ranks that share a layer, which have the seed and the replica in common. Throws usage_error
-  /// for heads that it has not.
+  /// Restricts all later calls to the heads [first, first + count): inputs and results have `count`
+  /// heads, and dropout drops what it would drop of these heads with all heads present. For ranks
+  /// that split a layer and have the same seed and replica. Throws usage_error for heads that do
+  /// not exist.
   void take_heads(std::size_t first, std::size_t count) {
-    require(count > 0 && first + count <= whole_heads_, "attention: no {} heads from {} of {}",
-            count, first, whole_heads_);
+    require(count > 0 && first + count <= whole_heads_,
+            "attention: {} heads from number {} on do not exist among {}", count, first,
+            whole_heads_);
     first_head_ = first;
     heads_ = count;
   }
@@ -111,8 +112,7 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
     take_heads(here.begin, here.size());
   }
 
-  /// (batch, positions, heads * width) each; masks as in attention_options, whose heads, dropout
-  /// and stream are set here.
+  /// (batch, positions, heads * width) each. Of `masks`, heads, dropout and stream are set here.
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& q, const variable<T>& k,
                                     const variable<T>& v, const attention_options<T>& masks = {}) {
@@ -123,7 +123,8 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
   [[nodiscard]] variable<T> forward(const variable<T>& qkv, const attention_options<T>& masks) {
     return self_attention(qkv, complete(masks));
   }
-  /// The same with the keys and values of earlier positions, to which it adds its own. Causal.
+  /// Causal attention over the cached keys and values of earlier positions and the given ones,
+  /// which are appended to the cache.
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& q, const variable<T>& k,
                                     const variable<T>& v, kv_cache<T>* cache) {
@@ -182,7 +183,7 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
 
   /// x (batch, positions, width) attends to itself.
   [[nodiscard]] variable<T> forward(const variable<T>& x, const attention_options<T>& masks = {}) {
-    return out_(core_(all_three(x), masks));
+    return out_(core_(qkv(x), masks));
   }
   /// query (batch, queries, width) attends to key and value (batch, keys, width).
   [[nodiscard]] variable<T> forward(const variable<T>& query, const variable<T>& key,
@@ -193,27 +194,27 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
     return out_(core_(project(cut_.enter(query), 0), project(k, 1), project(v, 2), masks));
   }
 
-  /// x attends to itself and to the earlier positions in the cache, and is added to them; causal,
-  /// without gradients for what is cached.
+  /// Causal: x attends to itself and to the cached positions, and is appended to the cache. Cached
+  /// positions get no gradients.
   [[nodiscard]] variable<T> forward(const variable<T>& x, kv_cache<T>* cache) {
-    const variable<T> all = all_three(x);
+    const variable<T> all = qkv(x);
     const std::size_t width = all.extent(-1) / 3;
     const auto part = [&](std::size_t i) { return slice(all, -1, i * width, (i + 1) * width); };
     return out_(core_(part(0), part(1), part(2), cache));
   }
-  /// query attends to a memory whose keys and values were made before.
+  /// query attends to a memory that project() has projected.
   [[nodiscard]] variable<T> forward(const variable<T>& query, const projected_memory<T>& memory,
                                     const attention_options<T>& masks) {
     return out_(core_(project(cut_.enter(query), 0), memory.keys, memory.values, masks));
   }
-  /// What forward() makes of `memory` (batch, keys, width) as key and value.
+  /// The keys and values that forward() computes of `memory` (batch, keys, width).
   [[nodiscard]] projected_memory<T> project(const variable<T>& memory) const {
     const variable<T> entered = cut_.enter(memory);
     return {project(entered, 1), project(entered, 2)};
   }
 
-  /// By columns: its heads are dealt out, queries, keys and values of each. out_proj is cut by rows
-  /// then.
+  /// By columns: each rank gets some of the heads, with their queries, keys and values. out_proj is
+  /// then cut by rows.
   [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     if (how.how != cut::columns) refuse_cut(path, "multi_head_attention", "columns");
@@ -242,10 +243,11 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
     how.blocks = 3;
     return how;
   }
-  [[nodiscard]] variable<T> all_three(const variable<T>& x) const {
+  /// Queries, keys and values side by side.
+  [[nodiscard]] variable<T> qkv(const variable<T>& x) const {
     return cut_.apply<T>(x, in_weight_, in_bias_, activation::none, weight_layout::out_in);
   }
-  /// Of an x that has been entered.
+  /// Queries (part 0), keys (1) or values (2) of an x that has passed cut_.enter().
   [[nodiscard]] variable<T> project(const variable<T>& x, std::size_t part) const {
     const std::size_t width = in_weight_.extent(0) / 3, begin = part * width, end = begin + width;
     return parx::linear<T>(x, slice<T>(in_weight_, 0, begin, end),

@@ -1,10 +1,10 @@
 // batch_norm: channels normalised over the batch; in evaluation by the running statistics of
 // training. PyTorch's BatchNorm1d, 2d and 3d in one: x is (n, channels, ...).
 //
-// Every row of x counts in the statistics, also one of weight 0: a sample with which
-// data::remainder::exact fills an epoch's last batch moves them as any other does, though it has no
-// part in the loss. With data::remainder::drop there are no such samples. Under ddp each rank
-// normalises by its own rows and tracks them: see ddp::broadcast_buffers and sync_batch_norm.
+// Every row of x counts in the statistics, even one of weight 0: the samples with which
+// data::remainder::exact pads an epoch's last batch affect them, though not the loss. With
+// data::remainder::drop there are no such samples. Under ddp each rank normalises by and tracks its
+// own rows: see ddp::broadcast_buffers and sync_batch_norm.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct batch_norm_options {
   double momentum = 0.1;  ///< the weight of the newest batch in the running statistics
 };
 
-/// What batch_norm and sync_batch_norm have in common. Derived has sums(): what combines the sums
-/// of the ranks.
+/// The common base of batch_norm and sync_batch_norm. Derived::sums() returns the function that
+/// adds up the sums of the ranks.
 template <typename Derived, typename T>
 class batch_norm_layer : public module<Derived> {
  public:
@@ -37,7 +37,7 @@ class batch_norm_layer : public module<Derived> {
           options_.epsilon);
     }
     const auto combine = static_cast<Derived&>(*this).sums();
-    // Under activation checkpointing forward runs twice: the ranks have talked the first time.
+    // Under activation checkpointing forward runs twice; the ranks communicate the first time only.
     const batch_statistics batch = parx::detail::once([&] {
       batch_statistics newest = statistics_of_batch(x.value(), combine);
       track(newest);
@@ -66,7 +66,7 @@ class batch_norm_layer : public module<Derived> {
 
  private:
   void track(const batch_statistics& batch) {
-    if (batch.count == 0) return;  // a batch without rows tells nothing
+    if (batch.count == 0) return;
     require(batch.count > 1, "batch_norm: {} values a channel have no variance to train with",
             batch.count);
     const double unbiased = batch.count / (batch.count - 1);

@@ -1,8 +1,8 @@
 // model_block: one piece of a forward pass, for wrappers that cut a model into stages.
 //
-// A model that can be cut has blocks(): its forward pass as a list of functions, each from the
-// result of the one before. All see the batch's input as well: the first makes its result of it
-// alone, and others may need a mask. A block may also take the results of blocks further ahead
+// A model that can be cut into stages has blocks(): its forward pass as a list of functions, each
+// applied to the previous block's result. Every block also gets the batch's input: the first block
+// has nothing else, others may need a mask. A block may also take the results of earlier blocks
 // (skip connections). Blocks refer to the model, which must not move.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-/// What a block gets: the result of the block before, undefined for the first one, and those of the
-/// blocks that it takes.
+/// The input of a block: the previous block's result, undefined for the first block, and the
+/// results of model_block::takes.
 template <typename T>
 class block_input : public variable<T> {
  public:
@@ -37,12 +37,12 @@ struct model_block {
   using value_type = T;
 
   std::string name;
-  /// Paths of the modules or parameters that it uses. What several blocks name is tied.
+  /// Paths of the modules or parameters that it uses. Those named by several blocks are tied.
   std::vector<std::string> parts;
   std::function<variable<T>(const block_input<T>& x, const Input& input)> forward;
-  /// Names of earlier blocks whose results it takes besides: x.taken(0), ...
+  /// Names of earlier blocks whose results it also takes: x.taken(0), ...
   std::vector<std::string> takes{};
-  /// False where it never looks at `input`: a stage of such blocks alone needs no batch.
+  /// False where it never reads `input`: a stage with only such blocks needs no batch.
   bool reads_input = true;
 };
 

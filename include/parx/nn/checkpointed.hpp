@@ -3,9 +3,9 @@
 //   std::vector<parx::nn::checkpointed<block>> layers;
 //   parx::nn::sequential model{parx::nn::checkpointed{stage_one{}}, stage_two{}};
 //
-// It is the module, with its members, paths and checkpoints; only the call differs. PyTorch's
-// checkpoint_wrapper. A model whose user shall decide has a `checkpointing` instead, and the
-// functions gradient_checkpointing_enable() and _disable() of Hugging Face's models.
+// It derives from the module and has its members, paths and checkpoints; only the call differs.
+// PyTorch's checkpoint_wrapper. A model that leaves the choice to its user has a `checkpointing`
+// member instead, and Hugging Face's gradient_checkpointing_enable() and _disable().
 #pragma once
 
 #include <utility>
@@ -18,20 +18,20 @@ namespace parx::inline PARX_ABI::nn {
 template <module_type Module>
 class checkpointed : public Module {
  public:
-  using recomputed_module = Module;  ///< what it is, apart from how it is called
+  using recomputed_module = Module;
 
   using Module::Module;
   checkpointed() = default;
   explicit checkpointed(Module wrapped) : Module(std::move(wrapped)) {}
 
-  /// The module's result. It must not move until backward is over.
+  /// The module's result. The module must not move until backward is over.
   template <typename... Inputs>
   auto operator()(const Inputs&... inputs) {
     return parx::checkpoint(static_cast<Module&>(*this), detail::as_input(inputs)...);
   }
 };
 
-/// Whether a model's layers keep their activations for backward (at first) or compute them again.
+/// Whether a model's layers keep their activations for backward (the default) or recompute them.
 class checkpointing {
  public:
   void enable() noexcept { enabled_ = true; }

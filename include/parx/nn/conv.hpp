@@ -16,9 +16,9 @@ struct conv2d_options {
   std::size_t stride = 1;
   std::size_t padding = 0;   ///< zeros on every side
   std::size_t dilation = 1;  ///< pixels from one row or column of the kernel to the next
-  std::size_t groups = 1;    ///< parts of the channels that are convolved each for itself
+  std::size_t groups = 1;    ///< groups of channels that are convolved separately
   nn::bias bias = nn::bias::learned;
-  parx::activation activation = parx::activation::none;  ///< applied on the way: see parx::conv2d
+  parx::activation activation = parx::activation::none;  ///< fused: see parx::conv2d
 };
 
 template <typename T = float>

@@ -1,14 +1,15 @@
-// cut: layers whose parameters lie on the ranks of an axis in parts.
+// cut: layers whose parameters are split over the ranks of an axis (tensor parallelism).
 //
-// A layer that can be cut derives from cuttable_layer, whose lie_on() a wrapper calls before there
-// are values (parx::parallelize, by the lines of a plan). From then on the layer communicates in
-// its calls; the ranks have the same seed and replica, call the same layers in the same order, and
-// find the results and gradients of the whole layer. Layers know the pure interface rank_axis, no
+// A layer that can be cut derives from cuttable_layer. A wrapper (parx::parallelize, following a
+// plan) calls its lie_on() before the parameters have values. From then on the layer's calls
+// communicate: ranks with the same seed and replica, calling the same layers in the same order, get
+// the results and gradients of the whole layer. Layers depend on the abstract rank_axis, not on
 // process groups.
 //
-// columns ... rows is the pair of Megatron-LM: the first layer's outputs are cut, whatever is
-// computed of each is too, and the second layer sums over the ranks. Between such pairs activations
-// are whole on all ranks, or cut by positions (sequence parallel). (arXiv 1909.08053, 2205.05198)
+// columns followed by rows is the pair of Megatron-LM: the first layer's outputs are cut, functions
+// of single outputs keep the cut, and the second layer sums over the ranks. Between such pairs
+// activations are whole on all ranks, or cut by positions (sequence parallel). (arXiv 1909.08053,
+// 2205.05198)
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,12 @@ namespace parx::inline PARX_ABI::nn {
 class cuttable_layer {
  public:
   virtual ~cuttable_layer() = default;
-  /// What lie_on() would leave on the rank `where`, and what it would send. Pure. Throws
-  /// usage_error for a cut that this layer has not.
+  /// The part that lie_on() would leave on the rank `where`, and the messages it would cause. Pure.
+  /// Throws usage_error for a cut that this layer does not support.
   [[nodiscard]] virtual layer_part part_on(const cut_place& where, const layer_cut& how,
                                            std::string_view path) const = 0;
-  /// Of the layer called `path` the part that lies on this rank is cut off, from now on. Throws
-  /// usage_error for a cut that this layer has not, and where it has values or is cut already.
+  /// Keeps only this rank's part of the layer, which is called `path`. Throws usage_error for a cut
+  /// that this layer does not support, and where it has values or is cut already.
   virtual void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
                       std::string_view path) = 0;
 
@@ -57,15 +58,15 @@ inline void require_even_positions(const rank_axis& axis, const shape& s) {
           to_string(s), axis.size());
 }
 
-/// The positions of x (batch, positions, features), whole on all ranks, that go on here. Throws
-/// usage_error where the ranks would have different numbers of them.
+/// This rank's chunk of the positions of x (batch, positions, features), which is whole on all
+/// ranks. Throws usage_error unless all ranks get the same number of positions.
 template <typename T>
 [[nodiscard]] variable<T> positions_here(rank_axis& axis, const variable<T>& x) {
   require_even_positions(axis, x.shape());
   return across::chunk(axis, x, 1, across::whole_gradient::same);
 }
 
-/// What a linear layer does where its matrix is cut.
+/// The matrix product of a linear layer whose matrix may be cut.
 class matrix_cut {
  public:
   [[nodiscard]] explicit operator bool() const noexcept { return axis_ != nullptr; }
@@ -96,7 +97,8 @@ class matrix_cut {
     between_ = how.between;
   }
 
-  /// For an input that several layers read: one of them enters it for all.
+  /// Gathers the positions of an input where they are cut, and sums its gradient over the ranks.
+  /// Where several layers read an input, one of them does it for all.
   template <typename T>
   [[nodiscard]] variable<T> enter(const variable<T>& x) const {
     if (!axis_) return x;
@@ -133,14 +135,15 @@ class matrix_cut {
                      std::move(reduction));
   }
 
-  /// The sum of what the ranks made of their rows.
+  /// The sum over the ranks of the products with their rows.
   template <typename T>
   [[nodiscard]] variable<T> leave(const variable<T>& x) const {
     if (!by_positions()) return across::sum(*axis_, x, across::whole_gradient::same);
     require_even_positions(*axis_, x.shape());
     return across::sum_chunk(*axis_, x, 1);
   }
-  /// A parameter that is used between the cuts: by positions, each rank has a part of its gradient.
+  /// A parameter that is applied to uncut features. Where positions are cut, each rank has a
+  /// partial gradient of it.
   template <typename T>
   [[nodiscard]] variable<T> outside(const variable<T>& whole) const {
     return by_positions() ? across::copy(*axis_, whole) : whole;
@@ -150,7 +153,7 @@ class matrix_cut {
   std::shared_ptr<rank_axis> axis_;
   nn::cut how_ = cut::columns;
   between_cuts between_ = between_cuts::whole;
-  unit_range used_{};  // outputs, of a whole matrix
+  unit_range used_{};  // the outputs used here of a matrix that is whole on all ranks
 };
 
 }  // namespace parx::nn

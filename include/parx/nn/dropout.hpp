@@ -1,6 +1,7 @@
-// dropout: in training, elements set to 0 at random and the others scaled; in evaluation, nothing.
+// dropout: in training, sets random elements to 0 and scales the others; in evaluation, the
+// identity.
 //
-// What is dropped is a function of (seed, path, replica, number of the call, index of the element):
+// Which elements is a function of (seed, path, replica, number of the call, index of the element):
 // see random_layer.hpp.
 #pragma once
 
@@ -32,11 +33,11 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
 
   [[nodiscard]] double probability() const noexcept { return probability_; }
 
-  /// Of its inputs only this chunk comes here, of all calls from now on: it drops what one layer
-  /// would drop of the whole. For ranks that share a layer (tensor and sequence parallel), which
-  /// have the seed and the replica in common.
+  /// From now on inputs are this chunk of a whole tensor: drops what a whole layer would drop
+  /// there. For ranks that split a layer (tensor and sequence parallel) and have the same seed and
+  /// replica.
   void take_chunk(const axis_chunk& here) noexcept { here_ = here; }
-  /// By columns, where units are the extent of the last axis in all, or positions; to_positions.
+  /// By columns (units: the whole extent of the last axis), positions or to_positions.
   [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
                                    std::string_view path) const override {
     if (how.how == cut::to_positions) {

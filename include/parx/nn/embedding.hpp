@@ -16,11 +16,11 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-/// What a model does with the matrix. Wrappers exchange gradients of what is only looked up in by
-/// the rows of a batch.
+/// How a model uses the matrix. With `lookups` wrappers exchange only the gradients of a batch's
+/// rows.
 enum class embedding_use {
   lookups,
-  whole  ///< it is also multiplied with (an output that is tied to it) or sliced: weight()
+  whole  ///< also multiplied (a tied output) or sliced through weight()
 };
 
 struct embedding_options {
@@ -51,8 +51,8 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     require_even_positions(*axis_, here.shape());
     return across::sum_chunk(*axis_, here, 1);
   }
-  /// x (..., width) times the matrix: the logits (..., rows) of an output that is tied to it. Where
-  /// it is cut, those of the rows here.
+  /// x (..., width) times the transposed matrix: the logits (..., rows) of a tied output. Where the
+  /// matrix is cut, only the logits of this rank's rows.
   [[nodiscard]] variable<arithmetic_type<T>> multiply(
       const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;

@@ -1,7 +1,7 @@
 // initializer: the distribution a parameter starts from, as a value.
 //
 // Element i of a parameter is number i of the random stream (seed, path of the parameter), so a
-// model starts from the same values whatever the order in which its layers were made and whatever
+// model's initial values depend neither on the order in which its layers were constructed nor on
 // the number of ranks it is cut over. Pure.
 #pragma once
 
@@ -22,12 +22,12 @@ namespace parx::inline PARX_ABI::nn {
 
 struct initializer {
   enum class distribution { keep, constant, uniform, normal };
-  distribution kind = distribution::keep;  ///< keep: the values that it was made of
+  distribution kind = distribution::keep;  ///< keep: existing values stay
   double a = 0;                            ///< the constant, the lower end, the mean
   double b = 0;                            ///< the upper end, the standard deviation
 
-  /// Fills `values` (contiguous), the `part` that lies here of the parameter called `path`, with
-  /// what the whole would have there.
+  /// Fills `values` (contiguous), this rank's `part` of the parameter called `path`, with the
+  /// elements that the whole parameter has there.
   template <typename T>
   void fill(const tensor<T>& values, std::uint64_t seed, std::string_view path,
             const shard_spec& part) const {

@@ -1,7 +1,8 @@
-// layer_cut: how a layer is cut over ranks, and what of it is then on each. Pure.
+// layer_cut: how a layer is cut over ranks, and which part each rank then has. Pure.
 //
-// The rules are data that a plan carries (parx/tensor_parallel/plan.hpp); part_of_matrix() and its
-// like say what a rule leaves on a rank and sends, before there are ranks. cut.hpp does it.
+// A rule is data in a plan (parx/tensor_parallel/plan.hpp). part_of_matrix() and the other
+// functions here compute which part a rule leaves on a rank and which messages it causes, without
+// any ranks running; cut.hpp carries the rule out.
 #pragma once
 
 #include <cstddef>
@@ -16,42 +17,42 @@
 namespace parx::inline PARX_ABI::nn {
 
 enum class cut {
-  columns,         ///< by outputs; of dropout: its inputs are, by their last axis
+  columns,         ///< by outputs; a dropout's inputs are cut by their last axis
   rows,            ///< by inputs, which are cut by their last axis; the result is whole
   vocabulary,      ///< an embedding by its rows
-  heads,           ///< attention: some heads are here
-  positions,       ///< a norm or dropout: whole, of inputs that are cut by positions (axis 1)
-  to_positions,    ///< dropout: of whole inputs, and its result goes on cut by positions
-  from_positions,  ///< a norm: of inputs that are cut by positions, and its result is whole
+  heads,           ///< attention by its heads
+  positions,       ///< a norm or dropout is whole; its inputs are cut by positions (axis 1)
+  to_positions,    ///< a dropout's inputs are whole, its result is cut by positions
+  from_positions,  ///< a norm's inputs are cut by positions, its result is whole
 };
 
-/// What activations are between a pair of columns and rows, and outside of all.
+/// The activations outside of pairs of columns and rows.
 enum class between_cuts {
   whole,      ///< the same on all ranks
   positions,  ///< cut by axis 1 of (batch, positions, features)
 };
 
-/// What a layer's result is for.
+/// What a layer's result is.
 enum class cut_result {
-  features,  ///< the next layer
-  logits,    ///< the loss: outputs are classes
+  features,  ///< the next layer's input
+  logits,    ///< the loss's input: outputs are classes
 };
 
 struct layer_cut {
   nn::cut how = cut::columns;
-  /// What is not cut apart, such as heads: the number of them. 0: single features.
+  /// The number of units that stay together, such as heads. 0: single features.
   std::size_t units = 0;
   /// Equal blocks of outputs, each of which is cut: 3 for queries, keys and values of one matrix.
   std::size_t blocks = 1;
-  /// Heads of queries, where `units` are heads of keys or values that may serve several of them.
+  /// The number of query heads, where `units` are key or value heads that may serve several each.
   std::size_t served = 0;
-  /// What the layer gets or gives outside of its cut.
+  /// The layer's input (columns) or result (rows).
   between_cuts between = between_cuts::whole;
-  /// Of an embedding: what it gets where an output is tied to it.
+  /// Of an embedding: the input of an output that is tied to it.
   between_cuts output = between_cuts::whole;
   cut_result result = cut_result::features;
-  /// What only explains messages: positions of a text that come here (0: all), and inputs that the
-  /// layer has in a step.
+  /// Only for cut_messages: positions of a text that come here (0: all), and inputs of the layer in
+  /// a step.
   std::size_t seen = 0, inputs = 1;
 };
 
@@ -74,12 +75,12 @@ struct cut_message {
   cut_pass pass;
   cut_collective how;
   const char* of;           ///< "its result"
-  std::size_t a_token = 0;  ///< numbers of what is whole, for each position of each text
-  std::size_t fixed = 0;    ///< or so many at all
+  std::size_t a_token = 0;  ///< elements of the whole tensor for each position of each text
+  std::size_t fixed = 0;    ///< or elements of the whole tensor
   std::size_t seen = 0;     ///< positions of a text; 0: all
 };
 
-/// What a rank has of a layer, and what that sends.
+/// A rank's part of a layer, and the messages that it causes.
 struct layer_part {
   struct parameter {
     std::string_view name;
@@ -91,27 +92,25 @@ struct layer_part {
 
 [[noreturn]] void refuse_cut(std::string_view path, const char* layer, const char* cuts);
 
-/// This rank's of `units`. Throws usage_error where there are fewer than ranks.
+/// This rank's units. Throws usage_error where there are fewer units than ranks.
 [[nodiscard]] unit_range units_here(const cut_place& where, std::size_t units,
                                     std::string_view path);
 
-/// Of `served` heads of queries this rank's need these of `heads` of keys and values. Throws
-/// usage_error where they need parts of several.
+/// The key and value heads, of `heads`, that this rank's query heads, of `served`, read. Throws
+/// usage_error where a rank would read a part of a group.
 [[nodiscard]] unit_range heads_serving(const cut_place& where, std::size_t heads,
                                        std::size_t served, std::string_view path);
 
-/// What a layer exchanges of inputs with `width` features that columns read.
+/// The messages for inputs of `width` features of a layer that is cut by columns.
 [[nodiscard]] std::vector<cut_message> messages_of_input(const layer_cut& how,
-                                                                between_cuts between,
-                                                                std::size_t width);
-/// What it exchanges of results with `width` features that are sums over the ranks.
-[[nodiscard]] std::vector<cut_message> messages_of_result(const layer_cut& how,
-                                                                 std::size_t width);
+                                                         between_cuts between, std::size_t width);
+/// The messages for results of `width` features that are sums over the ranks.
+[[nodiscard]] std::vector<cut_message> messages_of_result(const layer_cut& how, std::size_t width);
 
-/// What a rank has of a matrix and a bias; empty ones are whole.
+/// A rank's part of a matrix and a bias; nullopt: whole.
 struct matrix_part {
   std::optional<shard_spec> weight = {}, bias = {};
-  unit_range used = {};  ///< outputs, of a matrix that is whole
+  unit_range used = {};  ///< the outputs used here, where the matrix is whole
   std::vector<cut_message> messages = {};
 
   [[nodiscard]] layer_part named(std::string_view weight_name, std::string_view bias_name) const;

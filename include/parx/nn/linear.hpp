@@ -1,7 +1,7 @@
 // linear: y = f(x W^T + b) over the last axis, f being an activation function or nothing.
 //
-// As with the other layers, T is what the parameters are held in: of linear<bfloat16>, input and
-// result are float.
+// As with the other layers, T is the parameters' type: the input and result of linear<bfloat16> are
+// float.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ enum class bias { learned, none };
 
 struct linear_options {
   nn::bias bias = nn::bias::learned;
-  initializer start = {};  ///< of the weight, the bias then starts from 0; keep: PyTorch's of both
-  parx::activation activation = parx::activation::none;  ///< applied on the way: see parx::linear
+  initializer start = {};  ///< of the weight, with a bias of 0; keep: PyTorch's default for both
+  parx::activation activation = parx::activation::none;  ///< fused: see parx::linear
   matrix_cut::input input = matrix_cut::input::of_this_layer;  ///< see enter()
 };
 
@@ -48,8 +48,8 @@ class linear : public module<linear<T>>, public cuttable_layer {
     return cut_.apply<A>(x, cast<A>(weight_), cast<A>(bias_), activation_, weight_layout::out_in,
                          input_);
   }
-  /// Of an input that several layers read, which then have matrix_cut::input::entered: what is done
-  /// once for all where they are cut by columns.
+  /// For an input that several layers read: does once what each of them would do where they are cut
+  /// by columns. The others have matrix_cut::input::entered.
   template <typename A>
   [[nodiscard]] variable<A> enter(const variable<A>& x) const {
     return cut_.enter(x);
@@ -58,7 +58,9 @@ class linear : public module<linear<T>>, public cuttable_layer {
   [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     require(how.how != cut::rows || activation_ == parx::activation::none,
-            "\"{}\" applies its activation on the way, so it cannot be cut by rows", path);
+            "\"{}\" applies an activation, which must follow the sum over the ranks: it cannot be cut "
+            "by rows",
+            path);
     layer_cut counted = how;
     if (input_ == matrix_cut::input::entered) counted.inputs = 0;
     return cut_.part(where, counted, path, weight_, bias_, weight_layout::out_in)

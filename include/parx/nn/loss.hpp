@@ -1,4 +1,4 @@
-// Losses, as (sum, count), and the count of right answers in the same form.
+// Losses, as (sum, count), and accuracy in the same form.
 //
 //   auto loss = parx::nn::cross_entropy(model(batch.x), batch.y, {.row_weights = batch.weights});
 //   auto loss = parx::nn::mse_loss(model(batch.x), targets, {.row_weights = batch.weights});
@@ -44,7 +44,7 @@ concept comparable = requires(const Prediction& p, const Target& t) { takes_targ
 
 }  // namespace detail
 
-/// For what it does not take: a compile-time error that says what to do.
+/// For other arguments: a compile-time error that says what to do.
 template <typename Prediction, typename Target>
   requires(!detail::comparable<Prediction, Target>)
 weighted_loss<float> mse_loss(const Prediction&, const Target&, mse_loss_options = {}) {
@@ -58,7 +58,7 @@ weighted_loss<float> mse_loss(const Prediction&, const Target&, mse_loss_options
   return {};
 }
 
-/// A figure as (sum, count), so that batches and ranks are added up and divided once.
+/// A mean as (sum, count): batches and ranks are added up and divided once.
 struct tally {
   double sum = 0;
   double count = 0;

@@ -1,4 +1,4 @@
-// module: what layers and models derive from.
+// module: the base class of layers and models.
 //
 //   class classifier : public parx::nn::module<classifier> {
 //    public:
@@ -13,16 +13,15 @@
 //     parx::nn::linear<> second_{128, 10};
 //   };
 //
-// members() names what a model is made of: parameters, buffers (not trained), modules, and ranges.
-// Everything else (paths, initialisation, optimizers, checkpoints, wrappers) follows from it. A
-// module is called like a function; that calls forward().
+// members() lists a model's parameters, buffers (not trained), submodules, and ranges of these.
+// Paths, initialisation, optimizers, checkpoints and wrappers all use this list. Calling a module
+// like a function calls forward().
 //
-// A model that was just made has shapes and no values: it may be larger than the memory. What needs
-// no values is for_each_parameter() with the parameters' names and shapes, parameter_count(),
-// freeze(), train(). Values come from initialize(seed), a checkpoint, or a wrapper's memory; what
-// is still without then, gets them with seed 0 at the first call, in parameters(), or under a ddp.
-// Modules move but do not copy, because a copy would share its parameters. A model belongs to one
-// thread at a time.
+// A new model has shapes but no values, so it may be larger than the memory. for_each_parameter()
+// (names and shapes), parameter_count(), freeze() and train() need no values. Values come from
+// initialize(seed), a checkpoint, or a wrapper's memory; parameters that are still without values
+// get those of seed 0 at the first call, in parameters(), or under a ddp. Modules move but do not
+// copy, because a copy would share its parameters. A model belongs to one thread at a time.
 #pragma once
 
 #include <concepts>
@@ -60,7 +59,7 @@ struct value_type_or_float<T> {
   using type = typename T::value_type;
 };
 
-/// Floating-point tensors become constants of the graph; everything else is passed on.
+/// Floating-point tensors become constants of the graph; everything else passes through.
 template <typename Input>
 [[nodiscard]] const Input& as_input(const Input& input) noexcept {
   return input;
@@ -89,44 +88,43 @@ class module : public detail::module_state {
       if (!watch->in_module()) name_modules(*watch);
       named.emplace(*watch, static_cast<detail::module_state*>(this));
     }
-    const hooked_call told(this->hook());
+    const hooked_call hooked(this->hook());
     if constexpr (requires { self().forward(detail::as_input(inputs)...); }) {
       return self().forward(detail::as_input(inputs)...);
-    } else {  // one that takes tensors
+    } else {  // forward() takes tensors
       return self().forward(inputs...);
     }
   }
 
-  /// Gives all parameters their first values, from (seed, path, index of the element), and seeds
-  /// the random layers. Overwrites what was there: load a checkpoint afterwards.
-  void initialize(std::uint64_t seed) { prepare(seed, detail::made_for::everything); }
+  /// Gives all parameters their initial values, a function of (seed, path, index of the element),
+  /// and seeds the random layers. Overwrites existing values: load a checkpoint afterwards.
+  void initialize(std::uint64_t seed) { prepare(seed, detail::fill::all); }
 
-  /// Gives the parameters that have no values yet those of initialize(0).
+  /// Gives parameters without values those of initialize(0).
   void materialize() {
-    if (!ready_) prepare(0, detail::made_for::what_has_none);
+    if (!ready_) prepare(0, detail::fill::missing);
   }
 
-  /// The same of those parameters alone whose path wanted() takes, from `seed`. The others stay as
+  /// materialize(), from `seed`, for the parameters whose path wanted() accepts. The others stay as
   /// they are, for a wrapper that keeps a part of the model on each rank.
   void materialize_where(const std::function<bool(const std::string& path)>& wanted,
                          std::uint64_t seed = 0) {
-    prepare(seed, detail::made_for::what_has_none, wanted);
+    prepare(seed, detail::fill::missing, wanted);
   }
 
-  /// Starts the random layers (dropout) anew. A run that is resumed takes a seed that it has not
-  /// used.
+  /// Restarts the random numbers of the random layers (dropout). A resumed run passes a seed that
+  /// it has not used before.
   void reseed(std::uint64_t seed) {
     materialize();
     walk_parts(detail::noise_seeding(seed));
   }
 
-  /// Gives the random layers of each replica of a model numbers of their own, under whatever seed:
-  /// replicas work on different samples. It stays until the next call; at first it is 0. A ddp sets
-  /// the rank.
+  /// Gives each replica of a model different random numbers for the same seed, since replicas work
+  /// on different samples. Stays until the next call; initially 0. A ddp sets the rank.
   void set_replica(std::uint64_t replica) { walk_parts(detail::replica_setting(replica)); }
 
-  /// Calls visitor(path, parameter<T>&) for each parameter, once, in the order of members(). The
-  /// path, a std::string, is the one from here. Makes no values.
+  /// Calls visitor(path, parameter<T>&) once for each parameter, in the order of members(). The
+  /// path, a std::string, is relative to this module. Creates no values.
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     walk([](const std::string&, auto&) {},
@@ -136,8 +134,8 @@ class module : public detail::module_state {
          });
   }
 
-  /// Calls visitor(path, parameter<T>&, initializer) for each parameter and each path of it: one
-  /// that several modules share has several. Makes no values.
+  /// Calls visitor(path, parameter<T>&, initializer) for each path of each parameter: a parameter
+  /// that several modules share has several paths. Creates no values.
   template <typename Visitor>
   void for_each_parameter_path(Visitor&& visitor) {
     const auto on_parameter = [&](auto&, const std::string& path, auto& parameter,
@@ -158,16 +156,16 @@ class module : public detail::module_state {
         .start(self());
   }
 
-  /// Calls visitor(path, module&) for this module, whose path is empty, and all within, each before
-  /// those within it: PyTorch's named_modules.
+  /// Calls visitor(path, module&) for this module, whose path is empty, and all its submodules,
+  /// parents before children: PyTorch's named_modules.
   template <typename Visitor>
   void for_each_module(Visitor&& visitor) {
     walk([&](const std::string& path, auto& part) { visitor(path, part); },
          [](auto&, const std::string&, auto&, const initializer&) {});
   }
 
-  /// Handles of all parameters, which have values, for an optimizer. Their element type is that of
-  /// the module unless another is given; a model with several needs for_each_parameter.
+  /// Handles of all parameters, for an optimizer. Creates missing values. T defaults to the
+  /// module's element type; a model with several element types needs for_each_parameter.
   template <typename T = void>
   [[nodiscard]] auto parameters() {
     using value = std::conditional_t<std::is_void_v<T>,
@@ -178,27 +176,27 @@ class module : public detail::module_state {
     return all;
   }
 
-  /// The number of values in all parameters, however many of them lie here.
+  /// The number of elements of all parameters, including parts on other ranks.
   [[nodiscard]] std::size_t parameter_count() {
     detail::parameter_counting counting;
     walk_parts(counting);
     return counting.count;
   }
 
-  /// Training mode, the default, and evaluation mode, of this module and all within.
+  /// Sets training mode (the default) or evaluation mode in this module and all its submodules.
   void train() { walk_parts(detail::training_setting(true)); }
   void eval() { walk_parts(detail::training_setting(false)); }
-  /// Whether each module is in training mode, in the order of for_each_module; and back to that.
+  /// Saves and restores which modules are in training mode, in the order of for_each_module.
   [[nodiscard]] std::vector<bool> training_modes() {
-    detail::training_modes noted;
-    walk_parts(noted);
-    return std::move(noted.modes);
+    detail::training_modes saved;
+    walk_parts(saved);
+    return std::move(saved.modes);
   }
   void set_training_modes(const std::vector<bool>& modes) {
     walk_parts(detail::training_restoring(modes));
   }
 
-  /// Its parameters are constants to the next forward pass, or get gradients again: PyTorch's
+  /// From the next forward pass on the parameters are constants, or get gradients again: PyTorch's
   /// requires_grad_. Freeze before making a ddp, or on all ranks.
   void freeze() { for_each(&detail::any_parameter::freeze); }
   void unfreeze() { for_each(&detail::any_parameter::unfreeze); }
@@ -206,7 +204,7 @@ class module : public detail::module_state {
   /// The next backward overwrites the gradients.
   void zero_grad() { for_each(&detail::any_parameter::zero_grad); }
 
-  /// Nothing: a module without parameters need not define it.
+  /// The default, for modules without members.
   template <typename Visit>
   void members(Visit& /*visit*/) {}
 
@@ -219,7 +217,7 @@ class module : public detail::module_state {
         .start(self());
   }
 
-  /// The one walk over the model for all that needs no types.
+  /// The only instance of the walk for visitors that do not depend on types.
   [[gnu::noinline]] void walk_parts(detail::part_visitor& visitor) {
     walk(
         [&](const std::string& path, auto& part) {
@@ -247,16 +245,16 @@ class module : public detail::module_state {
     }
   }
 
-  /// For detect_anomaly, from the outermost module that is called.
+  /// For detect_anomaly; the outermost module of a call does it.
   void name_modules(parx::detail::anomaly_watch& watch) {
     walk_parts(detail::module_naming(watch));
   }
 
-  /// Names all parameters by their path from here, and makes first values.
-  void prepare(std::uint64_t seed, detail::made_for whom,
-               const detail::first_values::filter& wanted = {}) {
-    walk_parts(detail::first_values(seed, whom, wanted));
-    walk_parts(detail::readiness(seed, whom));
+  /// Names all parameters by their path relative to this module, and creates initial values.
+  void prepare(std::uint64_t seed, detail::fill which,
+               const detail::initial_values::filter& wanted = {}) {
+    walk_parts(detail::initial_values(seed, which, wanted));
+    walk_parts(detail::readiness(seed, which));
   }
 };
 

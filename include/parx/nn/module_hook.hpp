@@ -1,7 +1,7 @@
-// module_hook: how a wrapper (fsdp) learns that a module of a model is called.
+// module_hook: callbacks around the calls of a module, for a wrapper (fsdp).
 //
-// It is told of calls, module(inputs...), also where the module is recomputed in backward; not of
-// methods other than forward. One hook a module: module_state::set_hook.
+// They run around each module(inputs...), including its recomputation in backward, but not around
+// methods other than forward. A module has at most one hook: module_state::set_hook.
 #pragma once
 
 #include <parx/core/abi.hpp>
@@ -11,9 +11,9 @@ namespace parx::inline PARX_ABI::nn {
 class module_hook {
  public:
   virtual ~module_hook() = default;
-  /// What it throws the call throws, and after_forward() does not follow.
+  /// An exception passes on to the caller of the module; after_forward() is then not called.
   virtual void before_forward() = 0;
-  /// Also where forward() throws.
+  /// Also called when forward() throws.
   virtual void after_forward() noexcept = 0;
 
  protected:
@@ -22,7 +22,7 @@ class module_hook {
   module_hook& operator=(const module_hook&) = default;
 };
 
-/// One call of a module whose hook this is; null for none.
+/// Runs the hook of a module around one call; does nothing for null.
 class hooked_call {
  public:
   explicit hooked_call(module_hook* hook) : hook_(hook) {

@@ -1,5 +1,4 @@
-// layer_norm and rms_norm: each row brought to one size, then scaled (and shifted) by learned
-// values.
+// layer_norm and rms_norm: each row normalised, then scaled (and shifted) by learned values.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +14,18 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-/// A norm of which all ranks have the parameters. On positions that are cut, each has a part of
-/// their gradients.
+/// A norm whose parameters are whole on all ranks. Where its inputs are cut by positions, each rank
+/// has partial gradients, which are summed.
 class cuttable_norm : public cuttable_layer {
  public:
   void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
               std::string_view) override {
     axis_ = axis;
-    leaves_ = how.how == cut::from_positions;
+    gathers_ = how.how == cut::from_positions;
   }
 
  protected:
-  /// Of a norm with so many parameters of `width`.
+  /// For a norm with `parameters` parameters of `width` elements.
   [[nodiscard]] static layer_part part_of_norm(const layer_cut& how, std::string_view path,
                                                std::size_t parameters, std::size_t width) {
     if (how.how != cut::positions && how.how != cut::from_positions)
@@ -40,21 +39,22 @@ class cuttable_norm : public cuttable_layer {
     }
     return part;
   }
+  /// `parameter`, with its gradient summed over the ranks.
   template <typename A>
-  [[nodiscard]] variable<A> used(const variable<A>& parameter) const {
+  [[nodiscard]] variable<A> replicated(const variable<A>& parameter) const {
     return axis_ ? across::copy(*axis_, parameter) : parameter;
   }
-  /// What goes on from the normalised x.
+  /// The layer's result, from the normalised x.
   template <typename A>
-  [[nodiscard]] variable<A> left(const variable<A>& x) const {
-    return leaves_ && axis_->cuts_positions()
+  [[nodiscard]] variable<A> result(const variable<A>& x) const {
+    return gathers_ && axis_->cuts_positions()
                ? across::gather(*axis_, x, 1, across::whole_gradient::same)
                : x;
   }
 
  private:
   std::shared_ptr<rank_axis> axis_;
-  bool leaves_ = false;
+  bool gathers_ = false;
 };
 
 template <typename T = float>
@@ -70,8 +70,8 @@ class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return left(
-        parx::layer_norm<A>(x, used(cast<A>(weight_)), used(cast<A>(bias_)), options_));
+    return result(parx::layer_norm<A>(x, replicated(cast<A>(weight_)), replicated(cast<A>(bias_)),
+                                      options_));
   }
   [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
                                    std::string_view path) const override {
@@ -101,7 +101,7 @@ class rms_norm : public module<rms_norm<T>>, public cuttable_norm {
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return left(parx::rms_norm<A>(x, used(cast<A>(weight_)), options_));
+    return result(parx::rms_norm<A>(x, replicated(cast<A>(weight_)), options_));
   }
   [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
                                    std::string_view path) const override {

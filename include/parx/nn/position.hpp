@@ -1,4 +1,4 @@
-// sinusoidal_position: where a token stands, as sines and cosines of falling frequency.
+// sinusoidal_position: a token's position as sines and cosines of falling frequencies.
 //
 // Learned positions are an embedding whose rows are positions; rotary ones are parx::rotary.
 // Vaswani et al.: Attention Is All You Need (arXiv 1706.03762), section 3.5.
@@ -12,7 +12,7 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-/// (positions, width): sin(t / 10000^(2 i / width)) at 2 i, the cosine of it at 2 i + 1.
+/// (positions, width): sin(t / 10000^(2 i / width)) at 2 i, the cosine of that angle at 2 i + 1.
 template <typename T = float>
 [[nodiscard]] tensor<T> sinusoids(std::size_t positions, std::size_t width) {
   const tensor<T> table = tensor<T>::empty({positions, width});
@@ -45,7 +45,7 @@ class sinusoidal_position : public module<sinusoidal_position<T>> {
 
  private:
   std::size_t positions_, width_;
-  tensor<T> table_;  // from the first call on
+  tensor<T> table_;  // filled by the first call
 };
 
 }  // namespace parx::nn

@@ -1,4 +1,5 @@
-// random_layer: the base, beside module, of layers that use random numbers in training (dropout).
+// random_layer: the base class, beside module, of layers that draw random numbers in training
+// (dropout).
 //
 // The numbers are a function of (seed, path of the layer, replica, number of the call). The model's
 // initialize() and reseed() set the seed, its set_replica() the replica.
@@ -20,7 +21,7 @@ class random_layer {
     return stream_of_replica().substream(parx::detail::once([&] { return calls_++; }));
   }
 
-  /// Called by the module that it is a part of.
+  /// Called by the model that contains it.
   void seed_noise(std::uint64_t seed, std::string_view path) noexcept {
     stream_ = random_stream(seed, path);
     calls_ = 0;

@@ -25,11 +25,11 @@ struct first_value_type<First, Rest...> {
   using type = typename First::value_type;
 };
 
-/// Whether a sequential can take these over, which are forwarding references'.
+/// Whether all are modules and rvalues; the types are those of forwarding references.
 template <typename... Modules>
 inline constexpr bool takes_over = (... && module_type<Modules>);
 
-/// Stands for a module where a sequential is made of none, or of one that stays where it is.
+/// Stands for a module where the arguments of a sequential are not modules or not rvalues; says so.
 template <typename... Others>
 struct no_modules : module_state {
   static constexpr bool are_modules = (... && module_type<std::remove_cvref_t<Others>>);
@@ -47,7 +47,7 @@ class sequential : public module<sequential<Modules...>> {
  public:
   using value_type = typename detail::first_value_type<Modules...>::type;
 
-  /// Takes the modules over: sequential{linear{784, 128}, relu{}, linear{128, 10}}.
+  /// Owns the modules: sequential{linear{784, 128}, relu{}, linear{128, 10}}.
   explicit sequential(Modules... modules) : modules_(std::move(modules)...) {}
 
   /// The last module's result for the first one's input.
@@ -107,7 +107,7 @@ class sequential : public module<sequential<Modules...>> {
   std::tuple<Modules...> modules_;
 };
 
-/// Of what it does not take: a compile-time error that says what to do.
+/// For other arguments: a compile-time error that says what to do.
 template <typename... Others>
   requires(!detail::takes_over<Others...>)
 sequential(Others&&...) -> sequential<detail::no_modules<Others...>>;

@@ -87,8 +87,8 @@ class transformer_encoder_layer : public module<transformer_encoder_layer<T>> {
   nn::dropout dropout_, dropout1_, dropout2_;
 };
 
-/// What a transformer_decoder_layer keeps between the tokens of a text: the keys and values of the
-/// positions so far, and those of the memory, which stay the same.
+/// The state of a transformer_decoder_layer between the tokens of a text: the keys and values of
+/// the positions so far, and those of the memory, which do not change.
 template <typename T = float>
 struct decoder_layer_cache {
   kv_cache<T> self;
@@ -124,8 +124,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
         x, [&](const variable<T>& z) { return self_attention_(z, masks); },
         [&](const variable<T>& z) { return memory_attention_(z, memory, memory, memory_masks); });
   }
-  /// x is the positions after those in the cache, which holds them afterwards; causal. Call it
-  /// within no_grad.
+  /// Causal: x follows the positions in the cache and is appended to it. Call it within no_grad.
   [[nodiscard]] variable<T> forward(const variable<T>& x, decoder_layer_cache<T>* cache,
                                     const attention_options<T>& memory_masks) {
     return around(
@@ -154,7 +153,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
   }
 
  private:
-  /// The layer around its two attentions.
+  /// The layer without its two attentions, which are functions.
   template <typename Self, typename Memory>
   [[nodiscard]] variable<T> around(const variable<T>& x, Self to_itself, Memory to_memory) {
     auto y = detail::residual(x, norm1_, options_.order,
@@ -173,7 +172,7 @@ class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
   nn::dropout dropout_, dropout1_, dropout2_, dropout3_;
 };
 
-/// Layers one after another, "layers.0", "layers.1", ..., and a last norm where they are pre-norm:
+/// Layers one after another, "layers.0", "layers.1", ..., and a final norm where they are pre-norm.
 /// Layer is transformer_encoder_layer or transformer_decoder_layer.
 template <typename Layer>
 class transformer_stack : public module<transformer_stack<Layer>> {
@@ -187,11 +186,11 @@ class transformer_stack : public module<transformer_stack<Layer>> {
     if (options.order == norm_order::pre) norm_.emplace(width, layer_norm_options{options.epsilon});
   }
 
-  /// Layers keep their inputs alone and run again in backward: see autograd/checkpoint.hpp.
+  /// Layers keep only their inputs and run again in backward: see autograd/checkpoint.hpp.
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
 
-  /// Each layer gets the result of the one before and the same `others` (memory, masks).
+  /// Each layer gets the previous layer's result and the same `others` (memory, masks).
   template <typename... Others>
   [[nodiscard]] variable<value_type> forward(const variable<value_type>& x,
                                              const Others&... others) {
@@ -199,7 +198,7 @@ class transformer_stack : public module<transformer_stack<Layer>> {
     for (std::size_t i = 0; i < layers_.size(); ++i) y = run_layer(i, y, others...);
     return norm_ ? (*norm_)(y) : y;
   }
-  /// The pieces of forward: layer i, and with the last one the norm after it.
+  /// The pieces of forward: layer i, and for the last layer the final norm.
   template <typename... Others>
   [[nodiscard]] variable<value_type> piece(std::size_t i, const variable<value_type>& x,
                                            const Others&... others) {

@@ -130,7 +130,7 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
                  call_site site = call_site::current())
       : base(std::move(groups), site) {}
 
-  /// For what they do not take: a compile-time error that says what to do.
+  /// For other arguments: a compile-time error that says what to do.
   template <typename List, typename Options = adamw_options>
     requires detail::no_update_list<List, Options, adamw_options>
   explicit adamw(const List&, Options = {}) : adamw(std::vector<target<T>>()) {

@@ -105,7 +105,7 @@ double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_no
   return clip_grad_norm(targets_of(parameters), max_norm, found);
 }
 
-/// For what it does not take: a compile-time error that says what to do.
+/// For other arguments: a compile-time error that says what to do.
 template <typename Other>
   requires requires(Other& model) { model.parameters(); }
 double clip_grad_norm(Other&, double, nonfinite = nonfinite::scale) {

@@ -113,7 +113,7 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
                call_site site = call_site::current())
       : base(std::move(groups), site) {}
 
-  /// For what they do not take: a compile-time error that says what to do.
+  /// For other arguments: a compile-time error that says what to do.
   template <typename List, typename Options = sgd_options>
     requires detail::no_update_list<List, Options, sgd_options>
   explicit sgd(const List&, Options = {}) : sgd(std::vector<target<T>>()) {

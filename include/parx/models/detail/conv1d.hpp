@@ -31,7 +31,9 @@ class conv1d : public nn::module<conv1d<T>>, public nn::cuttable_layer {
   [[nodiscard]] nn::layer_part part_on(const nn::cut_place& where, const nn::layer_cut& how,
                                        std::string_view path) const override {
     require(how.how != nn::cut::rows || activation_ == parx::activation::none,
-            "\"{}\" applies its activation on the way, so it cannot be cut by rows", path);
+            "\"{}\" applies an activation, which must follow the sum over the ranks: it cannot be cut "
+            "by rows",
+            path);
     return cut_.part(where, how, path, weight_, bias_, weight_layout::in_out)
         .named("weight", "bias");
   }

@@ -31,7 +31,7 @@ PARX_INLINE unit_range heads_serving(const cut_place& where, std::size_t heads, 
   const auto serving = [&](const unit_range& queries) {
     return unit_range{queries.begin / each, (queries.end + each - 1) / each};
   };
-  for (int rank = 0; rank < where.ranks; ++rank) {  // what one refuses all do
+  for (int rank = 0; rank < where.ranks; ++rank) {  // so that all ranks throw or none
     const unit_range queries{chunk_begin(served, where.ranks, rank),
                              chunk_begin(served, where.ranks, rank + 1)};
     require(serving(queries).size() == 1 || (queries.begin % each == 0 && queries.end % each == 0),
@@ -98,7 +98,7 @@ PARX_INLINE matrix_part part_of_matrix(const cut_place& where, const layer_cut& 
   here.messages = columns ? messages_of_input(how, how.between, weight[1 - out])
                           : messages_of_result(how, weight[out]);
   if (columns && how.served > 0 && units % static_cast<std::size_t>(where.ranks) != 0) {
-    // Heads that several ranks use: all have them, and the gradient is the sum of theirs.
+    // Several ranks use the same head: all keep the whole matrix and sum its gradient.
     const unit_range heads = heads_serving(where, units, how.served, path);
     here.used = {heads.begin * width, heads.end * width};
     here.messages.push_back(

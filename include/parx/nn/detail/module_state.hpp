@@ -1,4 +1,4 @@
-// module_state: what every module holds, whatever its type.
+// module_state: the state of every module that does not depend on its type.
 #pragma once
 
 #include <parx/nn/module_hook.hpp>
@@ -12,15 +12,15 @@ namespace detail {
 
 class module_state {
  public:
-  /// Whether layers that differ in training (dropout) behave as in training.
+  /// Whether layers that behave differently in training (dropout) do so.
   [[nodiscard]] bool is_training() const noexcept { return training_; }
-  /// `hook` is told of each call of this module from now on; null for nobody. Borrowed.
+  /// Runs `hook` around each call of this module from now on; null: none. Borrowed.
   void set_hook(module_hook* hook) noexcept { hook_ = hook; }
   [[nodiscard]] module_hook* hook() const noexcept { return hook_; }
 
  protected:
   module_state() = default;
-  // A hook is of the module at this address: its owner knows that one, and lets go of it.
+  // A move leaves the hook behind: its owner knows this module by its address and removes it there.
   module_state(module_state&& other) noexcept
       : training_(other.training_), ready_(other.ready_) {}
   module_state& operator=(module_state&& other) noexcept {
@@ -37,7 +37,7 @@ class module_state {
 
   module_hook* hook_ = nullptr;
   bool training_ = true;
-  bool ready_ = false;  // the parameters have their first values
+  bool ready_ = false;  // the parameters have initial values
 };
 
 }  // namespace detail

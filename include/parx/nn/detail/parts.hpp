@@ -1,7 +1,7 @@
-// part_visitor: what is done to all modules or parameters of a model whatever their types.
+// part_visitor: a type-erased visitor of the modules and parameters of a model.
 //
-// A model is walked once with types, into the virtual functions here (see module::walk_parts); all
-// that modules do with themselves is then compiled once, not once for each model and purpose.
+// module::walk_parts instantiates one walk per model, which calls the virtual functions here. The
+// visitors below are therefore compiled once, not once for each model.
 #pragma once
 
 #include <cstddef>
@@ -73,36 +73,34 @@ class part_visitor {
   [[nodiscard]] static bool& training(module_state& module) noexcept { return module.training_; }
 };
 
-/// Whose first values are made: also of what has been filled or seeded before, or not.
-enum class made_for { everything, what_has_none };
+/// Which parameters and random layers are filled and seeded: all, or those that were not before.
+enum class fill { all, missing };
 
-/// Names parameters by their paths and fills them, or those alone that `wanted` takes.
-struct first_values final : part_visitor {
+/// Names parameters by their paths and fills those whose path `wanted` accepts (empty: all).
+struct initial_values final : part_visitor {
   using filter = std::function<bool(const std::string& path)>;
-  first_values(std::uint64_t from, made_for parts, filter only = {})
-      : seed(from), whom(parts), wanted(std::move(only)) {}
+  initial_values(std::uint64_t from, fill parts, filter only = {})
+      : seed(from), which(parts), wanted(std::move(only)) {}
   void on_parameter(module_state&, const std::string& path, const any_parameter& parameter,
                     const initializer& start) override {
     parameter.rename(path);
     if (wanted && !wanted(path)) return;
-    if (whom == made_for::everything || !parameter.has_values()) parameter.fill(start, seed, path);
+    if (which == fill::all || !parameter.has_values()) parameter.fill(start, seed, path);
   }
   std::uint64_t seed;
-  made_for whom;
+  fill which;
   filter wanted;
 };
 
-/// After first_values: the modules are ready, and their random numbers begin.
+/// After initial_values: marks the modules as ready and seeds the random layers.
 struct readiness final : part_visitor {
-  readiness(std::uint64_t from, made_for parts) : seed(from), whom(parts) {}
+  readiness(std::uint64_t from, fill parts) : seed(from), which(parts) {}
   void on_module(const std::string& path, module_state& module, random_layer* noise) override {
     const bool was_ready = std::exchange(ready(module), true);
-    if (noise != nullptr && (whom == made_for::everything || !was_ready)) {
-      noise->seed_noise(seed, path);
-    }
+    if (noise != nullptr && (which == fill::all || !was_ready)) noise->seed_noise(seed, path);
   }
   std::uint64_t seed;
-  made_for whom;
+  fill which;
 };
 
 struct noise_seeding final : part_visitor {
@@ -129,7 +127,7 @@ struct training_setting final : part_visitor {
   bool on;
 };
 
-/// Notes which modules are in training mode; training_restoring goes back to that.
+/// Saves which modules are in training mode; training_restoring restores it.
 struct training_modes final : part_visitor {
   void on_module(const std::string&, module_state& module, random_layer*) override {
     modes.push_back(training(module));
@@ -152,7 +150,7 @@ struct module_naming final : part_visitor {
   parx::detail::anomaly_watch& watch;
 };
 
-/// Calls one function of all parameters.
+/// Calls one member function of each parameter.
 struct parameter_calls final : part_visitor {
   explicit parameter_calls(void (any_parameter::*what)() const) : function(what) {}
   void on_parameter(module_state&, const std::string&, const any_parameter& parameter,

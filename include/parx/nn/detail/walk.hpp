@@ -29,24 +29,24 @@ inline constexpr bool is_buffer = false;
 template <typename T>
 inline constexpr bool is_buffer<model_buffer<T>> = true;
 
-/// For walks that have nothing to do with buffers.
+/// For walks that ignore buffers.
 struct no_buffers {
   void operator()(const std::string& /*path*/, auto& /*buffer*/) const {}
 };
 
-/// What a member of a module may be; see module.hpp.
+/// A member that is a module itself.
 template <typename M>
 concept walkable = requires(M& m) {
   m.is_training();
 };
 
-/// Where a walk is: all of it that does not depend on types.
+/// The state of a walk that does not depend on types: the current path and the visited nodes.
 class walk_position {
  public:
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  protected:
-  /// Goes down to a member; returns what leave() wants.
+  /// Descends to a member; returns the argument for leave().
   [[nodiscard, gnu::noinline]] std::size_t enter(std::string_view name) {
     const std::size_t outer = path_.size();
     if (outer > 0) path_ += '.';
@@ -67,8 +67,8 @@ class walk_position {
 /// initializer)` once for each parameter, under its first path when several modules share it, its
 /// owner a module_state; `on_buffer(path, buffer)` for each buffer.
 ///
-/// Every visitor makes the compiler go through the whole model again: what needs no types goes
-/// through part_visitor.
+/// Every visitor type instantiates the walk over the whole model again: visitors that do not depend
+/// on types are part_visitors instead.
 template <typename OnModule, typename OnParameter, typename OnBuffer = no_buffers>
 class walker : private walk_position {
  public:
