@@ -1,5 +1,5 @@
-// grad_scaler: keeps small gradients above the smallest float16 by scaling the loss, and skips the
-// step where that was too much.
+// grad_scaler: scales the loss so that small gradients do not underflow in float16, and skips the
+// steps whose gradients overflow.
 //
 //   parx::amp::grad_scaler scaler;
 //   scaler.scale(loss).backward();
@@ -8,12 +8,12 @@
 //   scaler.step(optimizer);                           // not taken when a gradient is Inf or NaN
 //   scaler.update();
 //
-// Source: PyTorch's torch.amp.GradScaler. Under data parallelism backward leaves every rank the
-// same gradients, bit by bit: a rank that overflows makes the sum Inf or NaN everywhere, so all
-// ranks decide alike and nothing has to be sent. Where ranks hold different gradients (shards of
-// FSDP, tensor or pipeline parallelism) a group of all that decide together is given; one number is
-// reduced then. The scale is the same for all micro-batches of a step: update() comes after step().
-// A scaler belongs to one thread.
+// Source: PyTorch's torch.amp.GradScaler. Under data parallelism backward gives every rank bitwise
+// the same gradients: a rank that overflows makes the sum Inf or NaN everywhere, so all ranks
+// decide alike without communication. Where ranks hold different gradients (FSDP, tensor or
+// pipeline parallelism) pass the group of the ranks that decide together; one byte is reduced then.
+// The scale is the same for all micro-batches of a step: update() comes after step(). A scaler
+// belongs to one thread.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct grad_scaler_options {
 
 namespace detail {
 
-/// Multiplies by `factor`; whether a result is Inf or NaN.
+/// Multiplies by `factor`; returns whether a result is Inf or NaN.
 template <typename T>
 [[nodiscard]] bool multiply_finding_overflow(std::span<T> values, T factor) noexcept {
   constexpr T largest = std::numeric_limits<T>::max();
@@ -57,7 +57,7 @@ template <typename T>
 
 class grad_scaler {
  public:
-  /// Throws usage_error for factors that would not grow or not back off.
+  /// Throws usage_error for a scale or factors outside their range.
   explicit grad_scaler(grad_scaler_options options = {}) : options_(options) {
     require(options.init_scale > 0 && std::isfinite(options.init_scale),
             "grad_scaler: init_scale must be positive and finite, not {}", options.init_scale);
@@ -79,7 +79,7 @@ class grad_scaler {
   [[nodiscard]] variable<T> scale(const variable<T>& loss) const {
     return loss * static_cast<T>(get_scale());
   }
-  /// Its count stays as it is; its mean() is scaled too, so print the other one.
+  /// The count does not change; mean() is scaled too, so print the unscaled loss.
   template <typename T>
   [[nodiscard]] weighted_loss<T> scale(const weighted_loss<T>& loss) const {
     return {scale(loss.sum), loss.count};
@@ -115,7 +115,7 @@ class grad_scaler {
     done = {stage::unscaled, overflow};
   }
 
-  /// optimizer.step() with unscaled gradients, or, when one of them is Inf or NaN, only drops them.
+  /// optimizer.step() with unscaled gradients; if one of them is Inf or NaN, only drops them.
   /// Returns whether the step was taken (a schedule should count those). Local; collective with a
   /// group unless unscale_() was called. Throws usage_error on a second call before update().
   template <typename Optimizer>
@@ -135,7 +135,7 @@ class grad_scaler {
   }
 
   /// Ends the step: a smaller scale after an overflow in any optimizer, a larger one after
-  /// growth_interval steps without. Throws usage_error when no gradient was looked at.
+  /// growth_interval steps without. Throws usage_error when no optimizer was unscaled or stepped.
   void update() {
     require(!optimizers_.empty(),
             "grad_scaler: update() comes after unscale_() or step() of at least one optimizer");
@@ -155,7 +155,7 @@ class grad_scaler {
   }
 
   [[nodiscard]] double get_scale() const noexcept { return *scale_.data(); }
-  /// Steps that were not taken, since the beginning of training.
+  /// Skipped steps since the beginning of training.
   [[nodiscard]] std::uint64_t skipped_steps() const noexcept { return skipped_; }
 
   /// Calls visitor(name, tensor<double>& or std::uint64_t&): what a checkpoint has to keep.

@@ -1,13 +1,13 @@
-// adamw: Adam with weight decay that does not pass through the moments.
+// adamw: Adam with decoupled weight decay, which does not pass through the moments.
 //
 //   w *= 1 - lr * weight_decay
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 //
-// At every 16th step first moments that are too small to matter become zero (adamw_rule::drop), so
-// that rows of an embedding come to rest; dense gradients or not, the same elements at the same
-// steps. Loshchilov, Hutter: Decoupled Weight Decay Regularization (arXiv 1711.05101). Source:
-// PyTorch's torch.optim.AdamW; t counts the steps of each parameter.
+// Every 16th step sets negligible first moments to zero (adamw_rule::flush), so that rows of an
+// embedding without gradients stop moving: the same elements at the same steps for dense and
+// row-sparse gradients. Loshchilov, Hutter: Decoupled Weight Decay Regularization (arXiv
+// 1711.05101). Source: PyTorch's torch.optim.AdamW; t counts the steps of each parameter.
 #pragma once
 
 #include <array>
@@ -43,40 +43,40 @@ template <typename T>
 struct adamw_rule {
   static constexpr std::size_t states = 2;
 
-  T keep, beta1, beta2, rest1, rest2, step_size, root_scale, epsilon;
-  bool drops_remains;  ///< of the first moment, where they move the value no more
+  T keep, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_scale, epsilon;
+  bool flushes;  ///< negligible first moments to zero
 
   adamw_rule() = default;
   adamw_rule(const adamw_options& o, std::uint64_t steps)
       : keep(static_cast<T>(1 - o.lr * o.weight_decay)),
         beta1(static_cast<T>(o.beta1)),
         beta2(static_cast<T>(o.beta2)),
-        rest1(static_cast<T>(1 - o.beta1)),
-        rest2(static_cast<T>(1 - o.beta2)),
+        one_minus_beta1(static_cast<T>(1 - o.beta1)),
+        one_minus_beta2(static_cast<T>(1 - o.beta2)),
         step_size(static_cast<T>(o.lr / (1 - std::pow(o.beta1, static_cast<double>(steps))))),
         root_scale(
             static_cast<T>(1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(steps))))),
         epsilon(static_cast<T>(o.epsilon)),
-        drops_remains(steps % 16 == 0) {}
+        flushes(steps % 16 == 0) {}
 
-  /// Nothing changes without a gradient.
-  [[nodiscard]] bool rests_still() const noexcept { return false; }
+  /// Whether elements without a gradient stay as they are.
+  [[nodiscard]] bool rest_is_identity() const noexcept { return false; }
 
   template <std::size_t States>
   void update(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& g) const {
     if constexpr (States == states) {
       auto& [m, v] = state;
-      m = beta1 * m + rest1 * g;
-      v = beta2 * v + rest2 * g * g;
+      m = beta1 * m + one_minus_beta1 * g;
+      v = beta2 * v + one_minus_beta2 * g * g;
       move(w, m, v);
-      if (drops_remains) drop(m, v);
+      if (flushes) flush(m, v);
     }
   }
 
   template <std::size_t States>
   static void rest(lanes<T>& w, state_lanes<T, States>& state, std::span<const adamw_rule> rules) {
     if constexpr (States == states) {
-      // Copies stay in registers; what came by reference is written at every turn.
+      // Copies stay in registers; through the references each iteration would store.
       lanes<T> value = w, m = state[0], v = state[1];
       bool moves = is_moving(m);
       for (const adamw_rule& one : rules) {
@@ -87,8 +87,8 @@ struct adamw_rule {
         }
         m *= one.beta1;
         one.move(value, m, v);
-        if (!one.drops_remains) continue;
-        one.drop(m, v);
+        if (!one.flushes) continue;
+        one.flush(m, v);
         moves = is_moving(m);
       }
       w = value;
@@ -97,14 +97,14 @@ struct adamw_rule {
   }
 
  private:
-  /// Whether one is not zero; NaN is not. As a sum, because any() compares them one by one.
+  /// Whether any element is nonzero or NaN. As a sum, because any() compares them one by one.
   [[nodiscard]] static bool is_moving(const lanes<T>& m) { return m.abs().sum() != T(0); }
   void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
     w = keep * w - step_size * m / (v.sqrt() * root_scale + epsilon);
   }
-  /// What is left of a gradient long ago falls by 1 - beta1 a step: from here on it would move w by
-  /// less than lr * 1e-8 / (1 - beta1) in all. Zero is quicker, and never denormal.
-  void drop(lanes<T>& m, const lanes<T>& v) const {
+  /// Without gradients m shrinks by the factor beta1 a step: below this limit it would move w by
+  /// less than lr * 1e-8 / (1 - beta1) in total. Zero is faster, and never becomes denormal.
+  void flush(lanes<T>& m, const lanes<T>& v) const {
     m = zero_below(m, T(1e-8) * (v.sqrt() * root_scale + epsilon));
   }
 };

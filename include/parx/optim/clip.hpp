@@ -1,13 +1,13 @@
-// clip_grad_norm and clip_grad_value: gradients kept within limits.
+// clip_grad_norm and clip_grad_value: limit gradients.
 //
 // Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2, and clip_grad_value_. All is local. The
 // norm is the root of an exact sum (square_sum), rounded once, so that it does not depend on the
 // order of the parameters or on how they are divided among ranks. Rows of an embedding without a
-// gradient are not looked at.
+// gradient are skipped.
 //
-// Under data parallelism every rank has the same gradients after backward and finds the same norm.
-// Where ranks hold different parts, their sums are merged; of ranks with the same part, one counts
-// it:
+// Under data parallelism every rank has the same gradients after backward and gets the same norm.
+// Where ranks hold different parts, their sums are merged; a part that several ranks hold is
+// counted by one of them:
 //   auto squares = optim::grad_squares(counted_here);
 //   all_reduce(group, squares.words());
 //   optim::scale_grad(targets, squares.norm(), max_norm);
@@ -27,7 +27,7 @@
 
 namespace parx::inline PARX_ABI::optim {
 
-/// The squares of all gradients together.
+/// The sum of the squares of all gradients.
 template <typename T>
 [[nodiscard]] square_sum grad_squares(const std::vector<target<T>>& targets) {
   square_sum squares;
@@ -37,7 +37,7 @@ template <typename T>
   return squares;
 }
 
-/// The Euclidean norm of all gradients together, 0 without any.
+/// The Euclidean norm of all gradients as one vector; 0 without any.
 template <typename T>
 [[nodiscard]] double grad_norm(const std::vector<target<T>>& targets) {
   return grad_squares(targets).norm();
@@ -45,7 +45,7 @@ template <typename T>
 
 /// What to do where the norm is infinite or NaN.
 enum class nonfinite {
-  scale,  ///< go on: gradients become zero or NaN, and the norm that is returned tells
+  scale,  ///< go on: gradients become zero or NaN, which the returned norm shows
   error,  ///< throw parx::error with errc::bad_data before anything is changed
 };
 
@@ -58,8 +58,8 @@ inline void require_usable_norm(double norm, nonfinite found) {
               norm);
 }
 
-/// For a caller that has looked at the norm itself: multiplies all gradients by max_norm / (norm +
-/// 1e-6) where that is below 1.
+/// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1, for a caller that
+/// has computed the norm.
 template <typename T>
 void scale_grad(const std::vector<target<T>>& targets, double norm, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
@@ -71,7 +71,7 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
   }
 }
 
-/// The squares of a model's gradients whose paths are counted here, whatever their types.
+/// The sum of the squares of a model's gradients, of any types, whose paths `is_counted` accepts.
 template <typename Model, typename IsCounted>
 [[nodiscard]] square_sum model_grad_squares(Model& model, IsCounted is_counted) {
   square_sum squares;
@@ -80,7 +80,7 @@ template <typename Model, typename IsCounted>
   });
   return squares;
 }
-/// scale_grad of all of a model's gradients, whatever their types.
+/// scale_grad for all gradients of a model, of any types.
 template <typename Model>
 void scale_model_grad(Model& model, double norm, double max_norm) {
   model.for_each_parameter([&]<typename T>(const std::string&, parameter<T>& each) {

@@ -5,10 +5,10 @@
 //   { const auto swapped = average.swap(); evaluate(model); }   // back to the trained values here
 //
 // shadow = d shadow + (1 - d) value with d = min(decay, (1 + t) / (10 + t)) at update t, so that
-// the first values are soon forgotten. Source: TensorFlow's ExponentialMovingAverage, timm's
+// the initial values are soon forgotten. Source: TensorFlow's ExponentialMovingAverage, timm's
 // ModelEmaV3. Averages of 16-bit parameters are float; the model gets them rounded. An update reads
-// every parameter whole: row-sparse steps are caught up with by then.
-// Threads: that of the optimizer.
+// all of every parameter, which applies deferred row updates (optimizer.hpp) first.
+// Use it on the optimizer's thread.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,7 @@ class ema : public placed_state {
  public:
   using value_type = T;
 
-  /// Starts from the parameters' values, of which it keeps copies. Throws usage_error for a decay
-  /// outside [0, 1].
+  /// Starts from copies of the parameters' values. Throws usage_error for a decay outside [0, 1].
   explicit ema(std::vector<parameter<T>> parameters, ema_options options = {})
       : parameters_(std::move(parameters)), options_(options) {
     require(options.decay >= 0 && options.decay <= 1, "ema: the decay must be in [0, 1], not {}",
@@ -56,13 +55,13 @@ class ema : public placed_state {
 
   /// After a step of the optimizer. Local. Throws usage_error while the averages are swapped in.
   void update() {
-    require(!is_swapped_, "ema: update() while the averages are in the model's place");
+    require(!is_swapped_, "ema: update() while the model has the averages: end swap() first");
     using A = arithmetic_type<T>;
     const auto keep = static_cast<A>(decay_at(updates_++));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const T* const value = parameters_[i].value().data();
       A* const shadow = shadows_[i].data();
-      // In this form equal numbers stay equal.
+      // In this form a shadow that equals the value does not change.
       for (std::size_t k = 0; k < shadows_[i].size(); ++k) {
         shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
       }
@@ -88,7 +87,7 @@ class ema : public placed_state {
   };
   /// Throws usage_error while they are swapped in already.
   swapped swap() {
-    require(!is_swapped_, "ema: the averages are in the model's place already");
+    require(!is_swapped_, "ema: the model has the averages already");
     return swapped(*this);
   }
 
@@ -98,7 +97,7 @@ class ema : public placed_state {
     for_each_placed_state(
         [&](const std::string& name, auto& value, const auto& /*part*/) { visitor(name, value); });
   }
-  /// The same with the part of the parameter that lies here; of the number with nothing.
+  /// The same with the part of the parameter that this rank has; nullopt for the number of updates.
   template <typename Visitor>
   void for_each_placed_state(Visitor&& visitor) {
     for (std::size_t i = 0; i < shadows_.size(); ++i)
@@ -127,7 +126,7 @@ class ema : public placed_state {
   std::vector<parameter<T>> parameters_;
   ema_options options_;
   std::vector<tensor<arithmetic_type<T>>> shadows_;
-  std::vector<tensor<T>> trained_;  // 16-bit values while the averages are in their place
+  std::vector<tensor<T>> trained_;  // 16-bit values while the model has the averages
   std::uint64_t updates_ = 0;
   bool is_swapped_ = false;
 };

@@ -3,10 +3,10 @@
 //   optim::adamw opt{{{body.parameters(), {.lr = 1e-5}}, {head.parameters(), {.lr = 1e-3}}}};
 //   optim::adamw opt{optim::decay_groups(model.parameters(), optim::adamw_options{.lr = 3e-4})};
 //
-// decay_groups is what Hugging Face's Trainer does: weight decay for matrices, none for biases and
-// the scales of norms. A parameter that is in no group stays as it is.
-// Rates that differ have schedules of their own: opt.options(1).lr = schedule.at(step), where
-// set_lr gives all groups one rate.
+// decay_groups does what Hugging Face's Trainer does: weight decay for matrices, none for biases
+// and the scales of norms. A parameter that is in no group is not updated.
+// set_lr gives all groups one rate; for different rates set each: opt.options(1).lr =
+// schedule.at(step).
 #pragma once
 
 #include <string_view>
@@ -34,8 +34,8 @@ struct parameter_group {
 /// name has "norm" in it, in upper or lower case ("encoder.layer_norm.weight", "LayerNorm.weight").
 [[nodiscard]] bool is_bias_or_norm(std::string_view name);
 
-/// Two groups with the same options, but no weight decay for the parameters of which
-/// `without_decay(name)` says so. A group that would be empty is left out.
+/// Two groups with the same options, except no weight decay for parameters whose name
+/// `without_decay(name)` accepts. An empty group is left out.
 template <typename T, typename Options, typename Predicate>
 [[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
     const std::vector<parameter<T>>& parameters, Options options, Predicate without_decay) {

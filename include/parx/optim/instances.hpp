@@ -1,4 +1,4 @@
-// Instances of templates that the compiled form has: one joins by a line here (see parx/src.hpp).
+// The template instances of optim in the compiled form (see parx/src.hpp).
 #pragma once
 
 #include <parx/optim/adamw.hpp>

@@ -1,12 +1,13 @@
-// optimizer: what SGD and AdamW share: the list of targets, the options, and state for each target.
+// optimizer: the common base of sgd and adamw: the targets, the options, and the state of each
+// target.
 //
-// step() applies the gradients and consumes them: the next backward starts anew, so a training loop
-// needs no zero_grad(). Several backward passes before one step() add up.
-// Of parameters in 16 bits an optimizer keeps copies in float32, its master weights, and takes the
-// steps on those: see detail/master_copy.hpp.
-// Embeddings give gradients to few rows of a table: a step costs what these rows cost, and the
-// result is that of a dense step to the last bits (row_updates). An optimizer belongs to one
-// thread; its parameters' values are read on it, too.
+// step() applies the gradients and consumes them: the next backward overwrites them, so a training
+// loop needs no zero_grad(). Several backward passes before one step() add up.
+// For 16-bit parameters an optimizer keeps float32 copies (master weights) and updates those: see
+// detail/master_copy.hpp.
+// An embedding's gradient has few rows: a step costs what these rows cost, and the result has the
+// same bits as that of a dense step (row_updates). An optimizer belongs to one thread, which is
+// also the one that reads its parameters' values.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +31,10 @@
 
 namespace parx::inline PARX_ABI::optim {
 
-/// What becomes of the rows of an embedding that a step has no gradient for.
+/// How a step updates the rows of an embedding that have no gradient.
 enum class row_updates {
-  deferred,  ///< they decay and drift on, as with a dense gradient; done when they are read
-  lazy,      ///< nothing, value and state, as with PyTorch's SparseAdam
+  deferred,  ///< weight decay and momentum as with a dense gradient, applied when a row is read
+  lazy,      ///< neither value nor state changes, as with PyTorch's SparseAdam
 };
 
 /// Derived has a `Rule` (see detail/lanes.hpp; in arithmetic_type<T>), `Rule rule(const Options&,
@@ -50,7 +51,7 @@ class optimizer : public placed_state {
   /// Updates every target that has a gradient, then drops the gradients. Local, does not block.
   /// Throws usage_error where gradients have not left this rank yet (ddp's no_sync()).
   void step() {
-    for (const slot& one : slots_) one.updated.before_step();  // refused before any has moved
+    for (const slot& one : slots_) one.updated.before_step();  // throws before any is updated
     for (slot& one : slots_) {
       if (!one.updated.has_grad()) continue;
       ++one.steps;
@@ -81,8 +82,8 @@ class optimizer : public placed_state {
     return all;
   }
 
-  /// Of a group of parameters; the first one's is the only one where no groups were given. Takes
-  /// effect with the next step().
+  /// The options of a parameter group; without groups there is only group 0. Changes take effect
+  /// with the next step().
   [[nodiscard]] Options& options(std::size_t group = 0) noexcept { return options_[group]; }
   [[nodiscard]] const Options& options(std::size_t group = 0) const noexcept {
     return options_[group];
@@ -102,13 +103,13 @@ class optimizer : public placed_state {
     for_each_placed_state(
         [&](const std::string& name, auto& value, const auto& /*part*/) { visitor(name, value); });
   }
-  /// The same with the part of the target that lies here, which the tensors are of as well.
+  /// The same with the part of the whole parameter that the target and its state tensors are.
   template <typename Visitor>
   void for_each_placed_state(Visitor&& visitor) {
     for (slot& one : slots_) {
       const std::string& name = one.updated.name();
       const std::optional<shard_spec> part = one.updated.spec();
-      (void)one.updated.value();  // settles what is deferred, the state's rows with the value's
+      (void)one.updated.value();  // applies deferred row updates, to the state as well
       make_state(one);
       for (std::size_t i = 0; i < one.state.size(); ++i)
         visitor(name + "." + std::string(Derived::state_names[i]), one.state[i], part);
@@ -190,8 +191,8 @@ class optimizer : public placed_state {
     }
   }
 
-  /// A step of the float32 copy, of halves alone. Rows without a gradient have their steps at once,
-  /// or none.
+  /// A step of the float32 copy of a 16-bit target. Rows without a gradient are updated at once, or
+  /// not at all (lazy).
   static void update_masters(slot& one, row_updates wish, const Rule& rule) {
     if constexpr (is_half<T>) {
       tensor<float>& master = one.master.follow(one.updated.value());
@@ -213,7 +214,7 @@ class optimizer : public placed_state {
 
   static void update_rows(slot& one, row_updates wish, const Rule& rule,
                           const row_gradient<T>& gradient) {
-    if (wish == row_updates::deferred && !rule.rests_still()) {
+    if (wish == row_updates::deferred && !rule.rest_is_identity()) {
       if (!one.rows) one.rows = std::make_unique<ledger>(one.updated.owner(), one.state);
       one.rows->step(rule, gradient);
       return;
@@ -225,7 +226,7 @@ class optimizer : public placed_state {
     }
   }
 
-  std::vector<Options> options_;  // of each group
+  std::vector<Options> options_;  // one for each group
   std::vector<slot> slots_;
 };
 

@@ -39,8 +39,8 @@ struct schedule {
   double gamma = 0.1;           ///< of decay::step
   warmup_form form = warmup_form::last_step_full;
 
-  /// The rate of step number `step`, counted from 0. Throws usage_error when a decay has no steps
-  /// to happen in.
+  /// The rate of step number `step`, counted from 0. Throws usage_error when there are no steps
+  /// left for the decay.
   [[nodiscard]] double at(std::uint64_t step) const;
 
  private:
@@ -51,14 +51,11 @@ struct schedule {
 [[nodiscard]] inline schedule constant_with_warmup(double lr, std::uint64_t warmup) {
   return {.lr = lr, .warmup = warmup, .form = warmup_form::hugging_face};
 }
-[[nodiscard]] schedule linear_with_warmup(double lr, std::uint64_t warmup,
-                                                 std::uint64_t steps);
-[[nodiscard]] schedule cosine_with_warmup(double lr, std::uint64_t warmup,
-                                                 std::uint64_t steps);
-/// Ends at `floor`, 1e-7 there.
-[[nodiscard]] schedule polynomial_with_warmup(double lr, std::uint64_t warmup,
-                                                     std::uint64_t steps, double power = 1,
-                                                     double floor = 1e-7);
+[[nodiscard]] schedule linear_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps);
+[[nodiscard]] schedule cosine_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps);
+/// Ends at `floor`; 1e-7 is Hugging Face's default.
+[[nodiscard]] schedule polynomial_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps,
+                                              double power = 1, double floor = 1e-7);
 
 }  // namespace parx::optim
 

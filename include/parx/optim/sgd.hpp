@@ -1,7 +1,7 @@
 // sgd: stochastic gradient descent with momentum, Nesterov's variant and weight decay.
 //
-//   g = grad + weight_decay * w;  v = momentum * v + g;  w -= lr * (nesterov ? g + momentum * v :
-//   v)
+//   g = grad + weight_decay * w;  v = momentum * v + g
+//   w -= lr * (nesterov ? g + momentum * v : v)
 //
 // Source: PyTorch's torch.optim.SGD, without dampening.
 #pragma once
@@ -34,14 +34,14 @@ struct sgd_options {
 
 namespace detail {
 
-/// One step of SGD. Without momentum the state is left as it is.
+/// One step of SGD. Without momentum the state does not change.
 template <typename T>
 struct sgd_rule {
   static constexpr std::size_t states = 1;
 
   T lr, momentum, decay;
   momentum_form form;
-  bool drops_remains;  ///< of the velocity, before they become denormal and slow
+  bool flushes;  ///< tiny velocities to zero, before they become denormal and slow
 
   sgd_rule() = default;
   sgd_rule(const sgd_options& o, std::uint64_t steps)
@@ -49,9 +49,9 @@ struct sgd_rule {
         momentum(static_cast<T>(o.momentum)),
         decay(static_cast<T>(o.weight_decay)),
         form(o.form),
-        drops_remains(steps % 16 == 0) {}
+        flushes(steps % 16 == 0) {}
 
-  [[nodiscard]] bool rests_still() const noexcept { return momentum == 0 && decay == 0; }
+  [[nodiscard]] bool rest_is_identity() const noexcept { return momentum == 0 && decay == 0; }
 
   template <std::size_t States>
   void update(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& g) const {
@@ -84,7 +84,7 @@ struct sgd_rule {
         } else {
           w -= lr * v;
         }
-        if (drops_remains) v = (v.abs() < T(1e-20)).select(lanes<T>::Zero(), v);
+        if (flushes) v = (v.abs() < T(1e-20)).select(lanes<T>::Zero(), v);
         return;
       }
     }

@@ -1,8 +1,8 @@
-// target<T>: what an optimizer updates: a parameter, or a value and a gradient in memory of one's
-// own.
+// target<T>: what an optimizer updates: a parameter, or a value and a gradient in the caller's
+// memory.
 //
-// A parameter is asked for its memory at every step, because a wrapper may move it in between; one
-// without a gradient since the last step is skipped. Spans are used as they are, at every step.
+// A parameter's memory is looked up at every step, because a wrapper may move it; a parameter
+// without a gradient since the last step is skipped. Spans are used unchanged at every step.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class target {
       : parameter_(std::move(owner)) {
     require(parameter_.defined(), "an optimizer cannot update a parameter that is not defined");
   }
-  /// Memory of the caller's, which must outlive the optimizer. Throws usage_error when the sizes
+  /// The caller's memory, which must outlive the optimizer. Throws usage_error when the sizes
   /// differ.
   target(std::string name, std::span<T> value, std::span<T> grad)
       : name_(std::move(name)), value_(value), grad_(grad) {
@@ -52,11 +52,11 @@ class target {
     if (!parameter_.defined()) return grad_;
     return parameter_.has_grad() ? parameter_.grad().span() : std::span<T>{};
   }
-  /// The gradient where embeddings alone have contributed; nullopt otherwise.
+  /// The gradient if only embeddings have contributed to it; nullopt otherwise.
   [[nodiscard]] std::optional<row_gradient<T>> row_grad() const {
     return parameter_.defined() ? parameter_.row_grad() : std::nullopt;
   }
-  /// Calls f(span) for pieces of the gradient, all of it but rows that are zero. f may scale them.
+  /// Calls f(span) for the pieces of the gradient, without rows that are zero. f may scale them.
   template <typename F>
   void for_each_grad(F&& f) const {
     const auto rows = row_grad();
@@ -70,15 +70,15 @@ class target {
   }
   /// Not defined() for spans.
   [[nodiscard]] const parameter<T>& owner() const noexcept { return parameter_; }
-  /// Throws usage_error where a wrapper has not made the gradient what a step may use, or never
-  /// gives this parameter one.
+  /// Throws usage_error where a wrapper has not completed the gradient (no_sync() of a ddp), or
+  /// never gives this parameter one.
   void before_step() const {
     const backward_observer* const wrapper = parameter_.defined() ? parameter_.observer() : nullptr;
     if (wrapper == nullptr) return;
     if (parameter_.has_grad()) wrapper->before_step();
     else wrapper->step_without_gradient();
   }
-  /// A parameter's next gradient overwrites this one. Spans are the caller's to write.
+  /// A parameter's next gradient overwrites this one. Spans do not change: the caller writes them.
   void zero_grad() const {
     if (parameter_.defined()) parameter_.zero_grad();
   }

@@ -1,11 +1,12 @@
-// lanes: the few elements that an update rule works on at a time, in registers.
+// lanes: the block of elements that an update rule processes at a time, in registers.
 //
-// A rule is the arithmetic of one step with all its numbers, the learning rate among them:
+// A rule is the arithmetic of one step with all its constants, including the learning rate:
 //   update(w, state, g)        the step of elements with a gradient
 //   rest(w, state, rules)      the steps of elements without one, several in a row
-// Both in lanes and with the same expressions, so that an element gets the same bits however its
-// steps are dealt to calls. Eigen, because compilers do not vectorise std::sqrt while it may set
-// errno; zero_below(), because Eigen selects elements of AVX-512's vectors one by one.
+// Both work on lanes with the same expressions, so that an element gets the same bits however its
+// steps are grouped into calls. Eigen is used because compilers do not vectorise std::sqrt while it
+// may set errno, and zero_below() because Eigen's select() handles the elements of AVX-512 vectors
+// one by one.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace parx::inline PARX_ABI::optim::detail {
 
-// As many as a rule's registers hold: four a tensor.
+// Four vector registers for each tensor.
 #if defined(PARX_VECTORS_AVX512)
 template <typename T>
 inline constexpr std::size_t lane_count = 256 / sizeof(T);
@@ -50,8 +51,8 @@ template <typename A, typename B>
   return x.binaryExpr(limit, zero_below_op{});
 }
 
-/// Calls f(w, state) for all of [begin, begin + count) of the value and its state tensors; what is
-/// beyond the end of the last lanes is zero. f(w, state, offset) writes its results to both.
+/// Calls f(w, state, offset) for each block of [begin, begin + count) of the value and its state
+/// tensors, and stores what f leaves in w and state. Elements beyond the end are zero.
 template <std::size_t States, typename T, typename F>
 void for_each_lanes(T* value, const std::vector<tensor<T>>& state, std::size_t begin,
                     std::size_t count, F&& f) {

@@ -1,9 +1,9 @@
-// master_copy: the float32 copy of a 16-bit parameter, on which an optimizer's steps are taken.
+// master_copy: the float32 copy of a 16-bit parameter, which an optimizer's steps update.
 //
-// A step that is smaller than half of a bfloat16's last bit (1/512 of the value) would be lost in
-// 16 bits, and training would stand still; the copy adds such steps up. After every step the
-// parameter is the copy, rounded. Where it is not (a checkpoint was loaded, another rank's values
-// were taken), somebody else has written it since: the copy starts there from what was written.
+// A step smaller than half of a bfloat16's last bit (1/512 of the value) would be lost in 16 bits,
+// and training would stall; the copy adds such steps up. After every step the parameter is the
+// copy, rounded. Elements that differ later were written by something else (a checkpoint was
+// loaded, another rank's values were received): the copy takes them over.
 // Micikevicius et al.: Mixed Precision Training (arXiv 1710.03740), section 3.1.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace parx::inline PARX_ABI::optim::detail {
 template <typename Half>
 class master_copy {
  public:
-  /// The copy, brought to what is in `value`.
+  /// The copy, after taking over the elements of `value` that something else has written.
   tensor<float>& follow(std::span<const Half> value) {
     const bool is_new = !copy_.defined();
     if (is_new) copy_ = tensor<float>::empty({value.size()});
@@ -39,7 +39,7 @@ class master_copy {
     }
     return copy_;
   }
-  /// `value` becomes the copy, rounded.
+  /// Sets `value` to the copy, rounded.
   void round_to(std::span<Half> value) const noexcept {
     convert(copy_.data(), value.data(), value.size());
   }

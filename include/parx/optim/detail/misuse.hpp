@@ -1,5 +1,6 @@
-// misuse: sentences for what an optimizer is not made of: a model, a bare learning rate. Beside the
-// constructors of an optimizer stands one for what they do not take, whose body says what to do.
+// misuse: compile-time messages for wrong arguments of an optimizer's constructor: a model, a bare
+// learning rate. An optimizer has one constructor for all other arguments, which calls
+// explain_no_update_list().
 #pragma once
 
 #include <concepts>
@@ -11,7 +12,7 @@
 
 namespace parx::inline PARX_ABI::optim::detail {
 
-/// What an optimizer with these options updates.
+/// Whether an optimizer with these options can be made of a List.
 template <typename List, typename Options>
 inline constexpr bool is_update_list = false;
 template <typename T, typename Options>
@@ -21,11 +22,11 @@ inline constexpr bool is_update_list<std::vector<target<T>>, Options> = true;
 template <typename T, typename Options>
 inline constexpr bool is_update_list<std::vector<parameter_group<T, Options>>, Options> = true;
 
-/// What an optimizer with `Plain` options is not made of.
+/// Wrong arguments of an optimizer whose options are `Plain`.
 template <typename List, typename Options, typename Plain>
 concept no_update_list = !is_update_list<List, Plain> || !std::same_as<Options, Plain>;
 
-/// Does not compile, and says why.
+/// Never compiles; its message says why.
 template <typename List, typename Options, typename Plain>
 constexpr void explain_no_update_list() {
   constexpr bool is_list = is_update_list<List, Plain>;

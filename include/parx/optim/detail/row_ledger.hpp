@@ -1,12 +1,12 @@
-// row_ledger: remembers how far each row of a table has been brought, and the rules of the steps
-// since then, so that rows without a gradient are moved when they are read, not at every step.
+// row_ledger: defers the updates of an embedding's rows without a gradient until the rows are read.
+// It keeps, for each row, the step up to which it is updated, and the rules of the recent steps.
 //
-// A row goes through exactly the steps that it would have gone through at once, one after the
-// other: when and by whom it is asked for does not change a bit of it. So one rank may save or
-// evaluate in between and stay equal to the others, and a run that was resumed to the one that was
-// not. What is saved is memory traffic: many steps of a row cost one trip.
-// The rules of `capacity` steps are kept; a few rows are moved at every step, in turn, so that none
-// is ever further behind.
+// A row goes through exactly the same steps as without deferral, one after the other: its bits do
+// not depend on when it is read. So one rank may save or evaluate in between and stay equal to the
+// others, and a resumed run stays equal to an uninterrupted one. The gain is memory traffic: many
+// steps of a row cost one pass over it.
+// The rules of the last `capacity` steps are kept; every step also updates a few rows in turn, so
+// that no row falls further behind.
 #pragma once
 
 #include <algorithm>
@@ -26,18 +26,18 @@ namespace parx::inline PARX_ABI::optim::detail {
 template <typename T, typename Rule>
 class row_ledger final : public deferred_updates<T> {
  public:
-  /// `state` are the tensors beside the value; it outlives the ledger.
+  /// `state` are the state tensors of the value; it must outlive the ledger.
   row_ledger(parameter<T> owner, const std::vector<tensor<T>>& state)
       : owner_(std::move(owner)), state_(state), rows_(owner_.shape()[0]),
-        width_(rows_ == 0 ? 0 : owner_.size() / rows_), brought_to_(rows_, 0) {}
+        width_(rows_ == 0 ? 0 : owner_.size() / rows_), updated_to_(rows_, 0) {}
   ~row_ledger() override { owner_.stop_deferring(this); }
   row_ledger(const row_ledger&) = delete;
   row_ledger& operator=(const row_ledger&) = delete;
 
-  /// One step, of which the rows of `gradient` get the update and all others a rest.
+  /// One step: rule.update() for the rows of `gradient`, rule.rest(), now or later, for all others.
   void step(const Rule& rule, const row_gradient<T>& gradient) {
     owner_.defer(this);
-    const tensor<T>& value = owner_.value_at_rows({});  // they are brought to now_ one by one
+    const tensor<T>& value = owner_.value_at_rows({});  // the loop settles the rows one by one
     for (std::size_t i = 0; i < gradient.rows.size(); ++i) {
       const std::size_t row = gradient.rows[i];
       if (i + rows_ahead < gradient.rows.size()) {
@@ -51,9 +51,9 @@ class row_ledger final : public deferred_updates<T> {
       } else {
         update<Rule::states>(rule, value, gradient.values, row);
       }
-      brought_to_[row] = now_ + 1;
+      updated_to_[row] = now_ + 1;
     }
-    kept_[++now_ % capacity] = rule;
+    rules_[++now_ % capacity] = rule;
     is_settled_ = false;
     if (owner_.may_defer()) {
       for (std::size_t i = 0; i < (rows_ + capacity - 1) / capacity; ++i) {
@@ -88,22 +88,22 @@ class row_ledger final : public deferred_updates<T> {
     update_lanes<States>(rule, value.data(), state_, grad.data(), row * width_, width_);
   }
   void settle_row(const tensor<T>& value, std::size_t row) noexcept {
-    if (brought_to_[row] == now_) return;
+    if (updated_to_[row] == now_) return;
     if (state_.empty()) {
       rest<0>(value, row);
     } else {
       rest<Rule::states>(value, row);
     }
-    brought_to_[row] = now_;
+    updated_to_[row] = now_;
   }
   template <std::size_t States>
   void rest(const tensor<T>& value, std::size_t row) noexcept {
-    // The steps may lie around the end of the ring.
-    const std::uint32_t first = brought_to_[row] + 1;
-    const std::uint32_t count = now_ - brought_to_[row];
+    // The steps may wrap around the end of the ring buffer.
+    const std::uint32_t first = updated_to_[row] + 1;
+    const std::uint32_t count = now_ - updated_to_[row];
     const std::uint32_t begin = first % capacity;
     const std::uint32_t before_end = std::min(count, capacity - begin);
-    const std::span<const Rule> all(kept_);
+    const std::span<const Rule> all(rules_);
     for_each_lanes<States>(value.data(), state_, row * width_, width_,
                            [&](lanes<T>& w, state_lanes<T, States>& s, std::size_t) {
                              Rule::rest(w, s, all.subspan(begin, before_end));
@@ -117,9 +117,9 @@ class row_ledger final : public deferred_updates<T> {
   const std::vector<tensor<T>>& state_;
   std::size_t rows_;
   std::size_t width_;
-  std::array<Rule, capacity> kept_{};
-  std::uint32_t now_ = 0;                  // steps so far; wraps around, as all it is compared to
-  std::vector<std::uint32_t> brought_to_;  // the step up to which a row has been moved
+  std::array<Rule, capacity> rules_{};     // a ring buffer: step s is at s % capacity
+  std::uint32_t now_ = 0;                  // steps so far; wraps around, like updated_to_
+  std::vector<std::uint32_t> updated_to_;  // the step up to which each row is updated
   std::size_t next_in_turn_ = 0;
   bool is_settled_ = true;
 };
