@@ -1,5 +1,5 @@
-// L5: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder,
-// and how texts are made with them; a CNN for images.
+// L5: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder;
+// text generation with them; a CNN for images.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -1,10 +1,10 @@
-// beam_search: the likeliest text that an encoder_decoder makes of a source, keeping the best few
-// beginnings after every token. One beam is greedy.
+// beam_search: searches the most probable text that an encoder_decoder generates from a source,
+// keeping the best few prefixes (beams) after every token. One beam is greedy search.
 //
-// A finished text counts its log-probability divided by length^length_penalty (the length includes
-// the end token), and of the 2 * beams best continuations the best that do not end go on, as in
-// Hugging Face's BeamSearchScorer. Without tape, in evaluation mode (the model's own mode is
-// restored). Wu et al.: Google's Neural Machine Translation System (arXiv 1609.08144) for the
+// The score of a finished text is its log-probability divided by length^length_penalty (the length
+// includes the end token). Of the 2 * beams best continuations the best that do not end go on, as
+// in Hugging Face's BeamSearchScorer. Without gradients, in evaluation mode (the model's own mode
+// is restored). Wu et al.: Google's Neural Machine Translation System (arXiv 1609.08144) for the
 // penalty; Paulus et al. (arXiv 1705.04304) for no_repeat_ngram_size.
 #pragma once
 
@@ -25,7 +25,7 @@
 namespace parx::inline PARX_ABI::models {
 
 enum class beam_stop {
-  hopeless,  ///< once no beginning can beat the worst finished text: early_stopping=False
+  hopeless,  ///< once no beam can beat the worst finished text: early_stopping=False
   enough,    ///< once as many texts as beams are finished: early_stopping=True
 };
 
@@ -35,7 +35,7 @@ struct beam_options {
   std::size_t max_new_tokens = 64;
   std::size_t beams = 4;
   double length_penalty = 1;             ///< above 0 favours long texts, below 0 short ones
-  std::size_t no_repeat_ngram_size = 0;  ///< so many tokens in a row occur once in a text; 0: any
+  std::size_t no_repeat_ngram_size = 0;  ///< n-grams of this length occur only once; 0: no limit
   beam_stop stop = beam_stop::hopeless;
 };
 
@@ -46,7 +46,7 @@ struct beam {
   std::vector<std::int64_t> tokens = {};
 };
 
-/// The best `limit` finished texts.
+/// The best finished texts, as many as beams.
 class finished_beams {
  public:
   explicit finished_beams(const beam_options& options) : options_(options) {}
@@ -57,7 +57,7 @@ class finished_beams {
                      [](const beam& a, const beam& b) { return a.score > b.score; });
     if (best_.size() > options_.beams) best_.pop_back();
   }
-  /// Nothing better can come when the best continuation has `sum` after `length` tokens.
+  /// Whether the search is over when the best continuation has `sum` after `length` tokens.
   [[nodiscard]] bool done(double sum, std::size_t length) const {
     if (best_.size() < options_.beams) return false;
     return options_.stop == beam_stop::enough || best_.back().score >= penalised(sum, length);
@@ -123,7 +123,7 @@ template <typename T>
     }
     for (std::size_t v = 0; v < vocabulary; ++v) {
       const double score = static_cast<double>(row[v]) + shift;
-      // Tokens and beams rise, so an equal one is no better than what is there.
+      // Beams and tokens are visited in ascending order, so on a tie the earlier one stays.
       if (best.size() == count && !(score > best.front().score)) continue;
       if (best.size() == count) {
         std::pop_heap(best.begin(), best.end(), comes_before);
@@ -139,9 +139,9 @@ template <typename T>
 
 }  // namespace detail
 
-/// The tokens after start_token, up to and with end_token where it was reached. `next(tokens,
-/// rows)` gives the logits (beams, vocabulary) of the tokens behind (beams, positions), of which
-/// beam b is what beam rows[b] of the call before was, and one token more. Throws usage_error
+/// The tokens after start_token, up to and including end_token where it was reached. `next(tokens,
+/// rows)` returns the logits (beams, vocabulary) of the next token of each row of `tokens` (beams,
+/// positions); row b extends row rows[b] of the previous call by one token. Throws usage_error
 /// without beams or tokens, errc::bad_data for logits that are NaN.
 template <typename Next>
 [[nodiscard]] std::vector<std::int64_t> beam_search(const beam_options& options, Next&& next) {
@@ -184,8 +184,8 @@ template <typename Next>
   return finished.best();
 }
 
-/// What the model, an encoder_decoder or what is called as one, makes of `source`, one text without
-/// padding. Texts end at the model's last position at the latest.
+/// The text that `model`, an encoder_decoder or a class with the same interface, generates from
+/// `source`, one text without padding. It ends at the model's last position at the latest.
 template <typename Model>
 [[nodiscard]] std::vector<std::int64_t> beam_search(Model& model,
                                                     std::span<const std::int64_t> source,

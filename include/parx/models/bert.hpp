@@ -1,9 +1,9 @@
 // bert_classifier: BERT with a pooler and a classifier on the first token.
 //
-// The parameters are called as in the state_dict of Hugging Face's BertForSequenceClassification,
-// and the arithmetic is that one's. Only the first position of the last layer is read, so only that
-// one is computed (its keys and values come from all positions); of a model with two layers that is
-// nearly half the work. Devlin, Chang, Lee, Toutanova: BERT (arXiv 1810.04805).
+// Parameter names and arithmetic are those of Hugging Face's BertForSequenceClassification. Only
+// the first position of the last layer is read, so only that one is computed (its keys and values
+// come from all positions); in a model with two layers that saves nearly half the work. Devlin,
+// Chang, Lee, Toutanova: BERT (arXiv 1810.04805).
 #pragma once
 
 #include <concepts>
@@ -175,9 +175,9 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
   void gradient_checkpointing_enable() noexcept { checkpointing_.enable(); }
   void gradient_checkpointing_disable() noexcept { checkpointing_.disable(); }
 
-  /// The logits (batch, num_labels) of token ids (batch, positions), all of them real and of the
-  /// first type. Throws usage_error when there are more positions than max_position_embeddings or
-  /// an id is outside the vocabulary.
+  /// The logits (batch, num_labels) of token ids (batch, positions) without padding, all of the
+  /// first token type. Throws usage_error when there are more positions than
+  /// max_position_embeddings or an id is outside the vocabulary.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids) {
     return classify(ids, {}, first_type());

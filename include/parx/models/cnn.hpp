@@ -1,10 +1,10 @@
 // cnn: an image classifier of two convolutions, each with batch norm, ReLU and a pooling of 2 x 2,
 // and two linear layers: the network that courses train on MNIST, Fashion-MNIST and CIFAR-10.
 //
-// Norm is the norm after each convolution; what its constructor takes after the channels is given
-// to the model's: cnn<float, sync_batch_norm<float>>{config, world} normalises over the images of
-// all ranks. LeCun et al.: Gradient-Based Learning Applied to Document Recognition (1998); batch
-// norm: Ioffe, Szegedy (arXiv 1502.03167).
+// Norm is the norm after each convolution. The model's constructor passes further arguments on to
+// it: cnn<float, sync_batch_norm<float>>{config, world} normalises over the images of all ranks.
+// LeCun et al.: Gradient-Based Learning Applied to Document Recognition (1998); batch norm: Ioffe,
+// Szegedy (arXiv 1502.03167).
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,7 @@ class cnn : public nn::module<cnn<T, Norm>> {
   }
 
  private:
-  /// Without a norm the convolution applies the ReLU on its way.
+  /// Without a norm the ReLU is fused into the convolution.
   [[nodiscard]] static nn::conv2d_options convolution(const cnn_config& c) {
     return {.padding = 1,
             .activation = c.norm == cnn_norm::none ? activation::relu : activation::none};

@@ -1,4 +1,4 @@
-// decoding_cache: what a language model keeps of the positions it has seen, one kv_cache for each
+// decoding_cache: a language model's keys and values of the positions so far, one kv_cache for each
 // layer, so that every further token costs one position.
 #pragma once
 

@@ -1,7 +1,7 @@
-// encoder_decoder: the transformer of the paper, for summaries and translations: one embedding
-// shared by both sides and the output, sinusoidal positions, PyTorch's layers.
+// encoder_decoder: the original transformer, for summaries and translations: one embedding shared
+// by both sides and the output, sinusoidal positions, PyTorch's layers.
 //
-// With copying, a pointer beside the output may take tokens straight from the source.
+// With copying, a pointer network (pointer.hpp) beside the output can copy tokens of the source.
 //
 // Parameters: shared.weight, encoder.layers.0. ..., decoder.layers.0. ..., named within the layers
 // as in PyTorch's nn.Transformer. Vaswani et al.: Attention Is All You Need (arXiv 1706.03762); the
@@ -62,10 +62,10 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     decoder_.gradient_checkpointing_disable();
   }
 
-  /// The logits (with copying, logarithms of probabilities; a loss and a search take either) of
-  /// shape (batch, positions, vocab_size) of the token after each of target (batch,
-  /// positions), given source (batch, keys), which is padding where source_mask is 0. In training,
-  /// target is what the loss compares with, moved by one and begun with a start token.
+  /// The logits (batch, positions, vocab_size) of the token after each of target (batch,
+  /// positions), given source (batch, keys), which is padding where source_mask is 0. With copying
+  /// they are log-probabilities; losses and searches take either. In training, target is the labels
+  /// shifted right by one, behind a start token.
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] variable<T> forward(const tensor<Id>& source, const tensor<Mask>& source_mask,
                                     const tensor<Id>& target) {
@@ -86,8 +86,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return logits(states, memory, source, source_mask);
   }
 
-  /// The forward pass in pieces: both embeddings, each layer, and what makes the logits. All pieces
-  /// of the decoder take the encoder's result. Input is a batch with input_ids, attention_mask and
+  /// The forward pass in pieces: both embeddings, each layer, and the logits. All pieces of the
+  /// decoder take the encoder's result. Input is a batch with input_ids, attention_mask and
   /// decoder_input_ids (data::sequence_pair_batch).
   template <typename Input>
   [[nodiscard]] nn::model_blocks<Input, T> blocks() {
@@ -131,9 +131,9 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
     return all;
   }
 
-  /// For generating token by token: what is the same for all tokens of texts of up to `capacity`
-  /// tokens about source (1, keys), whose mask is source_mask. Call this and decode() with it
-  /// within no_grad, in evaluation mode.
+  /// For generating texts of up to `capacity` tokens, token by token: computes what depends only on
+  /// source (1, keys), whose mask is source_mask. Call this, and decode() with its result, within
+  /// no_grad and in evaluation mode.
   template <std::integral Id, std::integral Mask>
   [[nodiscard]] source_cache<T> make_cache(const tensor<Id>& source,
                                            const tensor<Mask>& source_mask, std::size_t capacity) {
@@ -145,8 +145,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
             pointer_ ? pointer_->keys(memory) : variable<T>(), source.template cast<std::int64_t>(),
             source_mask.template cast<std::uint8_t>()};
   }
-  /// The logits of the tokens after `next` (texts, positions), which come after those that the
-  /// cache has seen, and are among them afterwards.
+  /// The logits of the token after each of `next` (texts, positions), which follow the tokens in
+  /// the cache and are appended to it.
   template <std::integral Id>
   [[nodiscard]] variable<T> decode(const tensor<Id>& next, source_cache<T>* cache) {
     const variable<T> x = embed(next, cache->length());
@@ -206,7 +206,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   nn::sinusoidal_position<T> positions_;
   nn::transformer_encoder<T> encoder_;
   nn::transformer_decoder<T> decoder_;
-  // One a side: random numbers of a side do not depend on where the other one runs.
+  // One for each side, whose random numbers then do not depend on where the other side runs.
   nn::dropout dropout_, source_dropout_;
   std::optional<pointer<T>> pointer_;
 };

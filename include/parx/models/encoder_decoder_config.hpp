@@ -34,7 +34,7 @@ struct encoder_decoder_config {
   models::copying copying = copying::none;
 };
 
-/// The sizes; activation and order are not among them, and keep what the program says.
+/// The sizes; activation and order are not stored, and stay what the program sets.
 [[nodiscard]] inline json::value to_json(const encoder_decoder_config& c) {
   return json::object{{"model_type", "parx_encoder_decoder"},
                       {"vocab_size", c.vocab_size},
@@ -48,8 +48,8 @@ struct encoder_decoder_config {
                       {"copying", c.copying == copying::pointer ? "pointer" : "none"}};
 }
 
-/// The config of which to_json() made `config`, on top of `rest`. Throws errc::bad_data naming what
-/// is missing or wrong, as in the config.json of another kind of model.
+/// The inverse of to_json(); fields that it does not store are those of `rest`. Throws
+/// errc::bad_data naming what is missing or wrong, for instance in another model's config.json.
 [[nodiscard]] inline encoder_decoder_config encoder_decoder_config_from(
     const json::value& config, encoder_decoder_config rest = {}) {
   try {

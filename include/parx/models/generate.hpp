@@ -1,9 +1,9 @@
-// generate: a text token by token, from a language model with a cache (gpt, llama): the likeliest
-// token each time, or one drawn at random.
+// generate: generates a text token by token with a language model that has a cache (gpt, llama):
+// each token is the most probable one, or drawn at random.
 //
-// Without tape, in evaluation mode (the model's own mode is restored). Token n is drawn with number
-// n of the stream of the seed, so a text is a function of weights, prompt and options. Holtzman et
-// al.: The Curious Case of Neural Text Degeneration (arXiv 1904.09751) for top_p.
+// Without gradients, in evaluation mode (the model's own mode is restored). Token n is drawn with
+// number n of the seed's random stream, so a text is a function of weights, prompt and options.
+// Holtzman et al.: The Curious Case of Neural Text Degeneration (arXiv 1904.09751) for top_p.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +24,16 @@ namespace parx::inline PARX_ABI::models {
 
 struct sampling_options {
   std::size_t max_new_tokens = 100;
-  double temperature = 0;  ///< divides the logits; 0: always the likeliest token
-  std::size_t top_k = 0;   ///< draws among so many likeliest tokens; 0: among all
+  double temperature = 0;  ///< divides the logits; 0: always the most probable token
+  std::size_t top_k = 0;   ///< draws among this many most probable tokens; 0: among all
   double top_p = 1;        ///< draws among the fewest tokens that have this probability together
-  std::uint64_t seed = 0;  ///< of what is drawn
+  std::uint64_t seed = 0;  ///< of the random draws
   std::int64_t end_token = -1;  ///< ends the text, and is its last token; -1: none
 };
 
 namespace detail {
 
-/// Throws errc::bad_data where one is NaN, by which nothing can be ordered.
+/// Throws errc::bad_data if a logit is NaN, because NaN cannot be ordered.
 template <typename T>
 void require_numbers(std::span<const T> logits) {
   const auto is_nan = [](T x) { return std::isnan(static_cast<double>(x)); };
@@ -45,8 +45,8 @@ void require_numbers(std::span<const T> logits) {
 
 }  // namespace detail
 
-/// The token that `logits` and number n of `stream` choose: temperature, then top_k, then top_p, as
-/// in Hugging Face's generate. Pure. Throws usage_error when there are no logits or an option is
+/// The next token, drawn by number n of `stream`: temperature, then top_k, then top_p, as in
+/// Hugging Face's generate. Pure. Throws usage_error when there are no logits or an option is
 /// outside its range, errc::bad_data for NaN.
 template <typename T>
 [[nodiscard]] std::int64_t choose_token(std::span<const T> logits, const sampling_options& options,
@@ -108,10 +108,10 @@ class evaluating {
 
 }  // namespace detail
 
-/// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called as
-/// soon as one is there. Where the text grows longer than model.max_positions(), the model goes on
-/// from its latter half. Of what the model returns the last position alone is read. Throws
-/// usage_error for an empty prompt.
+/// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called for
+/// each new token. When the text exceeds model.max_positions(), the model goes on from the last
+/// half of them. Only the last position of the model's result is read. Throws usage_error for an
+/// empty prompt.
 template <typename Model, typename Each>
 std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> prompt,
                                    const sampling_options& options, Each&& each) {

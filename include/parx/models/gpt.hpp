@@ -1,6 +1,6 @@
 // gpt: GPT-2: learned positions, pre-norm layers, and an output that shares the embedding's matrix.
 //
-// The parameters are called and shaped as in the state_dict of Hugging Face's GPT2LMHeadModel,
+// The parameters' names and shapes are those in the state_dict of Hugging Face's GPT2LMHeadModel,
 // whose Conv1D stores weights as (in, out). lm_head.weight is transformer.wte.weight and is not
 // listed twice. Radford et al.: Language Models are Unsupervised Multitask Learners (2019).
 #pragma once
@@ -78,7 +78,7 @@ class gpt_block : public nn::module<gpt_block<T>> {
             "gpt: n_embd {} is not a multiple of n_head {}", c.n_embd, c.n_head);
   }
 
-  /// x is (batch, positions, n_embd); the positions before are in the cache, if there is one.
+  /// x is (batch, positions, n_embd); the cache, if there is one, has the positions before.
   [[nodiscard]] variable<T> forward(const variable<T>& x, nn::kv_cache<T>* cache) {
     const variable<T> y = x + attended_dropout_(attended_(attend(qkv_(norm1_(x)), cache)));
     return y + dropout_(narrow_(wide_(norm2_(y))));
@@ -101,7 +101,7 @@ class gpt_block : public nn::module<gpt_block<T>> {
   [[nodiscard]] static std::size_t inner(const gpt_config& c) {
     return c.n_inner > 0 ? c.n_inner : 4 * c.n_embd;
   }
-  /// What is added to the residual stream starts smaller the more layers add to it.
+  /// GPT-2 scales the weights of layers that add to the residual stream by 1 / sqrt(their number).
   [[nodiscard]] static nn::initializer residual_start(const gpt_config& c) {
     return nn::init::normal(0, c.initializer_range / std::sqrt(2 * static_cast<double>(c.n_layer)));
   }
@@ -144,8 +144,8 @@ class gpt : public nn::module<gpt<T>> {
   }
 
   /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).
-  /// With a cache, ids are the positions after those it holds, and it holds them afterwards; call
-  /// that within no_grad. Throws usage_error when there are more positions than n_positions.
+  /// With a cache, ids follow the positions in it and are appended to it; call that within no_grad.
+  /// Throws usage_error when there are more positions than n_positions.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
     variable<T> x = embed(ids, cache == nullptr ? 0 : cache->length());
@@ -155,7 +155,7 @@ class gpt : public nn::module<gpt<T>> {
     }
     return logits(x);
   }
-  /// The forward pass in pieces: the embeddings, each layer, and what makes the logits.
+  /// The forward pass in pieces: the embeddings, each layer, and the logits.
   template <std::integral Id = std::int32_t>
   [[nodiscard]] nn::model_blocks<tensor<Id>, T> blocks() {
     using input = const tensor<Id>&;

@@ -1,7 +1,7 @@
 // llama: RMS norm, rotary positions, SwiGLU and grouped heads of keys and values.
 //
-// The parameters are called and shaped as in the state_dict of Hugging Face's LlamaForCausalLM. The
-// weights of llama2.c are the same with the rotary pairs interleaved.
+// The parameters' names and shapes are those in the state_dict of Hugging Face's LlamaForCausalLM.
+// The weights of llama2.c are the same with the rotary pairs interleaved.
 // Touvron et al.: LLaMA (arXiv 2302.13971), Llama 2 (arXiv 2307.09288).
 #pragma once
 
@@ -84,7 +84,7 @@ class llama_layer : public nn::module<llama_layer<T>> {
         norm2_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
         attention_(c.num_attention_heads) {}
 
-  /// x is (batch, positions, hidden_size); the positions before are in the cache, if there is one.
+  /// x is (batch, positions, hidden_size); the cache, if there is one, has the positions before.
   [[nodiscard]] variable<T> forward(const variable<T>& x, nn::kv_cache<T>* cache) {
     const variable<T> y = query_.enter(norm1_(x));
     const rotary_options turn{.layout = layout_,
@@ -170,8 +170,8 @@ class llama : public nn::module<llama<T>> {
   }
 
   /// The logits (batch, positions, vocab_size) of the token after each of ids (batch, positions).
-  /// With a cache, ids are the positions after those it holds, and it holds them afterwards; call
-  /// that within no_grad. Throws usage_error beyond max_position_embeddings.
+  /// With a cache, ids follow the positions in it and are appended to it; call that within no_grad.
+  /// Throws usage_error beyond max_position_embeddings.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
     variable<T> x = embed(ids);
@@ -181,7 +181,7 @@ class llama : public nn::module<llama<T>> {
     }
     return logits(x);
   }
-  /// The forward pass in pieces: the embedding, each layer, and what makes the logits.
+  /// The forward pass in pieces: the embedding, each layer, and the logits.
   template <std::integral Id = std::int32_t>
   [[nodiscard]] nn::model_blocks<tensor<Id>, T> blocks() {
     using input = const tensor<Id>&;

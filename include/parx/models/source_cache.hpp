@@ -1,6 +1,6 @@
-// source_cache: what an encoder_decoder keeps while it generates texts about one source, so that
-// every further token costs one position: keys and values of the source, made once, and those of
-// the tokens so far.
+// source_cache: the state of an encoder_decoder while it generates texts from one source: keys and
+// values of the source, computed once, and those of the tokens so far. Every further token costs
+// one position.
 //
 // The texts (beams) share the source's part without a copy. For inference, without gradients.
 #pragma once
@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI::models {
 template <typename T = float>
 class source_cache {
  public:
-  /// Of one text: `layers` are the decoder's, pointer_keys (1, width, keys) a pointer's or not
+  /// For one text: `layers` are the decoder's, pointer_keys (1, width, keys) a pointer's or not
   /// defined, ids and mask (1, keys) the source's.
   source_cache(std::vector<nn::decoder_layer_cache<T>> layers, variable<T> pointer_keys,
                tensor<std::int64_t> ids, tensor<std::uint8_t> mask)
@@ -31,7 +31,7 @@ class source_cache {
   [[nodiscard]] std::size_t length() const noexcept {
     return layers_.empty() ? 0 : layers_.front().self.length();
   }
-  /// Text number b goes on from what text number rows[b] was; there are rows.size() texts then.
+  /// Text b now continues the former text rows[b]; there are rows.size() texts afterwards.
   void select(std::span<const std::size_t> rows) {
     for (nn::decoder_layer_cache<T>& each : layers_) {
       each.self.select(rows);
@@ -49,7 +49,7 @@ class source_cache {
   [[nodiscard]] const tensor<std::uint8_t>& mask() const noexcept { return mask_; }
 
  private:
-  /// The first text's again and again: all texts have the same source.
+  /// The first text's x, for all texts: they have the same source.
   [[nodiscard]] static variable<T> shared_by(std::size_t texts, const variable<T>& x) {
     return x.value().slice(0, 0, 1).expand({texts, x.extent(1), x.extent(2)});
   }

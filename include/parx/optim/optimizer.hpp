@@ -5,8 +5,8 @@
 // loop needs no zero_grad(). Several backward passes before one step() add up.
 // For 16-bit parameters an optimizer keeps float32 copies (master weights) and updates those: see
 // detail/master_copy.hpp.
-// An embedding's gradient has few rows: a step costs what these rows cost, and the result has the
-// same bits as that of a dense step (row_updates). An optimizer belongs to one thread, which is
+// An embedding's gradient has few rows: a step costs what these rows cost, and the result equals
+// that of a dense step up to rounding (row_updates). An optimizer belongs to one thread, which is
 // also the one that reads its parameters' values.
 #pragma once
 
