@@ -1,4 +1,5 @@
-// L3: data sets, and who gets which sample when. Knows nothing of communication.
+// L3: data sets, and the samplers and loaders that distribute their samples over ranks. Independent
+// of communication.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -1,4 +1,4 @@
-// any_dataset: a data set of whatever kind, chosen at run time; code that uses it is compiled once.
+// any_dataset: a data set whose type is chosen at run time; code that uses it is compiled once.
 #pragma once
 
 #include <concepts>

@@ -1,10 +1,10 @@
-// augmented: images to train with, each moved by some pixels and perhaps mirrored, so that a
-// network cannot learn them by heart.
+// augmented: training images, each shifted by some pixels and perhaps mirrored, so that a network
+// cannot memorise them.
 //
 //   model(data::augmented(batch.x, {.shift = 2, .mirror = data::mirror::allowed}, seed_of_step))
 //
-// A pure function of the seed: a run that resumes sees the same images again. What comes in from
-// outside an image is its border, repeated. Any thread.
+// A pure function of the seed: a resumed run sees the same images again. Pixels from outside an
+// image are those of its border. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ enum class mirror {
 };
 
 struct augmentation {
-  std::size_t shift = 2;  ///< most pixels, up or down and left or right
+  std::size_t shift = 2;  ///< largest shift in pixels, in each of the four directions
   data::mirror mirror = mirror::never;
 };
 
-/// Changed copies of `images`, [n, channels, rows, columns]; the same tensor where the options ask
-/// for nothing. Throws usage_error for another shape.
+/// Changed copies of `images`, [n, channels, rows, columns]; `images` itself where the options
+/// change nothing. Throws usage_error for another shape.
 [[nodiscard]] inline tensor<float> augmented(const tensor<float>& images,
                                              const augmentation& options, std::uint64_t seed) {
   require(images.rank() == 4, "augmented: images are [n, channels, rows, columns], not {}",

@@ -1,22 +1,22 @@
-// dataset: what a loader needs from a source of samples, and the batch it makes of them.
+// dataset: what a loader needs from a source of samples, and the batches of samples.
 //
-// A data set has a size and turns a list of indices into one batch. It fetches by batch, not by
-// sample, because that is where the memory is laid out once and filled in one pass. fetch() is
-// const and called from several threads at a time. One of your own, with two inputs and a number to
-// predict:
+// A data set has a size and turns a list of indices into one batch. It fetches whole batches rather
+// than samples, so that a batch's memory is allocated once and filled in one pass. fetch() is const
+// and called from several threads at a time. A data set of your own, with two inputs and a number
+// to predict:
 //
 //   struct houses {
 //     struct batch {  // anything that can be moved and has weights
 //       parx::tensor<float> rooms, place, price;
 //       parx::tensor<float> weights;                       // left empty: they come from the loader
-//       std::size_t size() const { return price.size(); }  // asked by the trainer alone
+//       std::size_t size() const { return price.size(); }  // only the trainer needs it
 //     };
 //     std::size_t size() const;                              // samples of all ranks
 //     batch fetch(std::span<const std::size_t> rows) const;  // their tensors, [rows.size(), ...]
 //   };
 //
-// The loader deals out which rows, to this rank and in which order; the loss takes the batch's
-// weights as row_weights, since the samples that fill a last batch up have weight 0.
+// The loader decides which rows this rank fetches and in which order. Pass the batch's weights to
+// the loss as row_weights, because samples that only fill up a last batch have weight 0.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +68,8 @@ using batch_of = decltype(std::declval<const D&>().fetch(std::span<const std::si
 
 namespace detail {
 
-/// Stands for a class that is no data set where a loader is made of one: the sentence that a failed
-/// constraint does not find.
+/// Stands for a class that is not a data set where a loader is made of it: says what is missing,
+/// better than a failed constraint would.
 template <typename D>
 struct no_dataset {
   static_assert(
@@ -82,8 +82,8 @@ struct no_dataset {
 
 }  // namespace detail
 
-/// Samples that are in memory already: x is [n, ...], y is [n] for classes or [n, ...] for numbers
-/// to predict; refers to both, copies neither.
+/// Samples in memory: x is [n, ...], y is [n] for classes or [n, ...] for numbers to predict.
+/// Shares their memory where they are contiguous.
 template <typename Target = std::int64_t>
 class tensor_dataset {
  public:

@@ -1,5 +1,5 @@
-// find_file: the file or files of a folder that a data set is to be read from, by a part of their
-// names. Local; any thread.
+// find_file: finds the file or files of a data set in a folder by a part of their names. Local; any
+// thread.
 #pragma once
 
 #include <string>
@@ -11,12 +11,11 @@
 namespace parx::inline PARX_ABI::data {
 
 /// The paths of the files in `folder` whose names begin with `prefix` and hold `part`, in
-/// alphabetical order. `what` says in messages what the folder should hold, "the IDX files". Throws
-/// errc::io when the folder cannot be listed.
+/// alphabetical order. `what` tells in messages what the folder should hold, "the IDX files".
+/// Throws errc::io when the folder cannot be listed.
 [[nodiscard]] std::vector<std::string> find_files(const std::string& folder,
-                                                         std::string_view prefix,
-                                                         std::string_view part,
-                                                         std::string_view what);
+                                                  std::string_view prefix, std::string_view part,
+                                                  std::string_view what);
 
 /// The only such file: "train" and ".csv" find train.csv, train_10k.csv.gz. Throws errc::io when
 /// there is none or more than one.

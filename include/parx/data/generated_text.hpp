@@ -1,10 +1,11 @@
-// Texts that are made on the spot, so that examples need no files: short news of four topics, and
-// notes with a headline each.
+// Texts that are generated on demand, so that examples need no files: short news on four topics,
+// and notes with a headline each.
 //
 // Text i is a pure function of (seed, i): ranks agree on it, and a test set is another window of
-// the same stream. A topic shows in about half of a text's words; the others are everybody's, and
-// some are another topic's: naive Bayes on words gets about 97 %, a guess 25 %. A headline names
-// what the note is about and what happened, which stand in it between other things. Any thread.
+// the same stream. About half of a text's words are typical of a topic, some of them of another
+// topic than the text's; the others are common to all topics. Naive Bayes on words classifies about
+// 97 % correctly, guessing 25 %. A headline names the subject and the event of its note, which also
+// contains unrelated words. Any thread.
 #pragma once
 
 #include <array>
@@ -77,12 +78,12 @@ struct topic_text {
 /// Text `index` of the stream, 8 to 24 words. All four classes are equally frequent.
 [[nodiscard]] topic_text generate_topic_text(std::uint64_t index, std::uint64_t seed = 0);
 
-/// Note `index` of the stream: three sentences, of which one, anywhere, carries the news; the
-/// target is that news: "bridge in the valley floods".
+/// Note `index` of the stream: three sentences, one of which, at any place, tells the news; the
+/// target is its headline: "bridge in the valley floods".
 [[nodiscard]] source_target generate_note(std::uint64_t index, std::uint64_t seed = 0);
 
-/// A text of about `characters` characters for character-level language models: notes and their
-/// headlines, one after the other.
+/// A text of about `characters` characters for character-level language models: headlines and their
+/// notes, one after the other.
 [[nodiscard]] std::string generate_corpus(std::size_t characters, std::uint64_t seed = 0);
 
 }  // namespace parx::data

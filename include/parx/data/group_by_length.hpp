@@ -1,9 +1,10 @@
-// group_by_length: samples of like length into the same batch, so that little of it is padding.
+// group_by_length: puts samples of similar length into the same batch, which then needs little
+// padding.
 //
 // The epoch's order is cut into pools of `pool` batches; each pool is sorted by length, cut into
-// batches again, and the batches are put in a random order. What is left over stays at the end.
-// Every sample comes exactly once; the order is still one global order, a function of the seed and
-// the epoch, so ranks get batches of like length at the same time. Pure. As Hugging Face's
+// batches again, and the batches are put in a random order. Samples that fill no batch stay at the
+// end. Every sample comes exactly once. The result is one global order, a function of the seed and
+// the epoch, so ranks get batches of similar length at the same time. Pure. As Hugging Face's
 // LengthGroupedSampler (trainer_pt_utils.py), which does not shuffle the batches.
 #pragma once
 

@@ -1,4 +1,4 @@
-// image_dataset: images with class labels, kept as bytes and made into floats batch by batch.
+// image_dataset: images with class labels, stored as bytes and converted to floats batch by batch.
 //
 // Bytes take a quarter of the memory, and the conversion is a multiplication and an addition that
 // runs at memory speed. Immutable; fetch() from any number of threads.
@@ -35,11 +35,10 @@ struct image_options {
 };
 
 /// The shape of a batch of `count` images.
-[[nodiscard]] parx::shape batch_shape(image_shape wanted, std::size_t count,
-                                             std::size_t channels, std::size_t rows,
-                                             std::size_t columns);
+[[nodiscard]] parx::shape batch_shape(image_shape wanted, std::size_t count, std::size_t channels,
+                                      std::size_t rows, std::size_t columns);
 
-/// What images are read for: those to train with, or those to test with.
+/// The training images or the test images of a folder.
 enum class split { train, test };
 
 class image_dataset {
@@ -91,7 +90,7 @@ class image_dataset {
  private:
   [[nodiscard]] static image_dataset of_folder(const std::string& folder, split part,
                                                image_options options, std::size_t classes);
-  void tell_empty_classes(const std::string& folder) const;
+  void warn_of_empty_classes(const std::string& folder) const;
 
   image_bytes images_;
   std::vector<std::uint8_t> labels_;

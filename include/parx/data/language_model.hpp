@@ -1,7 +1,7 @@
 // language_model: windows of one long text; each token's label is the token that follows.
 //
-//   parx::data::language_model train(parx::data::token_shards::open(files), {.context_length =
-//   256});
+//   parx::data::language_model train(parx::data::token_shards::open(files),
+//                                    {.context_length = 256});
 //
 // Sample i begins at token i * stride: with a stride of context_length every token is a label once
 // an epoch; with 1, shuffled, windows begin anywhere. Immutable; fetch() from any number of
@@ -65,7 +65,7 @@ class language_model {
       made.counts.tokens = made.ids.size();
       made.end_row();
     });
-    tell_what_was_dropped(rows.counts(), formatted("\"{}\"", path));
+    warn_of_invalid_utf8(rows.counts(), formatted("\"{}\"", path));
     return language_model(token_shards::from(rows.ids(), rows.owner()), options);
   }
 

@@ -28,7 +28,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
-/// What happens to a last batch that is smaller than the others.
+/// Whether a last batch that is smaller than the others is used.
 enum class last_batch { keep, drop };
 
 struct loader_options {
@@ -38,7 +38,7 @@ struct loader_options {
   data::last_batch last_batch = data::last_batch::keep;
   std::size_t workers = 1;   ///< threads that fetch ahead; 0: the loop itself fetches
   std::size_t prefetch = 4;  ///< batches that are fetched or waiting at a time
-  /// False: batches of weights alone, for a rank that needs no samples, such as a stage in the
+  /// False: batches have weights but no samples, for a rank that needs none, such as a stage in the
   /// middle of a pipeline: .fetches = pipe.reads_batches().
   bool fetches = true;
 };
@@ -83,7 +83,7 @@ class epoch_batches {
 
   /// The number of batches, the same on all ranks.
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  /// Where training stands once the current batch is done: what a checkpoint keeps, through
+  /// The position in training after the current batch. A checkpoint keeps it as
   /// distributed_sampler::state(). The same on all ranks.
   [[nodiscard]] sample_position position() const noexcept {
     return {start_.epoch, start_.consumed + taken_ * step_};
@@ -185,13 +185,13 @@ class loader {
             }};
   }
 
-  /// The batches that are left at a position, as distributed_sampler::position(state) gives it.
+  /// The batches after a position, which distributed_sampler::position(state) returns.
   [[nodiscard]] epoch_batches<batch_type> epoch(sample_position from) const {
     return epoch(from.epoch, from.consumed);
   }
 
-  /// The same samples in the same order, dealt out to the ranks of `group` (what has rank() and
-  /// size()): for the rest of an epoch that others have begun.
+  /// A loader of the same samples in the same order for the ranks of `group` (any class with rank()
+  /// and size()), to finish an epoch that other ranks have begun.
   template <typename Group>
   [[nodiscard]] loader dealt_to(const Group& group) const {
     loader other = *this;
@@ -219,7 +219,7 @@ class loader {
 
 template <typename Dataset>
 loader(const Dataset&, loader_options) -> loader<Dataset>;
-/// Of what is no data set: a compile-time error that says what one is.
+/// For a class that is not a data set: a compile-time error that says what is missing.
 template <typename Other>
   requires(!dataset<Other>)
 loader(const Other&, loader_options = {}) -> loader<detail::no_dataset<Other>>;

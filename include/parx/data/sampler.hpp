@@ -2,10 +2,11 @@
 //
 // One global order per epoch, a permutation seeded by (seed, epoch) that is the same on every rank,
 // world size and platform; rank r of w takes its entries r, r + w, r + 2w, ... . All ranks get
-// equally many entries. Because the order does not depend on the world, a run stopped after k
-// samples can go on with another number of ranks: the remaining k.. of the same order are dealt out
-// anew. Semantics: PyTorch's DistributedSampler (torch/utils/data/distributed.py), except that the
-// epoch is an argument, so it cannot be forgotten, and that padding can carry weight 0. Immutable.
+// equally many entries. Because the order does not depend on the world size, a run stopped after k
+// samples can go on with another number of ranks: entries k and later of the same order are
+// distributed over them. Semantics: PyTorch's DistributedSampler (torch/utils/data/distributed.py),
+// except that the epoch is an argument, so it cannot be forgotten, and that padding can carry
+// weight 0. Immutable.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +43,7 @@ struct sampler_options {
   sample_order order = sample_order::shuffled;
   std::uint64_t seed = 0;
   data::remainder remainder = data::remainder::exact;
-  length_groups group_by_length = {};  ///< samples of like length into the same batch
+  length_groups group_by_length = {};  ///< samples of similar length in the same batch
 };
 
 /// A place in training: `consumed` samples of `epoch` are done, over all ranks.

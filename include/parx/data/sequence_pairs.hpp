@@ -1,11 +1,11 @@
-// sequence_pairs: a source text and the target text to be made of it, for encoder-decoder models.
+// sequence_pairs: pairs of a source text and its target text, for encoder-decoder models.
 //
 //   parx::data::sequence_pairs train("train.jsonl.gz", tokenizer,
 //                                    {.source = "document", .target = "summary"});
 //
-// From a file, or from pairs that are in memory.
-// The target's labels are its tokens and the end token; the decoder reads the same moved right by
-// one after the start token (teacher forcing). Immutable; fetch() from any number of threads.
+// The pairs come from a file or from memory. The labels are the target's tokens and the end token;
+// the decoder reads the same sequence shifted right by one, behind the start token (teacher
+// forcing). Immutable; fetch() from any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -44,31 +44,31 @@ struct sequence_pair_batch {
   [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
   /// Samples that count.
   [[nodiscard]] float count() const;
-  /// Tokens of both sides that are none of the padding.
+  /// Tokens of both sides, without padding.
   [[nodiscard]] std::size_t tokens() const;
   /// Called by the loader.
   void apply_weights() const;
 };
 
 struct sequence_pair_options {
-  std::string source = "source";  ///< column of the text that is read
-  std::string target = "target";  ///< column of the text that is to be written
-  csv_header header =
-      csv_header::absent;  ///< of CSV and TSV; without one, columns are "0", "1", ...
+  std::string source = "source";  ///< column of the source text
+  std::string target = "target";  ///< column of the target text
+  /// Of CSV and TSV; without a header, columns are "0", "1", ...
+  csv_header header = csv_header::absent;
   text_format format = text_format::by_name;
   std::size_t max_source_length = 256;  ///< tokens, special ones included
   std::size_t max_target_length = 64;   ///< tokens, the end token included
   data::truncation truncation = data::truncation::longest_first;  ///< or refuse
   padding_options padding = {};
-  std::string cache =
-      {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
+  /// Folder for tokenised texts, shared by the ranks of a host; empty: none.
+  std::string cache = {};
 };
 
 class sequence_pairs {
  public:
-  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the
-  /// line for a wrong record or a text that is too long and may not be cut; usage_error for a
-  /// missing column or a tokenizer without an end token.
+  /// Reads and tokenises `path`, or reads its tokens from the cache. Throws errc::io;
+  /// errc::bad_data with the line for a wrong record or a text that is too long and may not be cut;
+  /// usage_error for a missing column or a tokenizer without an end token.
   template <tokenizer Tokenizer>
   sequence_pairs(const std::string& path, const Tokenizer& tokens, sequence_pair_options options)
       : sequence_pairs(std::move(options), tokens.special()) {
@@ -76,10 +76,11 @@ class sequence_pairs {
         options_.cache.empty() ? 0 : content_hash(path) ^ tokens.fingerprint() ^ options_hash(path);
     rows_ = cached_rows(options_.cache, key,
                         [&](token_rows_data& made) { read(made, path, tokens); });
-    tell_what_was_cut(formatted("\"{}\"", path));
-    tell_what_was_dropped(rows_.counts(), formatted("\"{}\"", path));
+    log_truncation(formatted("\"{}\"", path));
+    warn_of_invalid_utf8(rows_.counts(), formatted("\"{}\"", path));
   }
-  /// The same of pairs in memory, which are not kept; of the options, the lengths count.
+  /// The same for pairs in memory, of which only the tokens are kept. Ignores the options of files
+  /// (columns, header, format, cache).
   template <tokenizer Tokenizer>
   sequence_pairs(std::span<const source_target> pairs, const Tokenizer& tokens,
                  sequence_pair_options options)
@@ -90,8 +91,8 @@ class sequence_pairs {
       add(made, tokens, pair.source, pair.target, formatted("pair {}", &pair - pairs.data()));
     made.counts.tokens = made.ids.size();
     rows_ = token_rows(std::move(made));
-    tell_what_was_cut(formatted("{} pairs", pairs.size()));
-    tell_what_was_dropped(rows_.counts(), formatted("{} pairs", pairs.size()));
+    log_truncation(formatted("{} pairs", pairs.size()));
+    warn_of_invalid_utf8(rows_.counts(), formatted("{} pairs", pairs.size()));
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return rows_.size() / 2; }
@@ -103,7 +104,7 @@ class sequence_pairs {
     return rows_[2 * index + 1];
   }
   [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
-  /// What a decoder begins with: the start token, or the end token where there is none.
+  /// The decoder's first token: the start token, or the end token where there is none.
   [[nodiscard]] token_id start_id() const noexcept {
     return special_.start >= 0 ? special_.start : special_.separator;
   }
@@ -117,7 +118,7 @@ class sequence_pairs {
  private:
   sequence_pairs(sequence_pair_options options, const special_ids& special);
 
-  void tell_what_was_cut(const std::string& what) const;
+  void log_truncation(const std::string& source) const;
   [[nodiscard]] std::uint64_t options_hash(const std::string& path) const;
 
   template <typename Tokenizer>
@@ -134,7 +135,7 @@ class sequence_pairs {
     made.counts.tokens = made.ids.size();
   }
 
-  /// Adds the two rows of a pair; `place` is where it stands, for messages.
+  /// Adds the two rows of a pair; `place` names it in messages.
   template <typename Tokenizer>
   void add(token_rows_data& made, const Tokenizer& tokens, const std::string& source,
            const std::string& target, const std::string& place) const {

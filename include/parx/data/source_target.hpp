@@ -1,5 +1,4 @@
-// source_target: a text and the text that is to be made of it, as they are read and before they are
-// tokens. One thread.
+// source_target: a source text and its target text, before tokenisation. One thread.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ class subset {
     return source_->fetch(taken);
   }
 
-  /// Their numbers in the whole.
+  /// The numbers of its samples in `source`.
   [[nodiscard]] const std::vector<std::size_t>& rows() const noexcept { return rows_; }
 
  private:
@@ -51,8 +51,8 @@ class subset {
 
 namespace detail {
 
-/// How many of `size` samples each part gets: the fractions' whole numbers, and what is left over
-/// one by one from the first part on (torch.utils.data.random_split). Throws usage_error.
+/// How many of `size` samples each part gets: its fraction rounded down; the samples left over go
+/// to the parts one by one from the first on (torch.utils.data.random_split). Throws usage_error.
 [[nodiscard]] inline std::vector<std::size_t> part_sizes(std::size_t size,
                                                          const std::vector<double>& fractions) {
   double sum = 0;
@@ -77,9 +77,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// Every sample of `source` in one of the parts, which ones as a function of `seed`: the same on
-/// all ranks. Refers to `source`, which must outlive the parts. Throws usage_error unless the
-/// fractions add up to 1, and where a part has no sample.
+/// Distributes the samples of `source` at random over parts. A function of `seed`: the same on all
+/// ranks. Refers to `source`, which must outlive the parts. Throws usage_error unless the fractions
+/// add up to 1, and where a part has no sample.
 template <dataset D>
 [[nodiscard]] std::vector<subset<D>> random_split(const D& source,
                                                   const std::vector<double>& fractions,

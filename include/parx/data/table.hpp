@@ -22,11 +22,11 @@ namespace parx::inline PARX_ABI::data {
 
 struct table_options {
   csv_options csv = {};
-  std::string label = {};  ///< column of the class, or of what to predict; required
-  std::vector<std::string> features =
-      {};  ///< columns of x, in this order; empty: all but the label
-  std::vector<std::string> classes =
-      {};  ///< the label's texts, class 0 first; empty: it holds 0, 1, 2, ...
+  std::string label = {};  ///< column of the class, or of the number to predict; required
+  /// Columns of x, in this order; empty: all but the label.
+  std::vector<std::string> features = {};
+  /// The label's texts, class 0 first; empty: the labels are 0, 1, 2, ...
+  std::vector<std::string> classes = {};
 };
 
 namespace detail {

@@ -3,8 +3,7 @@
 //   parx::data::text_classification train("train.csv", tokenizer, parx::data::ag_news());
 //   for (auto& batch : loader.epoch(e))
 //     auto loss = parx::nn::cross_entropy(model(batch.input_ids, batch.attention_mask),
-//     batch.labels,
-//                                         {.row_weights = batch.weights});
+//                                         batch.labels, {.row_weights = batch.weights});
 //
 // Immutable; fetch() from any number of threads.
 #pragma once
@@ -41,7 +40,7 @@ struct text_batch {
   [[nodiscard]] std::size_t size() const noexcept { return labels.size(); }
   /// Samples that count: the sum of the weights.
   [[nodiscard]] float count() const;
-  /// Tokens that are none of the padding.
+  /// Tokens without padding.
   [[nodiscard]] std::size_t tokens() const;
 };
 
@@ -58,8 +57,8 @@ struct text_classification_options {
   std::size_t max_length = 128;  ///< tokens of a text, special ones included
   data::truncation truncation = data::truncation::longest_first;  ///< or refuse
   padding_options padding = {};
-  std::string cache =
-      {};  ///< folder for tokenised texts, shared by the ranks of a host; empty: none
+  /// Folder for tokenised texts, shared by the ranks of a host; empty: none.
+  std::string cache = {};
 };
 
 /// AG News as it is published: "class","title","description", classes 1 to 4, no header.
@@ -67,9 +66,10 @@ struct text_classification_options {
 
 class text_classification {
  public:
-  /// Reads and tokenises `path`, or takes the cache's. Throws errc::io; errc::bad_data with the
-  /// line for a wrong record, a label that is none of the classes, a text that is too long and may
-  /// not be cut; errc::bad_data for a class without samples; usage_error for a missing column.
+  /// Reads and tokenises `path`, or reads its tokens from the cache. Throws errc::io;
+  /// errc::bad_data with the line for a wrong record, a label that is none of the classes, a text
+  /// that is too long and may not be cut; errc::bad_data for a class without samples; usage_error
+  /// for a missing column.
   template <tokenizer Tokenizer>
   text_classification(const std::string& path, const Tokenizer& tokens,
                       text_classification_options options)
@@ -91,10 +91,10 @@ class text_classification {
     if (counts.truncated_rows > 0)
       log0(log_level::info, "\"{}\": {} of {} texts were cut to {} tokens ({} tokens in all)", path,
            counts.truncated_rows, size(), options_.max_length, counts.truncated_tokens);
-    tell_what_was_dropped(counts, formatted("\"{}\"", path));
+    warn_of_invalid_utf8(counts, formatted("\"{}\"", path));
   }
 
-  /// The same of texts that are in memory: samples have a `text` and a `label`, a class number.
+  /// The same for texts in memory: samples have a `text` and a `label`, a class number.
   template <typename Sample, tokenizer Tokenizer>
   text_classification(const std::vector<Sample>& samples, const Tokenizer& tokens,
                       text_classification_options options = {})
@@ -147,7 +147,7 @@ class text_classification {
     finish(made, formatted("\"{}\"", path));
   }
 
-  /// `place` is where the text stands, for messages; `ids` is room to work in.
+  /// `place` names the text in messages; `ids` is scratch memory.
   template <typename Tokenizer>
   void add_row(token_rows_data& made, std::vector<token_id>& ids, const Tokenizer& tokens,
                const std::string& text, const std::string& place) const {
@@ -167,7 +167,7 @@ class text_classification {
   }
   static void finish(token_rows_data& made, const std::string& source);
 
-  /// `advice` is for a reader whose file has another label there.
+  /// `advice` ends the message about a wrong label.
   [[nodiscard]] std::int64_t read_label(const std::string& place, const std::string& text,
                                         const char* advice) const;
 

@@ -120,7 +120,7 @@ PARX_INLINE void generated_digits::cover_a_strip(draws& random, std::span<float>
 PARX_INLINE void generated_digits::add_noise(draws& random, std::span<float> image) {
   const float amount = random.between(0.05F, 0.25F);
   for (float& value : image) {
-    // The sum of four bytes of one word is near enough to a normal distribution of deviation 148.
+    // The sum of a word's four bytes is nearly normal, with mean 510 and deviation 148.
     const std::uint32_t word = random.word();
     const auto sum = static_cast<float>((word & 255U) + (word >> 8U & 255U) + (word >> 16U & 255U) +
                                         (word >> 24U));

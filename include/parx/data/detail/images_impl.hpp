@@ -39,8 +39,7 @@ PARX_INLINE image_dataset::image_dataset(image_bytes images, std::vector<std::ui
   if (images_.count != labels_.size()) {
     throw_error(errc::bad_data,
                 "\"{}\" has {} images, but \"{}\" has {} labels. The two do not belong together; "
-                "take both "
-                "from the same set.",
+                "take both from the same set.",
                 images_name, images_.count, labels_name, labels_.size());
   }
   for (std::size_t i = 0; i < labels_.size(); ++i) {
@@ -63,7 +62,7 @@ PARX_INLINE image_dataset image_dataset::from_idx(const std::string& images,
 PARX_INLINE image_dataset image_dataset::from_folder(const std::string& folder, split part,
                                                      image_options options, std::size_t classes) {
   image_dataset images = of_folder(folder, part, options, classes);
-  if (part == split::train) images.tell_empty_classes(folder);
+  if (part == split::train) images.warn_of_empty_classes(folder);
   return images;
 }
 
@@ -122,7 +121,7 @@ PARX_INLINE image_dataset image_dataset::of_folder(const std::string& folder, sp
   return from_idx(images, find_file(folder, prefix, "labels", wanted), options, classes);
 }
 
-PARX_INLINE void image_dataset::tell_empty_classes(const std::string& folder) const {
+PARX_INLINE void image_dataset::warn_of_empty_classes(const std::string& folder) const {
   std::vector<bool> seen(classes_);
   for (const std::uint8_t label : labels_) seen[label] = true;
   std::vector<std::size_t> empty;

@@ -1,8 +1,7 @@
 // mapped_file: a file's bytes as memory, shared by all processes of the host that map it.
 //
-// Copies share the mapping; the last one ends it. Read-only; any thread. A file that is made
-// shorter while it is mapped kills the process (SIGBUS): what writes such files renames new ones
-// over old ones.
+// Copies share the mapping; the last one unmaps it. Read-only; any thread. Truncating a file while
+// it is mapped kills the process (SIGBUS), so writers must rename a new file over the old one.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +23,7 @@ class mapped_file {
  public:
   mapped_file() = default;
 
-  /// Throws errc::io when the file cannot be opened or is none.
+  /// Throws errc::io when it cannot be opened or is not a regular file.
   explicit mapped_file(const std::string& path) {
     const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status {};

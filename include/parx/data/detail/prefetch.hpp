@@ -1,12 +1,11 @@
-// ordered_prefetch: results of produce(0), produce(1), ... made by worker threads, handed out in
-// order.
+// ordered_prefetch: the results of produce(0), produce(1), ..., computed by worker threads and
+// delivered in order.
 //
-// Invariant: a worker takes the lowest number nobody has, and only while it is less than `depth`
+// Invariant: a worker takes the lowest number not yet taken, and only while it is less than `depth`
 // ahead of the consumer; so memory is bounded and the order does not depend on the number of
-// workers. An exception is handed out in the place of the result that it prevented. Nobody spins:
-// workers sleep while the window is full, the consumer while its result is missing. One consumer
-// thread. The destructor stops the workers, waiting only for calls already begun; in a process that
-// was forked from theirs it waits for nothing.
+// workers. An exception is delivered in place of its result. No thread spins: workers sleep while
+// the window is full, the consumer while its result is missing. One consumer thread. The destructor
+// stops the workers, waiting only for calls already begun; in a forked child it does not wait.
 #pragma once
 
 #include <algorithm>
@@ -48,9 +47,9 @@ class ordered_prefetch {
       stop();
       return;
     }
-    // A forked process has no workers. To destroy a condition waits for those who waited for it.
+    // A forked child has no workers. Destroying a condition variable would wait for its waiters.
     for (std::thread& thread : threads_) thread.detach();
-    parx::detail::keep_for_good(meeting_.release());
+    parx::detail::keep_for_good(sync_.release());
   }
   ordered_prefetch(const ordered_prefetch&) = delete;
   ordered_prefetch& operator=(const ordered_prefetch&) = delete;
@@ -67,14 +66,14 @@ class ordered_prefetch {
     }
     slot taken;
     {
-      std::unique_lock lock(meeting_->mutex);
+      std::unique_lock lock(sync_->mutex);
       slot& wanted = slots_[delivered_ % slots_.size()];
-      meeting_->result_ready.wait(lock, [&] { return wanted.result || wanted.failure; });
+      sync_->result_ready.wait(lock, [&] { return wanted.result || wanted.failure; });
       taken = std::exchange(wanted, slot{});
       if (taken.failure) stopping_ = true;
       delivered_ = taken.failure ? count_ : delivered_ + 1;
     }
-    meeting_->window_moved.notify_one();
+    sync_->window_moved.notify_one();
     if (taken.failure) {
       stop();
       std::rethrow_exception(taken.failure);
@@ -89,9 +88,9 @@ class ordered_prefetch {
   };
 
   void work() {
-    std::unique_lock lock(meeting_->mutex);
+    std::unique_lock lock(sync_->mutex);
     for (;;) {
-      meeting_->window_moved.wait(lock, [&] {
+      sync_->window_moved.wait(lock, [&] {
         return stopping_ || begun_ == count_ || begun_ < delivered_ + slots_.size();
       });
       if (stopping_ || begun_ == count_) return;
@@ -105,21 +104,21 @@ class ordered_prefetch {
       }
       lock.lock();
       slots_[number % slots_.size()] = std::move(made);
-      meeting_->result_ready.notify_one();
+      sync_->result_ready.notify_one();
     }
   }
 
   void stop() noexcept {
     {
-      const std::lock_guard lock(meeting_->mutex);
+      const std::lock_guard lock(sync_->mutex);
       stopping_ = true;
     }
-    meeting_->window_moved.notify_all();
+    sync_->window_moved.notify_all();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
 
-  struct meeting {
+  struct synchronization {
     std::mutex mutex;
     std::condition_variable window_moved;
     std::condition_variable result_ready;
@@ -128,7 +127,7 @@ class ordered_prefetch {
   const parx::detail::own_process process_;
   const std::size_t count_;
   const producer produce_;
-  std::unique_ptr<meeting> meeting_ = std::make_unique<meeting>();
+  std::unique_ptr<synchronization> sync_ = std::make_unique<synchronization>();
   std::vector<slot> slots_;
   std::size_t begun_ = 0;
   std::size_t delivered_ = 0;

@@ -70,7 +70,7 @@ PARX_INLINE sequence_pair_batch sequence_pairs::fetch(std::span<const std::size_
     token_id* const ids = target.ids.data() + i * length;
     std::copy_backward(ids, ids + length - 1, ids + length);
     ids[0] = start_id();
-    // Moved right, the end token stands where nothing is read any more.
+    // The end token has moved into the padding.
     if (targets[i].size() < length) ids[targets[i].size()] = special_.pad;
   }
   return {std::move(source.ids),  std::move(source.mask), std::move(target.ids),
@@ -85,12 +85,12 @@ PARX_INLINE sequence_pairs::sequence_pairs(sequence_pair_options options,
   require(options_.max_target_length > 0, "sequence_pairs: max_target_length must be at least 1");
 }
 
-PARX_INLINE void sequence_pairs::tell_what_was_cut(const std::string& what) const {
+PARX_INLINE void sequence_pairs::log_truncation(const std::string& source) const {
   const text_counts& counts = rows_.counts();
   if (counts.truncated_rows == 0) return;
-  log0(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)", what,
-       counts.truncated_rows, rows_.size(), options_.max_source_length, options_.max_target_length,
-       counts.truncated_tokens);
+  log0(log_level::info, "{}: {} of {} texts were cut to {} and {} tokens ({} tokens in all)",
+       source, counts.truncated_rows, rows_.size(), options_.max_source_length,
+       options_.max_target_length, counts.truncated_tokens);
 }
 
 PARX_INLINE std::uint64_t sequence_pairs::options_hash(const std::string& path) const {

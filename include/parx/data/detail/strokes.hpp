@@ -55,7 +55,7 @@ inline constexpr std::array<std::array<stroke, 3>, 10> digit_strokes{{
   return s.radius.x == 0 && s.end.x == 0 && s.end.y == 0;
 }
 
-/// The corners of the broken line that stands for a stroke.
+/// The corners of the polyline that approximates a stroke.
 [[nodiscard]] std::vector<point> trace(const stroke& s);
 
 /// Brightens the pixels within `thickness` of the line from `a` to `b`, with a soft edge of one

@@ -1,8 +1,8 @@
 // The binary format of CIFAR-10 and CIFAR-100, plain or gzip.
 //
 // Records without a header: one label byte (CIFAR-100: two, the coarse and the fine class), then
-// 3 x 32 x 32 bytes: the red plane row by row, then green, then blue. So only the size of a file
-// tells that it is whole, and only its labels that it is one.
+// 3 x 32 x 32 bytes: the red plane row by row, then green, then blue. Without a magic number, only
+// its size shows that a file is complete, and only its labels that it has this format.
 // Source: www.cs.toronto.edu/~kriz/cifar.html, "Binary version".
 #pragma once
 

@@ -22,13 +22,12 @@ namespace parx::inline PARX_ABI::data {
 
 /// Whether the first line names the columns; `absent`: it is a record, the columns are "0", "1".
 enum class csv_header { present, absent };
-enum class csv_quotes {
-  rfc4180,
-  none
-};  ///< `none`: a quote is an ordinary character, as in most TSV
-enum class csv_spaces { keep, strip };  ///< around unquoted fields: `a, b` is "a" and " b", or "b"
+/// `none`: a quote is an ordinary character, as in most TSV.
+enum class csv_quotes { rfc4180, none };
+/// Spaces around unquoted fields: `a, b` is "a" and " b" (keep), or "a" and "b" (strip).
+enum class csv_spaces { keep, strip };
 
-/// A csv_header; for a bool, which does not say what is false, a compile-time error.
+/// A csv_header; a bool is a compile-time error.
 class csv_header_choice {
  public:
   constexpr csv_header_choice(csv_header choice) noexcept  // NOLINT(google-explicit-constructor)
@@ -78,7 +77,7 @@ class csv_reader {
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
   /// `text`, field number `column` of the last record, as a finite number. Throws errc::bad_data
-  /// with line and column when it is none.
+  /// with line and column when it is not one.
   [[nodiscard]] float number(std::string_view text, std::size_t column) const;
 
   /// "column 3 (age)", for messages.

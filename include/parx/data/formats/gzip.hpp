@@ -1,8 +1,7 @@
-// gzip_reader: a file read from front to back, unpacked on the way where it is gzip.
+// gzip_reader: reads a file from front to back and decompresses it if it is gzip.
 //
-// A plain file is passed through, so callers never ask which of the two they have. A gzip file that
-// ends too early is an error, never a short read: zlib tells the two apart and so do we.
-// A reader belongs to one thread.
+// A plain file is passed through, so callers need not know which of the two they have. A gzip file
+// that ends too early is an error, never a short read. A reader belongs to one thread.
 #pragma once
 
 #include <zlib.h>
@@ -31,11 +30,11 @@ class gzip_reader {
   /// Fills `target` or throws errc::bad_data; `what` names the missing part in the message.
   void read_exactly(std::span<std::byte> target, const char* what);
 
-  /// Reads exactly `count` bytes into a new vector. Memory grows with what the file really holds,
-  /// so a false count in a damaged header ends in an error, not in a giant allocation.
+  /// Reads exactly `count` bytes into a new vector. Memory grows with the bytes that are read, so a
+  /// wrong count in a damaged header ends in an error, not in a giant allocation.
   [[nodiscard]] std::vector<std::uint8_t> read_bytes(std::uint64_t count, const char* what);
 
-  /// Whether the file is named as gzip and is none. Known once something was read.
+  /// Whether the file is named .gz but is not gzip. Known once something was read.
   [[nodiscard]] bool misnamed() const noexcept {
     return path_.ends_with(".gz") && gzdirect(file_.get()) == 1;
   }

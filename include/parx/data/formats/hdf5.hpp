@@ -1,12 +1,12 @@
-// hdf5_file: arrays of numbers out of an HDF5 file, whole or some rows at a time.
+// hdf5_file: reads arrays of numbers from an HDF5 file, whole or some rows at a time.
 //
 //   parx::data::hdf5_file file("train.h5");
 //   parx::data::tensor_dataset set(file.read<float>("x"), file.read<std::int64_t>("y"));
 //
-// Optional: this header has contents only where <hdf5.h> is found; link parx::hdf5 (CMake option
-// PARX_HDF5), or give HDF5's own flags. Numbers are converted to the type that is asked for. The
-// HDF5 library as it is packaged is not for several threads, so one lock guards all calls of the
-// process. Source: the HDF5 C API, docs.hdfgroup.org/hdf5/v1_10.
+// Optional: this header is empty unless <hdf5.h> is found; link parx::hdf5 (CMake option
+// PARX_HDF5), or give HDF5's own flags. Numbers are converted to the requested type. The HDF5
+// library of the distributions is not thread-safe, so one lock guards all calls of the process.
+// Source: the HDF5 C API, docs.hdfgroup.org/hdf5/v1_10.
 #pragma once
 
 #if __has_include(<hdf5.h>)
@@ -125,7 +125,7 @@ class hdf5_file {
     handle space;
   };
 
-  /// The library's lock; it also keeps the library from printing its errors itself.
+  /// The lock of the library; the first call also stops HDF5 from printing errors.
   static std::mutex& library() {
     static std::mutex mutex;
     static const herr_t silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -184,7 +184,7 @@ class hdf5_file {
     check_size(result, name, width);
     return result;
   }
-  /// A header can claim any extent; what no machine can hold is not even asked for.
+  /// A damaged header can claim any extent; refuses sizes that no machine can hold.
   void check_size(const parx::shape& extents, const std::string& name, std::size_t width) const {
     std::uint64_t bytes = width;
     for (const std::size_t extent : extents) {

@@ -1,4 +1,4 @@
-// image_bytes: what the readers of image formats return: all images of a file as bytes.
+// image_bytes: all images of a file as bytes, the result of the image format readers.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// jsonl_reader: a file of JSON values, one a line, plain or gzip.
+// jsonl_reader: reads a file of JSON values, one per line, plain or gzip.
 //
 // Strict JSON, UTF-8; empty lines are skipped. Each error names file, line and column. A reader
 // belongs to one thread. Source: jsonlines.org.
@@ -18,7 +18,7 @@ class jsonl_reader {
   /// Opens `path`. Throws errc::io.
   explicit jsonl_reader(const std::string& path) : lines_(path) {}
 
-  /// Reads the next value; false after the last. Throws errc::bad_data where a line is no JSON.
+  /// Reads the next value; false after the last. Throws errc::bad_data where a line is not JSON.
   bool next(json::value& row);
 
   /// The number of the last line read, counted from 1.

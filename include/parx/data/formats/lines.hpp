@@ -1,4 +1,4 @@
-// line_reader: the lines of a text file, plain or gzip, one at a time.
+// line_reader: reads the lines of a text file, plain or gzip, one at a time.
 //
 // Lines end in LF or CRLF; a UTF-8 byte order mark is skipped. Memory is one line and one buffer.
 // A reader belongs to one thread.
@@ -17,8 +17,8 @@ namespace parx::inline PARX_ABI::data {
 
 class line_reader {
  public:
-  /// Opens `path`. A line of more than `longest` bytes is an error: such a file is not of lines.
-  /// Throws errc::io.
+  /// Opens `path`. A line of more than `longest` bytes is an error: such a file is not text. Throws
+  /// errc::io.
   explicit line_reader(const std::string& path, std::size_t longest = std::size_t{1} << 28U)
       : file_(path), longest_(longest) {}
 

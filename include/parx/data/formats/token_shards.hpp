@@ -1,4 +1,4 @@
-// token_shards: the tokens of many files as one long array, mapped, not read.
+// token_shards: the tokens of many files as one long array, mapped into memory.
 //
 //   auto tokens = parx::data::token_shards::open({"train_000.bin", "train_001.bin"});
 //
@@ -35,7 +35,7 @@ class token_shards {
   [[nodiscard]] static token_shards open(const std::vector<std::string>& paths,
                                          shard_layout layout = shard_layout::llm_c);
 
-  /// Tokens that are in memory already.
+  /// Tokens in memory.
   [[nodiscard]] static token_shards from(std::vector<token_id> ids);
   /// Tokens in memory that `owner` keeps alive.
   [[nodiscard]] static token_shards from(std::span<const token_id> ids,

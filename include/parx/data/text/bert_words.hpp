@@ -1,9 +1,9 @@
-// bert_words: what BERT does to a text before WordPiece sees it.
+// bert_words: splits a text into words as BERT does before WordPiece.
 //
 // Control characters and U+FFFD are dropped, white space separates, ideographs and punctuation are
 // words of their own; for uncased models accents are stripped (NFD without non-spacing marks) and
-// letters made lower case. ASCII, which is nearly everything, goes through one table look-up a byte
-// and nothing is allocated. Pure. Source: google-research/bert tokenization.py (BasicTokenizer) as
+// letters made lower case. ASCII, which most texts are, takes one table look-up per byte, and
+// nothing is allocated. Pure. Source: google-research/bert tokenization.py (BasicTokenizer) as
 // Hugging Face's tokenizers does it: unassigned characters stay, lower case is letter by letter.
 #pragma once
 
@@ -100,7 +100,7 @@ std::size_t bert_words(std::string_view text, letter_case letters, Use&& use) {
           ++invalid;
         } else if (next.code == replacement_character || is_control(next.code) ||
                    next.code == 0x85) {
-          // U+0085 is white space to Unicode and a control character to BERT, which looks first.
+          // Dropped. U+0085 is white space in Unicode, but BERT tests for control characters first.
         } else if (is_ideograph(next.code)) {
           end_word();
           put_folded(next.code);

@@ -1,5 +1,5 @@
-// byte_bpe_tokenizer: GPT-2's byte-level byte-pair encoding. Every text, and every string of bytes
-// that is none, has an encoding that decodes to exactly itself.
+// byte_bpe_tokenizer: GPT-2's byte-level byte-pair encoding. Any string of bytes, text or not, has
+// an encoding that decodes to the same bytes.
 //
 //   auto tokenizer = parx::data::byte_bpe_tokenizer::train(texts, {.vocab_size = 1000});
 //   tokenizer.write("vocab.json", "merges.txt");
@@ -114,16 +114,15 @@ class byte_bpe_tokenizer {
   /// Writes both files. Throws errc::io.
   void write(const std::string& vocab_file, const std::string& merges_file) const;
 
-  /// Appends the ids of `text`, which may be any bytes. Special tokens that are written in it are
-  /// recognised.
+  /// Appends the ids of `text`, which may be any bytes. Special tokens in it are recognised.
   void encode(std::string_view text, std::vector<token_id>& ids) const;
   [[nodiscard]] std::vector<token_id> encode(std::string_view text) const;
 
-  /// The bytes that were encoded. Throws usage_error for an id that is no token.
+  /// The bytes that were encoded. Throws usage_error for an id outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const token_id> ids) const;
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }
-  /// The first special token ends every sequence, as in GPT-2; there is none before it.
+  /// The first special token ends every sequence, as in GPT-2; there is no start token.
   [[nodiscard]] const special_ids& special() const noexcept { return special_; }
   [[nodiscard]] const std::vector<merge>& merges() const noexcept { return merges_; }
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
@@ -134,7 +133,7 @@ class byte_bpe_tokenizer {
   /// The pair that was learned first is joined first.
   using joiner = detail::symbol_joiner<std::uint32_t, std::greater<std::uint32_t>>;
 
-  /// Words that were seen before: where their ids stand in the result.
+  /// `known`: words seen before, with the position and number of their ids in the result.
   struct scratch {
     std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;
     joiner word;

@@ -1,4 +1,4 @@
-// character_tokenizer: one token for each character that a text has; the tokenizer of small
+// character_tokenizer: one token for each character that occurs in a text; the tokenizer of small
 // character-level language models.
 //
 // Ids follow the order of the characters' codes. Immutable; any thread.
@@ -24,7 +24,7 @@ class character_tokenizer {
   /// Each token is one character. Throws usage_error otherwise.
   explicit character_tokenizer(vocabulary tokens);
 
-  /// The characters of `text`. Throws errc::bad_data where it is no UTF-8.
+  /// A token for each character of `text`. Throws errc::bad_data where it is not UTF-8.
   [[nodiscard]] static character_tokenizer from_text(std::string_view text);
 
   /// Appends the ids of `text`. Throws errc::bad_data, with the place, for a character that has no
@@ -34,8 +34,8 @@ class character_tokenizer {
 
   [[nodiscard]] std::string decode(std::span<const token_id> ids) const;
 
-  /// The tokenizer.json from which Hugging Face's tokenizers makes the same tokenizer: byte-pair
-  /// encoding that has no pair to join.
+  /// The tokenizer.json of the same tokenizer for Hugging Face's tokenizers: byte-pair encoding
+  /// without merges.
   [[nodiscard]] std::string tokenizer_json() const;
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }

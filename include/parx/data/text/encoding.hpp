@@ -1,9 +1,9 @@
-// encoding: token ids as a model takes them: special tokens around, token types, attention mask.
+// encoding: token ids as a model takes them: with special tokens, token types and attention mask.
 //
-// The words and the rules are Hugging Face's: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], types 0 and
-// 1, mask 1 for tokens and 0 for padding. Truncation as in the Rust library (utils/truncation.rs):
-// with longest_first an odd token goes to the longer sequence, and to the second of two equally
-// long ones. Pure.
+// Names and rules are Hugging Face's: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], types 0 and 1, mask 1
+// for tokens and 0 for padding. Truncation as in the Rust library (utils/truncation.rs): with
+// longest_first an odd token goes to the longer sequence, and to the second of two equally long
+// ones. Pure.
 #pragma once
 
 #include <cstddef>
@@ -58,11 +58,10 @@ struct special_ids {
   token_id pad = 0;         ///< [PAD]: masked, so any id will do
 };
 
-/// One sequence, or two where `second` has a value, as a model's input.
+/// One sequence, or two where `second` is not null, as a model's input.
 [[nodiscard]] encoding put_together(std::span<const token_id> first,
-                                           const std::span<const token_id>* second,
-                                           const special_ids& special,
-                                           const encode_options& options);
+                                    const std::span<const token_id>* second,
+                                    const special_ids& special, const encode_options& options);
 
 }  // namespace parx::data
 

@@ -1,9 +1,9 @@
-// gpt2_words: GPT-2's pieces of text, which its merges never join across.
+// gpt2_words: splits a text into GPT-2's pieces, whose borders its merges never cross.
 //
 // The regular expression, by hand, with no back-tracking:
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// Bytes that are no UTF-8 are of the third kind. The pieces put together are the text. Pure.
-// Source: openai/gpt-2, src/encoder.py.
+// Bytes that are not UTF-8 match [^\s\p{L}\p{N}]. The pieces joined are the text. Pure. Source:
+// openai/gpt-2, src/encoder.py.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,7 @@ namespace parx::inline PARX_ABI::data {
 
 namespace detail {
 
-enum class gpt2_kind { letter, number, space, other };
-
-struct gpt2_character {
-  gpt2_kind kind;
-  std::size_t length;
-};
-
-/// Bytes of the piece that `text`, which is not empty, begins with.
+/// The length in bytes of the first piece of `text`, which is not empty.
 [[nodiscard]] std::size_t gpt2_word_length(std::string_view text) noexcept;
 
 }  // namespace detail

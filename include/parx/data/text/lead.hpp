@@ -1,5 +1,5 @@
-// lead: the beginning of a text, which is the summary that a trained one must beat (the lead
-// baseline of news, whose first sentence says most). Pure.
+// lead: the beginning of a text as its summary: the lead baseline, which a trained model must beat
+// (the first sentence of a news story says most). Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
-// llama_tokenizer: SentencePiece's byte-pair encoding as llama2.c keeps it in tokenizer.bin.
+// llama_tokenizer: SentencePiece's byte-pair encoding as llama2.c stores it in tokenizer.bin.
 //
-// A text gets a space in front and begins as characters, those without a token as bytes; then the
-// pair whose token has the highest score is joined, the leftmost of equals. Token 0 is <unk>, 1
-// <s>, 2 </s>, 3 to 258 the bytes. The file: int32 longest token, then for each token float32
-// score, int32 length, bytes, little-endian. Immutable; any thread. Source: karpathy/llama2.c
-// run.c.
+// A text gets a space in front and is split into characters, those without a token into bytes; then
+// the pair whose token has the highest score is joined, again and again, the leftmost of equals
+// first. Token 0 is <unk>, 1 <s>, 2 </s>, 3 to 258 the bytes. The file: int32 longest token, then
+// for each token float32 score, int32 length, bytes, little-endian. Immutable; any thread. Source:
+// karpathy/llama2.c run.c.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class llama_tokenizer {
   [[nodiscard]] std::vector<token_id> encode(std::string_view text) const;
 
   /// The text of `ids`; <s> and </s> are left out, and so is the space that encode() put in front.
-  /// Throws usage_error for an id that is no token.
+  /// Throws usage_error for an id outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const token_id> ids) const;
 
   [[nodiscard]] static special_ids special() noexcept {

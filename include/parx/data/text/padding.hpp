@@ -1,6 +1,4 @@
-// pad_rows: rows of ids as one [batch, length] tensor, padded only as far as the longest needs.
-//
-// Pure.
+// pad_rows: rows of ids as one [batch, length] tensor, padded to the longest row. Pure.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +17,7 @@ struct padding_options {
   std::size_t to_length = 0;    ///< at least this long; give max_length for batches of one shape
 };
 
-/// The ids, [rows, length], and 1 for each that is none of the padding, as attention masks are.
+/// The ids and their attention mask (1 for tokens, 0 for padding), both [rows, length].
 struct padded_rows {
   tensor<token_id> ids;
   tensor<std::uint8_t> mask;

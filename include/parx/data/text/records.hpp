@@ -1,8 +1,8 @@
-// text_records: chosen columns of a file of texts, whatever its format: CSV, TSV or JSON lines.
+// text_records: reads chosen columns of a file of texts in CSV, TSV or JSON lines.
 //
-// The name tells the format: .jsonl and .json are JSON lines, .tsv is TSV, all else CSV; each may
-// be gzip (.gz after it). A column is named as the file names it; where a CSV or TSV file has no
-// header, by its number from "0" on. In JSON a column is a string, a number, or a list of strings,
+// The file's name tells the format: .jsonl and .json are JSON lines, .tsv is TSV, all others CSV;
+// each may be gzip (.gz after it). Columns have the names in the file; in a CSV or TSV file without
+// a header, numbers from "0" on. In JSON a column is a string, a number, or a list of strings,
 // which are joined by spaces; "target[0]" is the first of a list. One thread.
 #pragma once
 
@@ -22,9 +22,9 @@ namespace parx::inline PARX_ABI::data {
 
 enum class text_format { by_name, csv, tsv, jsonl };
 
-/// The format of a file: the one that was `said`, or by_name what its name says.
+/// The format of a file: `given`, or for by_name what its name tells.
 [[nodiscard]] text_format text_format_of(std::string_view path,
-                                         text_format said = text_format::by_name);
+                                         text_format given = text_format::by_name);
 
 class text_records {
  public:

@@ -1,9 +1,9 @@
-// rouge_l: how much of a reference summary a candidate has in the same order: the F1 of the longest
-// common subsequence of their words.
+// rouge_l: compares a summary with a reference: the F1 of the longest common subsequence of their
+// words.
 //
-// Words are what is left of the lower-cased text when everything but a-z and 0-9 separates. Scores
-// are the rouge_score package's (google-research/rouge, rougeL without stemming). Pure. Source:
-// Lin, ROUGE: A Package for Automatic Evaluation of Summaries (2004), section 3.
+// Words are the runs of a-z and 0-9 in the lower-cased text. Scores are those of the rouge_score
+// package (google-research/rouge, rougeL without stemming). Pure. Source: Lin, ROUGE: A Package for
+// Automatic Evaluation of Summaries (2004), section 3.
 #pragma once
 
 #include <span>

@@ -2,15 +2,13 @@
 // file.
 //
 // The file's name is the key: a hash of the text file's contents, the tokenizer and the options, so
-// a changed input never meets an old cache. Whoever gets the lock (flock on NAME.lock) and finds no
-// good file makes one under a temporary name and renames it; a process that is killed meanwhile
-// loses the lock and the next one begins anew. A damaged file is made again. Where the folder
-// cannot be written, every process keeps its rows in memory, and rank 0 says so. Nothing is ever
+// a changed input never uses an old cache. The process that gets the lock (flock on NAME.lock) and
+// finds no valid file writes one under a temporary name and renames it; if it is killed meanwhile,
+// the lock is released and the next process starts over. A damaged file is made again. Where the
+// folder cannot be written, every process keeps its rows in memory, and rank 0 warns. Nothing is
 // downloaded.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,40 +22,36 @@
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/file_limit.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
-#include <parx/core/temporary_file.hpp>
-#include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/token_rows.hpp>
 #include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
-/// A number for a file's contents. Throws errc::io when it cannot be read.
+/// A hash of a file's contents. Throws errc::io when it cannot be read.
 [[nodiscard]] std::uint64_t content_hash(const std::string& path);
 
 namespace detail {
 
-[[nodiscard]] std::optional<token_rows> open_cache(const std::string& path,
-                                                          std::uint64_t key);
+[[nodiscard]] std::optional<token_rows> open_cache(const std::string& path, std::uint64_t key);
 
-/// 0, or the errno with which it could not be written; then nothing is left behind.
+/// Returns 0, or the errno of the failure, after which no file is left.
 [[nodiscard]] int write_cache(const std::string& path, std::span<const std::byte> bytes);
 
-/// Holds the lock while it lives. Without one (a file system that has no locks) two processes may
-/// do the same work, which does no harm.
+/// Holds the lock while it lives. On a file system without locks several processes may do the same
+/// work, which is harmless.
 struct cache_lock {
   descriptor file;    ///< not valid where the folder cannot be written
-  bool held = false;  ///< no other process of the host makes this cache now
+  bool held = false;  ///< no other process of the host is making this cache
 };
 [[nodiscard]] cache_lock lock_cache(const std::string& path);
 
 }  // namespace detail
 
-/// The rows for `key` out of `folder`; where they are not there, `build(token_rows_data&)` fills
-/// them in. An empty folder name: no cache. Blocks while another process makes them; throws what
-/// build() throws.
+/// The rows for `key` from `folder`; if they are not there, `build(token_rows_data&)` makes them.
+/// An empty folder name: no cache. Blocks while another process makes them; throws what build()
+/// throws.
 template <typename Build>
 [[nodiscard]] token_rows cached_rows(const std::string& folder, std::uint64_t key, Build&& build) {
   token_rows_data made;
@@ -77,12 +71,12 @@ template <typename Build>
   }
   made.made_alone = lock.held;
   build(made);
-  const bool tells = made.tells();
+  const bool logs_warnings = made.logs_warnings();
   token_rows in_memory(std::move(made));
   const int reason = lock.file.valid() ? detail::write_cache(path, in_memory.encode(key)) : EACCES;
   if (reason == 0) {
     if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
-  } else if (tells) {
+  } else if (logs_warnings) {
     log(log_level::warn,
         "cannot write the cache \"{}\": {}; each process keeps its tokens in memory", path,
         errno_text(reason));

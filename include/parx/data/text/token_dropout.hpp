@@ -1,9 +1,9 @@
-// hidden_tokens: texts to train with in which some tokens are hidden, so that a model does not
-// learn the texts by heart, word by word.
+// hidden_tokens: word dropout: replaces random tokens of training texts, so that a model cannot
+// memorise the texts.
 //
 //   model(data::hidden_tokens(batch.input_ids, special, {.probability = 0.1, .by = unknown}, seed))
 //
-// A pure function of the seed: a run that resumes hides the same tokens again. Any thread.
+// A pure function of the seed: a resumed run hides the same tokens again. Any thread.
 // Word dropout: Iyyer et al., Deep Unordered Composition (ACL 2015), section 3.
 #pragma once
 
@@ -20,11 +20,11 @@ namespace parx::inline PARX_ABI::data {
 
 struct token_dropout {
   double probability = 0.1;
-  token_id by = 0;  ///< what stands in a hidden token's place: [MASK] or [UNK]
+  token_id by = 0;  ///< replaces a hidden token: [MASK] or [UNK]
 };
 
-/// A copy of `ids` without the hidden tokens; special ones stay. The same tensor where the
-/// probability is 0. Throws usage_error for one outside [0, 1].
+/// A copy of `ids` with some tokens replaced, but never special ones. `ids` itself where the
+/// probability is 0. Throws usage_error for a probability outside [0, 1].
 [[nodiscard]] inline tensor<token_id> hidden_tokens(const tensor<token_id>& ids,
                                                     const special_ids& special,
                                                     const token_dropout& options,

@@ -1,9 +1,9 @@
-// token_rows: tokenised texts, one row of ids each, with a label each where there are labels; in
-// memory, or mapped from a cache file that all ranks of a host share.
+// token_rows: tokenised texts, one row of ids for each, and optionally a label for each; in memory,
+// or mapped from a cache file that all ranks of a host share.
 //
 // The file: header (magic "parxrow1", key, sizes, counts, checksum), ids as int32, padding to 8
-// bytes, offsets as uint64 (rows + 1), labels as int64. Everything it says is checked when it is
-// opened. Immutable; copies share the memory; any thread.
+// bytes, offsets as uint64 (rows + 1), labels as int64. All of it is checked when it is opened.
+// Immutable; copies share the memory; any thread.
 #pragma once
 
 #include <array>
@@ -21,11 +21,11 @@
 
 namespace parx::inline PARX_ABI::data {
 
-/// What was found while texts were tokenised.
+/// Counts of what happened while texts were tokenised.
 struct text_counts {
   std::uint64_t tokens = 0;            ///< that were kept, special ones included
   std::uint64_t truncated_rows = 0;    ///< texts that were too long
-  std::uint64_t truncated_tokens = 0;  ///< tokens that were cut off them
+  std::uint64_t truncated_tokens = 0;  ///< tokens that were cut off
   std::uint64_t invalid = 0;           ///< ill-formed pieces of UTF-8
   friend bool operator==(const text_counts&, const text_counts&) = default;
 };
@@ -38,8 +38,8 @@ struct token_rows_data {
   text_counts counts;
   bool made_alone = false;  ///< under a cache's lock: no other rank of the host makes them too
 
-  /// Whether it falls to this rank to say what is wrong with them.
-  [[nodiscard]] bool tells() const noexcept {
+  /// Whether this rank logs warnings about them.
+  [[nodiscard]] bool logs_warnings() const noexcept {
     return made_alone || logger::instance().rank() <= 0;
   }
   void end_row();
@@ -51,7 +51,7 @@ class token_rows {
 
   explicit token_rows(token_rows_data data);
 
-  /// The rows in a file that encode() made for this key; nullopt where the bytes are anything else.
+  /// The rows in a file that encode() made for this key; nullopt for any other bytes.
   [[nodiscard]] static std::optional<token_rows> decode(const detail::mapped_file& file,
                                                         std::uint64_t key);
 
@@ -65,7 +65,7 @@ class token_rows {
   [[nodiscard]] std::span<const token_id> ids() const noexcept { return ids_; }
   [[nodiscard]] std::span<const std::int64_t> labels() const noexcept { return labels_; }
   [[nodiscard]] const text_counts& counts() const noexcept { return counts_; }
-  /// What keeps ids() and labels() alive.
+  /// Keeps ids() and labels() alive.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
  private:

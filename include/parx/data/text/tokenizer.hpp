@@ -1,5 +1,5 @@
-// tokenizer: what the text data sets need of one. wordpiece_tokenizer, byte_bpe_tokenizer,
-// character_tokenizer and llama_tokenizer are such; so is a class of one's own.
+// tokenizer: the concept that the text data sets require. wordpiece_tokenizer, byte_bpe_tokenizer,
+// character_tokenizer and llama_tokenizer satisfy it; a class of your own can.
 #pragma once
 
 #include <concepts>

@@ -1,8 +1,9 @@
-// Characters: UTF-8 in and out, what kind a character is, and its plain lower-case form.
+// Characters: decoding and encoding UTF-8, the kinds of characters, and their lower-case form
+// without accents.
 //
-// The tables (text/detail/unicode_*.hpp) are Unicode 14.0's and small; every look-up is a binary
-// search, and callers keep ASCII away from it. Pure. Sources: unicode.org/reports/tr15 (NFD),
-// Unicode 14.0 section 3.9 (what a decoder makes of ill-formed UTF-8), section 3.12 (Hangul).
+// The tables are Unicode 14.0's (text/detail/unicode_tables.hpp, which is generated); every look-up
+// is a binary search, which ASCII is spared. Pure. Sources: unicode.org/reports/tr15 (NFD), Unicode
+// 14.0 section 3.9 (what a decoder makes of ill-formed UTF-8), section 3.12 (Hangul).
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
-/// What stands for bytes that are no character: U+FFFD.
+/// U+FFFD, which replaces bytes that are not a character.
 inline constexpr std::uint32_t replacement_character = 0xFFFD;
 
 /// A character and the bytes that it took. `valid` is false where the bytes are ill-formed UTF-8:
@@ -37,10 +38,10 @@ struct decoded_character {
 /// Appends a character to `text` as UTF-8.
 void append_character(std::string& text, std::uint32_t code);
 
-/// How many characters `text` has; a byte that is no UTF-8 counts as one.
+/// How many characters `text` has; an ill-formed piece of UTF-8 counts as one.
 [[nodiscard]] std::size_t count_characters(std::string_view text) noexcept;
 
-/// Where the first byte of `text` is that is no UTF-8; npos where all of it is.
+/// The position of the first byte of `text` that is not UTF-8; npos if there is none.
 [[nodiscard]] std::size_t find_invalid_utf8(std::string_view text) noexcept;
 
 namespace detail {
@@ -91,9 +92,8 @@ template <typename Ranges>
 /// The lower case of a character where it is one character; its own code otherwise.
 [[nodiscard]] std::uint32_t to_lower(std::uint32_t code) noexcept;
 
-/// Calls use(code) for each character that is left of `code` after canonical decomposition (NFD),
-/// without non-spacing marks: "e" for "é", nothing for an accent of its own, the Jamo of a Hangul
-/// syllable.
+/// Calls use(code) for each character of the canonical decomposition (NFD) of `code` that is not a
+/// non-spacing mark: "e" for "é", none for an accent alone, the Jamo of a Hangul syllable.
 template <typename Use>
 void strip_accents(std::uint32_t code, Use&& use) {
   if (code < 0x80) return use(code);

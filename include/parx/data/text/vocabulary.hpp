@@ -1,7 +1,7 @@
-// vocabulary: the tokens of a tokenizer, id 0 first, and the way back from a token to its id.
+// vocabulary: the tokens of a tokenizer, id 0 first, and the id of each token.
 //
-// No token is empty, none is there twice. Read and written as vocab.txt, one token a line, the line
-// number minus 1 being the id (the layout of BERT's checkpoints). Immutable once made; any thread.
+// Tokens are unique and not empty. Read and written as vocab.txt, one token per line; the id is the
+// line number minus 1 (the layout of BERT's checkpoints). Immutable; any thread.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class vocabulary {
   explicit vocabulary(std::vector<std::string> tokens);
 
   /// Reads a vocab.txt, plain or gzip. Throws errc::io, or errc::bad_data with the line for a token
-  /// that is empty, is no UTF-8 or was there before, and for a file without tokens.
+  /// that is empty, not UTF-8 or there twice, and for a file without tokens.
   [[nodiscard]] static vocabulary read(const std::string& path);
 
   /// One token a line, as read() takes it. Throws usage_error for a token with a line break.
@@ -45,7 +45,7 @@ class vocabulary {
   [[nodiscard]] std::optional<token_id> find(std::string_view token) const;
   /// The token of `id`. Throws usage_error when there is none.
   [[nodiscard]] const std::string& token(token_id id) const;
-  /// A number that differs where the tokens differ.
+  /// A hash of the tokens.
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:

@@ -1,4 +1,4 @@
-// vocabulary_builder: a WordPiece vocabulary from one's own texts, for those without a vocab.txt.
+// vocabulary_builder: builds a WordPiece vocabulary from texts, where there is no vocab.txt.
 //
 //   parx::data::vocabulary_builder builder;
 //   for (const std::string& text : texts) builder.add(text);
@@ -29,7 +29,7 @@ namespace parx::inline PARX_ABI::data {
 struct vocabulary_options {
   std::size_t vocab_size = 30'000;
   std::uint64_t min_frequency = 2;     ///< a pair must occur this often to be joined
-  std::size_t limit_alphabet = 1'000;  ///< characters that get a token; the most frequent ones
+  std::size_t limit_alphabet = 1'000;  ///< only this many most frequent characters get a token
   std::vector<std::string> special_tokens = {bert_special_tokens.begin(),
                                              bert_special_tokens.end()};
 };
@@ -43,9 +43,9 @@ class vocabulary_builder {
   void add_word(std::string_view word, std::uint64_t count);
   [[nodiscard]] std::size_t words() const noexcept { return counts_.size(); }
 
-  /// Special tokens first, then single characters in the order of their codes, at the start of a
-  /// word and ("##a") within one, then what was joined, in that order. Throws usage_error when the
-  /// size has no room for special tokens and characters, or nothing was added.
+  /// Special tokens first, then single characters in the order of their codes, first as the start
+  /// of a word, then within one ("##a"), then joined pieces in the order of their joining. Throws
+  /// usage_error when the size has no room for special tokens and characters, or nothing was added.
   [[nodiscard]] vocabulary build(const vocabulary_options& options = {}) const;
 
  private:

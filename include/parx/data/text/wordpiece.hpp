@@ -4,8 +4,8 @@
 //   auto tokenizer = parx::data::wordpiece_tokenizer::read("vocab.txt");
 //   auto input = tokenizer.encode("Oil prices soar", {.max_length = 128});
 //
-// A word without pieces, or of more than 100 characters, is [UNK]. Special tokens that are written
-// in the text are recognised. Same ids as Hugging Face's BertTokenizerFast. Immutable; any thread.
+// A word without pieces, or of more than 100 characters, is [UNK]. Special tokens in the text are
+// recognised. Same ids as Hugging Face's BertTokenizerFast. Immutable; any thread.
 // Source: google-research/bert tokenization.py; Song et al., Fast WordPiece Tokenization (2021).
 #pragma once
 
@@ -53,8 +53,8 @@ class wordpiece_tokenizer {
   [[nodiscard]] encoding encode(std::string_view first, std::string_view second,
                                 const encode_options& options = {}) const;
 
-  /// The words again, separated by spaces, without special tokens. Throws usage_error for an id
-  /// that is no token.
+  /// The words, separated by spaces, without special tokens. Throws usage_error for an id outside
+  /// the vocabulary.
   [[nodiscard]] std::string decode(std::span<const token_id> ids) const;
 
   [[nodiscard]] const vocabulary& tokens() const noexcept { return tokens_; }

@@ -82,7 +82,7 @@ PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) 
   if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
   double value = 0;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  // A float holds no more, and infinity would pass for a number.
+  // Larger values would become infinite as a float.
   if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() ||
       !(std::abs(value) <= std::numeric_limits<float>::max())) {
     throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),

@@ -12,7 +12,7 @@ PARX_INLINE const ascii_table& bert_ascii() noexcept {
   static const ascii_table table = [] {
     ascii_table made{};
     for (std::uint32_t c = 0; c < 256; ++c) {
-      // Vertical tab and form feed are control characters to BERT, tab and line breaks are space.
+      // To BERT vertical tab and form feed are control characters, tab and line breaks are space.
       const bool is_dropped = is_control(c) || c == 0x0B || c == 0x0C;
       made.kind[c] = c >= 0x80           ? ascii_kind::wide
                      : is_dropped        ? ascii_kind::dropped

@@ -10,6 +10,13 @@
 
 namespace parx::inline PARX_ABI::data::detail {
 
+enum class gpt2_kind { letter, number, space, other };
+
+struct gpt2_character {
+  gpt2_kind kind;
+  std::size_t length;  ///< in bytes
+};
+
 [[nodiscard]] PARX_INLINE gpt2_character gpt2_character_at(std::string_view text) noexcept {
   const decoded_character next = decode_character(text);
   if (!next.valid) return {gpt2_kind::other, next.length};
@@ -37,7 +44,7 @@ PARX_INLINE std::size_t gpt2_word_length(std::string_view text) noexcept {
     }
     return at;
   }
-  // White space. The last one before a word is left to it, unless it is the only one.
+  // White space: the last one before a word belongs to the next piece, unless it is the only one.
   std::size_t before_last = 0;
   for (at = 0; at < text.size();) {
     const gpt2_character next = gpt2_character_at(text.substr(at));

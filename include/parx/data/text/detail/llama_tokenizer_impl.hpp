@@ -53,7 +53,7 @@ PARX_INLINE llama_tokenizer llama_tokenizer::read(const std::string& path) {
     throw_error(errc::bad_data,
                 "\"{}\" has {} tokens; <unk>, <s>, </s> and 256 bytes are the least.", path,
                 result.size());
-  // Of equal tokens the first counts; the tokens that stand for bytes are never looked up.
+  // Of equal tokens the first is used; the tokens that stand for bytes are not found by their text.
   for (std::size_t id = 0; id < result.size(); ++id) {
     if (id < first_byte || id >= first_byte + 256)
       result.ids_.emplace(result.tokens_[id], static_cast<token_id>(id));

@@ -1,4 +1,4 @@
-// pair_merger: the loop that both vocabulary builders share. Joins the most frequent pair of
+// pair_merger: the training loop of both vocabulary builders. Joins the most frequent pair of
 // neighbouring symbols everywhere, again and again.
 //
 // Counts are kept up to date by looking only at the words that held the joined pair; the heap is
@@ -23,8 +23,8 @@ class pair_merger {
  public:
   void add_word(std::span<const token_id> symbols, std::uint64_t count);
 
-  /// Calls join(a, b) for the next pair, as often as `more()` says so and there is a pair that
-  /// occurs `min_frequency` times; join returns the symbol that takes the pair's place.
+  /// Calls join(a, b) for the next pair while `more()` returns true and a pair occurs at least
+  /// `min_frequency` times; join returns the symbol that replaces the pair.
   template <typename More, typename Join>
   void run(std::uint64_t min_frequency, More&& more, Join&& join) {
     const auto enough = static_cast<std::int64_t>(std::max<std::uint64_t>(min_frequency, 1));
@@ -54,7 +54,7 @@ class pair_merger {
   };
   struct pair_state {
     std::int64_t count = 0;
-    std::vector<std::uint32_t> words;  ///< those that hold the pair, or once held it
+    std::vector<std::uint32_t> words;  ///< words that contain the pair, or once did
   };
   struct candidate {
     std::int64_t count;

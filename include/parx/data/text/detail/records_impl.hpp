@@ -18,8 +18,8 @@
 
 namespace parx::inline PARX_ABI::data {
 
-PARX_INLINE text_format text_format_of(std::string_view path, text_format said) {
-  if (said != text_format::by_name) return said;
+PARX_INLINE text_format text_format_of(std::string_view path, text_format given) {
+  if (given != text_format::by_name) return given;
   if (path.ends_with(".gz")) path.remove_suffix(3);
   if (path.ends_with(".jsonl") || path.ends_with(".json")) return text_format::jsonl;
   return path.ends_with(".tsv") ? text_format::tsv : text_format::csv;

@@ -30,7 +30,7 @@ PARX_INLINE rouge_score rouge_l(std::string_view candidate, std::string_view ref
   const auto made = rouge_words(candidate);
   const auto wanted = rouge_words(reference);
   if (made.empty() || wanted.empty()) return {};
-  // row[j]: the common subsequence of the words so far and the first j wanted ones.
+  // row[j]: the length of the common subsequence of the words so far and the first j wanted words.
   std::vector<std::size_t> row(wanted.size() + 1, 0);
   for (const std::string& word : made) {
     std::size_t diagonal = 0;

@@ -1,8 +1,8 @@
-// symbol_joiner: how byte-pair encodings turn symbols into tokens. Joins the best pair of
-// neighbours, the leftmost of equally good ones, until no pair is a token.
+// symbol_joiner: the joining loop of byte-pair encodings. Joins the best pair of neighbours, the
+// leftmost of equally good ones, until no pair is a token.
 //
-// A heap over a linked list: n log n, also for a word of a megabyte. Pairs that have changed since
-// they were offered are passed over when their turn comes. Memory is kept from text to text.
+// A heap over a linked list: n log n, also for a word of a megabyte. Heap entries whose pair has
+// changed since are skipped. Memory is reused from text to text.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,7 @@ class symbol_joiner {
   [[nodiscard]] symbol& at(std::int32_t index) noexcept {
     return symbols_[static_cast<std::size_t>(index)];
   }
-  /// The pair that begins at `left`, if it is a token.
+  /// Adds the pair that begins at `left` to the heap, if it is a token.
   template <typename Find>
   void offer(std::int32_t left, const Find& find) {
     if (left < 0 || at(left).next < 0) return;
