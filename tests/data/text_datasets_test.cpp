@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(the_first_text_that_is_no_utf_8_is_named_and_all_are_counte
   const auto labelled = folder.write("c.csv", "1,a,b\n2,a \xFF b,c\n3,a,b\n4,a,\xC3\n");
   BOOST_TEST(mentions(
       logged_by([&] { (void)data::text_classification(labelled, small(), data::ag_news()); }),
-      "c.csv\", line 2: byte 3 of the text is no UTF-8", "c.csv\": 2 pieces"));
+      "c.csv\", line 2: byte 3 of the text is not UTF-8", "c.csv\": 2 pieces"));
   const auto tsv = folder.write("p.tsv", "a\tb\nb\ta \xFF\n");
   BOOST_TEST(mentions(
       logged_by([&] { (void)data::sequence_pairs(tsv, small(), {.source = "0", .target = "1"}); }),

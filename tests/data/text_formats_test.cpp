@@ -155,8 +155,8 @@ BOOST_AUTO_TEST_CASE(damaged_token_files_are_refused) {
   BOOST_TEST(
       mentions(open(good.substr(0, good.size() - 1)), "bad.bin", "3 tokens", "5 bytes follow"));
   BOOST_TEST(mentions(open(good + "xx"), "3 tokens", "8 bytes follow"));
-  BOOST_TEST(mentions(open("hello"), "no token file", "nanogpt"));
-  BOOST_TEST(mentions(open(""), "no token file"));
+  BOOST_TEST(mentions(open("hello"), "not a token file", "nanogpt"));
+  BOOST_TEST(mentions(open(""), "not a token file"));
   std::string negative = good;
   negative[11] = '\xFF';
   BOOST_TEST(mentions(open(negative), "says that it has"));

@@ -14,10 +14,9 @@
 
 #include <parx/core/check.hpp>
 #include <parx/data/dataset.hpp>
+#include <parx/data/detail/draws.hpp>
 #include <parx/data/detail/strokes.hpp>
 #include <parx/data/images.hpp>
-#include <parx/tensor/philox.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
@@ -49,42 +48,16 @@ class generated_digits {
   void draw(std::size_t index, std::span<float> image) const;
 
  private:
-  /// Philox's numbers one after the other, for one sample.
-  class draws {
-   public:
-    draws(std::uint64_t seed, std::uint64_t sample) noexcept
-        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)},
-          counter_{0, static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32U),
-                   purpose} {}
-
-    std::uint32_t word() noexcept;
-    float between(float low, float high) noexcept {
-      return low + (high - low) * (static_cast<float>(word() >> 8U) * 0x1p-24F);
-    }
-
-   private:
-    // Keeps these numbers apart from all others that the same seed gives.
-    static constexpr auto purpose = static_cast<std::uint32_t>(stable_hash("generated_digits"));
-
-    philox_key key_;
-    philox_counter counter_;
-    philox_counter block_{};
-    std::uint32_t drawn_ = 0;
-  };
-
   /// From the unit square to pixels: stretch, slant and turn about the centre, then move.
   struct affine {
     float xx, xy, yx, yy, x, y;
     detail::point operator()(detail::point p) const noexcept;
   };
 
-  static affine random_affine(draws& random, float side);
-
-  void draw_stray_stroke(draws& random, std::span<float> image, float pixel) const;
-
-  void cover_a_strip(draws& random, std::span<float> image, float pixel) const;
-
-  static void add_noise(draws& random, std::span<float> image);
+  static affine random_affine(detail::draws& random, float side);
+  void draw_stray_stroke(detail::draws& random, std::span<float> image, float pixel) const;
+  void cover_a_strip(detail::draws& random, std::span<float> image, float pixel) const;
+  static void add_noise(detail::draws& random, std::span<float> image);
 
   std::size_t count_;
   generated_options options_;

@@ -15,33 +15,10 @@
 #include <string_view>
 
 #include <parx/data/source_target.hpp>
-#include <parx/tensor/philox.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
 namespace detail {
-
-/// The numbers of one text, one after the other.
-class text_draws {
- public:
-  text_draws(std::uint64_t seed, std::uint64_t index, std::string_view purpose) noexcept
-      : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)},
-        counter_{0, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
-                 static_cast<std::uint32_t>(stable_hash(purpose))} {}
-
-  std::size_t below(std::size_t bound) noexcept;
-  template <typename List>
-  std::string_view one_of(const List& list) noexcept {
-    return list[below(list.size())];
-  }
-
- private:
-  philox_key key_;
-  philox_counter counter_;
-  philox_counter block_{};
-  std::uint32_t drawn_ = 0;
-};
 
 using words12 = std::array<std::string_view, 12>;
 

@@ -27,7 +27,6 @@ class kv_cache {
 
   /// The number of positions so far.
   [[nodiscard]] std::size_t length() const noexcept { return length_; }
-  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
   /// Text b now continues the former text rows[b]; there are rows.size() texts afterwards. Throws
   /// usage_error for a row that does not exist.
@@ -49,8 +48,8 @@ class kv_cache {
       values_ = tensor<T>::empty({batch_, capacity_, values.extent(2)});
     }
     const std::size_t end = length_ + keys.extent(1);
-    require(end <= capacity(), "kv_cache: {} positions do not fit into a capacity of {}", end,
-            capacity());
+    require(end <= capacity_, "kv_cache: {} positions do not fit into a capacity of {}", end,
+            capacity_);
     keys_.slice(1, length_, end).copy_from(keys);
     values_.slice(1, length_, end).copy_from(values);
     length_ = end;

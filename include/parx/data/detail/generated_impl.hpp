@@ -9,11 +9,10 @@
 
 #include <parx/core/check.hpp>
 #include <parx/data/dataset.hpp>
+#include <parx/data/detail/draws.hpp>
 #include <parx/data/detail/strokes.hpp>
 #include <parx/data/generated.hpp>
 #include <parx/data/images.hpp>
-#include <parx/tensor/philox.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
@@ -42,7 +41,7 @@ PARX_INLINE batch generated_digits::fetch(std::span<const std::size_t> indices) 
 }
 
 PARX_INLINE void generated_digits::draw(std::size_t index, std::span<float> image) const {
-  draws random(options_.seed, options_.first + index);
+  detail::draws random(options_.seed, options_.first + index, "generated_digits");
   std::fill(image.begin(), image.end(), 0.0F);
   const float side_length = static_cast<float>(side());
   const float pixel = side_length / 28.0F;
@@ -69,21 +68,14 @@ PARX_INLINE void generated_digits::draw(std::size_t index, std::span<float> imag
   add_noise(random, image);
 }
 
-PARX_INLINE std::uint32_t generated_digits::draws::word() noexcept {
-  if (drawn_ % 4 == 0) {
-    counter_[0] = drawn_ / 4;
-    block_ = philox4x32(counter_, key_);
-  }
-  return block_[drawn_++ % 4];
-}
-
 PARX_INLINE detail::point generated_digits::affine::operator()(detail::point p) const noexcept {
   const float u = p.x - 0.5F;
   const float v = p.y - 0.5F;
   return {xx * u + xy * v + x, yx * u + yy * v + y};
 }
 
-PARX_INLINE generated_digits::affine generated_digits::random_affine(draws& random, float side) {
+PARX_INLINE generated_digits::affine generated_digits::random_affine(detail::draws& random,
+                                                                     float side) {
   const float angle = random.between(-0.35F, 0.35F);
   const float slant = random.between(-0.3F, 0.3F);
   const float width = side * random.between(0.6F, 0.9F);
@@ -99,15 +91,15 @@ PARX_INLINE generated_digits::affine generated_digits::random_affine(draws& rand
           side / 2 + random.between(-shift, shift)};
 }
 
-PARX_INLINE void generated_digits::draw_stray_stroke(draws& random, std::span<float> image,
-                                                     float pixel) const {
+PARX_INLINE void generated_digits::draw_stray_stroke(detail::draws& random,
+                                                     std::span<float> image, float pixel) const {
   const float limit = static_cast<float>(side());
   const detail::point a{random.between(0, limit), random.between(0, limit)};
   const detail::point b{a.x + random.between(-9, 9) * pixel, a.y + random.between(-9, 9) * pixel};
   detail::paint(image, side(), a, b, 0.6F * pixel, random.between(0.3F, 0.8F));
 }
 
-PARX_INLINE void generated_digits::cover_a_strip(draws& random, std::span<float> image,
+PARX_INLINE void generated_digits::cover_a_strip(detail::draws& random, std::span<float> image,
                                                  float pixel) const {
   const bool is_row = random.word() % 2 == 0;
   const auto width = static_cast<std::size_t>(std::lround(random.between(1.5F, 4.0F) * pixel));
@@ -117,7 +109,7 @@ PARX_INLINE void generated_digits::cover_a_strip(draws& random, std::span<float>
   }
 }
 
-PARX_INLINE void generated_digits::add_noise(draws& random, std::span<float> image) {
+PARX_INLINE void generated_digits::add_noise(detail::draws& random, std::span<float> image) {
   const float amount = random.between(0.05F, 0.25F);
   for (float& value : image) {
     // The sum of a word's four bytes is nearly normal, with mean 510 and deviation 148.

@@ -6,27 +6,14 @@
 #include <string>
 #include <string_view>
 
+#include <parx/data/detail/draws.hpp>
 #include <parx/data/generated_text.hpp>
 #include <parx/data/source_target.hpp>
-#include <parx/tensor/philox.hpp>
-#include <parx/tensor/random.hpp>
-
-namespace parx::inline PARX_ABI::data::detail {
-
-PARX_INLINE std::size_t text_draws::below(std::size_t bound) noexcept {
-  if (drawn_ % 4 == 0) {
-    counter_[0] = drawn_ / 4;
-    block_ = philox4x32(counter_, key_);
-  }
-  return static_cast<std::size_t>(std::uint64_t{block_[drawn_++ % 4]} * bound >> 32U);
-}
-
-}  // namespace parx::data::detail
 
 namespace parx::inline PARX_ABI::data {
 
 PARX_INLINE topic_text generate_topic_text(std::uint64_t index, std::uint64_t seed) {
-  detail::text_draws draw(seed, index, "generate_topic_text");
+  detail::draws draw(seed, index, "generate_topic_text");
   topic_text result{{}, static_cast<std::size_t>(index % 4)};
   const std::size_t count = 8 + draw.below(17);
   for (std::size_t i = 0; i < count; ++i) {
@@ -41,7 +28,7 @@ PARX_INLINE topic_text generate_topic_text(std::uint64_t index, std::uint64_t se
 }
 
 PARX_INLINE source_target generate_note(std::uint64_t index, std::uint64_t seed) {
-  detail::text_draws draw(seed, index, "generate_note");
+  detail::draws draw(seed, index, "generate_note");
   const std::string_view subject = draw.one_of(detail::note_subjects);
   const std::string_view event = draw.one_of(detail::note_events);
   const std::string_view place = draw.one_of(detail::note_places);

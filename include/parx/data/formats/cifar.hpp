@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <parx/core/error.hpp>
-#include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/image_bytes.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -32,12 +30,6 @@ struct cifar_images {
   image_bytes images{.channels = 3, .rows = 32, .columns = 32, .pixels = {}};
   std::vector<std::uint8_t> labels;
 };
-
-namespace detail {
-
-inline constexpr std::size_t cifar_pixels = std::size_t{3} * 32 * 32;
-
-}  // namespace detail
 
 /// Adds the records of the file `path` to `all`. Throws errc::io when it cannot be read,
 /// errc::bad_data naming file and record when it is empty, does not end with a record, or has a

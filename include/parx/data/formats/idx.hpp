@@ -8,23 +8,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include <parx/core/error.hpp>
-#include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/image_bytes.hpp>
 
 namespace parx::inline PARX_ABI::data {
-
-namespace detail {
-
-inline constexpr std::uint32_t idx_image_magic = 2051;
-inline constexpr std::uint32_t idx_label_magic = 2049;
-
-void expect_end(gzip_reader& file, std::string_view what);
-
-}  // namespace detail
 
 /// Reads a file of images. Throws errc::io when it cannot be read, errc::bad_data when it is not
 /// such a file, is cut short, or holds more than its header says.

@@ -21,7 +21,7 @@ void append_text(token_rows_data& made, const Tokenizer& tokens, std::string_vie
   const std::size_t dropped = append_ids(tokens, text, ids);
   if (dropped > 0 && made.counts.invalid == 0 && made.logs_warnings()) {
     log(log_level::warn,
-        "{}: byte {} of the text is no UTF-8. Such pieces are dropped, here and further on; "
+        "{}: byte {} of the text is not UTF-8. Such pieces are dropped, here and further on; "
         "convert the text if it is in another encoding (iconv -f latin1 -t utf8)",
         place, find_invalid_utf8(text) + 1);
   }
@@ -31,7 +31,7 @@ void append_text(token_rows_data& made, const Tokenizer& tokens, std::string_vie
 /// Warns about the pieces that were dropped in all texts of `source`, read from a cache or not.
 inline void warn_of_invalid_utf8(const text_counts& counts, const std::string& source) {
   if (counts.invalid > 0)
-    log0(log_level::warn, "{}: {} pieces are no UTF-8 and were dropped", source, counts.invalid);
+    log0(log_level::warn, "{}: {} pieces are not UTF-8 and were dropped", source, counts.invalid);
 }
 
 }  // namespace parx::data

@@ -139,20 +139,14 @@ class byte_bpe_tokenizer {
     joiner word;
   };
 
-  static std::uint64_t key_of(token_id a, token_id b) noexcept {
-    return std::uint64_t{static_cast<std::uint32_t>(a)} << 32U | static_cast<std::uint32_t>(b);
-  }
-
   static void write_file(const std::string& path, const std::string& text);
-
   void encode_plain(std::string_view text, std::vector<token_id>& ids, scratch& work) const;
-
   void encode_word(std::string_view word, std::vector<token_id>& ids, scratch& work) const;
 
   vocabulary tokens_;
   std::vector<merge> merges_;
   std::array<token_id, 256> byte_ids_{};
-  std::unordered_map<std::uint64_t, joiner::token> ranks_;
+  std::unordered_map<std::uint64_t, joiner::token> ranks_;  ///< by detail::pair_key
   special_ids special_;
   detail::token_trie specials_;
   std::string starts_;  ///< the first bytes of special tokens

@@ -51,15 +51,11 @@ class llama_tokenizer {
  private:
   static constexpr std::size_t first_byte = 3;
 
-  struct text_hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-
   llama_tokenizer() = default;
 
   std::vector<std::string> tokens_;
   std::vector<float> scores_;
-  std::unordered_map<std::string, token_id, text_hash, std::equal_to<>> ids_;
+  std::unordered_map<std::string, token_id, detail::text_hash, std::equal_to<>> ids_;
 };
 
 }  // namespace parx::data

@@ -13,10 +13,7 @@
 #include <string_view>
 
 #include <parx/core/json_reader.hpp>
-#include <parx/data/text/detail/unicode_categories.hpp>
-#include <parx/data/text/detail/unicode_decompositions.hpp>
-#include <parx/data/text/detail/unicode_letters.hpp>
-#include <parx/data/text/detail/unicode_lowercase.hpp>
+#include <parx/data/text/detail/unicode_tables.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
@@ -46,12 +43,9 @@ void append_character(std::string& text, std::uint32_t code);
 
 namespace detail {
 
-template <typename Ranges>
-[[nodiscard]] bool in_ranges(const Ranges& ranges, std::uint32_t code) noexcept {
-  const auto after =
-      std::upper_bound(ranges.begin(), ranges.end(), code,
-                       [](std::uint32_t c, const auto& range) { return c < range.first; });
-  return after != ranges.begin() && code <= std::prev(after)->last;
+template <typename Bounds>
+[[nodiscard]] bool in_ranges(const Bounds& bounds, std::uint32_t code) noexcept {
+  return (std::upper_bound(bounds.begin(), bounds.end(), code) - bounds.begin()) % 2 == 1;
 }
 
 [[nodiscard]] constexpr bool is_ascii_letter(std::uint32_t code) noexcept {
@@ -63,23 +57,23 @@ template <typename Ranges>
 /// White_Space.
 [[nodiscard]] inline bool is_space(std::uint32_t code) noexcept {
   if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
-  return detail::in_ranges(detail::space_ranges, code);
+  return detail::in_ranges(detail::space_bounds, code);
 }
 /// Control (Cc), format (Cf) and private-use (Co) characters that are not white space.
 [[nodiscard]] inline bool is_control(std::uint32_t code) noexcept {
   if (code < 0x80) return code == 0x7F || (code < ' ' && !is_space(code));
-  return detail::in_ranges(detail::control_ranges, code);
+  return detail::in_ranges(detail::control_bounds, code);
 }
 /// Punctuation (P*), and all of ASCII's that is neither letter nor digit, as BERT has it.
 [[nodiscard]] bool is_punctuation(std::uint32_t code) noexcept;
 /// Letters (L*).
 [[nodiscard]] inline bool is_letter(std::uint32_t code) noexcept {
   return code < 0x80 ? detail::is_ascii_letter(code)
-                     : detail::in_ranges(detail::letter_ranges, code);
+                     : detail::in_ranges(detail::letter_bounds, code);
 }
 /// Numbers (N*).
 [[nodiscard]] inline bool is_number(std::uint32_t code) noexcept {
-  return code < 0x80 ? code - '0' < 10 : detail::in_ranges(detail::number_ranges, code);
+  return code < 0x80 ? code - '0' < 10 : detail::in_ranges(detail::number_bounds, code);
 }
 
 /// The ideographs that BERT treats as words of one character (multilingual.md of its repository).
@@ -104,6 +98,8 @@ void strip_accents(std::uint32_t code, Use&& use) {
     if (index % 28 != 0) use(0x11A7 + index % 28);
     return;
   }
+  if (code - 0xF900 < 474) return use(detail::compatibility_ideographs[code - 0xF900]);
+  if (code - 0x2F800 < 542) return use(detail::compatibility_ideographs[474 + code - 0x2F800]);
   const auto find = [code](const auto& table) {
     const auto found =
         std::lower_bound(table.begin(), table.end(), code,
@@ -111,7 +107,7 @@ void strip_accents(std::uint32_t code, Use&& use) {
     return found != table.end() && found->code == code ? &*found : nullptr;
   };
   if (const auto* one = find(detail::base_characters)) return use(one->base);
-  if (detail::in_ranges(detail::mark_ranges, code)) return;
+  if (detail::in_ranges(detail::mark_bounds, code)) return;
   if (const auto* more = find(detail::long_decompositions)) {
     use(more->first);
     use(more->second);

@@ -24,6 +24,15 @@ namespace parx::inline PARX_ABI::data {
 /// A token's number. 32 bits: half the memory of PyTorch's 64, and embedding() takes either.
 using token_id = std::int32_t;
 
+namespace detail {
+
+/// Lets a hash table with keys std::string look up a std::string_view.
+struct text_hash : std::hash<std::string_view> {
+  using is_transparent = void;
+};
+
+}  // namespace detail
+
 class vocabulary {
  public:
   vocabulary() = default;
@@ -49,14 +58,10 @@ class vocabulary {
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:
-  struct text_hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-
   [[nodiscard]] token_id next_id() const noexcept { return static_cast<token_id>(tokens_.size()); }
 
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, token_id, text_hash, std::equal_to<>> ids_;
+  std::unordered_map<std::string, token_id, detail::text_hash, std::equal_to<>> ids_;
 };
 
 }  // namespace parx::data

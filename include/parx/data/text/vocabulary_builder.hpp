@@ -41,7 +41,6 @@ class vocabulary_builder {
   /// Counts the words of a text. Those of more than 100 characters are left out: they are [UNK].
   void add(std::string_view text);
   void add_word(std::string_view word, std::uint64_t count);
-  [[nodiscard]] std::size_t words() const noexcept { return counts_.size(); }
 
   /// Special tokens first, then single characters in the order of their codes, first as the start
   /// of a word, then within one ("##a"), then joined pieces in the order of their joining. Throws
@@ -49,9 +48,6 @@ class vocabulary_builder {
   [[nodiscard]] vocabulary build(const vocabulary_options& options = {}) const;
 
  private:
-  struct text_hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
   using word_counts = std::map<std::string_view, std::uint64_t>;
   using character_counts = std::map<std::uint32_t, std::uint64_t>;
 
@@ -69,7 +65,7 @@ class vocabulary_builder {
   static std::string as_text(std::uint32_t code);
 
   letter_case letters_;
-  std::unordered_map<std::string, std::uint64_t, text_hash, std::equal_to<>> counts_;
+  std::unordered_map<std::string, std::uint64_t, detail::text_hash, std::equal_to<>> counts_;
 };
 
 }  // namespace parx::data

@@ -15,6 +15,8 @@
 
 namespace parx::inline PARX_ABI::data::detail {
 
+inline constexpr std::size_t cifar_pixels = std::size_t{3} * 32 * 32;
+
 /// The file ended `extra` bytes into its record number `count`.
 [[noreturn]] PARX_INLINE void refuse_cifar_size(const gzip_reader& file, std::size_t count,
                                                 std::size_t extra, cifar_labels kind) {

@@ -16,6 +16,9 @@
 
 namespace parx::inline PARX_ABI::data::detail {
 
+inline constexpr std::uint32_t idx_image_magic = 2051;
+inline constexpr std::uint32_t idx_label_magic = 2049;
+
 PARX_INLINE std::uint32_t read_big_endian(gzip_reader& file, const char* what) {
   std::array<std::byte, 4> bytes{};
   file.read_exactly(bytes, what);

@@ -16,7 +16,7 @@ PARX_INLINE bool jsonl_reader::next(json::value& row) {
     try {
       row = json::parse(line_);
     } catch (const json::error& failure) {
-      throw_error(errc::bad_data, "\"{}\", line {}: no JSON: {} of it.", path(), line(),
+      throw_error(errc::bad_data, "\"{}\", line {}: not JSON: {} of this line.", path(), line(),
                   failure.what());
     }
     return true;

@@ -53,7 +53,7 @@ PARX_INLINE token_shards token_shards::from(std::span<const token_id> ids,
 PARX_INLINE void token_shards::write(const std::string& path, std::span<const token_id> ids) {
   token_id largest = 0;
   for (const token_id id : ids) {
-    require(id >= 0, "token_shards: {} is no token id", id);
+    require(id >= 0, "token_shards: {} is not a token id", id);
     largest = std::max(largest, id);
   }
   require(ids.size() < (std::size_t{1} << 31U), "token_shards: {} tokens need more than one file",
@@ -90,8 +90,8 @@ PARX_INLINE void token_shards::add_file(const std::string& path, shard_layout la
     const bool narrow = header[0] == magic_16 && header[1] == version_16;
     if (!narrow && !(header[0] == magic_32 && header[1] == version_32))
       throw_error(errc::bad_data,
-                  "\"{}\" begins with {} (version {}), not with {} or {}: it is no token file of "
-                  "llm.c. For nanoGPT's files, say shard_layout::nanogpt.",
+                  "\"{}\" begins with {} (version {}), not with {} or {}: it is not a token file "
+                  "of llm.c. For nanoGPT's files, say shard_layout::nanogpt.",
                   path, header[0], header[1], magic_16, magic_32);
     width = narrow ? 2 : 4;
     if (header[2] < 0 || static_cast<std::size_t>(header[2]) * width != bytes.size() - start)
@@ -101,7 +101,7 @@ PARX_INLINE void token_shards::add_file(const std::string& path, shard_layout la
                   path, header[2], width, bytes.size() - start);
     count = static_cast<std::size_t>(header[2]);
   } else if (bytes.size() % 2 != 0) {
-    throw_error(errc::bad_data, "\"{}\" has {} bytes, no whole number of uint16.", path,
+    throw_error(errc::bad_data, "\"{}\" has {} bytes, not a whole number of uint16.", path,
                 bytes.size());
   }
   const std::byte* const tokens = bytes.data() + (bytes.empty() ? 0 : start);

@@ -87,7 +87,7 @@ PARX_INLINE byte_bpe_tokenizer::byte_bpe_tokenizer(vocabulary tokens, std::vecto
     const auto id = tokens_.find(joined);
     require(id.has_value(), "merge {} makes \"{}\", which the vocabulary has not", rank,
             detail::to_printable(joined));
-    ranks_.emplace(key_of(a, b), joiner::token{static_cast<std::uint32_t>(rank), *id});
+    ranks_.emplace(detail::pair_key(a, b), joiner::token{static_cast<std::uint32_t>(rank), *id});
   }
   std::size_t bytes = 0;
   for (const std::string& token : special_tokens) bytes += token.size();
@@ -128,19 +128,9 @@ PARX_INLINE void byte_bpe_tokenizer::write(const std::string& vocab_file,
 PARX_INLINE void byte_bpe_tokenizer::encode(std::string_view text,
                                             std::vector<token_id>& ids) const {
   scratch work;
-  std::size_t begin = 0;
-  for (std::size_t at = text.find_first_of(starts_); at != std::string_view::npos;) {
-    const auto special = specials_.longest(text.substr(at));
-    if (special.id < 0) {
-      at = text.find_first_of(starts_, at + 1);
-      continue;
-    }
-    encode_plain(text.substr(begin, at - begin), ids, work);
-    ids.push_back(special.id);
-    begin = at + special.length;
-    at = text.find_first_of(starts_, begin);
-  }
-  encode_plain(text.substr(begin), ids, work);
+  specials_.split(
+      text, starts_, [&](std::string_view piece) { encode_plain(piece, ids, work); },
+      [&](token_id id) { ids.push_back(id); });
 }
 
 PARX_INLINE std::vector<token_id> byte_bpe_tokenizer::encode(std::string_view text) const {
@@ -157,7 +147,8 @@ PARX_INLINE std::string byte_bpe_tokenizer::decode(std::span<const token_id> ids
 
 PARX_INLINE std::uint64_t byte_bpe_tokenizer::fingerprint() const {
   std::uint64_t result = tokens_.fingerprint() ^ stable_hash("byte_bpe" + starts_);
-  for (const auto& [a, b] : merges_) result = (result ^ key_of(a, b)) * 0x9E3779B97F4A7C15;
+  for (const auto& [a, b] : merges_)
+    result = (result ^ detail::pair_key(a, b)) * 0x9E3779B97F4A7C15;
   return result;
 }
 
@@ -195,7 +186,7 @@ PARX_INLINE void byte_bpe_tokenizer::encode_word(std::string_view word, std::vec
   work.word.clear();
   for (const char byte : word) work.word.add(byte_ids_[static_cast<unsigned char>(byte)]);
   work.word.join([&](token_id a, token_id b) -> std::optional<joiner::token> {
-    const auto found = ranks_.find(key_of(a, b));
+    const auto found = ranks_.find(detail::pair_key(a, b));
     if (found == ranks_.end()) return std::nullopt;
     return found->second;
   });
@@ -225,7 +216,7 @@ PARX_INLINE byte_bpe_tokenizer byte_bpe_tokenizer::read(const std::string& vocab
     });
     from.end();
   } catch (const json::error& failure) {
-    throw_error(errc::bad_data, "\"{}\" is no vocab.json: {}.", vocab_json, failure.what());
+    throw_error(errc::bad_data, "\"{}\" is not a vocab.json: {}.", vocab_json, failure.what());
   }
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     if (tokens[id].empty())

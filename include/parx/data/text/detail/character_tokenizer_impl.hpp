@@ -35,8 +35,8 @@ PARX_INLINE character_tokenizer character_tokenizer::from_text(std::string_view 
     const decoded_character next = decode_character(text.substr(at));
     if (!next.valid)
       throw_error(errc::bad_data,
-                  "character_tokenizer: byte {} of the text is no UTF-8; byte pairs encode any "
-                  "bytes.",
+                  "character_tokenizer: byte {} of the text is not UTF-8; byte_bpe_tokenizer "
+                  "encodes any bytes.",
                   at);
     codes.insert(next.code);
     at += next.length;

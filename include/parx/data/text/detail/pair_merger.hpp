@@ -19,6 +19,11 @@
 
 namespace parx::inline PARX_ABI::data::detail {
 
+/// Two neighbouring symbols as one number.
+[[nodiscard]] inline std::uint64_t pair_key(token_id a, token_id b) noexcept {
+  return std::uint64_t{static_cast<std::uint32_t>(a)} << 32U | static_cast<std::uint32_t>(b);
+}
+
 class pair_merger {
  public:
   void add_word(std::span<const token_id> symbols, std::uint64_t count);
@@ -64,9 +69,6 @@ class pair_merger {
     }
   };
 
-  static std::uint64_t key_of(token_id a, token_id b) noexcept {
-    return std::uint64_t{static_cast<std::uint32_t>(a)} << 32U | static_cast<std::uint32_t>(b);
-  }
   static token_id first_of(std::uint64_t key) noexcept { return static_cast<token_id>(key >> 32U); }
   static token_id second_of(std::uint64_t key) noexcept {
     return static_cast<token_id>(key & 0xFFFFFFFFU);

@@ -18,7 +18,7 @@ PARX_INLINE void pair_merger::add_word(std::span<const token_id> symbols, std::u
 }
 
 PARX_INLINE void pair_merger::change(token_id a, token_id b, std::int64_t amount, std::size_t w) {
-  pair_state& pair = pairs_[key_of(a, b)];
+  pair_state& pair = pairs_[pair_key(a, b)];
   pair.count += amount;
   if (amount > 0 && (pair.words.empty() || pair.words.back() != w))
     pair.words.push_back(static_cast<std::uint32_t>(w));
@@ -40,14 +40,14 @@ PARX_INLINE void pair_merger::apply(std::uint64_t key, token_id joined) {
         continue;
       }
       if (out > 0) {
-        if (key_of(symbols[out - 1], a) != key) change(symbols[out - 1], a, -count, w);
+        if (pair_key(symbols[out - 1], a) != key) change(symbols[out - 1], a, -count, w);
         change(symbols[out - 1], joined, count, w);
-        grown.push_back(key_of(symbols[out - 1], joined));
+        grown.push_back(pair_key(symbols[out - 1], joined));
       }
       if (i + 2 < symbols.size()) {
-        if (key_of(b, symbols[i + 2]) != key) change(b, symbols[i + 2], -count, w);
+        if (pair_key(b, symbols[i + 2]) != key) change(b, symbols[i + 2], -count, w);
         change(joined, symbols[i + 2], count, w);
-        grown.push_back(key_of(joined, symbols[i + 2]));
+        grown.push_back(pair_key(joined, symbols[i + 2]));
       }
       symbols[out++] = joined;
       ++i;

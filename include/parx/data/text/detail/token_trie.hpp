@@ -30,6 +30,26 @@ class token_trie {
 
   [[nodiscard]] match longest(std::string_view text) const noexcept;
 
+  /// Calls special(id) for each token in `text`, and plain(piece) for the text before, between and
+  /// after them, in order. `starts`: the first bytes of the tokens.
+  template <typename Plain, typename Special>
+  void split(std::string_view text, std::string_view starts, Plain&& plain,
+             Special&& special) const {
+    std::size_t begin = 0;
+    for (std::size_t at = text.find_first_of(starts); at != std::string_view::npos;) {
+      const match found = longest(text.substr(at));
+      if (found.id < 0) {
+        at = text.find_first_of(starts, at + 1);
+        continue;
+      }
+      plain(text.substr(begin, at - begin));
+      special(found.id);
+      begin = at + found.length;
+      at = text.find_first_of(starts, begin);
+    }
+    plain(text.substr(begin));
+  }
+
  private:
   struct edge {
     std::uint64_t key = 0;  ///< 0: no edge

@@ -8,10 +8,7 @@
 #include <string_view>
 
 #include <parx/core/json_reader.hpp>
-#include <parx/data/text/detail/unicode_categories.hpp>
-#include <parx/data/text/detail/unicode_decompositions.hpp>
-#include <parx/data/text/detail/unicode_letters.hpp>
-#include <parx/data/text/detail/unicode_lowercase.hpp>
+#include <parx/data/text/detail/unicode_tables.hpp>
 #include <parx/data/text/unicode.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -61,7 +58,7 @@ PARX_INLINE std::size_t find_invalid_utf8(std::string_view text) noexcept {
 PARX_INLINE bool is_punctuation(std::uint32_t code) noexcept {
   if (code < 0x80)
     return code > ' ' && code < 0x7F && !detail::is_ascii_letter(code) && code - '0' >= 10;
-  return detail::in_ranges(detail::punctuation_ranges, code);
+  return detail::in_ranges(detail::punctuation_bounds, code);
 }
 
 PARX_INLINE std::uint32_t to_lower(std::uint32_t code) noexcept {

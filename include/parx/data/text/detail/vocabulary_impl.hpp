@@ -46,7 +46,7 @@ PARX_INLINE vocabulary vocabulary::read(const std::string& path) {
                   "lost or added makes every later token wrong.",
                   path, first_empty);
     if (const auto at = find_invalid_utf8(token); at != std::string::npos)
-      throw_error(errc::bad_data, "\"{}\", line {}: byte {} is no UTF-8. Is this a vocab.txt?",
+      throw_error(errc::bad_data, "\"{}\", line {}: byte {} is not UTF-8. Is this a vocab.txt?",
                   path, file.number(), at + 1);
     const auto [found, is_new] = result.ids_.emplace(token, result.next_id());
     if (!is_new)

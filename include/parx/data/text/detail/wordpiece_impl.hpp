@@ -26,19 +26,10 @@ PARX_INLINE wordpiece_tokenizer wordpiece_tokenizer::read(const std::string& pat
 PARX_INLINE std::size_t wordpiece_tokenizer::encode(std::string_view text,
                                                     std::vector<token_id>& ids) const {
   std::size_t invalid = 0;
-  std::size_t begin = 0;
-  for (std::size_t at = text.find('['); at != std::string_view::npos;) {
-    const token_trie::match special = specials_.longest(text.substr(at));
-    if (special.id < 0) {
-      at = text.find('[', at + 1);
-      continue;
-    }
-    invalid += encode_plain(text.substr(begin, at - begin), ids);
-    ids.push_back(special.id);
-    begin = at + special.length;
-    at = text.find('[', begin);
-  }
-  return invalid + encode_plain(text.substr(begin), ids);
+  specials_.split(
+      text, "[", [&](std::string_view piece) { invalid += encode_plain(piece, ids); },
+      [&](token_id id) { ids.push_back(id); });
+  return invalid;
 }
 
 PARX_INLINE encoding wordpiece_tokenizer::encode(std::string_view text,
