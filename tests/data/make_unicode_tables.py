@@ -117,7 +117,7 @@ struct long_decomposition {
     out.write(table("Several: spacing marks of Indic scripts, musical symbols.",
                     "long_decomposition", "long_decompositions",
                     [(*row, 0)[:4] for row in rows if len(row) > 2]))
-    out.write(table("The compatibility ideographs from U+F900 to U+FAD9, then from U+2F800 to U+2FA1D.",
+    out.write(table("Compatibility ideographs: U+F900 to U+FAD9, then U+2F800 to U+2FA1D.",
                     "std::uint32_t", "compatibility_ideographs",
                     [decomposed(c)[0] for c in compatibility_ideographs]))
     out.write("\n}  // namespace parx::data::detail\n")

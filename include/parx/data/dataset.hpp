@@ -33,6 +33,17 @@
 
 namespace parx::inline PARX_ABI::data {
 
+/// The number of samples that count: padding has weight 0.
+[[nodiscard]] inline float sum_of_weights(const tensor<float>& weights) {
+  return std::accumulate(weights.begin(), weights.end(), 0.0F);
+}
+/// Sets the labels of samples of weight 0 to -100, which cross_entropy ignores.
+inline void ignore_weightless(const tensor<std::int64_t>& labels, const tensor<float>& weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights.data()[i] == 0) labels.select(0, i).fill(-100);
+  }
+}
+
 /// Samples with a `Target` each. `x` is [n, ...], `y` [n, ...], `weights` [n]; a weight of 0 marks
 /// a sample that only fills the batch up and must not count: {.row_weights = batch.weights}.
 template <typename Target>
@@ -45,10 +56,8 @@ struct labelled_batch {
   [[nodiscard]] std::size_t size() const noexcept {
     return y.rank() == 0 ? weights.size() : y.extent(0);
   }
-  /// Samples that count: the sum of the weights.
-  [[nodiscard]] float count() const {
-    return std::accumulate(weights.begin(), weights.end(), 0.0F);
-  }
+  /// Samples that count.
+  [[nodiscard]] float count() const { return sum_of_weights(weights); }
 };
 
 /// Samples with classes: y is [n].

@@ -33,10 +33,10 @@ struct language_model_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
   /// Samples that count.
-  [[nodiscard]] float count() const;
+  [[nodiscard]] float count() const { return sum_of_weights(weights); }
   [[nodiscard]] std::size_t tokens() const noexcept { return input_ids.size(); }
   /// Called by the loader.
-  void apply_weights() const;
+  void apply_weights() const { ignore_weightless(labels, weights); }
 };
 
 struct language_model_options {

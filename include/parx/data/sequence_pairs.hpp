@@ -43,11 +43,11 @@ struct sequence_pair_batch {
 
   [[nodiscard]] std::size_t size() const noexcept { return weights.size(); }
   /// Samples that count.
-  [[nodiscard]] float count() const;
+  [[nodiscard]] float count() const { return sum_of_weights(weights); }
   /// Tokens of both sides, without padding.
   [[nodiscard]] std::size_t tokens() const;
   /// Called by the loader.
-  void apply_weights() const;
+  void apply_weights() const { ignore_weightless(labels, weights); }
 };
 
 struct sequence_pair_options {

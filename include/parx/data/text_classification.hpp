@@ -38,8 +38,8 @@ struct text_batch {
   tensor<float> weights;
 
   [[nodiscard]] std::size_t size() const noexcept { return labels.size(); }
-  /// Samples that count: the sum of the weights.
-  [[nodiscard]] float count() const;
+  /// Samples that count.
+  [[nodiscard]] float count() const { return sum_of_weights(weights); }
   /// Tokens without padding.
   [[nodiscard]] std::size_t tokens() const;
 };

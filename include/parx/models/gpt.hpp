@@ -15,12 +15,12 @@
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/core/json.hpp>
 #include <parx/models/decoding_cache.hpp>
-#include <parx/models/detail/conv1d.hpp>
 #include <parx/nn/attention.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/checkpointed.hpp>
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
+#include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
 
 namespace parx::inline PARX_ABI::models {
@@ -65,10 +65,10 @@ class gpt_block : public nn::module<gpt_block<T>> {
   using value_type = T;
 
   explicit gpt_block(const gpt_config& c)
-      : qkv_(c.n_embd, 3 * c.n_embd, nn::init::normal(0, c.initializer_range)),
-        attended_(c.n_embd, c.n_embd, residual_start(c)),
-        wide_(c.n_embd, inner(c), nn::init::normal(0, c.initializer_range), activation::gelu_tanh),
-        narrow_(inner(c), c.n_embd, residual_start(c)),
+      : qkv_(c.n_embd, 3 * c.n_embd, conv1d(c.initializer_range)),
+        attended_(c.n_embd, c.n_embd, conv1d(residual_range(c))),
+        wide_(c.n_embd, inner(c), conv1d(c.initializer_range, activation::gelu_tanh)),
+        narrow_(inner(c), c.n_embd, conv1d(residual_range(c))),
         norm1_(c.n_embd, {.epsilon = c.layer_norm_epsilon}),
         norm2_(c.n_embd, {.epsilon = c.layer_norm_epsilon}),
         attention_(c.n_head, {.dropout = c.attn_pdrop}),
@@ -101,9 +101,15 @@ class gpt_block : public nn::module<gpt_block<T>> {
   [[nodiscard]] static std::size_t inner(const gpt_config& c) {
     return c.n_inner > 0 ? c.n_inner : 4 * c.n_embd;
   }
+  [[nodiscard]] static nn::linear_options conv1d(double deviation,
+                                                 activation f = activation::none) {
+    return {.start = nn::init::normal(0, deviation),
+            .activation = f,
+            .layout = weight_layout::in_out};
+  }
   /// GPT-2 scales the weights of layers that add to the residual stream by 1 / sqrt(their number).
-  [[nodiscard]] static nn::initializer residual_start(const gpt_config& c) {
-    return nn::init::normal(0, c.initializer_range / std::sqrt(2 * static_cast<double>(c.n_layer)));
+  [[nodiscard]] static double residual_range(const gpt_config& c) {
+    return c.initializer_range / std::sqrt(2 * static_cast<double>(c.n_layer));
   }
   [[nodiscard]] variable<T> attend(const variable<T>& qkv, nn::kv_cache<T>* cache) {
     if (cache == nullptr) return attention_(qkv, attention_options<T>{.causal = true});
@@ -112,7 +118,7 @@ class gpt_block : public nn::module<gpt_block<T>> {
     return attention_(part(0), part(1), part(2), cache);
   }
 
-  detail::conv1d<T> qkv_, attended_, wide_, narrow_;
+  nn::linear<T> qkv_, attended_, wide_, narrow_;
   nn::layer_norm<T> norm1_, norm2_;
   nn::dot_product_attention attention_;
   nn::dropout attended_dropout_, dropout_;

@@ -23,6 +23,7 @@ struct linear_options {
   initializer start = {};  ///< of the weight, with a bias of 0; keep: PyTorch's default for both
   parx::activation activation = parx::activation::none;  ///< fused: see parx::linear
   matrix_cut::input input = matrix_cut::input::of_this_layer;  ///< see enter()
+  weight_layout layout = weight_layout::out_in;
 };
 
 template <typename T = float>
@@ -30,23 +31,24 @@ class linear : public module<linear<T>>, public cuttable_layer {
  public:
   using value_type = T;
 
-  /// From `in` to `out` features. weight is (out, in), bias (out), as in PyTorch.
+  /// From `in` to `out` features. weight is (out, in), as in PyTorch, or in the layout of the
+  /// options; bias is (out).
   linear(std::size_t in, std::size_t out, linear_options options = {})
       : activation_(options.activation),
         input_(options.input),
+        layout_(options.layout),
         start_(options.start.kind == initializer::distribution::keep ? init::fan_in_uniform(in)
                                                                      : options.start),
         bias_start_(options.start.kind == initializer::distribution::keep ? start_
                                                                           : init::constant(0)),
-        weight_("weight", {out, in}) {
+        weight_("weight", layout_ == weight_layout::out_in ? shape{out, in} : shape{in, out}) {
     if (options.bias == bias::learned) bias_ = parameter<T>("bias", {out});
   }
 
   /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
-    return cut_.apply<A>(x, cast<A>(weight_), cast<A>(bias_), activation_, weight_layout::out_in,
-                         input_);
+    return cut_.apply<A>(x, cast<A>(weight_), cast<A>(bias_), activation_, layout_, input_);
   }
   /// For an input that several layers read: does once what each of them would do where they are cut
   /// by columns. The others have matrix_cut::input::entered.
@@ -58,17 +60,16 @@ class linear : public module<linear<T>>, public cuttable_layer {
   [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     require(how.how != cut::rows || activation_ == parx::activation::none,
-            "\"{}\" applies an activation, which must follow the sum over the ranks: it cannot be cut "
-            "by rows",
+            "\"{}\" applies an activation, which must follow the sum over the ranks: it cannot be "
+            "cut by rows",
             path);
     layer_cut counted = how;
     if (input_ == matrix_cut::input::entered) counted.inputs = 0;
-    return cut_.part(where, counted, path, weight_, bias_, weight_layout::out_in)
-        .named("weight", "bias");
+    return cut_.part(where, counted, path, weight_, bias_, layout_).named("weight", "bias");
   }
   void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
               std::string_view path) override {
-    cut_.cut(axis, how, path, weight_, bias_, weight_layout::out_in);
+    cut_.cut(axis, how, path, weight_, bias_, layout_);
   }
 
   template <typename Visit>
@@ -84,6 +85,7 @@ class linear : public module<linear<T>>, public cuttable_layer {
  private:
   parx::activation activation_;
   matrix_cut::input input_;
+  weight_layout layout_;
   matrix_cut cut_;
   initializer start_, bias_start_;
   parameter<T> weight_;

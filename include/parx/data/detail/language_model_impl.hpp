@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -17,16 +16,6 @@
 #include <parx/data/text/tokenizer.hpp>
 
 namespace parx::inline PARX_ABI::data {
-
-PARX_INLINE float language_model_batch::count() const {
-  return std::accumulate(weights.begin(), weights.end(), 0.0F);
-}
-
-PARX_INLINE void language_model_batch::apply_weights() const {
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights.data()[i] == 0) labels.select(0, i).fill(-100);
-  }
-}
 
 PARX_INLINE language_model::language_model(token_shards tokens, language_model_options options)
     : tokens_(std::move(tokens)), options_(options) {

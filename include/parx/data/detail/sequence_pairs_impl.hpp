@@ -26,20 +26,10 @@
 
 namespace parx::inline PARX_ABI::data {
 
-PARX_INLINE float sequence_pair_batch::count() const {
-  return std::accumulate(weights.begin(), weights.end(), 0.0F);
-}
-
 PARX_INLINE std::size_t sequence_pair_batch::tokens() const {
   return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0}) +
          std::accumulate(decoder_attention_mask.begin(), decoder_attention_mask.end(),
                          std::size_t{0});
-}
-
-PARX_INLINE void sequence_pair_batch::apply_weights() const {
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights.data()[i] == 0) labels.select(0, i).fill(-100);
-  }
 }
 
 PARX_INLINE std::shared_ptr<const std::vector<std::uint32_t>> sequence_pairs::lengths() const {

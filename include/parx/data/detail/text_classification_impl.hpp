@@ -27,10 +27,6 @@
 
 namespace parx::inline PARX_ABI::data {
 
-PARX_INLINE float text_batch::count() const {
-  return std::accumulate(weights.begin(), weights.end(), 0.0F);
-}
-
 PARX_INLINE std::size_t text_batch::tokens() const {
   return std::accumulate(attention_mask.begin(), attention_mask.end(), std::size_t{0});
 }

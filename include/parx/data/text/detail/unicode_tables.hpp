@@ -379,7 +379,7 @@ inline constexpr std::array<long_decomposition, 43> long_decompositions{{
 {119231,119225,119141,119151},{119232,119226,119141,119151},
 }};
 
-/// The compatibility ideographs from U+F900 to U+FAD9, then from U+2F800 to U+2FA1D.
+/// Compatibility ideographs: U+F900 to U+FAD9, then U+2F800 to U+2FA1D.
 inline constexpr std::array<std::uint32_t, 1016> compatibility_ideographs{{
 35912,26356,36554,36040,28369,20018,21477,40860,40860,22865,37329,21895,22856,25078,30313,32645,
 34367,34746,35064,37007,27138,27931,28889,29662,33853,37226,39409,20098,21365,27396,29211,34349,
