@@ -155,9 +155,9 @@ BOOST_AUTO_TEST_CASE(a_wrong_cifar_file_is_refused_by_file_and_record) {
   expect_error(errc::bad_data, {"label.bin\": record 1 (at byte 3073) has the label 10", "0 to 9"},
                read(label, cifar_labels::cifar10));
   const auto hundred = folder.write("hundred.bin", cifar_record("\x01\x02", "abc"));
-  expect_error(errc::bad_data, {"just 1 records of CIFAR-100"},
+  expect_error(errc::bad_data, {"exactly 1 records of CIFAR-100"},
                read(hundred, cifar_labels::cifar10));
-  expect_error(errc::bad_data, {"just 1 records of CIFAR-10;"},
+  expect_error(errc::bad_data, {"exactly 1 records of CIFAR-10;"},
                read(folder.write("ten.bin", good), cifar_labels::cifar100));
   expect_error(
       errc::bad_data, {"record 0", "fine label 100"},

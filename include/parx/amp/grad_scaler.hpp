@@ -158,7 +158,7 @@ class grad_scaler {
   /// Skipped steps since the beginning of training.
   [[nodiscard]] std::uint64_t skipped_steps() const noexcept { return skipped_; }
 
-  /// Calls visitor(name, tensor<double>& or std::uint64_t&): what a checkpoint has to keep.
+  /// Calls visitor(name, tensor<double>& or std::uint64_t&): the state for a checkpoint.
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {
     visitor("scale", scale_);

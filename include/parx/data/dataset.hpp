@@ -77,8 +77,8 @@ using batch_of = decltype(std::declval<const D&>().fetch(std::span<const std::si
 
 namespace detail {
 
-/// Stands for a class that is not a data set where a loader is made of it: says what is missing,
-/// better than a failed constraint would.
+/// The data set of a loader of a class that is not one: its message says what is missing, which
+/// that of a failed constraint would not.
 template <typename D>
 struct no_dataset {
   static_assert(

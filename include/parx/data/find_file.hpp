@@ -11,8 +11,8 @@
 namespace parx::inline PARX_ABI::data {
 
 /// The paths of the files in `folder` whose names begin with `prefix` and hold `part`, in
-/// alphabetical order. `what` tells in messages what the folder should hold, "the IDX files".
-/// Throws errc::io when the folder cannot be listed.
+/// alphabetical order. `what` names the wanted files in messages: "the IDX files". Throws errc::io
+/// when the folder cannot be listed.
 [[nodiscard]] std::vector<std::string> find_files(const std::string& folder,
                                                   std::string_view prefix, std::string_view part,
                                                   std::string_view what);

@@ -77,8 +77,8 @@ class image_dataset {
 
   [[nodiscard]] batch fetch(std::span<const std::size_t> indices) const;
 
-  /// Mean and standard deviation of the pixels of all channels, as image_options takes them. Those
-  /// of the training images belong to the test images, too.
+  /// Mean and standard deviation of the pixels of all channels, as image_options takes them. Use
+  /// those of the training images for the test images, too.
   [[nodiscard]] image_options statistics() const;
 
   /// The same images with other options.

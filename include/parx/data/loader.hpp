@@ -124,7 +124,7 @@ class loader {
     require(options_.prefetch > 0, "{}: the prefetch window must be at least 1", at());
     require(source.size() > 0,
             "{}: the data set has no samples, so there is no batch to take; was its file empty, "
-            "or are its paths and filters others than you think?",
+            "or is its path or a filter wrong?",
             at());
     require(sampler_.size() == source.size(),
             "{}: the sampler was made for {} samples, but the data set has {}; make it with "

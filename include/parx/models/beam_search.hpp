@@ -30,7 +30,7 @@ enum class beam_stop {
 };
 
 struct beam_options {
-  std::int64_t start_token = 0;  ///< what the decoder begins with
+  std::int64_t start_token = 0;  ///< the decoder's first token
   std::int64_t end_token = 1;
   std::size_t max_new_tokens = 64;
   std::size_t beams = 4;

@@ -29,7 +29,7 @@ struct first_value_type<First, Rest...> {
 template <typename... Modules>
 inline constexpr bool takes_over = (... && module_type<Modules>);
 
-/// Stands for a module where the arguments of a sequential are not modules or not rvalues; says so.
+/// The template argument of a sequential of wrong arguments: its messages say what is wrong.
 template <typename... Others>
 struct no_modules : module_state {
   static constexpr bool are_modules = (... && module_type<std::remove_cvref_t<Others>>);

@@ -96,7 +96,7 @@ class optimizer : public placed_state {
 
   /// Calls visitor(name, tensor<state_type>&) for all state tensors, "0.weight.exp_avg", and of
   /// 16-bit targets "0.weight.master", and visitor(name, std::uint64_t&) for the number of steps of
-  /// each target, "0.weight.step": what a checkpoint has to keep. A tensor has the target's size
+  /// each target, "0.weight.step": the state for a checkpoint. A tensor has the target's size
   /// and is all zero before its first step. Up to date, and may be written, until the next step.
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {

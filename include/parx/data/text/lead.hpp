@@ -1,5 +1,5 @@
-// lead: the beginning of a text as its summary: the lead baseline, which a trained model must beat
-// (the first sentence of a news story says most). Pure.
+// lead: the beginning of a text as its summary. This baseline, strong on news, is what a trained
+// model must beat. Pure.
 #pragma once
 
 #include <cstddef>

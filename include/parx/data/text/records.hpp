@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI::data {
 
 enum class text_format { by_name, csv, tsv, jsonl };
 
-/// The format of a file: `given`, or for by_name what its name tells.
+/// The format of a file: `given`, or for by_name the one that its name tells.
 [[nodiscard]] text_format text_format_of(std::string_view path,
                                          text_format given = text_format::by_name);
 

@@ -21,7 +21,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
-/// Counts of what happened while texts were tokenised.
+/// Counts from the tokenisation of texts.
 struct text_counts {
   std::uint64_t tokens = 0;            ///< that were kept, special ones included
   std::uint64_t truncated_rows = 0;    ///< texts that were too long

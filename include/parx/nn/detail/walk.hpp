@@ -92,7 +92,7 @@ class walker : private walk_position {
     start(module);
   }
 
-  /// What members() calls: visit("name", member), also for buffers, or visit("name", parameter,
+  /// Called by members(): visit("name", member), also for buffers, or visit("name", parameter,
   /// initializer). Not inline: a model calls it from many places.
   template <typename Member>
   [[gnu::noinline]] void operator()(std::string_view name, Member& member,

@@ -29,8 +29,8 @@ inline constexpr std::size_t cifar_pixels = std::size_t{3} * 32 * 32;
               file.path(), file.offset(), count, ten ? "CIFAR-10" : "CIFAR-100", labels,
               ten ? "" : "s", cifar_pixels + labels, extra,
               file.offset() % other == 0
-                  ? formatted("They are just {} records of {}; is it that?",
-                                file.offset() / other, ten ? "CIFAR-100" : "CIFAR-10")
+                  ? formatted("They are exactly {} records of {}; is it such a file?",
+                              file.offset() / other, ten ? "CIFAR-100" : "CIFAR-10")
                   : std::string("Was it cut short? Copy or download it again."));
 }
 
