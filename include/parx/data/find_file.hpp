@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/error.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

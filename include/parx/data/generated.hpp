@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <span>
 
-#include <parx/core/check.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/detail/draws.hpp>
 #include <parx/data/detail/strokes.hpp>

@@ -13,7 +13,6 @@
 #include <memory>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {

@@ -12,9 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
-#include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/find_file.hpp>
 #include <parx/data/formats/cifar.hpp>

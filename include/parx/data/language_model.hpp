@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 
-#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/lines.hpp>

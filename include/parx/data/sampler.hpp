@@ -17,9 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/data/group_by_length.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

@@ -19,7 +19,6 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/source_target.hpp>
 #include <parx/data/text/append_text.hpp>

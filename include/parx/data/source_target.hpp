@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <parx/core/error.hpp>
-#include <parx/core/log.hpp>
 #include <parx/data/text/records.hpp>
 
 namespace parx::inline PARX_ABI::data {

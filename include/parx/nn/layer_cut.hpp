@@ -10,9 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/tensor/shard_spec.hpp>
-#include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 

@@ -36,7 +36,6 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
-#include <parx/core/check.hpp>
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include <parx/core/check.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::optim {
 

@@ -8,10 +8,8 @@
 
 #include <parx/core/check.hpp>
 #include <parx/data/dataset.hpp>
-#include <parx/data/formats/lines.hpp>
 #include <parx/data/formats/token_shards.hpp>
 #include <parx/data/language_model.hpp>
-#include <parx/data/text/append_text.hpp>
 #include <parx/data/text/token_cache.hpp>
 #include <parx/data/text/tokenizer.hpp>
 

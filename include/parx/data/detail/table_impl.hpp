@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/data/dataset.hpp>

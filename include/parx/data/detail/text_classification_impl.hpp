@@ -12,13 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/core/log.hpp>
 #include <parx/data/dataset.hpp>
-#include <parx/data/text/append_text.hpp>
 #include <parx/data/text/padding.hpp>
 #include <parx/data/text/records.hpp>
 #include <parx/data/text/token_cache.hpp>

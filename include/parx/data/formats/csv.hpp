@@ -14,8 +14,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>
 
 namespace parx::inline PARX_ABI::data {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <parx/core/error.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

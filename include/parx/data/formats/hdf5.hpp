@@ -14,7 +14,6 @@
 
 #include <hdf5.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 
-#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 

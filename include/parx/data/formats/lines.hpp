@@ -6,11 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>
 
 namespace parx::inline PARX_ABI::data {

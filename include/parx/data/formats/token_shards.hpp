@@ -18,7 +18,6 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/vocabulary.hpp>
 

@@ -22,8 +22,6 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/core/json.hpp>
-#include <parx/data/formats/lines.hpp>
 #include <parx/data/text/detail/pair_merger.hpp>
 #include <parx/data/text/detail/symbol_joiner.hpp>
 #include <parx/data/text/detail/token_trie.hpp>

@@ -11,10 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/json.hpp>
 #include <parx/data/text/encoding.hpp>
-#include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {

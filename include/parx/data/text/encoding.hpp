@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {

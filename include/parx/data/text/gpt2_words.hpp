@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include <parx/data/text/unicode.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

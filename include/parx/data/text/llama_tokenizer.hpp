@@ -9,17 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/data/formats/lines.hpp>
 #include <parx/data/text/encoding.hpp>
-#include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {

@@ -13,8 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/check.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

@@ -14,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/vocabulary.hpp>

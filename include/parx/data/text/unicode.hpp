@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include <parx/core/json_reader.hpp>
 #include <parx/data/text/detail/unicode_tables.hpp>
 
 namespace parx::inline PARX_ABI::data {

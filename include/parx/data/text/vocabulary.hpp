@@ -13,9 +13,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
-#include <parx/data/formats/lines.hpp>
 #include <parx/data/text/unicode.hpp>
 #include <parx/tensor/random.hpp>
 

@@ -18,7 +18,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/data/text/bert_words.hpp>
 #include <parx/data/text/detail/pair_merger.hpp>
 #include <parx/data/text/vocabulary.hpp>

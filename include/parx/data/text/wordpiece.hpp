@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/data/text/bert_words.hpp>
 #include <parx/data/text/detail/token_trie.hpp>
 #include <parx/data/text/encoding.hpp>

@@ -14,6 +14,7 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/core/check.hpp>
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/init.hpp>
 #include <parx/nn/random_layer.hpp>

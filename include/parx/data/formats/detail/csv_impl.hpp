@@ -17,7 +17,6 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/data/formats/csv.hpp>
-#include <parx/data/formats/gzip.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

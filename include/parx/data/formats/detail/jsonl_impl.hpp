@@ -6,7 +6,6 @@
 #include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/jsonl.hpp>
-#include <parx/data/formats/lines.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

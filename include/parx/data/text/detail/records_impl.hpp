@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/data/formats/csv.hpp>

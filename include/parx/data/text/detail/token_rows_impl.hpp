@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/core/log.hpp>
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/token_rows.hpp>
 #include <parx/data/text/vocabulary.hpp>
