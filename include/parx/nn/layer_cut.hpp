@@ -24,7 +24,7 @@ enum class cut {
   from_positions,  ///< a norm's inputs are cut by positions, its result is whole
 };
 
-/// The activations outside of pairs of columns and rows.
+/// How activations lie on the ranks outside of the pairs of columns and rows.
 enum class between_cuts {
   whole,      ///< the same on all ranks
   positions,  ///< cut by axis 1 of (batch, positions, features)
@@ -44,9 +44,9 @@ struct layer_cut {
   std::size_t blocks = 1;
   /// The number of query heads, where `units` are key or value heads that may serve several each.
   std::size_t served = 0;
-  /// The layer's input (columns) or result (rows).
+  /// How the layer's input (columns) or result (rows) lies on the ranks.
   between_cuts between = between_cuts::whole;
-  /// Of an embedding: the input of an output that is tied to it.
+  /// The same for the input of an output that is tied to this embedding.
   between_cuts output = between_cuts::whole;
   cut_result result = cut_result::features;
   /// Only for cut_messages: positions of a text that come here (0: all), and inputs of the layer in

@@ -1,9 +1,9 @@
 // Characters: decoding and encoding UTF-8, the kinds of characters, and their lower-case form
 // without accents.
 //
-// The tables are Unicode 14.0's (text/detail/unicode_tables.hpp, which is generated); every look-up
-// is a binary search, which ASCII is spared. Pure. Sources: unicode.org/reports/tr15 (NFD), Unicode
-// 14.0 section 3.9 (what a decoder makes of ill-formed UTF-8), section 3.12 (Hangul).
+// The tables are Unicode 14.0's (text/detail/unicode_tables.hpp, which is generated); a look-up is
+// a binary search, except for ASCII. Pure. Sources: unicode.org/reports/tr15 (NFD), Unicode 14.0
+// section 3.9 (what a decoder makes of ill-formed UTF-8), section 3.12 (Hangul).
 #pragma once
 
 #include <algorithm>
