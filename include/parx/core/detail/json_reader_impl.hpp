@@ -1,6 +1,7 @@
 // Definitions of json_reader.hpp.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
