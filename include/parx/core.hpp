@@ -1,4 +1,4 @@
-// L0: errors, checks, deadlines, environment, logging. Everything else may include this.
+// L1: errors, checks, deadlines, environment, logging. Everything else may include this.
 #pragma once
 
 #include <parx/core/version.hpp>  // IWYU pragma: export

@@ -1,4 +1,4 @@
-// L0: what a run is doing: spans and counters for a trace viewer, a progress line for people.
+// L1: what a run is doing: spans and counters for a trace viewer, a progress line for people.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

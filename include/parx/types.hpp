@@ -1,4 +1,4 @@
-// L1: element types, the 16-bit floats, buffers, the loops that reduce them, exact norms.
+// L2: element types, the 16-bit floats, buffers, the loops that reduce them, exact norms.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

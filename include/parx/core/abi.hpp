@@ -9,9 +9,9 @@
 // In source code the tag is never written: parx::tensor finds it.
 //
 // The form is part of the tag, too. Header-only is the default. With PARX_SEPARATE_COMPILATION
-// headers declare what is no template, marked PARX_INLINE, and parx/src.hpp, in one object file of
-// the program or in parx::compiled, defines it: see there. Where objects of both forms hand each
-// other parx's types, the link fails on parx::v0_1_avx2_eigen_compiled::...
+// headers only declare the functions that are not templates (marked PARX_INLINE); parx/src.hpp
+// defines them, in one object file of the program or in parx::compiled. Where objects of both forms
+// hand each other parx's types, the link fails on parx::v0_1_avx2_eigen_compiled::...
 #pragma once
 
 #include <parx/core/version.hpp>
@@ -51,7 +51,7 @@
   PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_GEMM, \
                 PARX_ABI_FORM)
 
-// The same as text, for what reads demangled names.
+// The tag as a string literal, to find it in demangled names.
 #define PARX_ABI_QUOTED(name) #name
 #define PARX_ABI_TEXT_OF(name) PARX_ABI_QUOTED(name)
 #define PARX_ABI_TEXT PARX_ABI_TEXT_OF(PARX_ABI)

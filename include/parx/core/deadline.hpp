@@ -28,7 +28,7 @@ class deadline {
   [[nodiscard]] static deadline never() noexcept {
     return {clock::now(), clock::time_point::max()};
   }
-  /// What stands where none has been set yet: never. Reads no clock.
+  /// The value of a deadline before it is set: never passes. Reads no clock.
   [[nodiscard]] static deadline unset() noexcept { return {{}, clock::time_point::max()}; }
   [[nodiscard]] bool is_unset() const noexcept { return start_ == clock::time_point{}; }
 
@@ -40,8 +40,7 @@ class deadline {
     if (is_never()) return duration::max();
     return std::max(duration::zero(), std::chrono::ceil<duration>(end_ - clock::now()));
   }
-  /// Time since the deadline was made, in seconds: the "after 30.0 s" of error messages; of an
-  /// unset one 0.
+  /// Seconds since the deadline was made, the "after 30.0 s" of error messages; 0 while unset.
   [[nodiscard]] double elapsed_seconds() const noexcept {
     if (is_unset()) return 0;
     return std::chrono::duration<double>(clock::now() - start_).count();

@@ -39,9 +39,9 @@ class descriptor {
   int number_ = -1;
 };
 
-/// Puts /dev/null where standard input, output or error was closed by whoever started the process.
-/// open() and socket() hand out the lowest free number: what a program prints would go into its
-/// checkpoint, or to a peer. Call it before anything else is opened; children inherit the three.
+/// Opens /dev/null as standard input, output or error where the parent process has closed it.
+/// open() and socket() return the lowest free number, so that printed text would otherwise go into
+/// a checkpoint or to a peer. Call it before anything else is opened; children inherit the three.
 inline void fill_standard_descriptors() noexcept {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(number, F_GETFD) >= 0 || errno != EBADF) continue;

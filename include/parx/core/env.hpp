@@ -1,13 +1,12 @@
 // Typed access to environment variables.
 //
 // An `environment` is a plain map, so that everything which reads variables is a pure function that
-// tests can call with a table. `process_environment()` copies the real one, with what was taken out
-// of it by `hide_variable()`.
+// tests can call with a table. `process_environment()` copies the real one, including the variables
+// that `hide_variable()` has removed.
 #pragma once
 
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -18,6 +17,7 @@
 #include <type_traits>
 
 #include <parx/core/error.hpp>
+#include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -52,8 +52,8 @@ struct hidden_variables {
   return result;
 }
 
-/// Takes a variable out of what this process's children inherit. Not while another thread reads the
-/// environment.
+/// Removes a variable from the environment that child processes inherit. No other thread may read
+/// the environment at the same time.
 inline void hide_variable(const char* name) {
   const char* const value = std::getenv(name);
   if (value == nullptr) return;
@@ -71,18 +71,16 @@ inline void hide_variable(const char* name) {
   return found->second;
 }
 
-/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error with
-/// the variable, its text and what it should be when that is not a number of type T: `wanted`, as
-/// "a port from 1 to 65535", or else T's own range. Whoever wants less than T checks it.
+/// The value of `name` as a number, or nullopt where it is unset or empty. Throws usage_error where
+/// the text is not a number that fits into T. The message says what it should be: `wanted`, such as
+/// "a port from 1 to 65535", or else T's range. A narrower range is for the caller to check.
 template <typename T>
   requires std::is_arithmetic_v<T>
 [[nodiscard]] std::optional<T> env_number(const environment& env, std::string_view name,
                                           std::string_view wanted = {}) {
   const auto text = env_string(env, name);
   if (!text) return std::nullopt;
-  T value{};
-  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (code == std::errc{} && end == text->data() + text->size()) return value;
+  if (const auto value = detail::parse_number<T>(*text)) return value;
   if (!wanted.empty()) {
     throw_usage("environment variable {}=\"{}\" is not {}", name, *text, wanted);
   } else if constexpr (std::is_integral_v<T>) {

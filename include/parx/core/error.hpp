@@ -4,12 +4,11 @@
 //   thrown before anything is sent, so a group stays usable.
 // error: something went wrong outside the program's control (a peer died, a deadline passed, a file
 //   is damaged). A std::system_error whose code is an errc; a communication error closes its group.
-// An error keeps the exception that caused it, and what() tells the chain of causes.
+// An error keeps the exception that caused it, and what() includes the chain of causes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -59,10 +58,6 @@ struct error_context {
   std::string advice{};         ///< what to do about it, a sentence without its full stop
 };
 
-/// What an exception says and what it was caused by, as a part of a sentence: without a full stop
-/// at its end, and without advice. Causes are those of parx::error and of std::throw_with_nested.
-[[nodiscard]] std::string text_of(const std::exception_ptr& failure);
-
 /// A failure outside the program's control. what() is a full sentence: what failed, where, why,
 /// "; caused by: " with the text of the cause where there is one, and what to do. It already names
 /// everything in context().
@@ -88,11 +83,13 @@ class error : public std::system_error {
   std::exception_ptr cause_;
 };
 
-/// What a parx::error or std::throw_with_nested has kept as the cause, or null.
+/// The cause that a parx::error or std::throw_with_nested has kept, or null.
 [[nodiscard]] std::exception_ptr cause_of(const std::exception& failure) noexcept;
 
+/// The message of an exception and of its causes (see cause_of), to be embedded in a sentence:
+/// without a full stop at its end, and without advice.
 [[nodiscard]] std::string text_of(const std::exception& failure);
-std::string text_of(const std::exception_ptr& failure);
+[[nodiscard]] std::string text_of(const std::exception_ptr& failure);
 
 /// A wrong call, found before anything was sent. The object that threw it stays usable.
 class usage_error : public std::invalid_argument {

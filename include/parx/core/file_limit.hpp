@@ -1,6 +1,6 @@
-// file_limit: writing files, with a limit on their sizes (ulimit -f) as an error like a full disk.
+// file_limit: writes to files report the file size limit (ulimit -f) as an error, like a full disk.
 //
-// The kernel sends the thread that would go over the limit a SIGXFSZ, which would end the process
+// The kernel sends SIGXFSZ to the thread that would exceed the limit, which would end the process
 // before it could say why. Shared memory counts as a file. Safe from any thread.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What call() returns, a system call that makes a file grow: over the limit it is negative, and
-/// errno is EFBIG.
+/// The result of call(), a system call that makes a file grow. Beyond the limit it is negative with
+/// errno EFBIG, and no signal is delivered.
 template <typename Call>
 [[nodiscard]] auto within_file_limit(Call call) noexcept {
   sigset_t limit, before;
@@ -39,10 +39,10 @@ template <typename Call>
 
 struct write_result {
   std::size_t written = 0;
-  int reason = 0;  ///< the errno with which it stopped short, 0 where all was written
+  int reason = 0;  ///< the errno of a failure, 0 when all was written
 };
 
-/// Writes all bytes by as few write(2) as it takes: one, where nothing comes between.
+/// Writes all bytes with one write(2), and further ones only after an interrupted or short write.
 [[nodiscard]] inline write_result write_all(int file, std::span<const std::byte> bytes) noexcept {
   write_result result;
   while (result.written < bytes.size()) {

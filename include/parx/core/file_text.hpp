@@ -1,4 +1,4 @@
-// file_text: a file as a string, of /proc too, whose files have no size.
+// file_text: a file as a string. It is read to its end, because files of /proc have no size.
 #pragma once
 
 #include <fcntl.h>
@@ -11,10 +11,10 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What is left of an open file, or nullopt where it cannot be read; errno says why.
+/// The rest of an open file, or nullopt where it cannot be read; errno says why.
 [[nodiscard]] std::optional<std::string> text_of_file(const descriptor& file);
 
-/// All of the file.
+/// The whole file, or nullopt as above.
 [[nodiscard]] inline std::optional<std::string> file_text(const std::string& path) {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return file.valid() ? text_of_file(file) : std::nullopt;

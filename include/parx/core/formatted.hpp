@@ -1,9 +1,9 @@
 // formatted: fmt::format for parx's own texts, cheap to compile.
 //
-// fmt parses a format string and lays out its arguments once for every combination of their types:
-// of hello's compile time, a fifth. Here an argument costs one instance for its type, and a format
-// string is only counted by the compiler: a text with too few or too many arguments does not
-// compile. A specification that does not suit its argument ({:d} for a string) throws when it runs.
+// fmt instantiates its checks of a format string and its argument store for every combination of
+// argument types: a fifth of the compile time of a first program. Here each argument type costs one
+// instantiation, and the compiler only counts arguments: a text with too few or too many does not
+// compile. A specification that does not suit its argument ({:d} for a string) throws at run time.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// How many arguments a format string takes, a width or precision of {} among them. 1000 and more
-/// for one that is malformed.
+/// The number of arguments of a format string, including widths and precisions given as {}. 1000 or
+/// more for a malformed one.
 consteval std::size_t arguments_of(const char* text) {
   std::size_t automatic = 0, numbered = 0;
   int depth = 0;

@@ -1,7 +1,7 @@
 // hmac_sha256 (RFC 2104), computed by OpenSSL's libcrypto.
 //
 // The library is loaded when it is first needed: a program neither includes nor links OpenSSL, and
-// one that has no secret runs on a machine without it. parx has no cryptography of its own.
+// one without a secret runs on a machine without it. parx has no cryptography of its own.
 // Threads: safe from any.
 #pragma once
 
@@ -21,14 +21,14 @@ using mac = std::array<unsigned char, 32>;
 
 namespace detail {
 
-/// The few functions of libcrypto that parx calls, whose signatures are those of OpenSSL 1.1 to 3.
+/// The functions of libcrypto that parx calls, with the signatures of OpenSSL 1.1 to 3.
 struct crypto_library {
   const void* (*sha256)() = nullptr;
   unsigned char* (*hmac)(const void* method, const void* key, int key_size,
                          const unsigned char* text, std::size_t size, unsigned char* out,
                          unsigned* out_size) = nullptr;
   int (*compare)(const void* one, const void* other, std::size_t size) = nullptr;
-  std::string failure;  ///< why there is none; empty where there is
+  std::string failure;  ///< why it could not be loaded; empty if it was
 
   static const crypto_library& instance() {
     static const crypto_library loaded;
@@ -77,7 +77,7 @@ struct crypto_library {
   return result;
 }
 
-/// In a time that does not depend on where the two differ.
+/// Takes a time that does not depend on where the two differ.
 [[nodiscard]] inline bool equal_in_constant_time(const mac& one, const mac& other) noexcept {
   const auto& library = detail::crypto_library::instance();
   return library.failure.empty() && library.compare(one.data(), other.data(), one.size()) == 0;

@@ -1,9 +1,9 @@
-// job_key: with what the ranks of a job prove to each other that they belong to it.
+// job_key: the key with which the ranks of a job authenticate each other.
 //
-// Derived from the job's secret and its run id, so that what one job has signed means nothing to
-// another. The secret itself is not kept, and neither is ever sent or printed. What is signed is a
-// purpose and parts whose borders are signed too. Whether the job encrypts what it sends (PARX_TLS)
-// is part of the key: ranks that differ in it do not let each other in.
+// It is derived from the job's secret and run id, so that a signature of one job is worthless in
+// another. The secret itself is not kept; neither secret nor key is ever sent or printed. A
+// signature covers a purpose, the parts and the length of each. Whether the job encrypts its
+// connections (PARX_TLS) is part of the key: ranks that disagree about it reject each other.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class job_key {
       : bytes_(sign_with(secret, encrypts ? "parx job, encrypted" : "parx job", {run_id})),
         encrypts_(encrypts) {}
 
-  /// Whether connections between hosts go on in TLS once both sides have shown that they know it.
+  /// Whether connections between hosts switch to TLS once both sides have proved that they know the
+  /// key.
   [[nodiscard]] bool encrypts() const noexcept { return encrypts_; }
 
   [[nodiscard]] mac sign(std::string_view purpose,
@@ -34,7 +35,7 @@ class job_key {
     return equal_in_constant_time(signature, sign(purpose, parts));
   }
 
-  /// Any plain value as bytes to sign.
+  /// The bytes of a trivially copyable value, to be signed.
   template <typename Value>
   [[nodiscard]] static std::string_view view(const Value& value) noexcept {
     return {reinterpret_cast<const char*>(&value), sizeof value};

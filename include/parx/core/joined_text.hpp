@@ -1,5 +1,5 @@
-// joined_text: numbers or texts as one text, "2, 3, 5". Not by fmt::join, whose formatters of
-// numbers are compiled anew in every program: 300 functions.
+// joined_text: numbers or strings joined to one string, "2, 3, 5". fmt::join would compile some 300
+// functions, its formatters of numbers, in every program.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Of what lies in one piece between begin() and end(): a tensor shape's extents, too, although its
-/// size() is another number.
+/// `all` is a contiguous range of int, std::size_t or std::string. Only begin() and end() are used,
+/// because the size() of a tensor shape is not the number of its extents.
 template <typename Range>
 [[nodiscard]] std::string joined_text(const Range& all, std::string_view between = ", ") {
   return detail::join(std::to_address(std::begin(all)), std::to_address(std::end(all)), between);

@@ -7,7 +7,7 @@
 //
 // Strict: one value and nothing after it, no key twice, no NaN. Objects keep the order of their
 // members, so that a file which is read and written again can be compared. A value belongs to one
-// thread at a time. Text that need not become a value: json_reader.hpp. Source: RFC 8259.
+// thread at a time. json_reader.hpp reads text without building values. Source: RFC 8259.
 #pragma once
 
 #include <concepts>
@@ -45,7 +45,7 @@ class object {
 
   /// The member of this name, or nullptr.
   [[nodiscard]] const value* find(std::string_view key) const noexcept;
-  /// The member of this name, null and new at the end where there was none.
+  /// The member of this name; a missing one is added at the end, as null.
   value& operator[](std::string_view key);
 
   [[nodiscard]] std::size_t size() const noexcept;
@@ -90,8 +90,8 @@ class value {
   [[nodiscard]] bool is_negative() const noexcept { return holds<std::int64_t>(); }
   [[nodiscard]] bool is_number() const noexcept { return is_integer() || holds<double>(); }
   [[nodiscard]] bool is_string() const noexcept { return holds<std::string>(); }
-  [[nodiscard]] bool is_array() const noexcept;
-  [[nodiscard]] bool is_object() const noexcept;
+  [[nodiscard]] bool is_array() const noexcept { return holds<json::array>(); }
+  [[nodiscard]] bool is_object() const noexcept { return holds<json::object>(); }
 
   /// This value as T: bool, an integer type that can hold it, a floating-point type, std::string.
   /// Throws json::error, naming both, where it is something else.
@@ -121,10 +121,10 @@ class value {
   }
   /// The text of a string, the elements of an array, the members of an object, or json::error.
   [[nodiscard]] const std::string& text() const { return get<std::string>("a string"); }
-  [[nodiscard]] const json::array& elements() const;
-  [[nodiscard]] const json::object& members() const;
-  [[nodiscard]] json::array& elements();
-  [[nodiscard]] json::object& members();
+  [[nodiscard]] const json::array& elements() const { return get<json::array>("an array"); }
+  [[nodiscard]] const json::object& members() const { return get<json::object>("an object"); }
+  [[nodiscard]] json::array& elements() { return mutable_as<json::array>("an array"); }
+  [[nodiscard]] json::object& members() { return mutable_as<json::object>("an object"); }
 
   /// A member of an object, or nullptr; nullptr also where this is no object.
   [[nodiscard]] const value* find(std::string_view key) const noexcept;
@@ -141,13 +141,13 @@ class value {
       throw error(formatted("\"{}\": {}", key, failure.what()));
     }
   }
-  /// The same, `otherwise` where it is missing or null.
+  /// The same, or `otherwise` where it is missing or null.
   template <typename T>
   [[nodiscard]] T get_or(std::string_view key, T otherwise) const {
     const value* const found = find(key);
     return found == nullptr || found->is_null() ? otherwise : as<T>(key);
   }
-  /// A member to be changed or added; null becomes an object.
+  /// A member, to be changed; a missing one is added. null becomes an object.
   value& operator[](std::string_view key);
   /// Adds an element; null becomes an array.
   void push_back(value element);
@@ -189,11 +189,11 @@ inline object& object::operator=(object&&) noexcept = default;
 inline object::~object() = default;
 inline bool operator==(const object& a, const object& b) { return a.members_ == b.members_; }
 
-/// The value that comes next in `from`.
+/// Reads the next value of `from`.
 [[nodiscard]] value parse_value(reader& from);
 
 struct parse_options {
-  std::size_t max_bytes = 100'000'000;  ///< a longer text is refused before it is looked at
+  std::size_t max_bytes = 100'000'000;  ///< a longer text is refused unread
 };
 
 /// The one value that `text` is. Throws json::error with line and column.
@@ -205,9 +205,9 @@ void append(std::string& out, const value& what, unsigned indent, unsigned depth
 
 }  // namespace detail
 
-/// The text of a value: in one line, or with a member in each line where `indent`, in spaces, is
-/// above 0. Doubles come back as they were; those that JSON has no words for (NaN, infinity) are
-/// written as null.
+/// The text of a value: on one line, or one line for each member and element, indented by `indent`
+/// spaces, where that is above 0. parse() restores every finite double exactly; NaN and infinities,
+/// which JSON lacks, are written as null.
 [[nodiscard]] std::string dump(const value& what, unsigned indent = 0);
 
 }  // namespace parx::json

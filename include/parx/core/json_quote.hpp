@@ -1,4 +1,4 @@
-// json::quote: a text as a JSON string.
+// json::quote: a text as a JSON string, escaped.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace parx::inline PARX_ABI::json {
 
-/// `text` in quotes.
+/// `text` in double quotes; quotes, backslashes and control characters in it are escaped. Bytes
+/// from 0x80 on pass unchecked.
 [[nodiscard]] std::string quote(std::string_view text);
 
 }  // namespace parx::json

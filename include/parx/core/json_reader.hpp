@@ -1,8 +1,8 @@
-// json::reader: takes JSON from a text front to back, without building anything.
+// json::reader: reads JSON front to back without building a value (a pull parser).
 //
-// The caller says what it expects: object, array, string, number; what it has no use for it skips.
-// Reads text from untrusted files: no recursion beyond `max_depth`, no allocation beyond the text's
-// own length, only UTF-8. Every error names line and column. Pure. Source: RFC 8259.
+// The caller asks for what it expects (object, array, string, number) and skips the rest. Safe with
+// untrusted files: no recursion beyond `max_depth`, no allocation beyond the text's own length,
+// only UTF-8. Every error names line and column. Pure. Source: RFC 8259.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,22 @@
 
 namespace parx::inline PARX_ABI::json {
 
-/// A text is not the JSON that it should be; what() says what was expected, by line and column.
+/// A text is not the JSON that it should be; what() says what was expected, at which line and
+/// column.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Arrays and objects in each other, the outermost included.
+/// How deep arrays and objects may be nested, the outermost included.
 inline constexpr std::size_t max_depth = 64;
-
-namespace detail {
-
-void append_utf8(std::string& result, std::uint32_t code);
-
-}  // namespace detail
 
 class reader {
  public:
   /// `text` must outlive the reader.
   explicit reader(std::string_view text) noexcept : text_(text) {}
 
-  /// Calls member(key) for each member of an object; member must take the value.
+  /// Calls member(key) for each member of an object; member must read the value.
   template <typename Member>
   void object(Member&& member) {
     const level deeper(*this, '{');
@@ -50,7 +45,7 @@ class reader {
     expect('}');
   }
 
-  /// Calls element() for each element of an array; element must take it.
+  /// Calls element() for each element of an array; element must read it.
   template <typename Element>
   void array(Element&& element) {
     const level deeper(*this, '[');
@@ -61,28 +56,28 @@ class reader {
     expect(']');
   }
 
-  /// An array of whole numbers, none negative.
+  /// An array of non-negative integers.
   [[nodiscard]] std::vector<std::uint64_t> numbers();
 
-  /// A whole number, not negative.
+  /// A non-negative integer.
   [[nodiscard]] std::uint64_t number();
 
-  /// The text of any number, as it is written.
+  /// Any number, as it is written.
   [[nodiscard]] std::string_view number_text();
 
   [[nodiscard]] std::string string();
 
-  /// Takes `word`, which is true, false or null, if it comes next.
+  /// Whether `wanted` (true, false or null) comes next; if so, reads it.
   [[nodiscard]] bool word(std::string_view wanted);
 
-  /// The first character of what comes next: one of {["tfn-0123456789 where the text is JSON. 0 at
-  /// the end.
+  /// The first character of the next value: one of {["tfn-0123456789 in valid JSON. 0 at the end of
+  /// the text.
   [[nodiscard]] char peek() {
     skip_space();
     return position_ == text_.size() ? '\0' : text_[position_];
   }
 
-  /// Leaves out the value that comes next.
+  /// Reads the next value and drops it.
   void skip();
 
   /// Throws unless only spaces are left.
@@ -95,7 +90,7 @@ class reader {
   [[noreturn]] void fail(std::string_view expected) const;
 
  private:
-  /// An array or object that is being read.
+  /// An array or object that is being read: reads its opening bracket and counts the depth.
   class level {
    public:
     level(reader& owner, char opening);

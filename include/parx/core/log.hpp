@@ -1,8 +1,8 @@
 // Logging: one line at a time to standard error, with the rank in front.
 //
 // PARX_LOG_LEVEL (error, warn, info, debug; default warn) sets what is shown. The rank is known
-// once init() has run; before that, lines carry the process id. Text of others cannot forge a line.
-// Safe from any thread.
+// once init() has run; before that, lines carry the process id. Messages go through printable(), so
+// that text from other processes cannot forge a line. Safe from any thread.
 #pragma once
 
 #include <unistd.h>
@@ -21,10 +21,10 @@ namespace parx::inline PARX_ABI {
 
 enum class log_level { error, warn, info, debug };
 
-/// What stands on the last line of the terminal, where a log line would run into it.
+/// A line that stays at the bottom of the terminal (a progress bar), with log lines above it.
 class status_line {
  public:
-  /// Takes itself away, calls write_line, and shows itself again. Called from any thread.
+  /// Erases itself, calls write_line and draws itself again. Called from any thread.
   virtual void make_way_for(const std::function<void()>& write_line) = 0;
 
  protected:
@@ -45,7 +45,7 @@ class logger {
     return level <= level_.load(std::memory_order_relaxed);
   }
   void set_level(log_level level) noexcept { level_.store(level, std::memory_order_relaxed); }
-  /// Who this process is, in log lines and in the names of trace files.
+  /// For log lines and for the names of trace files.
   void set_rank(int rank, int world_size = 0) noexcept {
     rank_.store(rank, std::memory_order_relaxed);
     world_size_.store(world_size, std::memory_order_relaxed);
@@ -61,12 +61,14 @@ class logger {
     sink_ = std::move(new_sink);
   }
 
-  /// From now on lines go above `line`, which lives until it is removed. The latest one counts.
+  /// From now on log lines go above `line`, which must live until it is removed. It replaces an
+  /// earlier one.
   void add_status_line(status_line& line) {
     const std::lock_guard lock(mutex_);
     status_line_ = &line;
   }
-  /// Returns when no line is being written above it. Does nothing if another took its place.
+  /// Waits for a log line that is being written above it. Does nothing if another line has replaced
+  /// it.
   void remove_status_line(const status_line& line) noexcept {
     const std::lock_guard lock(mutex_);
     if (status_line_ == &line) status_line_ = nullptr;
@@ -91,7 +93,7 @@ void log(log_level level, counted_text<sizeof...(Args)> text, const Args&... arg
   if (to.shows(level)) to.write(level, formatted(text, args...));
 }
 
-/// What every rank of a job sees alike, rank 0 says for all.
+/// Logs on rank 0 only, or while the rank is unknown: for what every rank would say alike.
 template <typename... Args>
 void log0(log_level level, counted_text<sizeof...(Args)> text, const Args&... args) {
   if (logger::instance().rank() <= 0) log(level, text, args...);

@@ -1,9 +1,9 @@
-// own_process: whether this is still the process that made a thing, or a copy forked from it.
+// own_process: whether this is still the process that created an object, or a forked copy of it.
 //
 // A forked process has a copy of everything but the threads: its sockets and shared memory are
-// those of the rank that it was forked from. What would disturb that rank asks here first; it costs
-// a load. fork() is noticed. A bare clone() is not, nor are vfork(), system(), popen() and
-// posix_spawn(), whose process shares the rank's memory until it execs.
+// those of its parent, the rank. A destructor or exit hook that would disturb the rank checks here
+// first, which costs a load. fork() is noticed. A bare clone() is not, nor are vfork(), system(),
+// popen() and posix_spawn(), whose process shares the rank's memory until it execs.
 #pragma once
 
 #include <pthread.h>
@@ -30,7 +30,8 @@ class own_process {
   unsigned made_at_;
 };
 
-/// For a copy that a forked process must not end: nobody frees it, and no leak checker minds.
+/// Leaks a forked process's copy of an object that it must not destroy. The copy stays reachable,
+/// so that no leak checker reports it.
 inline void keep_for_good(const void* copy) {
   static std::vector<const void*>& kept = *new std::vector<const void*>;
   kept.push_back(copy);

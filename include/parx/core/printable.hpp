@@ -1,8 +1,8 @@
-// printable: text from another process, made fit for a terminal and a log.
+// printable: text from another process, made safe for a terminal and a log.
 //
-// UTF-8 passes. What acts on a terminal or breaks a line becomes \xNN for each of its bytes:
-// control characters of both sets, line and paragraph separators, changes of the writing direction,
-// bytes that are no UTF-8. So nobody can colour, overwrite or forge the lines of others.
+// UTF-8 passes. Characters that act on a terminal or break a line become \xNN for each byte: C0 and
+// C1 control characters, line and paragraph separators, bidirectional controls, malformed UTF-8. So
+// no text can colour, overwrite or forge other lines.
 #pragma once
 
 #include <string>
@@ -25,8 +25,8 @@ namespace detail {
 }  // namespace detail
 
 enum class line_breaks {
-  escape,  ///< the text is part of a line
-  indent   ///< it may have several, of which none but the first begins where lines begin
+  escape,  ///< as \x0a: the text is part of a line
+  indent   ///< kept, as are tabs; later lines are indented, so that they look like no log line
 };
 
 [[nodiscard]] std::string printable(std::string_view text,

@@ -1,4 +1,4 @@
-// Random bytes of the kernel's: what nobody can guess, for secrets, nonces, tokens and names.
+// Random bytes from the kernel, which nobody can guess: for secrets, nonces, tokens and names.
 #pragma once
 
 #include <sys/random.h>

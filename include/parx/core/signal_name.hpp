@@ -1,4 +1,4 @@
-// signal_name: what people call a signal.
+// signal_name: a signal number as text.
 #pragma once
 
 #include <csignal>

@@ -1,7 +1,7 @@
-// stopped_by_signal: the end of work that was asked to end by a signal, and has been saved.
+// stopped_by_signal: thrown when a signal has asked the program to stop and its work is saved.
 //
-// Not a failure: whoever starts the program again goes on where it was. So it is neither an error
-// nor a usage_error, and parx::run() returns a code of its own for it.
+// Not a failure: when the program is started again, it resumes. So this is neither an error nor a
+// usage_error, and parx::run() returns an exit code of its own for it.
 #pragma once
 
 #include <stdexcept>
@@ -11,8 +11,8 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What a program returns that was stopped by a signal, has saved its work and wants to be started
-/// again: EX_TEMPFAIL of sysexits.h. A program that a signal killed has 128 + the signal instead.
+/// The exit code of a program that saved its work on a signal and wants to be started again:
+/// EX_TEMPFAIL of sysexits.h. A program that a signal killed has 128 + the signal instead.
 inline constexpr int stopped_exit_code = 75;
 
 class stopped_by_signal : public std::runtime_error {
@@ -21,7 +21,7 @@ class stopped_by_signal : public std::runtime_error {
   stopped_by_signal(int signal, const std::string& message)
       : std::runtime_error(message), signal_(signal) {}
 
-  /// SIGTERM, SIGINT, ...: where ranks got several, one that all of them name.
+  /// SIGTERM, SIGINT, ...: the same on all ranks, even if they received different ones.
   [[nodiscard]] int signal() const noexcept { return signal_; }
 
  private:

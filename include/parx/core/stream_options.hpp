@@ -1,4 +1,4 @@
-// stream_options: how parx sets up every TCP connection, of stores and of links.
+// stream_options: the socket options of every TCP connection, of stores and of links.
 #pragma once
 
 #include <netinet/in.h>
@@ -11,8 +11,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// A peer whose host lost power sends no FIN. After this long without a sign of it a connection
-/// ends: keepalive finds that on idle ones, the user timeout on those with bytes on their way.
+/// A peer whose host lost power sends no FIN. A connection ends after this long without an answer:
+/// keepalive notices on idle ones, the user timeout on those with unacknowledged bytes.
 inline constexpr std::chrono::seconds longest_silence{24};
 inline constexpr std::chrono::seconds idle_before_probes{8};
 inline constexpr std::chrono::seconds time_between_probes{4};

@@ -1,9 +1,9 @@
-// temporary_file: a file beside the one that it is going to replace by a rename.
+// temporary_file: a file in the folder of the one that it will replace by a rename.
 //
-// Its writer holds a lock on it, which the kernel takes back when the process ends, however it
-// ends. So who writes the same path next can tell what a killed process has left, on this host or
-// another, from what is being written, and removes it. On a file system without locks nothing is
-// removed. Safe from any thread and process.
+// Its writer holds a lock on it, which the kernel releases when the process ends, however it ends.
+// So the next writer of the same path can tell the files that killed processes have left, on this
+// host or another, from those being written, and removes them. On a file system without locks
+// nothing is removed. Safe from any thread and process.
 #pragma once
 
 #include <dirent.h>
@@ -62,11 +62,11 @@ inline void remove_abandoned(const std::string& path) {
 struct temporary_file {
   std::string name;
   descriptor file;  ///< open for writing, empty; not valid where it could not be made
-  descriptor life;  ///< says that the writer lives: to be kept until the file has its last name
-  int reason = 0;   ///< why it could not be made, an errno
+  descriptor life;  ///< holds the lock: to be kept until the file has its final name
+  int reason = 0;   ///< the errno where it could not be made
 };
 
-/// Makes a temporary file for `path`, after those that were abandoned have gone.
+/// Makes a temporary file for `path`, after removing abandoned ones.
 [[nodiscard]] inline temporary_file make_temporary(const std::string& path) {
   remove_abandoned(path);
   for (;;) {

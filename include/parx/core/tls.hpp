@@ -1,10 +1,10 @@
 // tls_session: one encrypted connection, TLS 1.3 by OpenSSL's libssl, over a socket that the caller
 // owns.
 //
-// Both sides know a secret of this connection and show no certificates: it is the pre-shared key
-// (RFC 8446, 2.2), joined with a fresh Diffie-Hellman exchange, so that whoever learns it later
-// cannot read what was recorded. The library is loaded when it is first needed, as libcrypto is.
-// Nothing blocks. Threads: one at a time.
+// Both sides know a pre-shared key (RFC 8446, 2.2) and use no certificates. A fresh Diffie-Hellman
+// exchange goes into the session key, so that whoever learns the pre-shared key later cannot
+// decrypt a recording. The library is loaded when it is first needed, as libcrypto is. Nothing
+// blocks. Threads: one at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -26,27 +26,27 @@ namespace detail {
 
 enum class tls_side : bool { client, server };
 
-/// What OpenSSL keeps of a connection.
+/// OpenSSL's objects of a connection.
 struct tls_state;
 
 class tls_session {
  public:
-  /// `socket` does not block and outlives the session. Both sides give the same key. Throws
-  /// errc::io where libssl cannot be had.
+  /// `socket` must outlive the session. Both sides give the same key. Throws errc::io where libssl
+  /// cannot be loaded.
   tls_session(int socket, tls_side side, const mac& key);
   tls_session(tls_session&&) noexcept;
   tls_session& operator=(tls_session&&) noexcept;
   ~tls_session();
 
-  /// As sendmsg(2) and recvmsg(2) of plain bytes, without waiting: how many, or -1 and errno; for
-  /// EPROTO see reason(). Of what cannot leave at once send() leaves the last byte untold until all
-  /// has left: the caller offers the rest of the same bytes again.
+  /// Like non-blocking sendmsg(2) and recvmsg(2) of plaintext: the number of bytes, or -1 and
+  /// errno; for EPROTO see reason(). While the socket has not taken all that send() has encrypted,
+  /// send() reports one byte less: the caller calls again with the rest of the same bytes.
   ssize_t send(std::span<const iovec> parts) noexcept;
   ssize_t receive(std::span<const iovec> parts) noexcept;
 
-  /// Whether receive() may have bytes although none waits in the socket.
+  /// Whether receive() may return bytes although none waits in the socket.
   [[nodiscard]] bool may_hold_bytes() const noexcept;
-  /// What to poll the socket for by who wants to receive, and to send.
+  /// The poll(2) events to wait for in order to receive, and to send.
   [[nodiscard]] short events(bool to_receive, bool to_send) const noexcept;
   /// Why the connection ended with EPROTO.
   [[nodiscard]] std::string reason() const;

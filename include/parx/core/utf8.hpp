@@ -1,7 +1,8 @@
-// utf8_character: text cut into characters, byte for byte, whatever it holds.
+// UTF-8 (RFC 3629), one character at a time. Decoding accepts any bytes. Pure.
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include <parx/core/abi.hpp>
@@ -31,6 +32,14 @@ struct utf8_character {
   const char32_t smallest = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
   if (code < smallest || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return invalid;
   return {.code = code, .bytes = bytes};
+}
+
+/// Appends a character, which is at most U+10FFFF and no surrogate.
+inline void append_utf8(std::string& text, char32_t code) {
+  const unsigned rest = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  constexpr unsigned first_bits[] = {0, 0xC0, 0xE0, 0xF0};
+  text += static_cast<char>(first_bits[rest] | code >> (6 * rest));
+  for (unsigned i = rest; i-- > 0;) text += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
 }
 
 }  // namespace parx::detail

@@ -1,5 +1,5 @@
 // The version of parx, written once: CMake reads it from here. Every chapter includes this first,
-// so that a compiler that is set to an older C++ hears of nothing else.
+// so that a compiler that is set to an older C++ reports nothing else.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -1,12 +1,12 @@
-// Turning the recording of spans on, and writing it as a Chrome/Perfetto trace.
+// Starts the recording of spans, and writes it as a Chrome/Perfetto trace.
 //
 //   PARX_TRACE=trace.json      record from the start, write when the process exits; rank 3 of
 //                              several writes trace.rank3.json, or put %r where the rank belongs
 //   PARX_TRACE_EVENTS=1000000  events kept for each thread (65536), about 200 bytes each
 //
-// A file appears whole or not at all (temporary name, then rename). A folder that is missing is
-// reported at the start, a failure to write is one warning in the log. Safe from any thread; no
-// thread of its own.
+// A file appears whole or not at all (temporary name, then rename). A missing folder is reported at
+// the start, a failure to write is one warning in the log. Safe from any thread; no thread of its
+// own.
 #pragma once
 
 #include <unistd.h>
@@ -37,12 +37,12 @@ namespace parx::inline PARX_ABI::trace {
 
 struct trace_options {
   std::string path = {};                  ///< "trace.json"; see trace_file() for the rank in it
-  std::size_t events_per_thread = 65536;  ///< the oldest are dropped beyond it
+  std::size_t events_per_thread = 65536;  ///< beyond it, the oldest are dropped
 };
 
 /// The file of one rank: "%r" in `path` is replaced by the rank (0 while it is unknown); without
 /// "%r", "out/trace.json" becomes "out/trace.rank3.json" unless the rank is unknown (-1) or the
-/// world is of one.
+/// world size is 1.
 [[nodiscard]] inline std::string trace_file(std::string_view path, int rank, int world_size) {
   std::string file(path);
   const std::string number = std::to_string(rank < 0 ? 0 : rank);
@@ -83,7 +83,8 @@ namespace detail {
               path, errno_text(saved_errno));
 }
 
-/// Throws errc::io unless files can be made in the folder of `path`; not after hours of training.
+/// Throws errc::io unless files can be made in the folder of `path`: now, not after hours of
+/// training.
 inline void require_folder(const std::string& path) {
   const auto slash = path.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -137,10 +138,10 @@ class chrome_output {
     path_ = std::move(options.path);
     process_ = {};
     if (!std::exchange(exit_hook_, true)) {
-      // The hook logs, so the logger must be made first: what is made later is destroyed earlier.
+      // The hook logs, so the logger must be made first: statics made later are destroyed earlier.
       [[maybe_unused]] const auto& made_first = logger::instance();
       std::atexit([] {
-        // A forked process has a copy of what its rank will write there itself.
+        // A forked process has a copy of the events, which its parent writes.
         const bool is_here = instance().process_.is_this();
         if (is_here && !recorder::instance().empty()) instance().flush();
       });
@@ -158,13 +159,13 @@ class chrome_output {
   } catch (const std::exception& failure) {
     try {
       log(log_level::warn, "{}", failure.what());
-    } catch (...) {  // neither a trace nor a line about it: the run itself goes on
+    } catch (...) {  // the program goes on, with neither a trace nor a warning
     }
     return false;
   }
 
  private:
-  parx::detail::own_process process_;  ///< that records
+  parx::detail::own_process process_;  ///< the one that records
   std::mutex mutex_;
   std::string path_;
   bool exit_hook_ = false;
@@ -182,7 +183,7 @@ inline void start(trace_options options) {
   detail::chrome_output::instance().start(std::move(options));
 }
 
-/// Records no more; what was recorded is still written. A span that is open now is still recorded.
+/// Stops recording; the recorded events will still be written, with the spans that are open now.
 inline void stop() noexcept { detail::recording.store(false, std::memory_order_relaxed); }
 
 /// Writes the file with everything recorded so far and goes on recording. Blocks for the disk.

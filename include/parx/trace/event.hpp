@@ -24,8 +24,8 @@ namespace parx::inline PARX_ABI::trace {
   return detail::recording.load(std::memory_order_relaxed);
 }
 
-/// A string literal. Categories and the keys of arguments are kept by address; a text that could be
-/// gone when the trace is written does not compile.
+/// A string literal. Categories and argument keys are kept by address; a string that could be gone
+/// when the trace is written does not compile.
 class literal {
  public:
   template <std::size_t N>
@@ -96,8 +96,8 @@ void counter(std::string_view name, T value) noexcept {
   detail::record(now);
 }
 
-/// The calling thread's name in traces ("compute", "comm"); its first 32 bytes are kept. Remembered
-/// whether or not anything records.
+/// The calling thread's name in traces ("compute", "comm"); its first 32 bytes are kept, even while
+/// nothing records.
 void name_thread(std::string_view name);
 
 }  // namespace parx::trace

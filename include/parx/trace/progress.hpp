@@ -2,14 +2,13 @@
 //
 // A terminal gets a live bar, redrawn in place at most ten times a second; a file or a pipe gets a
 // plain line every few seconds. PARX_PROGRESS_BAR=0 asks for plain lines on a terminal too. Log
-// lines of any thread go above the bar. One thread at a time calls the members. Between two draws
-// update() reads the clock and copies the note, nothing else.
+// lines of any thread go above the bar. One thread at a time may call the members. Between two
+// draws update() only reads the clock and copies the note.
 #pragma once
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -21,15 +20,16 @@
 #include <utility>
 
 #include <parx/core/env.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/log.hpp>
 #include <parx/trace/detail/progress_text.hpp>
 
 namespace parx::inline PARX_ABI {
 
 struct progress_options {
-  std::size_t total = 0;  ///< steps in all; 0 when nobody knows, which leaves out bar and time left
+  std::size_t total = 0;  ///< steps in all; 0 where unknown: then without bar and time left
   bool enabled = true;    ///< false makes every call a no-op: `.enabled = world.rank() == 0`
-  std::string label = {};   ///< stands in front of the bar
+  std::string label = {};   ///< in front of the bar
   std::size_t initial = 0;  ///< steps done before this run (resumed); they do not count in the rate
   std::chrono::milliseconds plain_interval{5000};  ///< between two plain lines
   int descriptor = STDERR_FILENO;                  ///< where bar and plain lines go; not owned
@@ -52,8 +52,8 @@ class progress final : private status_line {
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
 
-  /// Finishes, unless an exception unwinds: then the bar stays as it stood and the message that
-  /// follows gets a line of its own.
+  /// Finishes, unless an exception unwinds the stack: then the bar stays as it is, and the message
+  /// that follows starts a new line.
   ~progress() {
     try {
       if (std::uncaught_exceptions() > exceptions_) {
@@ -66,8 +66,8 @@ class progress final : private status_line {
     if (live_) logger::instance().remove_status_line(*this);
   }
 
-  /// `done` steps of the total are behind us. `note` is shown behind the numbers; an empty one
-  /// keeps the note before. Does nothing after finish().
+  /// `done` steps of the total are done. `note` is shown after the numbers; an empty one keeps the
+  /// previous note. Does nothing after finish().
   void update(std::size_t done, std::string_view note = {}) {
     if (!options_.enabled || finished_) return;
     const bool completes = live_ && done == options_.total && done_ != done;
@@ -88,7 +88,7 @@ class progress final : private status_line {
     if (live_ && !finished_) draw(clock::now());
   }
 
-  /// Leaves the final line. Calls after the first do nothing.
+  /// Draws the final line. Calls after the first do nothing.
   void finish() {
     if (!options_.enabled || finished_) return;
     draw(clock::now());
@@ -111,8 +111,8 @@ class progress final : private status_line {
     return live_ ? redraw_interval : options_.plain_interval;
   }
 
-  /// Asked at every draw, because a terminal can be resized. The last column stays free: a terminal
-  /// that wraps as soon as it is filled would scroll at each redraw.
+  /// Read at every draw, because a terminal can be resized. The last column stays free: a terminal
+  /// that wraps as soon as the line is full would scroll at each redraw.
   [[nodiscard]] std::size_t bar_width() const noexcept {
     winsize size{};
     const bool known = ::ioctl(options_.descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -146,7 +146,7 @@ class progress final : private status_line {
     last_draw_ = now;
   }
 
-  /// What follows gets a line of its own.
+  /// Ends the bar's line: what is printed next starts a new one.
   void leave_bar() noexcept {
     const std::lock_guard lock(terminal_);
     if (!bar_.empty()) put("\n");
@@ -156,12 +156,7 @@ class progress final : private status_line {
   /// One write a line, so that lines of other processes do not mix in. A failure is ignored: the
   /// loop matters more than its bar.
   void put(std::string_view text) noexcept {
-    while (!text.empty()) {
-      const auto written = ::write(options_.descriptor, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return;
-      text.remove_prefix(static_cast<std::size_t>(written));
-    }
+    (void)detail::write_all(options_.descriptor, text);
   }
 
   progress_options options_;
@@ -174,7 +169,7 @@ class progress final : private status_line {
   clock::time_point start_ = clock::now();
   clock::time_point last_draw_ = start_;
   std::mutex terminal_;  // held while the bar is drawn or makes way for a line
-  std::string bar_;      // as it stands on the terminal; empty when it does not
+  std::string bar_;      // as drawn on the terminal; empty while there is none
 };
 
 }  // namespace parx

@@ -1,4 +1,5 @@
-// buffer: what a collective reads or writes, as concepts at the face and as plain views below.
+// buffer: what a collective reads or writes. Public functions take it by concept, those below them
+// as a plain view.
 //
 // A buffer is anything with a pointer and a size: vector, span, array, C array, a contiguous
 // tensor, an Eigen matrix, map or vector, or a view that was made by hand for a type known only at

@@ -1,4 +1,4 @@
-// The rule by which parx cuts a number of elements into chunks, wherever ranks share something.
+// The rule by which parx cuts a number of elements into chunks, wherever ranks divide something.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Element where chunk `index` of `chunks` starts when `count` elements are cut as evenly as
+/// The first element of chunk `index` of `chunks` when `count` elements are cut as evenly as
 /// possible: the first chunks have one more. chunk_begin(count, chunks, chunks) == count.
 [[nodiscard]] constexpr std::size_t chunk_begin(std::size_t count, int chunks, int index) noexcept {
   const auto n = static_cast<std::size_t>(chunks);

@@ -2,7 +2,7 @@
 //
 // Its numbers are part of the wire format (a collective's fingerprint carries one): append, never
 // reorder. Every C++ type of a registered kind and width has exactly one dtype, so `long` and `long
-// long` meet as int64 on every platform.
+// long` are both int64 on Linux.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 // bfloat16 and float16: the two 16-bit floating types, stored as bits and computed in float.
 //
-// Conversion from float and double rounds once, to nearest, ties to even; what is too large becomes
-// infinity; denormals are kept; a NaN keeps its sign and upper payload and becomes quiet. Integers
-// above 2^53 are rounded to double first. The software and
-// the F16C path give the same bits. Arithmetic happens in float through the implicit conversion:
-// the sum of two is a float, and storing it rounds once.
+// Conversion from float and double rounds once, to nearest, ties to even; values that are too large
+// become infinity; denormals are kept; a NaN keeps its sign and upper payload and becomes quiet.
+// Integers above 2^53 are rounded to double first. The software and the F16C path give the same
+// bits. Arithmetic happens in float through the implicit conversion: the sum of two is a float, and
+// storing it rounds once.
 #pragma once
 
 #include <bit>
@@ -101,9 +101,9 @@ template <typename Bits, typename Float>
 
 namespace detail {
 
-/// The value as a float on the way to a half: where it is none, the neighbour whose last bit is
-/// set. To the nearest float, it could land on the middle of two halves and be rounded once more,
-/// the wrong way; such a middle ends in zeros. (Boldo and Melquiond, "When double rounding is odd")
+/// Rounds to odd: a value that is no float becomes the neighbouring float whose last bit is set.
+/// The nearest float could lie exactly between two halves, and rounding that to a half could go the
+/// wrong way; such a midpoint ends in zeros. (Boldo and Melquiond, "When double rounding is odd")
 template <typename T>
 [[nodiscard]] constexpr float rounded_to_odd(T value) noexcept {
   const auto nearest = static_cast<float>(value);
@@ -115,7 +115,7 @@ template <typename T>
   return std::bit_cast<float>(is_too_small ? bits + 1U : bits - 1U);
 }
 
-/// A number of any type as a float that becomes the same half.
+/// A number of any type as a float that rounds to the same half.
 template <typename T>
 [[nodiscard]] constexpr float for_half(T value) noexcept {
   if constexpr (std::is_integral_v<T>) return rounded_to_odd(static_cast<double>(value));
@@ -181,7 +181,7 @@ struct float16 {
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-/// What numbers of T are computed in: float for the 16-bit types, else T.
+/// The type in which numbers of T are computed: float for the 16-bit types, else T.
 template <typename T>
 using arithmetic_type = std::conditional_t<is_half<T>, float, T>;
 

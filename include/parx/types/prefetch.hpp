@@ -1,5 +1,5 @@
-// prefetch_row: asks for a row of a table ahead of its update. Rows that are picked lie anywhere:
-// no processor guesses where the next one is.
+// prefetch_row: prefetches a row of a table that is about to be updated. The rows that a batch picks
+// lie at random addresses, which hardware prefetchers cannot predict.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The first KiB, into this core's cache and to be written. Any address will do.
+/// Prefetches the first KiB for writing. Any address is allowed.
 inline void prefetch_row(const void* row, std::size_t bytes) noexcept {
   constexpr std::size_t most_bytes = 1024, line = 64;
   for (std::size_t at = 0; at < std::min(bytes, most_bytes); at += line) {

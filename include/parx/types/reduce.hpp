@@ -41,7 +41,7 @@ inline constexpr std::size_t reduce_op_count = 9;
   return index < reduce_op_count ? names[index] : std::string_view("unknown");
 }
 
-/// Whether `op` means something for elements of `type`.
+/// Whether `op` is defined for elements of `type`.
 [[nodiscard]] constexpr bool is_defined(dtype type, reduce_op op) noexcept {
   switch (op) {
     case reduce_op::sum: case reduce_op::product: case reduce_op::min: case reduce_op::max:
@@ -58,14 +58,15 @@ inline constexpr std::size_t reduce_op_count = 9;
 using reduce_function = void (*)(void* out, const void* a, const void* b,
                                  std::size_t count) noexcept;
 
-/// data[i] *= factor, for avg the rounded 1 / world: what a division gives where the world is a
-/// power of two, else at most a unit in the last place off (NCCL multiplies, too). Measured: with a
-/// division, all_reduce of 256 KiB takes 3 ranks 10 % longer, in shared buffers 25 %.
+/// data[i] *= factor. For avg the factor is 1 / world, rounded: the result equals a division where
+/// the world size is a power of two, else it is at most a unit in the last place off (NCCL
+/// multiplies, too). Measured: with a division, all_reduce of 256 KiB takes 3 ranks 10 % longer, in
+/// shared buffers 25 %.
 using scale_function = void (*)(void* data, std::size_t count, double factor) noexcept;
 
 namespace detail {
 
-/// What the kernels compute in place of char and std::byte, as dtype_of says.
+/// The element type of a kernel: T, but for char and std::byte the integer that dtype_of names.
 template <typename T>
 using kernel_element =
     std::conditional_t<std::is_same_v<T, char>, std::int8_t,
@@ -86,7 +87,7 @@ template <typename T>
     case reduce_op::max: return &combine<T, max_of>;
     default: break;
   }
-  // The rest do not look at the sign: one kernel serves int32 and uint32.
+  // The rest do not depend on the sign: one kernel serves int32 and uint32.
   if constexpr (std::is_integral_v<T>) {
     using bits = std::make_unsigned_t<T>;
     switch (op) {
@@ -110,7 +111,7 @@ template <typename T>
 }  // namespace detail
 
 /// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
-/// Throws usage_error where `op` means nothing for `type`.
+/// Throws usage_error where `op` is not defined for `type`.
 [[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
   return visit_dtype(type, [op]<typename T>(std::type_identity<T>) {
     return detail::reduce_kernel_for<T>(op);
@@ -124,8 +125,8 @@ template <typename T>
   });
 }
 
-/// Where kernels come from: reduce_kernel and scale_kernel, or, where the program knows the type of
-/// the elements, functions that have the compiler make those of this type only.
+/// Where a collective gets its kernels: from reduce_kernel and scale_kernel, or, where the element
+/// type is known at compile time, from functions that instantiate the kernels of that type only.
 struct reduce_kernels {
   reduce_function (*combine)(dtype type, reduce_op op);
   scale_function (*scale)(dtype type);

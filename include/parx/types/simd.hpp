@@ -1,4 +1,4 @@
-// simd: memory as registers full of elements.
+// simd: loads and stores memory as SIMD registers of elements.
 //
 // A `unit` is one register's worth of memory, unpacked into the type in which its elements are
 // computed. The vector types of GCC and Clang are used rather than loops over elements: those
@@ -32,16 +32,12 @@ struct vector_type {
 template <typename T>
 using vector_of = typename vector_type<T>::type;
 
-/// The type in which elements of T are computed.
-template <typename T>
-using computed_type = std::conditional_t<is_half<T>, float, T>;
-
 // The elements of a 16-bit type, once widened, fill two registers. Which element goes to which
 // place does not matter, as long as storing puts it back.
 template <typename T>
 struct unit {
   static constexpr std::size_t parts = is_half<T> ? 2 : 1;
-  vector_of<computed_type<T>> part[parts];
+  vector_of<arithmetic_type<T>> part[parts];
 };
 
 /// An unsigned integer of the width of a floating T.
@@ -118,8 +114,8 @@ inline void store_float16(std::byte* to, const floats (&part)[2]) noexcept {
   return {{std::bit_cast<floats>(pairs << 16U), std::bit_cast<floats>(pairs & 0xFFFF0000U)}};
 }
 
-// Rounds as narrow_bfloat16 where the lower half of a NaN is empty, so that rounding carries
-// nothing into its payload. It is so in a NaN that came out of arithmetic on bfloat16 values.
+// Rounds as narrow_bfloat16, unless the lower half of a NaN has bits set, from which rounding would
+// carry into its payload. A NaN that came out of arithmetic on bfloat16 values has none.
 inline void store_bfloat16(std::byte* to, const floats (&part)[2]) noexcept {
   words rounded[2];
   for (std::size_t p = 0; p < 2; ++p) {
@@ -155,7 +151,7 @@ inline void store_unit(std::byte* to, const unit<T>& value) noexcept {
   }
 }
 
-/// The same for the end of a buffer, where `bytes` may be less than a register: zeros fill it up.
+/// The same for the end of a buffer, where `bytes` may be less than a register; the rest is zero.
 template <typename T>
 [[nodiscard]] inline unit<T> load_unit(const std::byte* from, std::size_t bytes) noexcept {
   if (bytes == register_bytes) [[likely]] return load_unit<T>(from);

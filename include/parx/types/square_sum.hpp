@@ -24,8 +24,8 @@ namespace parx::inline PARX_ABI {
 
 class square_sum {
  public:
-  /// Adds the squares of float, double, bfloat16 or float16 values, denormals included whatever
-  /// flush_denormals says.
+  /// Adds the squares of float, double, bfloat16 or float16 values, including denormals even under
+  /// flush_denormals.
   template <typename T>
   void add(std::span<const T> values) noexcept {
     if constexpr (std::is_same_v<T, double>) {
@@ -73,9 +73,9 @@ class square_sum {
  private:
   using wide = detail::uint128;
 
-  // 4196 bits hold the square of every double, the rest 2^64 times as much.
+  // 4196 bits hold the square of every double; the other bits leave room for the sum of 2^64.
   static constexpr std::size_t limbs = 134;
-  static constexpr std::size_t infinities = limbs, nans = limbs + 1;  // how often they came
+  static constexpr std::size_t infinities = limbs, nans = limbs + 1;  // places of their counts
   static constexpr int lowest_exponent = 2 * -1074;
   static constexpr std::int64_t limb_mask = 0xFFFF'FFFF;
 
@@ -116,7 +116,7 @@ class square_sum {
 
   void add_block(const float* values, std::size_t count) noexcept {
     std::size_t done = 0;
-#if !defined(__FAST_MATH__)  // with it, the compiler may take (s + u) - u for s
+#if !defined(__FAST_MATH__)  // with it, the compiler may simplify (s + u) - u to s
     const std::size_t whole = count - count % detail::square_window::lanes;
     const detail::square_window window(values, whole);
     if (window.all_finite()) {

@@ -1,7 +1,6 @@
 // Definitions of file_text.hpp.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>

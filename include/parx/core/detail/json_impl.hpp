@@ -1,9 +1,9 @@
 // Definitions of json.hpp.
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -15,20 +15,9 @@
 #include <parx/core/json.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
+#include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI::json {
-
-PARX_INLINE bool value::is_array() const noexcept { return holds<json::array>(); }
-
-PARX_INLINE bool value::is_object() const noexcept { return holds<json::object>(); }
-
-PARX_INLINE const json::array& value::elements() const { return get<json::array>("an array"); }
-
-PARX_INLINE const json::object& value::members() const { return get<json::object>("an object"); }
-
-PARX_INLINE json::array& value::elements() { return mutable_as<json::array>("an array"); }
-
-PARX_INLINE json::object& value::members() { return mutable_as<json::object>("an object"); }
 
 PARX_INLINE const value* value::find(std::string_view key) const noexcept {
   const auto* members = std::get_if<json::object>(&held_);
@@ -98,18 +87,13 @@ PARX_INLINE value parse_value(reader& from) {
   if (from.word("false")) return false;
   if (from.word("null")) return nullptr;
   const std::string_view text = from.number_text();
-  const char* const end = text.data() + text.size();
-  const auto read = [&](auto& number) {
-    const auto [stop, code] = std::from_chars(text.data(), end, number);
-    return code == std::errc{} && stop == end;
-  };
-  std::uint64_t positive = 0;
-  std::int64_t negative = 0;
-  double number = 0;
-  if (read(positive)) return positive;
-  if (text != "-0" && read(negative)) return negative;
-  if (!read(number)) from.fail("a number that a double can hold");
-  return number;
+  using parx::detail::parse_number;
+  if (const auto positive = parse_number<std::uint64_t>(text)) return *positive;
+  if (const auto negative = parse_number<std::int64_t>(text); negative && text != "-0") {
+    return *negative;
+  }
+  if (const auto number = parse_number<double>(text)) return *number;
+  from.fail("a number that a double can hold");
 }
 
 PARX_INLINE value parse(std::string_view text, parse_options options) {
@@ -157,7 +141,7 @@ PARX_INLINE void append(std::string& out, const value& what, unsigned indent, un
   } else if (what.is_number() && std::isfinite(what.as<double>())) {
     const std::string digits = formatted("{}", what.as<double>());
     out += digits;
-    // A point, so that it is read as a double again.
+    // Without a point it would be read back as an integer.
     if (digits.find_first_of(".e") == std::string::npos) out += ".0";
   } else {
     out += "null";

@@ -12,50 +12,8 @@
 #include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json_reader.hpp>
-
-namespace parx::inline PARX_ABI::json::detail {
-
-/// Bytes of the UTF-8 character that `text` begins with; 0 where that is none. RFC 3629, section 4.
-[[nodiscard]] PARX_INLINE std::size_t utf8_length(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const auto tail = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return text.empty() ? 0 : 1;
-  if (first >= 0xC2 && first <= 0xDF) return tail(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool fits = tail(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF) && tail(2);
-    return fits ? 3 : 0;
-  }
-  if (first < 0xF0 || first > 0xF4) return 0;
-  const bool fits =
-      tail(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF) && tail(2) && tail(3);
-  return fits ? 4 : 0;
-}
-
-PARX_INLINE void append_utf8(std::string& result, std::uint32_t code) {
-  const auto put = [&](std::uint32_t byte) { result += static_cast<char>(byte); };
-  const auto put_rest = [&](unsigned groups) {
-    while (groups-- > 0) put(0x80U | (code >> (6U * groups) & 0x3FU));
-  };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xC0U | code >> 6U);
-    put_rest(1);
-  } else if (code < 0x10000) {
-    put(0xE0U | code >> 12U);
-    put_rest(2);
-  } else {
-    put(0xF0U | code >> 18U);
-    put_rest(3);
-  }
-}
-
-}  // namespace parx::json::detail
+#include <parx/core/parse_number.hpp>
+#include <parx/core/utf8.hpp>
 
 namespace parx::inline PARX_ABI::json {
 
@@ -66,15 +24,10 @@ PARX_INLINE std::vector<std::uint64_t> reader::numbers() {
 }
 
 PARX_INLINE std::uint64_t reader::number() {
-  const std::string_view digits = number_text();
-  std::uint64_t value = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, code] = std::from_chars(digits.data(), end, value);
-  if (code != std::errc{} || stop != end) {
-    position_ -= digits.size();
-    fail("a whole number below 2^64");
-  }
-  return value;
+  const std::string_view text = number_text();
+  if (const auto value = parx::detail::parse_number<std::uint64_t>(text)) return *value;
+  position_ -= text.size();
+  fail("a whole number below 2^64");
 }
 
 PARX_INLINE std::string_view reader::number_text() {
@@ -107,11 +60,11 @@ PARX_INLINE std::string reader::string() {
       ++position_;
       escape(result);
     } else {
-      const std::size_t length = detail::utf8_length(text_.substr(position_));
-      if (static_cast<unsigned char>(c) < 0x20) fail("no control character in a string");
-      if (length == 0) fail("UTF-8");
-      result.append(text_, position_, length);
-      position_ += length;
+      const auto next = parx::detail::front_character(text_.substr(position_));
+      if (next.code < 0x20) fail("no control character in a string");
+      if (!next.valid) fail("UTF-8");
+      result.append(text_, position_, next.bytes);
+      position_ += next.bytes;
     }
   }
 }
@@ -193,7 +146,7 @@ PARX_INLINE void reader::escape(std::string& result) {
   } else if (code >= 0xDC00 && code < 0xE000) {
     fail("the first half of a surrogate pair");
   }
-  detail::append_utf8(result, code);
+  parx::detail::append_utf8(result, code);
 }
 
 PARX_INLINE std::uint32_t reader::hex_unit() {

@@ -41,14 +41,16 @@ PARX_INLINE void logger::write(log_level level, std::string_view text) {
 PARX_INLINE logger::logger() {
   const char* text = std::getenv("PARX_LOG_LEVEL");
   const std::string_view wanted = text != nullptr ? text : "";
-  if (wanted == "error") level_ = log_level::error;
-  if (wanted == "info") level_ = log_level::info;
-  if (wanted == "debug") level_ = log_level::debug;
-  if (!wanted.empty() && wanted != "error" && wanted != "warn" && wanted != "info" &&
-      wanted != "debug") {
+  if (wanted == "error") {
+    level_ = log_level::error;
+  } else if (wanted == "info") {
+    level_ = log_level::info;
+  } else if (wanted == "debug") {
+    level_ = log_level::debug;
+  } else if (!wanted.empty() && wanted != "warn") {
     write(log_level::warn,
           formatted("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn",
-                      wanted));
+                    wanted));
   }
 }
 

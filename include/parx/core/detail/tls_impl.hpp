@@ -1,7 +1,8 @@
 // Definitions of tls.hpp.
 //
-// OpenSSL reads and writes memory, and the session moves that memory's bytes: OpenSSL's own socket
-// calls would raise SIGPIPE. A record is encrypted once; its bytes may leave in several pieces.
+// OpenSSL reads and writes memory, and the session copies between that memory and the socket:
+// OpenSSL's own socket calls would raise SIGPIPE. A record is encrypted once; its bytes may leave
+// in several pieces.
 #pragma once
 
 #include <dlfcn.h>
@@ -22,8 +23,8 @@
 namespace parx::inline PARX_ABI {
 namespace detail {
 
-/// The functions of libssl and libcrypto that parx calls, as OpenSSL 1.1.1 and 3 have them. Types
-/// of OpenSSL's are void here.
+/// The functions of libssl and libcrypto that parx calls, as OpenSSL 1.1.1 and 3 declare them, with
+/// void for OpenSSL's types.
 struct tls_library {
   using use_psk = int (*)(void* ssl, const void* hash, const unsigned char** identity,
                           std::size_t* size, void** session);
@@ -61,7 +62,7 @@ struct tls_library {
   void (*ERR_clear_error)();
   const char* (*ERR_reason_error_string)(unsigned long error);
   void* context = nullptr;
-  std::string failure;  ///< why there is none; empty where there is
+  std::string failure;  ///< why it could not be loaded; empty if it was
 
   static const tls_library& instance() {
     static const tls_library loaded;
@@ -95,12 +96,12 @@ struct tls_state {
   int socket;
   mac key;
   void* ssl = nullptr;
-  void* incoming = nullptr;  ///< encrypted bytes; the connection owns both
+  void* incoming = nullptr;  ///< encrypted bytes; `ssl` owns both
   void* outgoing = nullptr;
-  std::size_t left = 0;      ///< of `outgoing`, what the socket has taken
-  bool holds_last = false;   ///< the last byte that was encrypted is not told yet
-  bool has_more = false;     ///< what came has not been read to its end
-  std::string why;
+  std::size_t taken = 0;     ///< bytes of `outgoing` that the socket has taken
+  bool holds_last = false;   ///< send() has not reported the last encrypted byte yet
+  bool has_more = false;     ///< receive() filled its buffers: more plaintext may wait
+  std::string why;           ///< OpenSSL's first error
 
   tls_state(const tls_library& loaded, int of_socket, const mac& psk)
       : library(loaded), socket(of_socket), key(psk) {}
@@ -138,24 +139,24 @@ struct tls_state {
     return *session != nullptr;
   }
 
-  /// Sends what is encrypted. True when all of it has left; else errno is set.
+  /// Sends `outgoing`. True when the socket has taken all of it; else errno is set.
   [[nodiscard]] bool flush() {
     char* bytes = nullptr;
     const auto size =
         static_cast<std::size_t>(library.BIO_ctrl(outgoing, openssl::bio_info, 0, &bytes));
-    while (left < size) {
-      const auto sent = ::send(socket, bytes + left, size - left, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (taken < size) {
+      const auto sent = ::send(socket, bytes + taken, size - taken, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0) return false;
-      left += static_cast<std::size_t>(sent);
+      taken += static_cast<std::size_t>(sent);
     }
     if (size > 0) library.BIO_ctrl(outgoing, openssl::bio_reset, 0, nullptr);
-    left = 0;
+    taken = 0;
     return true;
   }
   [[nodiscard]] bool is_flushed() const {
     return library.BIO_ctrl(outgoing, openssl::bio_info, 0, nullptr) == 0;
   }
-  /// Takes from the socket what has come: bytes, 0 at its end, or -1 and errno.
+  /// Moves what the socket has to `incoming`: the number of bytes, 0 at its end, or -1 and errno.
   ssize_t fetch() {
     std::byte chunk[2 * record];
     const auto got = ::recv(socket, chunk, sizeof chunk, MSG_DONTWAIT);
@@ -163,8 +164,8 @@ struct tls_state {
     return got;
   }
 
-  /// Repeats what OpenSSL cannot do before more has come. Its result: 1; 0 where the peer has
-  /// ended; -1 and errno.
+  /// Repeats an OpenSSL call that needs more input, as long as the socket has some. Returns 1 on
+  /// success, 0 if the peer has closed the connection, or -1 and errno.
   template <typename Call>
   int run(Call call) {
     for (;;) {
@@ -192,7 +193,7 @@ PARX_INLINE tls_library::tls_library() {
     if (library == nullptr || !finds_all(library)) continue;
     context = SSL_CTX_new(TLS_method());
     if (context == nullptr) break;
-    // One version, one suite, no tickets: nothing comes that nobody has asked for.
+    // One version, one suite, and no session tickets, which would arrive unasked.
     const bool set = SSL_CTX_ctrl(context, openssl::ctrl_min_version, openssl::tls_1_3, nullptr) &&
                      SSL_CTX_ctrl(context, openssl::ctrl_max_version, openssl::tls_1_3, nullptr) &&
                      SSL_CTX_set_ciphersuites(context, openssl::suite_name) == 1 &&
@@ -263,7 +264,8 @@ PARX_INLINE tls_session::tls_session(tls_session&&) noexcept = default;
 PARX_INLINE tls_session& tls_session::operator=(tls_session&&) noexcept = default;
 PARX_INLINE tls_session::~tls_session() = default;
 
-/// Moves bytes from the front of `parts` to `record`, which has `room`; how many.
+/// Copies up to `room` bytes from the front of `parts`, from `offset` on, to `record`, and advances
+/// both. Returns how many.
 inline std::size_t gather(std::span<const iovec>& parts, std::size_t& offset, std::byte* record,
                           std::size_t room) noexcept {
   std::size_t filled = 0;

@@ -44,7 +44,7 @@ namespace parx::inline PARX_ABI::detail {
   return total;
 }
 
-/// The longest front part of `text` that fits into `limit` columns; no character is cut in two.
+/// The longest prefix of `text` that fits into `limit` columns; no character is cut in two.
 [[nodiscard]] constexpr std::string_view cut_to_columns(std::string_view text,
                                                         std::size_t limit) noexcept {
   std::size_t used = 0;
@@ -58,8 +58,8 @@ namespace parx::inline PARX_ABI::detail {
   return text.substr(0, end);
 }
 
-/// `text` on one line: a control character (newline, tab, escape) would tear a bar, so it becomes a
-/// space.
+/// line = text, with each control character (newline, tab, escape), which would break a bar,
+/// replaced by a space.
 inline void assign_one_line(std::string& line, std::string_view text) {
   line.assign(text);
   for (char& c : line) {

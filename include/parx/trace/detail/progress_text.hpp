@@ -2,8 +2,9 @@
 //
 //   epoch 3:  42%|████████▍           | 100/237 [00:39<00:53,  2.56it/s] loss 0.312
 //
-// The look is tqdm's (format_meter in tqdm/std.py), with two differences: the percentage is rounded
-// down, so that 100% means done, and the note stands behind the bracket, where it survives the bar.
+// The format is tqdm's (format_meter in tqdm/std.py), with two differences: the percentage is
+// rounded down, so that 100% means done, and the note follows the bracket, where it stays when the
+// bar is left out.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace parx::inline PARX_ABI::detail {
 struct progress_state {
   std::size_t done = 0;
   std::size_t total = 0;    ///< 0: unknown
-  std::size_t initial = 0;  ///< what was done before the clock started; not counted in the rate
+  std::size_t initial = 0;  ///< done before the clock started; not counted in the rate
   double seconds = 0;       ///< since the clock started
   std::string_view label = {};
   std::string_view note = {};

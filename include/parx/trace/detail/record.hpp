@@ -16,7 +16,7 @@ namespace parx::inline PARX_ABI::trace::detail {
 
 inline std::atomic<bool> recording{false};
 
-/// The longest front part of `text` of at most N bytes that cuts no UTF-8 character, held by value.
+/// The longest prefix of `text` of at most N bytes that cuts no UTF-8 character, held by value.
 template <std::size_t N>
 class short_text {
  public:

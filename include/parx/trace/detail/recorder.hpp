@@ -1,8 +1,8 @@
-// Where events wait until they are written: one bounded ring a thread.
+// Where events are kept until they are written: one bounded ring per thread.
 //
 // A full ring drops its oldest event and counts it, so a trace of any length costs the memory of
-// its last part only. Each ring has a mutex that its own thread takes without contention and a
-// writer takes for the time of one copy. Safe from any thread, from thread-local and static
+// its last part only. Each ring has a mutex that its own thread takes without contention and the
+// writer of the file for the time of one copy. Safe from any thread, from thread-local and static
 // destructors too.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace parx::inline PARX_ABI::trace::detail {
 
-/// What one thread recorded, in no order.
+/// What one thread recorded, in no particular order.
 struct thread_events {
   int tid = 0;
   std::string thread_name;
@@ -88,7 +88,7 @@ class ring {
   std::uint64_t dropped_ = 0;
 };
 
-/// Trivially destructible, so that it can still be asked while a thread's destructors run.
+/// Trivially destructible, so that it can still be read while a thread's destructors run.
 struct thread_state {
   short_text<32> name;
   ring* mine = nullptr;
@@ -96,9 +96,9 @@ struct thread_state {
 };
 inline constinit thread_local thread_state here{};
 
-/// All rings of the process. A ring outlives its thread, and the next thread of the same name goes
-/// on with it: a program that starts threads again and again keeps as many rings as it ever ran at
-/// once.
+/// All rings of the process. A ring outlives its thread, and the next thread of the same name
+/// continues it: a program that starts threads again and again keeps only as many rings as it ever
+/// ran threads at once.
 class recorder {
  public:
   /// Never destroyed: threads and static destructors may record until the process is gone.
@@ -107,12 +107,12 @@ class recorder {
     return the_recorder;
   }
 
-  /// Records on the calling thread's ring; dropped when there is no memory for one, or so late in
-  /// the thread's end that its ring has been handed back.
+  /// Records on the calling thread's ring. The event is dropped when there is no memory for a ring,
+  /// or when the thread is ending and has already returned its ring.
   static void record(const event& next) noexcept {
     try {
       if (ring* mine = ring_of_this_thread()) mine->push(next);
-    } catch (...) {  // as for a full memory in ring::push
+    } catch (...) {  // out of memory, as in ring::push
     }
   }
 
@@ -122,8 +122,8 @@ class recorder {
     if (here.mine != nullptr) here.mine->rename(here.name.view());
   }
 
-  /// The ring that was made last; the others follow it. They stay, so that this list can be walked
-  /// while threads record and start.
+  /// The newest ring, at the front of the list. Rings are never removed, so that the list can be
+  /// walked while threads record and start.
   [[nodiscard]] const ring* rings() const {
     const std::lock_guard lock(mutex_);
     return first_;

@@ -1,7 +1,7 @@
 // kernels: the loops behind reduce.hpp, over units of one SIMD register (simd.hpp).
 //
-// The last, partial register takes the same instructions as the others, so that an element's result
-// does not depend on where a transport cuts a buffer into pieces.
+// The last, partial register goes through the same instructions as the others, so that an element's
+// result does not depend on where a transport cuts a buffer into pieces.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +27,9 @@ struct product_of {
   static vector_of<T> apply(vector_of<T> a, vector_of<T> b) noexcept { return a * b; }
 };
 
-// Floating min and max pick twice, once in favour of either operand. The picks differ in two cases.
-// Zeros of both signs: or-ing the bits gives -0, as min wants. A NaN: the picks are a and b, and
-// or-ing the bits of a NaN with anything leaves a NaN.
+// Floating min and max select twice, preferring either operand once. The selections differ in two
+// cases. Zeros of both signs: or-ing the bits gives -0, which min requires. A NaN: the selections
+// are a and b, and or-ing the bits of a NaN with anything leaves a NaN.
 
 struct min_of {
   template <typename T>
@@ -79,13 +79,13 @@ template <typename T, typename Op>
 [[nodiscard]] inline unit<T> apply(const unit<T>& a, const unit<T>& b) noexcept {
   unit<T> result;
   for (std::size_t p = 0; p < unit<T>::parts; ++p) {
-    result.part[p] = Op::template apply<computed_type<T>>(a.part[p], b.part[p]);
+    result.part[p] = Op::template apply<arithmetic_type<T>>(a.part[p], b.part[p]);
   }
   return result;
 }
 
-// NaNs are rare. Adding up all results costs less than looking at each: the total is a NaN if any
-// of them is (or where it overflows both ways, which costs time only).
+// NaNs are rare. Adding up all results costs less than testing each: the total is a NaN if any of
+// them is (or if it overflows to both infinities, which only costs a search in vain).
 
 /// The results in a unit, added up per lane. Integers are never NaN: nothing is added up.
 template <typename T>
@@ -118,7 +118,7 @@ template <typename T>
   }
 }
 
-/// What is searched for NaNs in one go: little enough to be in the first-level cache still.
+/// The piece that is searched for NaNs at a time: small enough to be still in the first-level cache.
 inline constexpr std::size_t block_bytes = 16384;
 
 /// Stores combined(at) for each register of `out`, and combined(at, bytes) for a partial one at the
@@ -136,7 +136,7 @@ template <typename T, typename Combined>
     const std::size_t end = std::min(bytes, begin + block_bytes);
     decltype(total_of(unit<T>{})) total{};
     std::size_t at = begin;
-    // Eight at once, or each step would wait for the one before to be added.
+    // Eight at a time: with one running total, each step would wait for the previous addition.
     for (; at + 8 * next <= end; at += 8 * next) {
       decltype(total) part[8];
 #pragma GCC unroll 8
@@ -146,14 +146,14 @@ template <typename T, typename Combined>
     }
     for (; at < end; at += next) total += step(at, std::min(next, end - at));
     if constexpr (!std::is_integral_v<T>) {
-      if (is_nan<computed_type<T>>(total)) [[unlikely]] replace_nans<T>(out + begin, end - begin);
+      if (is_nan<arithmetic_type<T>>(total)) [[unlikely]] replace_nans<T>(out + begin, end - begin);
     }
   }
 }
 
 template <typename T>
 void scale_whole(std::byte* data, std::size_t bytes, double factor) noexcept {
-  using computed = computed_type<T>;
+  using computed = arithmetic_type<T>;
   // A NaN's payload must not reach store_unit, see store_bfloat16.
   const computed narrow = factor == factor ? static_cast<computed>(factor)
                                            : std::numeric_limits<computed>::quiet_NaN();
@@ -164,7 +164,7 @@ void scale_whole(std::byte* data, std::size_t bytes, double factor) noexcept {
   }
 }
 
-// What reduce.hpp hands out.
+// The kernels of reduce.hpp.
 
 template <typename T, typename Op>
 void combine(void* out, const void* a, const void* b, std::size_t count) noexcept {

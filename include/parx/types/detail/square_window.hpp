@@ -31,12 +31,12 @@ class square_window {
   static constexpr int level_bits = 50;
 
  public:
-  /// In each block; a level's sum is below 2^50 times this, and has 63 bits.
+  /// The most in a block: a level's sum is below 2^50 times this and must fit into 63 bits.
   static constexpr std::size_t most_values = 2048;
-  /// Blocks are a multiple of it.
+  /// The size of a block is a multiple of it.
   static constexpr std::size_t lanes = simd::register_bytes / sizeof(float);
 
-  /// Looks at a block; sum() reads it again, from the cache.
+  /// Finds the range of a block's magnitudes; sum() reads the block again, from the cache.
   square_window(const float* values, std::size_t count) noexcept : values_(values), count_(count) {
     words largest{}, smallest = ~words{};
     for (std::size_t i = 0; i < count; i += lanes) {
@@ -107,7 +107,7 @@ class square_window {
     }
     std::array<level, Levels> found;
     for (std::size_t l = 0; l < Levels; ++l) {
-      // Modulo 2^64, as the sums are.
+      // Modulo 2^64, like the sums.
       std::uint64_t units = 0 - std::bit_cast<std::uint64_t>(rounders[l]) * count_;
       for (std::size_t i = 0; i < step; ++i) units += sums[l][i];
       found[l] = {static_cast<std::int64_t>(units), unit_of(l)};
@@ -123,8 +123,8 @@ class square_window {
   [[nodiscard]] int unit_of(std::size_t l) const noexcept {
     return top() - level_bits * (static_cast<int>(l) + 1);
   }
-  /// From this magnitude on, squares are multiples of the last level's unit. Denormals are below
-  /// it, too: under flush_denormals, arithmetic takes them for zero.
+  /// From this magnitude on, squares are multiples of the last level's unit. Denormals are always
+  /// below it, because arithmetic takes them for zero under flush_denormals.
   [[nodiscard]] std::uint32_t threshold(std::size_t levels) const noexcept {
     const int exponent = unit_of(levels - 1) / 2 + 23 + 127;
     return static_cast<std::uint32_t>(std::max(exponent, 1)) << 23U;

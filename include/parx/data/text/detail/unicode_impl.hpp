@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <parx/core/json_reader.hpp>
+#include <parx/core/utf8.hpp>
 #include <parx/data/text/detail/unicode_tables.hpp>
 #include <parx/data/text/unicode.hpp>
 
@@ -36,7 +36,7 @@ PARX_INLINE decoded_character decode_character(std::string_view text) noexcept {
 }
 
 PARX_INLINE void append_character(std::string& text, std::uint32_t code) {
-  json::detail::append_utf8(text, code);
+  parx::detail::append_utf8(text, code);
 }
 
 PARX_INLINE std::size_t count_characters(std::string_view text) noexcept {
