@@ -1,9 +1,9 @@
-// flush_denormals: while it lives, this thread takes numbers too small for a normal float as zero.
+// flush_denormals: a scope in which this thread treats denormal numbers as zero.
 //
-// Processors compute with denormal numbers (below 1.2e-38 for float) in microcode, a hundred times
-// slower. They come up where gradients fade away: a network whose loss has come down to nothing
-// took 120 ms for a backward pass instead of 8. Backward passes do this by themselves. Scopes nest.
-// Does nothing on processors other than x86-64 and AArch64. Source: PyTorch's set_flush_denormal.
+// Processors compute with denormals (below 1.2e-38 for float) in microcode, a hundred times slower.
+// They arise where gradients vanish: a network whose loss had reached zero took 120 ms for a
+// backward pass instead of 8. backward() opens such a scope itself. Scopes nest. Does nothing on
+// processors other than x86-64 and AArch64. Source: PyTorch's set_flush_denormal.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // exp, tanh and erf that the compiler can vectorise: no branches, no tables, no calls.
 //
-// For float they are polynomials, within 2 (exp), 4 (tanh, erf: absolute 2e-7) units in the last
-// place of the true value; NaN stays NaN. For double they are the standard library's: gradients are
-// checked in double, models are trained in float.
+// For float they are polynomials, within 2 units in the last place of the true value (exp), or 4
+// (tanh, erf: absolute 2e-7); NaN stays NaN. For double they are the standard library's: gradients
+// are checked in double, models are trained in float.
 #pragma once
 
 #include <bit>
@@ -31,7 +31,7 @@ namespace parx::inline PARX_ABI::detail {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   const float mantissa = (p * r * r + r) + 1.0F;
-  // 2^n in two factors, because n = 128 has no exponent of its own.
+  // 2^n in two factors, because 2^128 is beyond float's range.
   const std::int32_t exponent =
       std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(magic);
   const std::int32_t half = exponent >> 1;

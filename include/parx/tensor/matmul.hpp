@@ -1,8 +1,8 @@
 // Matrix products: gemm, through which every product of parx goes, and matmul for tensors.
 //
-// gemm is Eigen's, the site's BLAS's or oneDNN's, as PARX_GEMM says where parx is configured with
-// CMake (or the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN without it). core/abi.hpp keeps
-// objects apart that were built with different ones.
+// gemm calls Eigen, the site's BLAS or oneDNN, chosen by the CMake variable PARX_GEMM (without
+// CMake by the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN). core/abi.hpp keeps objects that were
+// built with different ones apart.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ namespace gemm_backend = detail::eigen;
 /// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
 /// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
 /// matter (not even NaN). A `row` of n elements, a layer's bias, is added to every row of c in
-/// place of beta c. c must not overlap a or b. One thread, unless OMP_NUM_THREADS says more and the
-/// backend has more.
+/// place of beta c. c must not overlap a or b. Runs on one thread, unless OMP_NUM_THREADS asks for
+/// more and the backend supports it.
 template <typename T>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,

@@ -1,13 +1,13 @@
-// page_pool: blocks of memory that move between addresses, so that what is used in turns has an
-// address for good but memory only while it is in use.
+// page_pool: blocks of memory that move between addresses, so that objects which are used in turns
+// have fixed addresses, but memory only while they are in use.
 //
-// A unit of a sharded model is such a thing: tensors, views and saved operands keep their pointers
-// while its parameters come and go. mremap(2) moves the entries of the page table, one for each 2
-// MiB, and copies nothing: 7 to 15 us for 1 to 64 MiB, where to map a file at the address and take
-// it away costs 100 us for each MiB (benchmarks/README.md). To touch memory that has moved away is
-// a segmentation fault rather than a wrong number. The pages are private to the process and take no
-// descriptor; a forked child gets copies. A pool and its ranges belong to one thread at a time, and
-// nobody uses a range's memory while it moves. Linux 5.7 or newer.
+// A unit of a sharded model is such an object: tensors, views and saved operands keep their
+// pointers while its parameters come and go. mremap(2) moves the entries of the page table, one for
+// each 2 MiB, and copies nothing: 7 to 15 us for 1 to 64 MiB, whereas mapping and unmapping a file
+// at the address costs 100 us for each MiB (benchmarks/README.md). Touching memory that has moved
+// away is a segmentation fault rather than a wrong number. The pages are private to the process and
+// take no descriptor; a forked child gets copies. A pool and its ranges belong to one thread at a
+// time, and nobody may use a range's memory while it moves. Linux 5.7 or newer.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,9 +27,9 @@ class fixed_memory;
 
 class page_pool {
  public:
-  /// `blocks` blocks of at least `bytes`, rounded up to 2 MiB: huge pages, where the system gives
-  /// them to those who ask. They take memory as they are first written. Throws parx::error where it
-  /// cannot be had, or not be moved, which is tried here.
+  /// `blocks` blocks of at least `bytes`, rounded up to 2 MiB: huge pages, where the system grants
+  /// them (madvise). They take memory when they are first written. Throws parx::error where memory
+  /// cannot be reserved or moved; a move is tried here.
   page_pool(std::size_t blocks, std::size_t bytes);
 
   /// Addresses for one block, without memory yet. They may outlive the pool object.
@@ -37,7 +37,7 @@ class page_pool {
 
   [[nodiscard]] std::size_t block_bytes() const noexcept { return shared_->bytes; }
   [[nodiscard]] std::size_t free_blocks() const noexcept { return shared_->free.size(); }
-  /// The blocks that nobody uses take no memory until they are written again.
+  /// Gives the memory of free blocks back to the system until they are written again.
   void drop_free() const noexcept {
     for (std::byte* const block : shared_->free) ::madvise(block, shared_->bytes, MADV_DONTNEED);
   }
@@ -52,7 +52,7 @@ class page_pool {
     }
     std::size_t bytes;
     detail::address_range home;
-    std::vector<std::byte*> free;  ///< where in `home` the blocks are that nobody uses
+    std::vector<std::byte*> free;  ///< where in `home` the free blocks are
   };
 
   std::shared_ptr<state> shared_;
@@ -68,17 +68,17 @@ class fixed_memory {
     if (block_ == nullptr) return;
     try {
       detach();
-    } catch (const std::exception&) {  // the block cannot be given back
+    } catch (const std::exception&) {  // the pool loses the block
     }
   }
 
-  /// On a border of 2 MiB. Nothing may be read or written there unless attached().
+  /// Aligned to 2 MiB. Nothing may be read or written there unless attached().
   [[nodiscard]] std::byte* data() const noexcept { return range_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return pool_->bytes; }
   [[nodiscard]] bool attached() const noexcept { return block_ != nullptr; }
 
-  /// Moves a free block here, with whatever it holds; does nothing where one is. Throws usage_error
-  /// where the pool has none left.
+  /// Moves a free block here, with whatever it contains; does nothing if one is attached. Throws
+  /// usage_error where the pool has none left.
   void attach() {
     if (attached()) return;
     require(!pool_->free.empty(),
@@ -88,7 +88,7 @@ class fixed_memory {
     block_ = pool_->free.back();
     pool_->free.pop_back();
   }
-  /// Gives the block back to the pool; does nothing where there is none.
+  /// Gives the block back to the pool; does nothing if none is attached.
   void detach() {
     if (!attached()) return;
     detail::address_range::move(data(), block_, size());
@@ -102,7 +102,7 @@ class fixed_memory {
 
   std::shared_ptr<page_pool::state> pool_;
   detail::address_range range_;
-  std::byte* block_ = nullptr;  ///< where in the pool's `home` the attached block goes back to
+  std::byte* block_ = nullptr;  ///< the place in the pool's `home` of the attached block
 };
 
 inline page_pool::page_pool(std::size_t blocks, std::size_t bytes) {

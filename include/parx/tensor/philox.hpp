@@ -1,5 +1,5 @@
 // Philox4x32-10, a counter-based random number generator: block n is a function of (key, n), so
-// that any part of a sequence can be made anywhere without making what is before it.
+// that any part of a sequence can be computed anywhere without the parts before it.
 //
 // Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3 (SC11); Random123 has the
 // known answers. Pure.
@@ -18,9 +18,9 @@ using philox_key = std::array<std::uint32_t, 2>;
 
 namespace detail {
 
-/// The blocks of `Blocks` counters that differ in the low 64 bits by 0, 1, 2, ..., one after the
-/// other. All rounds of a block stand in one iteration, so that a compiler keeps several blocks in
-/// vector registers from the first round to the last.
+/// The blocks of `Blocks` consecutive counters; only the low 64 bits count up. One iteration has all
+/// rounds of a block, so that a compiler keeps several blocks in vector registers from the first
+/// round to the last.
 template <std::size_t Blocks>
 void philox_blocks(philox_counter first, philox_key key, std::uint32_t* words) noexcept {
   const std::uint64_t low = (std::uint64_t{first[1]} << 32) | first[0];

@@ -19,8 +19,7 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// Calls body(step...) with every step that is 0 or 1 as an integral_constant; when any is larger,
-/// all are plain numbers.
+/// Calls body(step...) with every step, which is 0 or 1, as an integral_constant.
 template <typename Body, typename... Fixed>
 void with_constant_steps(const std::size_t* /*steps*/, std::index_sequence<> /*rest*/, Body& body,
                          Fixed... fixed) {

@@ -1,10 +1,10 @@
-// memory_pool: where tensors and graph nodes get their memory, and where it goes back to.
+// memory_pool: the allocator of tensors and graph nodes.
 //
 // Blocks are 64-byte aligned and come in size classes (four per power of two, so at most a quarter
-// is wasted). A freed block is kept on its class's list and handed out again, last in first out:
-// after one training step every step finds its blocks there, warm in the cache, and the heap is not
-// asked again. The pool lives as long as the process, so that tensors in static variables may
-// outlive everything. Safe from any thread.
+// is wasted). A freed block is kept on its class's list and reused, last in first out: after one
+// training step every step finds its blocks there, warm in the cache, and no longer calls the heap.
+// The pool lives as long as the process, so that tensors in static variables may outlive
+// everything. Safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,13 @@
 namespace parx::inline PARX_ABI {
 
 struct memory_stats {
-  std::size_t live_bytes = 0;            ///< in blocks that somebody holds
+  std::size_t live_bytes = 0;            ///< in blocks that are in use
   std::size_t peak_bytes = 0;            ///< largest live_bytes since the start or reset_peak()
-  std::size_t pooled_bytes = 0;          ///< in blocks that wait to be used again
-  std::uint64_t system_allocations = 0;  ///< how often the heap was asked for a block
+  std::size_t pooled_bytes = 0;          ///< in free blocks, kept for reuse
+  std::uint64_t system_allocations = 0;  ///< blocks that came from the heap
 };
 
-/// No memory for a block, although all waiting ones were given back.
+/// No memory for a block, although all free ones were returned to the heap.
 class out_of_memory : public std::bad_alloc {
  public:
   out_of_memory(std::size_t wanted, std::size_t live) noexcept {
@@ -53,7 +53,7 @@ class out_of_memory : public std::bad_alloc {
   [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
 
  private:
-  std::array<char, 192> text_{};  // where there is no memory, no string can be made
+  std::array<char, 192> text_{};  // not a string: there is no memory
 };
 
 class memory_pool {
@@ -98,7 +98,7 @@ class memory_pool {
     poison(memory, size);
   }
 
-  /// Gives all waiting blocks back to the heap.
+  /// Returns all free blocks to the heap.
   void trim() noexcept {
     const std::lock_guard lock(mutex_);
     for (std::size_t index = 0; index < classes; ++index) {
@@ -138,8 +138,8 @@ class memory_pool {
     const std::size_t bytes = (4 + index % 4) << (index / 4 + 4);
     return (bytes + alignment - 1) / alignment * alignment;
   }
-  /// Large blocks consist of huge pages where the system gives them to those who ask: a step goes
-  /// over more small pages than a processor remembers the places of.
+  /// Large blocks consist of huge pages where the system grants them (madvise): a training step
+  /// touches more small pages than the TLB holds.
   static constexpr std::size_t huge_page = std::size_t{2} << 20;
   [[nodiscard]] static std::align_val_t alignment_of(std::size_t size) noexcept {
     return std::align_val_t{size < huge_page ? alignment : huge_page};
@@ -147,7 +147,7 @@ class memory_pool {
   [[nodiscard]] static void* heap_block(std::size_t size, [[maybe_unused]] std::size_t bytes) {
     void* const block = ::operator new (size, alignment_of(size));
 #ifdef MADV_HUGEPAGE
-    // Of what is asked for: a storage's header and 4 MiB shall not take three huge pages.
+    // Only the whole huge pages in `bytes`: a storage's header and 4 MiB must not take three.
     if (bytes >= huge_page) ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);
 #endif
     return block;
@@ -169,7 +169,7 @@ class memory_pool {
     stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
   }
 
-  // So that AddressSanitizer finds a use after free in spite of the recycling. The link stays
+  // So that AddressSanitizer finds a use after free although blocks are reused. The link stays
   // readable, or the leak checker would not see the blocks behind it.
   static void poison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef PARX_POOL_POISONS

@@ -16,9 +16,8 @@
 namespace parx::inline PARX_ABI {
 
 struct print_options {
-  int precision = 4;  ///< significant digits of a floating-point element
-  std::size_t edge_items =
-      3;  ///< how many elements an axis longer than twice this shows at each end
+  int precision = 4;           ///< significant digits of a floating-point element
+  std::size_t edge_items = 3;  ///< shown at each end of an axis that is longer than twice this
 };
 
 namespace detail {

@@ -1,4 +1,4 @@
-// random_stream: random numbers that are a function of (seed, path, index) and of nothing else.
+// random_stream: random numbers that are a function of (seed, path, index) only.
 //
 // A parameter is initialised from the stream of its path, element i from index i of the whole
 // parameter: a matrix cut over 1, 2 or 4 ranks starts from the same values, and so does a model
@@ -14,8 +14,10 @@
 #include <numbers>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <parx/core/hash.hpp>
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/tensor.hpp>
 
@@ -23,10 +25,7 @@ namespace parx::inline PARX_ABI {
 
 /// FNV-1a with a final mix: 64 bits that are the same on every machine.
 [[nodiscard]] constexpr std::uint64_t stable_hash(std::string_view text) noexcept {
-  std::uint64_t hash = 0xCBF29CE484222325;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  }
+  std::uint64_t hash = detail::fnv1a(text);
   hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9;
   hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EB;
   return hash ^ (hash >> 31);
@@ -47,8 +46,8 @@ class random_stream {
     return {seed_, stable_hash({bytes.data(), bytes.size()})};
   }
 
-  /// Calls use(words, first_word, count) for consecutive pieces of the words [first, first + count)
-  /// of the stream; words has `count` of 32 random bits. Each piece but the first starts at a
+  /// Calls use(piece, at, length) for consecutive pieces of the 32-bit words [first, first + count)
+  /// of the stream: `piece` points at words [at, at + length). Each piece but the first starts at a
   /// multiple of 64.
   template <typename Use>
   void words(std::uint64_t first, std::uint64_t count, Use&& use) const {
@@ -101,7 +100,7 @@ class random_stream {
   /// mean). Element i of `out` gets number first + i of the stream.
   template <std::floating_point T>
   void normal(std::span<T> out, T mean, T deviation, std::uint64_t first = 0) const {
-    // Numbers come in pairs: start at an even word and leave out the half that was not asked for.
+    // Numbers come in pairs: start at an even word and drop the number that is not asked for.
     const std::uint64_t end = first + out.size();
     words(first & ~std::uint64_t{1}, end - (first & ~std::uint64_t{1}) + (end & 1),
           [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
@@ -122,8 +121,8 @@ class random_stream {
     normal(target.span(), mean, deviation);
   }
 
-  /// A random order of 0, 1, ..., count - 1 (Fisher-Yates; no order is more than count^2 / 2^64
-  /// more likely than another).
+  /// A random permutation of 0, 1, ..., count - 1 (Fisher-Yates; the probabilities of permutations
+  /// differ by less than a factor of 1 + count^2 / 2^64).
   [[nodiscard]] std::vector<std::size_t> permutation(std::size_t count) const {
     std::vector<std::size_t> order(count);
     for (std::size_t i = 0; i < count; ++i) order[i] = i;

@@ -1,8 +1,8 @@
 // Reductions: sum, mean, max, min over some or all axes, and argmax.
 //
-// Runs along memory are reduced in 16 lanes, so that the compiler vectorises them without being
-// allowed to reorder floating-point sums by itself; the order of additions depends only on shape
-// and strides, hence the same bits in every run.
+// Contiguous runs are reduced in 16 lanes, so that the compiler vectorises them although it may not
+// reorder floating-point sums by itself. The order of additions depends only on shape and strides:
+// every run of the program gives the same bits.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +46,8 @@ struct min_op {
 inline constexpr std::size_t reduction_lanes = 16, longest_run = 128 * reduction_lanes;
 
 /// combine of value_at(begin) ... value_at(end - 1), starting from `start` in every lane: the
-/// neutral element, or any element of an idempotent operation. Loops of fixed length, because those
-/// of variable length, and a call, cost g++ more than the elements of a short run.
+/// neutral element, or any element of an idempotent operation. Inlined, with loops of fixed length:
+/// from g++, a call and loops of variable length take longer than the elements of a short run.
 template <typename T, typename Combine, typename ValueAt>
 [[nodiscard, gnu::always_inline]] inline T reduce_run(std::size_t begin, std::size_t end, T start,
                                                       Combine combine, ValueAt value_at) {
@@ -64,8 +64,8 @@ template <typename T, typename Combine, typename ValueAt>
   for (std::size_t l = 0; l < 2; ++l) lane[l] = combine(lane[l], lane[l + 2]);
   return combine(lane[0], lane[1]);
 }
-/// The same, where long runs are halved, so that the rounding error of a sum grows with the
-/// logarithm of its length.
+/// The same with long runs halved recursively (pairwise summation): the rounding error of a sum
+/// grows with the logarithm of its length.
 template <typename T, typename Combine, typename ValueAt>
 [[nodiscard]] T reduce_halves(std::size_t begin, std::size_t end, T start, Combine combine,
                               ValueAt value_at) {
@@ -133,9 +133,8 @@ inline constexpr std::array<int, max_rank> all_axes{0, 1, 2, 3, 4, 5, 6, 7};
 
 }  // namespace detail
 
-/// Adds `source` up over the axes on which `target` has extent 1 or no axis, into target, which
-/// must broadcast to source's shape: the inverse of broadcasting. Throws usage_error naming both
-/// shapes.
+/// Sums `source` over the axes on which `target` has extent 1 or no axis, into target, which must
+/// broadcast to source's shape: the inverse of broadcasting. Throws usage_error naming both shapes.
 template <typename T>
 void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) {
   require(target.rank() <= source.rank() &&

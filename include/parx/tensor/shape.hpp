@@ -19,7 +19,7 @@ namespace parx::inline PARX_ABI {
 
 inline constexpr std::size_t max_rank = 8;
 
-/// An extent for reshape(): "whatever is left", and what -1 becomes.
+/// An extent for reshape(), also written -1: whatever the other extents leave.
 inline constexpr std::size_t infer = static_cast<std::size_t>(-1);
 
 namespace detail {
@@ -106,8 +106,8 @@ class shape {
   return text + ")";
 }
 
-/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has:
-/// the product of wrong extents may be more than 2^64, and what is left of it a small number.
+/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has, and
+/// where the product of the extents overflows.
 [[nodiscard]] inline std::size_t byte_count(const shape& s, std::size_t element_bytes) {
   std::size_t bytes = element_bytes;
   bool fits = true;

@@ -1,10 +1,10 @@
-// shard_spec: which part of a tensor lies here, as a value.
+// shard_spec: which part of a tensor this rank holds, as a value.
 //
-// Of each axis of the whole, a part has one interval or several: a fused projection of queries,
-// keys and values is cut in each of its three blocks. Of the elements that this leaves, it may have
-// one range in row-major order alone: ZeRO cuts a flat buffer wherever that is even. The elements
-// of a part lie here in the order of the whole. Cuts compose: each is in the coordinates of the
-// part that it cuts. A spec takes a few numbers, however large the tensor is. Pure.
+// A part has one or several intervals of each axis of the whole: a fused projection of queries,
+// keys and values is cut in each of its three blocks. Of the elements in these intervals it may
+// have only a range in row-major order: ZeRO cuts a flat buffer evenly, across rows. A part stores
+// its elements in the order of the whole. Cuts compose: each is in the coordinates of the part that
+// it cuts. A spec takes a few numbers, however large the tensor is. Pure.
 #pragma once
 
 #include <algorithm>
@@ -38,30 +38,30 @@ class shard_spec {
   /// All of a tensor of this shape.
   [[nodiscard]] static shard_spec whole(const parx::shape& s);
 
-  /// Of a tensor of shape `s` what lies in these intervals, as cuts() gives them: of each axis that
-  /// is cut all of them, ascending. Throws usage_error for others.
+  /// The part of a tensor of shape `s` in these intervals, given as by cuts(): ordered by axis, and
+  /// ascending and disjoint within each. Throws usage_error for others.
   [[nodiscard]] static shard_spec of_cuts(const parx::shape& s,
                                           std::span<const axis_interval> cuts);
 
-  // A part of this part. They throw usage_error for what lies outside it.
+  // A part of this part. Throws usage_error where it would reach beyond this part.
 
   /// Indices [begin, end) of an axis.
   [[nodiscard]] shard_spec slice(int axis, std::size_t begin, std::size_t end) const;
   /// Chunk `index` of `count` of an axis, by the rule of chunk_begin.
   [[nodiscard]] shard_spec chunk(int axis, int index, int count) const;
-  /// That chunk of each of the blocks, which have these extents and lie one after the other on the
-  /// axis: {width, width, width} for queries, keys and values that one matrix makes.
+  /// Chunk `index` of `count` of each block; the blocks have these extents and follow each other on
+  /// the axis: {width, width, width} for the queries, keys and values of a fused projection.
   [[nodiscard]] shard_spec chunk_of_blocks(int axis, std::span<const std::size_t> blocks, int index,
                                            int count) const;
   [[nodiscard]] shard_spec chunk_of_blocks(int axis, std::initializer_list<std::size_t> blocks,
                                            int index, int count) const {
     return chunk_of_blocks(axis, std::span(blocks.begin(), blocks.size()), index, count);
   }
-  /// Elements [begin, end) in row-major order. What remains has one axis, which slice() and chunk()
+  /// Elements [begin, end) in row-major order. The result has one axis, which slice() and chunk()
   /// can cut further.
   [[nodiscard]] shard_spec flat(std::size_t begin, std::size_t end) const;
 
-  // What lies here.
+  // What the part is.
 
   [[nodiscard]] const parx::shape& global_shape() const noexcept { return global_; }
   /// The shape of the part itself.
@@ -70,17 +70,17 @@ class shard_spec {
   }
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
   [[nodiscard]] bool is_whole() const noexcept { return size() == global_.size(); }
-  /// Whether it is a range of elements that has no axes of the whole.
+  /// Whether it was cut by flat(): a range of elements, without the axes of the whole.
   [[nodiscard]] bool is_flat() const noexcept { return is_flat_; }
 
-  /// What lies here of each axis that is cut: in the order of the axes, ascending.
+  /// The intervals of each axis that is cut: in the order of the axes, ascending.
   [[nodiscard]] std::span<const axis_interval> cuts() const noexcept { return intervals_; }
-  /// Where the elements of an is_flat() part begin, in the order of those that cuts() leaves.
+  /// The first element of an is_flat() part, counted among the elements in cuts().
   [[nodiscard]] std::size_t flat_begin() const noexcept { return begin_; }
 
   /// The longest run that starts with element `local` of the part, which must exist.
   [[nodiscard]] shard_run run_at(std::size_t local) const noexcept;
-  /// Calls use(shard_run) for the runs of the part in their order, as few as there can be.
+  /// Calls use(shard_run) for the runs of the part, in order; each is as long as possible.
   template <typename Use>
   void for_each_run(Use&& use) const {
     for (std::size_t at = 0; at < size();) {
@@ -93,14 +93,14 @@ class shard_spec {
   /// "rows 0-63 of [128, 784]", "elements 100-199 of columns 0-9 of [128, 784]", "[128, 784]".
   [[nodiscard]] std::string text() const;
 
-  /// The same part, cut in the same way up to how the cuts were spelled.
+  /// The same elements with the same axes, by whatever sequence of cuts.
   friend bool operator==(const shard_spec& a, const shard_spec& b) noexcept {
     return a.global_ == b.global_ && a.intervals_ == b.intervals_ && a.is_flat_ == b.is_flat_ &&
            a.begin_ == b.begin_ && a.end_ == b.end_;
   }
 
  private:
-  /// Of axis `at` of this part only the indices in `taken`.
+  /// This part with only the indices in `taken` of its axis `at`.
   [[nodiscard]] shard_spec with(std::size_t at, std::span<const axis_interval> taken) const;
   [[nodiscard]] shard_spec with(std::size_t at, std::initializer_list<axis_interval> taken) const {
     return with(at, std::span(taken.begin(), taken.size()));
@@ -115,21 +115,21 @@ class shard_spec {
     }
   }
 
-  /// From element `local` on to the end of an interval of the last axis that is cut.
+  /// The run from element `local` to the end of its interval of the last axis that is cut.
   [[nodiscard]] shard_run piece_at(std::size_t local) const noexcept;
 
   [[nodiscard]] std::string axis_name(std::size_t axis) const;
   [[nodiscard]] static std::string range_text(std::size_t begin, std::size_t end);
 
-  parx::shape global_, box_;         // of the whole; of what the intervals leave of it
+  parx::shape global_, box_;              // of the whole; of the elements in the intervals
   std::vector<axis_interval> intervals_;  // of the axes that are cut: ascending, not adjacent
-  std::size_t begin_ = 0, end_ = 1;  // the elements of the box that lie here
+  std::size_t begin_ = 0, end_ = 1;       // the elements of the box that are in the part
   bool is_flat_ = false;
 };
 
-/// Calls use(offset in a, offset in b, length) for what two parts of one tensor have in common, in
-/// its order: what a rank that has `a` sends to one that shall have `b`. Throws usage_error where
-/// they are of different tensors.
+/// Calls use(offset in a, offset in b, length) for each run that two parts of one tensor have in
+/// common, in the tensor's order: what the rank with `a` sends to the rank that needs `b`. Throws
+/// usage_error where the shapes of the wholes differ.
 template <typename Use>
 void for_each_common_run(const shard_spec& a, const shard_spec& b, Use&& use) {
   require(a.global_shape() == b.global_shape(), "{} and {} are not parts of one tensor", a.text(),
@@ -149,14 +149,14 @@ void for_each_common_run(const shard_spec& a, const shard_spec& b, Use&& use) {
   }
 }
 
-/// Which chunk of an axis lies here, of activations whose extents vary from call to call.
+/// Which chunk of an axis this rank has, of activations whose extents vary from call to call.
 struct axis_chunk {
   int axis = -1;
   int index = 0;
   int count = 1;
   std::size_t whole = 0;  ///< the extent of the axis in the whole; 0: `count` times the one here
 
-  /// The part that a tensor of shape `here` is. Throws usage_error when the chunk of the whole has
+  /// The part of which `here` is the shape. Throws usage_error when the chunk of the whole has
   /// another extent.
   [[nodiscard]] shard_spec of(const parx::shape& here) const;
 };

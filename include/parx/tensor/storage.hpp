@@ -1,8 +1,8 @@
-// storage: a shared, 64-byte aligned block of memory that several tensors can be views of.
+// storage: a reference-counted, 64-byte aligned block of memory that several tensors can share.
 //
 // One pool block holds the count, the size and the data, so that making a storage is one pool
-// operation. A storage can also refer to memory that somebody else owns and keeps alive (a DDP
-// bucket). The count is atomic; the contents are the users' to synchronise.
+// operation. A storage can also refer to memory that something else owns and keeps alive (a DDP
+// bucket). The count is atomic; users must synchronise access to the contents.
 #pragma once
 
 #include <atomic>
@@ -58,13 +58,13 @@ class storage {
 
   [[nodiscard]] void* data() const noexcept { return block_ == nullptr ? nullptr : block_->data; }
   [[nodiscard]] std::size_t bytes() const noexcept { return block_ == nullptr ? 0 : block_->bytes; }
-  /// Nobody else can see this memory: it was allocated here and has one holder.
+  /// Whether this is the only reference to the memory, which was allocated here.
   [[nodiscard]] bool unique() const noexcept {
     return block_ != nullptr && block_->pool_bytes > sizeof(block) &&
            block_->holders.load(std::memory_order_acquire) == 1;
   }
   [[nodiscard]] bool same_as(const storage& other) const noexcept { return block_ == other.block_; }
-  /// A number that no other storage has or will have, unlike its address; 0 without memory.
+  /// A number that is never reused, unlike an address; 0 without memory.
   [[nodiscard]] std::uint64_t id() const noexcept {
     if (block_ == nullptr) return 0;
     std::uint64_t id = block_->id.load(std::memory_order_relaxed);
@@ -80,7 +80,7 @@ class storage {
     void* data = nullptr;
     std::size_t bytes = 0;
     std::size_t pool_bytes = 0;
-    std::atomic<std::uint64_t> id{0};  // given when somebody asks
+    std::atomic<std::uint64_t> id{0};  // assigned by the first id()
     std::shared_ptr<const void> owner = nullptr;
   };
   explicit storage(block* made) noexcept : block_(made) {}

@@ -1,9 +1,9 @@
 // tensor<T>: a view of shared storage: a pointer, a shape and strides.
 //
 // A tensor is a handle, like std::span and std::shared_ptr in one: copying it copies no elements,
-// and const says that the handle stays the same, not the elements. slice, select, transpose,
-// permute, reshape of contiguous data, squeeze, unsqueeze and expand are views of the same memory.
-// Threads: handles may be copied anywhere; who writes elements synchronises.
+// and const protects the handle, not the elements. slice, select, transpose, permute, reshape of
+// contiguous data, squeeze, unsqueeze and expand are views of the same memory. Threads: handles may
+// be copied on any thread; writing elements needs synchronisation.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class tensor {
 
   /// Not a tensor yet: defined() is false, size() is 0.
   tensor() noexcept = default;
-  /// The same with a shape: what a tensor will have that gets its memory later.
+  /// The same with a shape, for memory that comes later.
   [[nodiscard]] static tensor without_memory(const parx::shape& s) {
     tensor result;
     result.shape_ = s;
@@ -71,7 +71,7 @@ class tensor {
   [[nodiscard]] static tensor from(std::initializer_list<T> values, const parx::shape& s) {
     return from(std::span<const T>(values.begin(), values.size()), s);
   }
-  /// The same of numbers of another type, each converted to T.
+  /// The same for numbers of another type, each converted to T.
   template <typename Values>
     requires(!std::convertible_to<const Values&, std::span<const T>>)
   [[nodiscard]] static tensor from(const Values& values, const parx::shape& s) {
@@ -144,12 +144,12 @@ class tensor {
     }
     return true;
   }
-  /// The memory is visible through this handle alone.
+  /// Whether no other tensor shares the memory.
   [[nodiscard]] bool is_unique() const noexcept { return storage_.unique(); }
   [[nodiscard]] bool shares_memory_with(const tensor& other) const noexcept {
     return storage_.same_as(other.storage_);
   }
-  /// Names the memory among all that there ever is: see storage::id.
+  /// Identifies the memory: see storage::id.
   [[nodiscard]] std::uint64_t memory_id() const noexcept { return storage_.id(); }
 
   // Elements.
@@ -198,8 +198,10 @@ class tensor {
   }
 
   void fill(T value) const {
-    each_run([&](T* run, std::size_t count, std::size_t step) {
-      for (std::size_t i = 0; i < count; ++i) run[i * step] = value;
+    const detail::loop_nest<1> nest(shape_, {strides_});
+    const std::size_t count = nest.run_length(), step = nest.run_step()[0];
+    nest.for_each_run([&](const auto& offset) {
+      for (std::size_t i = 0; i < count; ++i) data_[offset[0] + i * step] = value;
     });
   }
   /// Copies the elements of `source`, which must have the same shape.
@@ -339,13 +341,6 @@ class tensor {
     for (std::size_t i = axis; i + 1 < rank(); ++i) strides_[i] = strides_[i + 1];
     shape_.erase(axis);
     return *this;
-  }
-  template <typename Visit>
-  void each_run(Visit&& visit) const {
-    const detail::loop_nest<1> nest(shape_, {strides_});
-    nest.for_each_run([&](const auto& offset) {
-      visit(data_ + offset[0], nest.run_length(), nest.run_step()[0]);
-    });
   }
 
   storage storage_;

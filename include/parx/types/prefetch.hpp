@@ -1,5 +1,5 @@
-// prefetch_row: prefetches a row of a table that is about to be updated. The rows that a batch picks
-// lie at random addresses, which hardware prefetchers cannot predict.
+// prefetch_row: prefetches a row of a table that is about to be updated. The rows of a batch lie at
+// random addresses, which hardware prefetchers cannot predict.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// address_range: reserved addresses, to which memory can be moved.
+// address_range: reserved addresses, to which memory can be moved with mremap(2).
 #pragma once
 
 #include <sys/mman.h>
@@ -12,8 +12,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Both ends are on borders of 2 MiB, over which whole tables of pages move. Nothing may be read or
-/// written where no memory is.
+/// Both ends are aligned to 2 MiB, so that whole page tables move. Nothing may be read or written
+/// where there is no memory.
 class address_range {
  public:
   static constexpr std::size_t huge_page = std::size_t{2} << 20U;
@@ -35,7 +35,7 @@ class address_range {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
-  /// New memory at `offset`, which it returns the address of.
+  /// Maps new memory at `offset` and returns its address.
   std::byte* fill(std::size_t offset, std::size_t bytes) {
     std::byte* const at = data_ + offset;
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -49,17 +49,17 @@ class address_range {
   /// Moves the memory at `from` to `to`, and reserves the addresses at `from` again. Where it
   /// throws, the memory is still at `from` and the addresses at `to` are reserved.
   static void move(std::byte* from, std::byte* to, std::size_t bytes) {
-    // MREMAP_DONTUNMAP: no other thread's mmap() gets the old addresses before they are reserved.
+    // MREMAP_DONTUNMAP: no other thread's mmap() can get the old addresses before they are reserved.
     constexpr int flags = MREMAP_MAYMOVE | MREMAP_FIXED | dont_unmap;
     if (::mremap(from, bytes, bytes, flags, to) == MAP_FAILED) {
       const int why = errno;
-      // The kernel frees the addresses at `to` before it looks whether it has memory for the move.
+      // The kernel unmaps the addresses at `to` before it checks whether it has memory for the move.
       ::mmap(to, bytes, PROT_NONE, reserving | MAP_FIXED_NOREPLACE, -1, 0);
       errno = why;
       refuse("move", bytes);
     }
-    // Nothing may fail once the memory has moved. mremap has left empty pages, so that where there
-    // can be no other mapping the addresses are reserved all the same.
+    // Nothing may fail once the memory has moved. mremap has left the addresses mapped to empty
+    // pages, so that they stay reserved even where a new mapping fails.
     if (::mmap(from, bytes, PROT_NONE, reserving | MAP_FIXED, -1, 0) == MAP_FAILED) {
       ::mprotect(from, bytes, PROT_NONE);
     }

@@ -1,7 +1,7 @@
 // The matrix product by the site's BLAS (OpenBLAS, MKL, BLIS, ...), through its C interface.
 //
-// Products of other types than float and double, and those too small to be worth the call, are
-// Eigen's. One thread unless the user asked for more: see one_thread.hpp.
+// Eigen computes products of other types than float and double, and those too small to be worth the
+// call. One thread unless the user asked for more: see one_thread.hpp.
 #pragma once
 
 #include <concepts>
@@ -25,8 +25,9 @@ inline void call(CBLAS_TRANSPOSE a_as, CBLAS_TRANSPOSE b_as, int m, int n, int k
   cblas_dgemm(CblasRowMajor, a_as, b_as, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-/// Multiplications from which on the library is asked; below, its fixed costs are what counts.
-/// OpenBLAS against Eigen in GFLOP/s, AVX-512: 85 and 45 for 16x16x16, 144 and 93 for 32x32x32.
+/// The number of multiplications from which on the library is called; below, its fixed costs
+/// dominate. OpenBLAS against Eigen in GFLOP/s, AVX-512: 85 and 45 for 16x16x16, 144 and 93 for
+/// 32x32x32.
 inline constexpr std::size_t worth_a_call = 16 * 16 * 16;
 
 template <typename T>
@@ -34,7 +35,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
           const T* row = nullptr) {
   if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
-    // Many libraries count in 32 bits.
+    // Many libraries have 32-bit sizes.
     constexpr std::size_t limit = std::numeric_limits<int>::max();
     const bool countable =
         m <= limit && n <= limit && k <= limit && lda <= limit && ldb <= limit && ldc <= limit;

@@ -18,22 +18,22 @@ using const_matrix_map =
     Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
                Eigen::Unaligned, Eigen::OuterStride<>>;
 
-// c += alpha a b of a matrix and a vector, which Eigen's expressions come down to: with them, each
-// form takes a compiler longer.
+// c += alpha a b of a matrix and a vector. Calls what Eigen's expressions expand to, which compiles
+// faster.
 template <typename Target, typename Left, typename Right, typename T>
 void add_vector(Target c, const Left& a, const Right& b, T alpha) {
   Eigen::internal::generic_product_impl<Left, Right, Eigen::DenseShape, Eigen::DenseShape,
                                         Eigen::GemvProduct>::scaleAndAddTo(c, a, b, alpha);
 }
 
-/// What a result is added to: row `values` for every row of it, or one number in place of a row
-/// (step 0, and a register full of it); what is there already where `values` is null.
+/// What a result is added to: the row `values` for each of its rows, or one number for all elements
+/// (step 0, and `values` has a register full of it). Null: the old contents of the result.
 template <typename T>
 struct addend {
   const T* values = nullptr;
   Eigen::Index step = 0;
 
-  /// For the elements from the i-th on.
+  /// The addend of the elements from the i-th on.
   [[nodiscard]] addend from(Eigen::Index i) const noexcept {
     return values == nullptr ? addend() : addend{values + i * step, step};
   }
@@ -43,16 +43,18 @@ inline constexpr std::size_t register_size = 64 / sizeof(T);
 template <typename T>
 alignas(64) inline constexpr T zeros[register_size<T>]{};
 
-/// Whether Eigen's kernel reads what it adds to through target_mapper alone, as that of Eigen 3.4
-/// does on x86. Others (Eigen 5 with AVX-512, Power) take pointers to it: they are given zeros.
+/// Whether Eigen's kernel reads the old result only through target_mapper, as that of Eigen 3.4 does
+/// on x86. Others (Eigen 5 with AVX-512, Power) read it through pointers: for them the addend is
+/// first written to the result.
 #if !EIGEN_VERSION_AT_LEAST(3, 4, 90) && defined(EIGEN_ARCH_x86_64) && EIGEN_ARCH_x86_64
-inline constexpr bool kernel_asks_target = true;
+inline constexpr bool kernel_reads_by_mapper = true;
 #else
-inline constexpr bool kernel_asks_target = false;
+inline constexpr bool kernel_reads_by_mapper = false;
 #endif
 
-/// Where Eigen's kernel, which adds, puts its results. It reads an addend where that lies, instead
-/// of somebody writing it before for it to read: twice the matrix less of memory traffic.
+/// The target of Eigen's kernel, which adds its products to the old result. Reads give the addend
+/// instead, so that nobody has to write it to the result first: less memory traffic, by twice the
+/// size of the matrix.
 template <typename T>
 class target_line : public Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned> {
   using base = Eigen::internal::BlasLinearMapper<T, Eigen::Index, Eigen::Unaligned>;
@@ -82,7 +84,7 @@ class target_mapper : public Eigen::internal::blas_data_mapper<T, Eigen::Index, 
     T* const line = &base::operator()(i, j);
     return {line, before_.values == nullptr ? addend<T>{line, 1} : before_.from(i)};
   }
-  /// For the remaining elements, which the kernel adds to once each.
+  /// For the remaining elements. The kernel adds to each once.
   EIGEN_ALWAYS_INLINE T& operator()(Eigen::Index i, Eigen::Index j) const {
     T& element = base::operator()(i, j);
     if (before_.values != nullptr) element = before_.values[i * before_.step];
@@ -99,7 +101,7 @@ class target_mapper : public Eigen::internal::blas_data_mapper<T, Eigen::Index, 
   addend<T> before_;
 };
 
-/// Memory of the pool's for packed operands.
+/// Memory from the pool for packed operands.
 template <typename T>
 class packed {
  public:
@@ -136,7 +138,7 @@ void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alp
 
   index block_depth = depth, block_rows = rows, block_columns = columns;
   inner::computeProductBlockingSizes<T, T>(block_depth, block_rows, block_columns, index(1));
-  // Where the last cache is large, Eigen packs a vocabulary's matrix as a whole, a second copy.
+  // Where the last-level cache is large, Eigen would pack a whole vocabulary matrix, a second copy.
   constexpr index most_packed = (index(8) << 20) / index(sizeof(T));
   if (block_rows * block_depth > most_packed) {
     const index panels = std::max<index>(most_packed / (block_depth * traits::mr), 1);
@@ -165,10 +167,10 @@ void multiply(Eigen::Index rows, Eigen::Index columns, Eigen::Index depth, T alp
   }
 }
 
-/// Products with a smaller sum of extents are not worth packing, as Eigen has found.
+/// Products with a smaller sum of extents are not worth packing: Eigen's own threshold.
 inline constexpr std::size_t worth_packing = 20;
 
-/// The same for a few numbers: element (i, j) of a is a[i * a_down + j * a_right].
+/// c += alpha a b for small matrices: element (i, j) of a is a[i * a_down + j * a_right].
 template <typename T>
 void add_few(std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a, std::size_t a_down,
              std::size_t a_right, const T* b, std::size_t b_down, std::size_t b_right, T* c,
@@ -189,7 +191,8 @@ void spread_row(std::size_t m, std::size_t n, const T* row, T* c, std::size_t ld
   for (std::size_t i = 0; i < m; ++i) std::copy_n(row, n, c + i * ldc);
 }
 
-/// With a `row` of n elements the result is added to that in every row of c, and `beta` is nothing.
+/// As parx::gemm: with a `row` of n elements, every row of c is the result plus that row, and `beta`
+/// is ignored.
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
@@ -204,13 +207,13 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
   matrix_map<T> target(c, static_cast<index>(m), static_cast<index>(n),
                        Eigen::OuterStride<>(static_cast<index>(ldc)));
   const bool is_few = m + n + k < worth_packing;
-  const bool asks = kernel_asks_target && !is_few && m > 1 && n > 1 && k > 0;
+  const bool reads_addend = kernel_reads_by_mapper && !is_few && m > 1 && n > 1 && k > 0;
   addend<T> before;
   if (row != nullptr) {
-    if (asks) before = {row, 1};
+    if (reads_addend) before = {row, 1};
     else spread_row(m, n, row, c, ldc);
   } else if (beta == T(0)) {
-    if (asks) before = {zeros<T>, 0};
+    if (reads_addend) before = {zeros<T>, 0};
     else target.setZero();
   } else if (beta != T(1)) {
     target *= beta;
@@ -234,7 +237,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
     }
     return;
   }
-  // The kernel's matrices are column-major: it makes the transpose of c from those of b and a.
+  // The kernel's matrices are column-major: it computes the transpose of c from those of b and a.
   constexpr int down = Eigen::ColMajor, across = Eigen::RowMajor;
   const auto run = transpose_b
                        ? (transpose_a ? multiply<T, across, across> : multiply<T, across, down>)

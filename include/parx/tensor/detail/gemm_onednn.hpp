@@ -1,6 +1,6 @@
 // The matrix product by oneDNN, which generates its kernels for the processor it runs on.
 //
-// Products of other types than float, and those too small to be worth the call, are Eigen's. One
+// Eigen computes products of other types than float, and those too small to be worth the call. One
 // thread unless the user asked for more: see one_thread.hpp.
 #pragma once
 
@@ -15,9 +15,9 @@
 
 namespace parx::inline PARX_ABI::detail::onednn {
 
-/// Multiplications from which on the library is asked; below, its fixed costs are what counts.
-/// oneDNN against Eigen in GFLOP/s, AVX-512: 22 and 45 for 16x16x16, 87 and 93 for 32x32x32,
-/// 143 and 108 for 128x128x32.
+/// The number of multiplications from which on the library is called; below, its fixed costs
+/// dominate. oneDNN against Eigen in GFLOP/s, AVX-512: 22 and 45 for 16x16x16, 87 and 93 for
+/// 32x32x32, 143 and 108 for 128x128x32.
 inline constexpr std::size_t worth_a_call = 32 * 32 * 32;
 
 template <typename T>

@@ -1,8 +1,8 @@
 // Whether this program was compiled for the vector instructions that the processor has.
 //
-// Eigen and parx's own loops use what the compiler was told to use: without -march=native (or a
-// -m flag that says as much) products of matrices are up to eight times slower, and nothing else
-// would tell.
+// Eigen and parx's own loops use only the instructions that the compiler was allowed to use: without
+// -march=native (or such -m flags) products of matrices are up to eight times slower, and nothing
+// else would say so.
 #pragma once
 
 #include <string_view>
@@ -22,7 +22,7 @@ inline constexpr vector_level compiled_level =
     vector_level::baseline;
 #endif
 
-/// Of this processor; the level of the compilation on those without such levels.
+/// The level of this processor; on other architectures compiled_level.
 [[nodiscard]] inline vector_level processor_level() noexcept {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return vector_level::avx512;
@@ -42,13 +42,13 @@ inline constexpr vector_level compiled_level =
   return "no AVX2";
 }
 
-/// How many times fewer products and sums an instruction makes.
+/// How many times fewer multiply-adds an instruction does at `compiled` than at `processor`.
 [[nodiscard]] constexpr int times_slower(vector_level compiled, vector_level processor) noexcept {
   constexpr int speed[] = {1, 4, 8};  // multiply-adds of 4, 8 and 16 floats, the first in two steps
   return speed[static_cast<int>(processor)] / speed[static_cast<int>(compiled)];
 }
 
-/// Says so once, on rank 0, when `compiled` is less than the processor has. Cheap to call.
+/// Logs one warning, on rank 0, when compiled_level is below the processor's. Cheap to call.
 inline void warn_of_unused_instructions() {
   [[maybe_unused]] static const bool said = [] {
     const vector_level processor = processor_level();

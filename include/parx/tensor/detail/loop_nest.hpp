@@ -2,8 +2,8 @@
 //
 // Axes of extent 1 disappear and neighbouring axes that are contiguous in every array become one,
 // so that adding two equal contiguous tensors is one loop, and adding a bias row is two. The last
-// axis is handed to the caller as a run (length and one step per array); the others are counted by
-// an odometer. Pure.
+// axis is passed to the caller as a run (length and one step per array); a counter for each axis
+// walks the others. Pure.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct loop_nest {
   std::array<std::array<std::size_t, N>, max_rank> step{};
   bool empty = false;
 
-  // Not inline: its callers are many and flattened. The walk is, as runs may be short.
+  // Not inlined: it has many callers with [[gnu::flatten]]. for_each_run is, as runs may be short.
   [[gnu::noinline]] loop_nest(const shape& whole, const std::array<strides, N>& steps) {
     for (std::size_t axis = 0; axis < whole.rank(); ++axis) {
       if (whole[axis] == 0) empty = true;

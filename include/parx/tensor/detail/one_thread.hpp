@@ -1,9 +1,9 @@
-// one_thread: a library that multiplies matrices must not start threads that nobody asked for.
+// one_thread: keeps BLAS libraries from starting threads that nobody asked for.
 //
-// Ranks are processes, usually one a core; a BLAS that starts one thread for each core of the host
-// in each of them makes everything slower. So where OMP_NUM_THREADS (or the library's own
-// variable) says nothing, the libraries are held to one thread. The functions that set this are
-// found at run time: they are weak, and null where the program has no such library.
+// Ranks are processes, usually one per core; a BLAS that starts one thread for each core of the
+// host in each of them makes everything slower. So where neither OMP_NUM_THREADS nor the library's
+// own variable is set, the libraries are limited to one thread. The functions that do this are weak
+// symbols, null where the program has no such library.
 #pragma once
 
 #include <cstdlib>
@@ -18,12 +18,12 @@ extern "C" {
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Whether the user said how many threads to use. `variable` is the library's own name for that.
+/// Whether the user has chosen the number of threads. `variable` is the library's own variable.
 [[nodiscard]] inline bool threads_are_chosen(const char* variable) noexcept {
   return std::getenv("OMP_NUM_THREADS") != nullptr || std::getenv(variable) != nullptr;
 }
 
-/// OpenBLAS keeps the number for the whole process; MKL and BLIS use OpenMP's, see below.
+/// OpenBLAS has one number for the whole process; MKL and BLIS use OpenMP's, see below.
 inline void hold_openblas_to_one_thread() noexcept {
   [[maybe_unused]] static const bool done = [] {
     if (openblas_set_num_threads != nullptr && !threads_are_chosen("OPENBLAS_NUM_THREADS")) {
@@ -33,8 +33,8 @@ inline void hold_openblas_to_one_thread() noexcept {
   }();
 }
 
-/// While it lives, OpenMP regions that this thread opens have one thread. OpenMP's number belongs
-/// to the calling thread and to the rest of the program as well, hence it is put back.
+/// While it lives, OpenMP regions that this thread opens have one thread. The rest of the program
+/// uses OpenMP's number for this thread as well, so the destructor restores it.
 class one_openmp_thread {
  public:
   one_openmp_thread() noexcept {

@@ -105,8 +105,7 @@ PARX_INLINE std::string shard_spec::text() const {
     cuts += range_text(each.begin, each.end);
   }
   return formatted("{}{}{}[{}]", is_flat_ ? "elements" + range_text(begin_, end_) + " of " : "",
-                     cuts, cuts.empty() ? "" : " of ",
-                     joined_text(global_));
+                   cuts, cuts.empty() ? "" : " of ", joined_text(global_));
 }
 
 PARX_INLINE shard_spec shard_spec::with(std::size_t at,
@@ -120,7 +119,7 @@ PARX_INLINE shard_spec shard_spec::with(std::size_t at,
       kept.push_back({at, begin, end});
   };
   for (const axis_interval& some : taken) {
-    std::size_t first = 0;  // index in this part of the first one of an interval of the whole
+    std::size_t first = 0;  // the index in this part at which an interval of the whole begins
     each_interval(at, [&](std::size_t begin, std::size_t end) {
       const std::size_t last = first + (end - begin);
       keep(begin + std::clamp(some.begin, first, last) - first,
@@ -152,7 +151,7 @@ PARX_INLINE shard_run shard_spec::piece_at(std::size_t local) const noexcept {
   std::size_t stride = 1;
   for (std::size_t axis = last + 1; axis < global_.rank(); ++axis) stride *= global_[axis];
   shard_run piece{local, at % stride, 0};
-  std::size_t index = at / stride;  // joins those of the axes up to `axis`
+  std::size_t index = at / stride;  // row-major over the axes up to `axis`
   for (std::size_t axis = last + 1; axis-- > 0;) {
     std::size_t i = index % box_[axis];
     index /= box_[axis];
