@@ -1,22 +1,20 @@
-// detect_anomaly: while one lives, the first operation of this thread that makes an Inf or NaN out
-// of finite numbers throws, and says which operation of which module it was.
+// detect_anomaly: a scope in which the first operation of this thread that makes an Inf or NaN out
+// of finite numbers throws an error that names the operation and its module.
 //
 //   const parx::detect_anomaly scope("step 12, rank 3");
 //   criterion(model(x), y).backward();
 //
-// Both passes are watched: results in the forward pass, contributions to gradients in backward,
-// which names the module of the forward pass. Every value is looked at, so it is for finding
-// errors; no scope, no cost. With float16 and a grad_scaler end the scope before backward, or the
-// steps that the scaler would skip throw; the trainer does so. Source: PyTorch's
-// torch.autograd.detect_anomaly, which looks at NaN in backward.
+// Both passes are checked: results in the forward pass, contributions to gradients in backward,
+// which names the module of the forward pass. Every value is checked, so use it only to find
+// errors; without a scope it costs nothing. With float16 and a grad_scaler end the scope before
+// backward, or the steps that the scaler would skip throw; the trainer does so. Source: PyTorch's
+// torch.autograd.detect_anomaly, which checks for NaN in backward.
 #pragma once
 
-#include <cxxabi.h>
-
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,7 +23,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What detect_anomaly throws.
+/// Thrown within a detect_anomaly scope.
 class anomaly_error : public std::runtime_error {
  public:
   anomaly_error(const std::string& what, std::string operation, std::string module)
@@ -42,26 +40,16 @@ class anomaly_error : public std::runtime_error {
 
 namespace detail {
 
-/// "linear" out of "parx::linear<float>(parx::variable<float> const&, ...)::{lambda(...)#1}": the
+/// "linear" for "parx::linear<float>(parx::variable<float> const&, ...)::{lambda(...)#1}": the
 /// first function of parx whose template arguments, if any, are plain types.
 [[nodiscard]] std::string operation_name(const char* mangled);
 
-template <typename T>
-[[nodiscard]] bool all_finite(const tensor<T>& values) {
-  if (!values.defined()) return true;
-  const tensor<T> source = values.contiguous();
-  for (const T value : source.span()) {
-    if (!std::isfinite(static_cast<double>(value))) return false;
-  }
-  return true;
-}
-
-/// The scope's memory: which modules are running, and what made each node.
+/// The state of a scope: which modules are running, and which operation made each node.
 class anomaly_watch {
  public:
   explicit anomaly_watch(std::string where) : where_(std::move(where)) {}
 
-  /// The innermost scope's of this thread, null without one.
+  /// That of this thread's innermost scope, null without one.
   [[nodiscard]] static anomaly_watch*& current() noexcept;
 
   /// After an operation with this result; throws anomaly_error.
@@ -82,7 +70,7 @@ class anomaly_watch {
   [[nodiscard]] std::string module() const { return running_.empty() ? "" : running_.back(); }
   [[nodiscard]] bool in_module() const noexcept { return !running_.empty(); }
   void name_module(const void* address, const std::string& path) { paths_[address] = path; }
-  /// A module begins to run, known by its address; one that members() hides goes by its parent's.
+  /// A module begins to run, known by its address; one that members() hides gets its parent's path.
   void enter(const void* address);
   void enter_path(std::string path);
   void leave() noexcept { running_.pop_back(); }
@@ -102,7 +90,7 @@ class anomaly_watch {
   std::unordered_map<std::uint64_t, maker> origins_;  // by a node's sequence number
 };
 
-/// A module's run under a watch.
+/// A scope in which a module runs.
 class watched_module {
  public:
   watched_module(anomaly_watch& watch, const void* address) : watch_(watch) {
@@ -123,7 +111,7 @@ class watched_module {
 
 class detect_anomaly {
  public:
-  /// `where` ends up in the message: the step, the rank.
+  /// `where` is added to the message: the step, the rank.
   explicit detect_anomaly(std::string where = {})
       : watch_(std::move(where)),
         outer_(std::exchange(detail::anomaly_watch::current(), &watch_)) {}

@@ -1,4 +1,4 @@
-// autocast<T>: while one lives, matrix products on this thread work in the lower precision T.
+// autocast<T>: a scope in which matrix products on this thread use the lower precision T.
 //
 //   parx::weighted_loss<float> loss;
 //   {
@@ -7,19 +7,19 @@
 //   }
 //   loss.backward();
 //
-// Tensors and parameters stay float; a product takes operands rounded to T, adds up in float and
-// rounds its result to T, in backward too (gradients leave it in float, unrounded). That gives the
-// figures of hardware with such products. A CPU without them gains memory, not time: what backward
-// needs is kept in 16 bits wherever that loses nothing.
+// Tensors and parameters stay float; a product rounds its operands to T, accumulates in float and
+// rounds its result to T, in backward too (where the gradients that it returns are float,
+// unrounded). That gives the numbers of hardware with such products. A CPU without them saves
+// memory, not time: tensors saved for backward are kept in 16 bits wherever that loses nothing.
 //
 //   in T:             linear, matmul, conv2d, scaled_dot_product_attention (its scores, and all
 //                     that is computed between its operands and its result, in float)
 //   in float:         softmax, losses, norms, reductions, embedding, optimizers
-//   as it comes:      everything element by element (relu, gelu, dropout, +, *), views
+//   unchanged:        element-wise operations (relu, gelu, dropout, +, *), views
 //
 // bfloat16 has float's range and needs nothing else; float16 needs amp::grad_scaler. Double is
-// never rounded. Source: PyTorch's torch.autocast. Scopes nest, and autocast<float> is a part in
-// full precision within one. A scope of this thread; backward need not be inside.
+// never rounded. Source: PyTorch's torch.autocast. Scopes nest; an inner autocast<float> restores
+// full precision. A scope of this thread; backward need not be inside.
 #pragma once
 
 #include <concepts>
@@ -31,13 +31,13 @@
 namespace parx::inline PARX_ABI {
 
 namespace detail {
-/// What matrix products are rounded to; float32: nothing.
+/// The type to which matrix products are rounded; float32: not at all.
 inline dtype& autocast_type() noexcept {
   thread_local dtype type = dtype::float32;
   return type;
 }
 
-/// A scope with a type that is known only when it runs: recomputation restores it.
+/// A scope with a type known only at run time: recomputation restores that of the first run.
 class autocast_scope {
  public:
   explicit autocast_scope(dtype type) noexcept : outer_(std::exchange(autocast_type(), type)) {}

@@ -1,15 +1,15 @@
-// border: the input of a pipeline stage, which stands for the output of the stage before.
+// border: the input of a pipeline stage, in place of the output of the previous stage.
 //
-//   const parx::border<float> x(received);                      // the values of the stage before
+//   const parx::border<float> x(received);                      // from the previous stage
 //   const auto y = stage(x);
 //   y.backward_from(next.sum, {.count = next.count});           // the gradient of the next stage
-//   const auto [sum, count] = x.gradient();                     // for the stage before
+//   const auto [sum, count] = x.gradient();                     // for the previous stage
 //
-// A graph that ends at a border is part of a longer one. Its backward makes gradients of the sum of
-// the loss, and the border keeps the count of the loss beside its own, so that the stage before
-// continues with the very numbers that one graph of both stages would have there. Any number of
-// borders and graphs (micro-batches) may be alive, and backward may run over them in any order:
-// gradients add up in that order.
+// A graph that ends at a border is part of a longer one. Its backward computes gradients of the sum
+// of the loss, and the border keeps the count of the loss beside its gradient, so that the previous
+// stage continues with exactly the numbers that one graph of both stages would have there. Any
+// number of borders and graphs (micro-batches) may be alive, and backward may run over them in any
+// order: gradients add up in that order.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ struct border_gradient {
   double count = 0;  ///< the weight of the loss
 };
 
-/// A leaf, and a handle as variable is one.
+/// A leaf; a handle, like variable.
 template <typename T>
 class border : public variable<T> {
  public:
@@ -35,9 +35,9 @@ class border : public variable<T> {
         keeper_(new keeper(&this->leaf("border"))) {}
 
   [[nodiscard]] bool has_gradient() const noexcept { return keeper_->of->has_gradient(); }
-  /// What all backward passes that reached it have added up to; more than one where the stage has
-  /// several losses. The tensor may outlive the border; the next pass that reaches the border adds
-  /// to it, so what sends it is to be done by then. Throws usage_error when no pass has reached it.
+  /// The sum over all backward passes that reached the border: several where the stage has several
+  /// losses. The tensor may outlive the border. The next pass that reaches the border adds to it,
+  /// so finish sending it before. Throws usage_error when no pass has reached it.
   [[nodiscard]] border_gradient<T> gradient() const {
     require(keeper_->of->has_gradient(),
             "a border of shape {} has no gradient: no backward has reached it",

@@ -1,5 +1,5 @@
 // checkpoint: activation checkpointing. A part of the forward pass keeps its inputs only, and runs
-// again when backward needs what is in between: one more forward pass for much less memory.
+// again when backward needs its intermediate results: one more forward pass for much less memory.
 //
 //   auto y = parx::checkpoint(block, x);                       // a module or a function
 //   auto y = parx::checkpoint([&](const auto& v) { return block(v) + v; }, x);
@@ -7,12 +7,12 @@
 // Not to be confused with saved states of training, which are the checkpoint chapter. Gradients are
 // those of the plain pass, bit by bit: operations run in the same order, the precision of autocast
 // is restored, random layers of parx::nn draw the same numbers and collectives of parx layers are
-// not repeated (detail/recompute.hpp). Parameters and variables that the part uses without being
-// handed them get their gradients too, and DDP hears of each parameter once, when it is final.
+// not repeated (recompute.hpp). Parameters and variables that the part captures get their gradients
+// too, and DDP hears of each parameter once, when its gradient is final.
 //
-// Where backward runs in two halves, the part runs again in the first one, and what the gradients
-// of its weights are made of is kept until the second: between the halves a checkpointed part takes
-// the memory of one that is not. It is not run a third time, and no weight's gradient is stored.
+// Where backward runs in two halves, the part runs again in the first one, and the operands of its
+// weights' gradients are kept until the second: between the halves a checkpointed part takes as
+// much memory as a plain one. It does not run a third time, and no weight's gradient is stored.
 // Chen, Xu, Zhang, Guestrin: Training Deep Nets with Sublinear Memory Cost (arXiv 1604.06174).
 // Source: PyTorch's torch.utils.checkpoint.
 #pragma once
@@ -64,7 +64,7 @@ class checkpoint_node final : public node<T> {
             to_string(again.shape()), to_string(this->shape()));
     if (!again.requires_grad()) return;
     if (again.node()->sequence < oldest) {
-      // A part that returns what it was given has no graph of its own.
+      // A part that returns one of its inputs has no graph of its own.
       if (again.node()->is_of(half)) again.node()->accept(this->gradient);
       else given_ = again.node();
       return;
@@ -101,13 +101,14 @@ class checkpoint_node final : public node<T> {
   std::optional<Part> part_;
   std::vector<counted<node_base>> used_;
   once_results results_;
-  half_run_pass rest_;         // of the second run's graph, between the halves of backward
-  counted<node<T>> given_;     // what the part returned as it was, where it gets its gradient later
+  half_run_pass rest_;      // of the recomputed graph, between the halves of backward
+  counted<node<T>> given_;  // the input that the part returned, if its gradient is due later
   dtype precision_;
-  std::string module_;  // that the part is in, under detect_anomaly
+  std::string module_;  // in which the part is, under detect_anomaly
 };
 
-/// A function is copied, so that it may be a temporary; a module, which cannot be, is borrowed.
+/// A function is copied, so that it may be a temporary; a module, which is not copyable, is
+/// borrowed.
 template <typename Function>
 using part_function =
     std::conditional_t<std::is_lvalue_reference_v<Function> &&
@@ -116,10 +117,11 @@ using part_function =
 
 }  // namespace detail
 
-/// f(inputs...), which returns a variable, without a tape until backward. `f` must compute the same
-/// when it is called again during backward. A module given as an lvalue is borrowed until then,
-/// and so is what a lambda refers to; inputs are kept. Layers of your own that draw random numbers,
-/// count calls or talk to other ranks do so in detail::once(). Local; under no_grad a plain call.
+/// f(inputs...), which returns a variable, without recording it until backward. `f` must compute
+/// the same when it is called again during backward. A module given as an lvalue is borrowed until
+/// then, and so is what a lambda refers to; inputs are kept. Your own layers that draw random
+/// numbers, count calls or talk to other ranks must do so in detail::once(). Local; under no_grad a
+/// plain call.
 template <typename Function, typename... Inputs>
 [[nodiscard]] auto checkpoint(Function&& f, const Inputs&... inputs) {
   using result = std::remove_cvref_t<std::invoke_result_t<Function&, const Inputs&...>>;

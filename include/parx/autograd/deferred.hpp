@@ -1,12 +1,12 @@
-// deferred_updates: what an optimizer still owes to rows of a parameter's value.
+// deferred_updates: an optimizer's updates of a parameter's rows that are postponed until a read.
 //
-// A batch uses few rows of an embedding, and an optimizer would move all the others by a little at
-// every step. It may put that off: it registers with the parameter (parameter::defer), and the
-// parameter lets it catch up whatever is about to be read, all rows for value(), some for
-// value_at_rows(). So nobody sees a row that is behind. Where the memory of the value is known to
-// others than the parameter (bind_value, a tensor that somebody kept), nothing may be owed when a
-// step ends: parameter::may_defer().
-// A wrapper that keeps the values elsewhere is asked in the same way: it fetches rows, or throws.
+// A batch uses few rows of an embedding, but an optimizer changes all the others a little at every
+// step. It may postpone that: it registers with the parameter (parameter::defer), and before each
+// read the parameter has it apply the updates of the rows to be read, all for value(), some for
+// value_at_rows(). So no reader sees an outdated row. Where others than the parameter can reach the
+// value's memory (bind_value, a tensor that somebody kept), no update may be left when a step ends:
+// parameter::may_defer().
+// A wrapper that keeps the values elsewhere uses the same interface: it fetches rows, or throws.
 // Threads: as the parameter, one at a time; the first read after a step writes.
 #pragma once
 

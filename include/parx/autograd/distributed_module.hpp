@@ -1,8 +1,8 @@
 // distributed_module: what wrappers (DDP, FSDP) can wrap, and the handles of its parameters.
 //
 // parx::nn modules and raw_module are such classes; so is any of your own that has
-// for_each_parameter(visitor) and calls visitor(path, parameter). Of a parameter that lacks a
-// member, or one that an optional part of parameter_handle.hpp asks for, the compiler says which.
+// for_each_parameter(visitor) and calls visitor(path, parameter). If a parameter lacks a member, or
+// one that a declared optional part of parameter_handle.hpp needs, a compile-time error names it.
 #pragma once
 
 #include <concepts>
@@ -74,7 +74,7 @@ concept keeps_reduction_group = !std::derived_from<P, grouped_parameter> || has_
 template <typename P>
 concept keeps_end_step = !std::derived_from<P, step_aware_parameter> || has_end_step<P>;
 
-/// Whether P has what it declares; if not, a compile-time error that says what.
+/// Whether P has the members that it declares; if not, a compile-time error names them.
 template <typename P>
 [[nodiscard]] constexpr bool is_whole_parameter() {
   static_assert(distributed_parameter<P>,

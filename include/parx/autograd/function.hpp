@@ -15,10 +15,11 @@
 // have sinks that are not needed(). It is destroyed once backward has used it.
 //
 // A backward in two halves (autograd/halves.hpp) calls it twice where some inputs lead to a border
-// and others do not: first with those sinks needed(), the others being later(), then the other way
-// round. So what it contributes to one input must not depend on which others are needed. It may be
-// mutable and drop what the second call will not use, and return a tensor that the second call gets
-// in the place of the gradient. undivided() is for functions that must run once.
+// and others do not. In the first call the sinks of the former are needed() and the others later();
+// in the second call only the others are needed(). So its contribution to one input must not depend
+// on which others are needed. It may be mutable, drop what the second call will not use, and return
+// a tensor that the second call gets in place of the gradient. Wrap a function that must run once
+// in undivided().
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,7 @@ class grad_sink {
     is_later_ = input != nullptr && input_ == nullptr && half == detail::backward_half::inputs;
   }
 
-  /// Nothing has to be computed for this input when false; no other member but later() may be
-  /// called then.
+  /// When false, nothing has to be computed for this input, and only later() may be called.
   [[nodiscard]] bool needed() const noexcept { return input_ != nullptr; }
   /// The function will be called again for this input, in the second half of backward.
   [[nodiscard]] bool later() const noexcept { return is_later_; }
@@ -106,7 +106,7 @@ class grad_sink {
     }
   }
   /// No contribution follows. Optional, for an operation that has more to compute for other inputs:
-  /// where this one is a parameter, its gradient leaves for other ranks meanwhile.
+  /// if this one is a parameter, its gradient can already be sent to other ranks.
   void done() const { detail::backward_pass::contributed_ahead(*input_); }
 
  private:
@@ -114,10 +114,10 @@ class grad_sink {
   bool is_later_ = false;
 };
 
-/// Wraps a backward function that makes all its gradients in one call also where backward runs in
-/// two halves: because it talks to other ranks, or because the gradients of its weights are small
-/// and what they are made of is not. That call is in the first half if any input leads to a border;
-/// contributions to the others are kept and made in the second.
+/// Wraps a backward function that must compute all its gradients in one call even where backward
+/// runs in two halves: because it talks to other ranks, or because the gradients of its weights are
+/// small and their operands are not. The call is in the first half if any input leads to a border;
+/// contributions to the other inputs are kept and delivered in the second.
 template <typename Function>
 struct undivided : Function {
   explicit undivided(Function function) : Function(std::move(function)) {}
@@ -147,7 +147,7 @@ inline constexpr bool is_undivided = false;
 template <typename Function>
 inline constexpr bool is_undivided<undivided<Function>> = true;
 
-/// Stands for an input until the second half.
+/// Collects the contributions to an input until the second half.
 template <typename T>
 class held_gradient final : public node<T> {
  public:

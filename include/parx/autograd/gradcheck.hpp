@@ -28,8 +28,8 @@ struct gradcheck_result {
 };
 
 /// `f` maps a vector of variables to a variable of any shape; it must be smooth around `inputs` and
-/// the same every time. Every element of every input is checked, twice: for a first contribution to
-/// the gradient, which overwrites, and for a second one, which adds.
+/// deterministic. Every element of every input is checked twice: after a first contribution to the
+/// gradient, which overwrites, and after a second one, which adds.
 template <typename Function>
 [[nodiscard]] gradcheck_result gradcheck(Function&& f, std::vector<tensor<double>> inputs,
                                          const gradcheck_options& options = {}) {

@@ -1,4 +1,4 @@
-// Instances of templates that the compiled form has: one joins by a line here (see parx/src.hpp).
+// The template instances of the compiled form (see parx/src.hpp): add one by a line here.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// weighted_loss<T>: a loss as (sum, count), so that averages over ranks, micro-batches and padding
-// are one rule: add the sums, add the counts, divide once.
+// weighted_loss<T>: a loss as (sum, count), so that one rule averages over ranks, micro-batches and
+// padding: add the sums, add the counts, divide once.
 //
 // backward() gives the leaves the gradient of the mean, as in PyTorch, or with
-// {.of = gradient_of::sum} that of the sum, for whoever adds up batches and divides by the total
+// {.of = gradient_of::sum} that of the sum, for callers that add up batches and divide by the total
 // count. A wrapper that sums over ranks asks for the sum and divides itself. A count of 0 (a batch
 // of padding only) contributes zeros.
 #pragma once
@@ -14,9 +14,9 @@ namespace parx::inline PARX_ABI {
 template <typename T>
 struct weighted_loss {
   variable<T> sum;   ///< scalar
-  double count = 0;  ///< how many elements (tokens, samples), or their weights' sum
+  double count = 0;  ///< the number of elements (tokens, samples), or the sum of their weights
 
-  /// The figure to print; 0 when the count is 0.
+  /// For printing; 0 when the count is 0.
   [[nodiscard]] T mean() const {
     return count == 0 ? T(0) : static_cast<T>(sum.item() / static_cast<T>(count));
   }

@@ -1,5 +1,5 @@
 // model_buffer: a tensor that belongs to a model but is not trained, such as the running statistics
-// of a batch norm. It is saved, loaded and given to all ranks with the parameters; no gradient
+// of a batch norm. It is saved, loaded and broadcast to all ranks with the parameters; no gradient
 // reaches it and no optimizer sees it. A handle: copies share the memory.
 #pragma once
 
@@ -17,7 +17,7 @@ class model_buffer {
   model_buffer() noexcept = default;
   explicit model_buffer(tensor<T> value) : value_(std::move(value)) {}
 
-  /// False for a buffer that a layer does without.
+  /// False for a buffer that its layer does not use.
   [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
   [[nodiscard]] const tensor<T>& value() const noexcept { return value_; }
   [[nodiscard]] const parx::shape& shape() const noexcept { return value_.shape(); }

@@ -1,4 +1,4 @@
-// no_grad: while one lives, operations on this thread record nothing for backward.
+// no_grad: a scope in which operations on this thread record nothing for backward.
 //
 //   { const no_grad guard; auto predictions = model(x); }
 #pragma once
@@ -15,8 +15,8 @@ inline bool& recording() noexcept {
   return on;
 }
 
-/// Where operations that record nothing report which variables they use, for recomputation; null:
-/// nowhere. See recompute.hpp.
+/// Where operations report the variables that they use while nothing is recorded, for recomputation
+/// (recompute.hpp); null: nowhere.
 struct used_nodes;
 inline used_nodes*& uses_reported_to() noexcept {
   thread_local used_nodes* to = nullptr;
@@ -47,7 +47,7 @@ class [[nodiscard]] no_grad : detail::recording_scope {
   no_grad() noexcept : recording_scope(false, nullptr) {}
 };
 
-/// Within no_grad: operations record again. A scope of this thread.
+/// A scope within no_grad in which operations on this thread record again.
 class [[nodiscard]] enable_grad : detail::recording_scope {
  public:
   enable_grad() noexcept : recording_scope(true, nullptr) {}

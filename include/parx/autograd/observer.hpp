@@ -3,8 +3,8 @@
 //
 // A leaf is attached with an index of the observer's choosing. Every backward that reaches at least
 // one attached leaf calls, on the thread that runs backward and in this order:
-//   wanted, then begin_backward, once, before any gradient is written, then unobserved for what has
-//     no observer;
+//   wanted, then begin_backward, once, before any gradient is written, then unobserved for each
+//     named leaf without an observer;
 //   leaf_ready once for each reached leaf, when its gradient is final for this backward, in the
 //     reverse order of first use in the forward pass (leaves used twice wait for their last
 //     contribution);
@@ -26,16 +26,16 @@ namespace parx::inline PARX_ABI {
 /// A loss is a sum and a count (see weighted_loss): which of the two is differentiated.
 enum class gradient_of {
   mean,  ///< sum / count
-  sum,   ///< for whoever adds gradients up, over ranks or micro-batches, and divides once
+  sum,   ///< for callers that add up gradients, over ranks or micro-batches, and divide once
 };
 
-/// What an observer learns when a pass starts.
+/// Passed to observers when a pass starts.
 struct backward_start {
   double count = 1;  ///< the weight of the loss (see weighted_loss; 1 for a plain scalar)
   /// The indices of the attached leaves that this backward reaches, ascending; every attached leaf
   /// that is missing gets no gradient and no leaf_ready. Valid during the call.
   std::span<const std::size_t> reached = {};
-  /// What the gradients of this pass are of: the sum where anybody wanted that.
+  /// What this pass differentiates: the sum if any observer wanted that.
   gradient_of of = gradient_of::sum;
 };
 
@@ -43,27 +43,27 @@ class backward_observer {
  public:
   virtual ~backward_observer() = default;
 
-  /// What the gradients of the pass that is about to begin should be of. With `mean` the observer
-  /// takes either, and looks at backward_start::of. Leaves without an observer are no concern of
-  /// its: they get what backward_options::of says.
+  /// What the pass that is about to begin should differentiate. `mean` means that the observer
+  /// accepts both and reads backward_start::of. Leaves without an observer get what
+  /// backward_options::of says in any case.
   [[nodiscard]] virtual gradient_of wanted() const = 0;
   virtual void begin_backward(const backward_start& start) = 0;
   /// Called after begin_backward for each named parameter that this backward reaches and that no
   /// observer is attached to.
   virtual void unobserved(std::string_view /*name*/, std::span<const std::size_t> /*shape*/) {}
-  /// The gradient of this leaf is complete, and in place where bind_grad put it. The operation that
-  /// made it may have other gradients still to compute.
+  /// The gradient of this leaf is complete, in the memory given to bind_grad. The operation that
+  /// computed it may still have other gradients to compute.
   virtual void leaf_ready(std::size_t leaf_index) = 0;
   /// May block until the gradients are what the optimizer should see. Not called on failure.
   virtual void end_backward() = 0;
-  /// Called instead of end_backward when backward fails, whoever failed. Gradients are incomplete.
+  /// Called instead of end_backward when backward fails for any reason. Gradients are incomplete.
   virtual void abandon_backward() noexcept = 0;
   /// An optimizer is about to use the gradient of an attached leaf. May throw usage_error.
   virtual void before_step() const {}
-  /// An optimizer steps that has an attached leaf, which got no gradient. May throw usage_error.
+  /// An optimizer steps over an attached leaf that got no gradient. May throw usage_error.
   virtual void step_without_gradient() const {}
   /// The value of an attached leaf is about to be written by something other than a step: swapped
-  /// with an average, read from a file. Called on all ranks alike.
+  /// with an average, read from a file. Called on all ranks.
   virtual void before_write() const {}
 
  protected:

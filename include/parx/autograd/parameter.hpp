@@ -1,11 +1,11 @@
-// parameter<T>: a named leaf, what modules are made of and what wrappers and optimizers work on.
+// parameter<T>: a named leaf. Modules consist of them; wrappers and optimizers work on them.
 //
 // It knows its shape before it has memory. Values come later, from initialize() or the first call
 // of its module, a checkpoint, or a wrapper; reading them before is a usage_error. A wrapper that
-// keeps one part of it here says which (keep_part) before there are values.
+// gives this rank only a part of it says which (keep_part) before there are values.
 //
-// Value and gradient may live in memory of a wrapper's: bind_value and bind_grad (a flat FSDP unit,
-// a DDP bucket). All handles of a parameter see the change. A handle, like variable.
+// Value and gradient may be in memory that a wrapper owns: bind_value and bind_grad (a flat FSDP
+// unit, a DDP bucket). All handles of a parameter see the change. A handle, like variable.
 #pragma once
 
 #include <cstddef>
@@ -46,12 +46,12 @@ class parameter : public variable<T>,
   [[nodiscard]] const std::string& name() const { return leaf("name").name; }
   void rename(std::string name) const { leaf("rename").name = std::move(name); }
 
-  /// Whether backward computes a gradient for it; a frozen parameter is a constant to operations.
+  /// A frozen parameter gets no gradient: it is a constant to operations.
   void freeze() const { leaf("freeze").requires_grad = false; }
   void unfreeze() const { leaf("unfreeze").requires_grad = true; }
 
-  /// Names the ranks over which a wrapper sums its gradient: see ddp/reduction_group.hpp. Empty for
-  /// the wrapper's own. To be called before wrapping; throws usage_error after it.
+  /// Names the group of ranks over which a wrapper sums its gradient: see ddp/reduction_group.hpp.
+  /// Empty for the wrapper's own group. To be called before wrapping; throws usage_error after it.
   void reduce_over(std::string group) const {
     require(observer() == nullptr,
             "parameter \"{}\" has been wrapped already: call reduce_over(\"{}\") before", name(),
@@ -62,13 +62,13 @@ class parameter : public variable<T>,
     return leaf("reduction_group").reduction_group;
   }
 
-  // Which part of it lies here. shape(), values and gradient are those of the part.
+  // The part of it on this rank. shape(), values and gradient are those of the part.
 
-  /// All of it, unless keep_part() said otherwise.
+  /// All of it, unless keep_part() was called.
   [[nodiscard]] const shard_spec& spec() const { return leaf("spec").spec; }
   [[nodiscard]] const parx::shape& global_shape() const { return spec().global_shape(); }
-  /// Of this parameter only `part` lies here from now on. Throws usage_error when there are values
-  /// already, or `part` is one of another shape.
+  /// From now on this rank has only `part` of the parameter. Throws usage_error when there are
+  /// values already, or `part` is of another global shape.
   void keep_part(const shard_spec& part) const {
     const detail::leaf<T>& before = leaf("keep_part");
     require(!has_values(), "parameter \"{}\" has values already: it cannot be cut to {} any more",
@@ -91,28 +91,26 @@ class parameter : public variable<T>,
   // Memory.
 
   [[nodiscard]] bool has_values() const noexcept { return this->shared().value.defined(); }
-  /// Memory for the values where there is none yet, for a caller that writes all of it; value()
-  /// where there is.
+  /// value(), with uninitialised memory where there is none yet: the caller then writes all of it.
   [[nodiscard]] const tensor<T>& allocate() const {
     if (!has_values()) this->shared().value = tensor<T>::empty(this->shape());
     return this->value();
   }
 
-  /// The value is in `memory` from now on, which the caller keeps alive until the next bind_value,
-  /// unbind or the parameter's end. Values that exist are copied there; where there are none, what
-  /// `memory` holds is the value. Throws usage_error when the sizes differ.
+  /// From now on the value is in `memory`, which the caller keeps alive until the next bind_value,
+  /// unbind or the parameter's end. Existing values are copied there; without any, the contents of
+  /// `memory` become the value. Throws usage_error when the sizes differ.
   void bind_value(std::span<T> memory) const {
     const tensor<T> bound = tensor<T>::wrap(memory, this->shape());
     if (has_values()) bound.copy_from(this->value());
     this->shared().value = bound;
   }
-  /// Gives up its memory: it has no values until it gets others.
+  /// Releases the memory of the values: it has none until it gets others.
   void forget_values() const { this->shared().value = tensor<T>::without_memory(this->shape()); }
-  /// Gradients go to `memory` from now on; a gradient that exists is copied there. The same
-  /// lifetime.
+  /// Gradients go to `memory` from now on; an existing gradient is copied there. The same lifetime.
   void bind_grad(std::span<T> memory) const { leaf("bind_grad").bind(memory); }
-  /// The same, of memory that is all zero, and drops a gradient that exists: where embeddings are
-  /// the only users, the rows of a batch are all that is written (addresses without memory).
+  /// The same for memory that is all zero; drops an existing gradient. Where embeddings are the
+  /// only users, only the rows of a batch are written: untouched pages take no physical memory.
   void bind_zeroed_grad(std::span<T> memory) const { leaf("bind_zeroed_grad").bind_zeroed(memory); }
   /// The gradient returns to memory of its own.
   void unbind_grad() const { leaf("unbind_grad").unbind(); }
@@ -126,61 +124,61 @@ class parameter : public variable<T>,
 
   /// Some backward since zero_grad() has contributed, or assume_grad() was called.
   [[nodiscard]] bool has_grad() const { return leaf("has_grad").has_gradient(); }
-  /// The bound memory now holds the gradient, written by a wrapper (an all-reduced bucket, also of
-  /// a parameter that this rank did not use). Needed after every write by others than operations.
+  /// Says that the bound memory now has the gradient, written by a wrapper (an all-reduced bucket,
+  /// even if this rank did not use the parameter). Needed after every write by anything but
+  /// operations.
   void assume_grad() const { leaf("assume_grad").assume_written(); }
-  /// The rows (axis 0, ascending) that have contributions since zero_grad(), when embeddings are
-  /// its only users and nobody has asked for grad(), which may be written anywhere: all other rows
-  /// are zero. Otherwise nullopt. Valid until the next backward.
+  /// The rows (axis 0, ascending) with contributions since zero_grad(); all other rows are zero.
+  /// nullopt where that is not known: a user other than an embedding contributed, or grad() was
+  /// called, whose result may be written anywhere. Valid until the next backward.
   [[nodiscard]] std::optional<std::span<const std::size_t>> touched_rows() const {
     return leaf("touched_rows").rows();
   }
 
-  /// The gradient of touched_rows(), without giving up what is known of the others, as grad() does
-  /// because its reader may write everywhere.
+  /// The gradient with its touched_rows(). Unlike grad(), it keeps track of the touched rows.
   [[nodiscard]] std::optional<row_gradient<T>> row_grad() const {
     const auto rows = touched_rows();
     if (!rows) return std::nullopt;
     return row_gradient<T>{leaf("row_grad").gradient, *rows};
   }
-  /// For a wrapper that adds the contributions of other ranks: the gradient's memory, with `rows`
-  /// among touched_rows(). A row that was not touched before is zero.
+  /// For a wrapper that adds the contributions of other ranks: adds `rows` to touched_rows() and
+  /// returns the gradient's memory. A row that was not touched before is zero.
   [[nodiscard]] tensor<T> add_rows(std::span<const std::size_t> rows) const {
     return leaf("add_rows").row_memory(rows);
   }
-  /// For a wrapper that will write rows of an absent gradient before add_rows() tells of them:
-  /// makes its memory zero. Does nothing to a gradient that exists.
+  /// For a wrapper that will write rows of an absent gradient before it calls add_rows(): makes the
+  /// memory zero. Does nothing to an existing gradient.
   void clear_rows() const { leaf("clear_rows").clear_absent(); }
-  /// Says that embeddings will be its users (nn::embedding does), so that a wrapper can treat its
-  /// gradient apart from others. What really happens is for touched_rows() to tell.
+  /// A hint that embeddings will be its users (nn::embedding gives it), so that a wrapper can
+  /// handle its gradient apart from others. touched_rows() says what really happened.
   void expect_row_grad() const { leaf("expect_row_grad").expects_rows = true; }
   [[nodiscard]] bool expects_row_grad() const { return leaf("expects_row_grad").expects_rows; }
 
-  // Updates that are put off.
+  // Postponed updates: see deferred.hpp.
 
-  /// `updates` are asked to settle before the value is read, until stop_deferring(). Those of
-  /// another optimizer are settled first.
+  /// Until stop_deferring(), each read of the value has `updates` settled first. Those of another
+  /// optimizer are settled now.
   void defer(deferred_updates<T>* updates) const {
     if (this->shared().deferred == updates) return;
     (void)this->value();
     this->shared().deferred = updates;
   }
-  /// Settles `updates` if it is they who are registered. To be called before they die.
+  /// Settles and removes `updates` if they are registered. To be called before they are destroyed.
   void stop_deferring(const deferred_updates<T>* updates) const noexcept {
     if (this->shared().deferred != updates) return;
     (void)this->value();
     this->shared().deferred = nullptr;
   }
-  /// `reads`, of a wrapper, are asked before each read of the value from now on, in the place of
-  /// updates that are put off; null for nobody. Reads nothing itself.
+  /// From now on each read of the value calls a wrapper's `reads` first, instead of postponed
+  /// updates; null: nothing. Does not settle earlier ones.
   void watch_reads(deferred_updates<T>* reads) const noexcept { this->shared().deferred = reads; }
-  /// Nobody but the handles of this parameter can read the value's memory.
+  /// Whether only the handles of this parameter can read the value's memory.
   [[nodiscard]] bool may_defer() const noexcept { return this->shared().value.is_unique(); }
 
   // Observation.
 
   /// Reports to `observer` from the next backward on, under `index`. Replaces an earlier observer.
-  /// The observer must detach before it dies.
+  /// The observer must detach before it is destroyed.
   void attach(backward_observer* observer, std::size_t index) const {
     leaf("attach").observer = observer;
     leaf("attach").observer_index = index;

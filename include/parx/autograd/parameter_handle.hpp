@@ -1,11 +1,11 @@
-// parameter_handle: one parameter without its type, as wrappers (DDP, FSDP) see it.
+// parameter_handle: one type-erased parameter, as wrappers (DDP, FSDP) see it.
 //
-// distributed_module.hpp makes it of a class with the members that all parameters need. What only
-// some can do is an optional part, which the class declares by a base:
+// distributed_module.hpp makes it from any class with the members that all parameters need. An
+// optional capability is a part, which the class declares by a base:
 //
 //   class my_parameter : public parx::row_sparse_parameter { ... touched_rows() const ... };
 //
-// It then has all members of that part: a missing or misspelt one is a compile-time error.
+// It must then have all members of that part: a missing or misspelt one is a compile-time error.
 // Threads: as the parameter.
 #pragma once
 
@@ -31,14 +31,15 @@ struct row_sparse_parameter {};
 struct bindable_parameter {};
 /// It may be a part of a whole, and says which: spec().
 struct placed_parameter {};
-/// State that belongs to parameters and lies here in the same parts: an optimizer's. It has
-/// for_each_placed_state(visitor(name, tensor or number, part)): std::optional<shard_spec>, what of
-/// the parameter lies here, or nothing for what belongs to none.
+/// State that is cut over the ranks like its parameters: an optimizer's. It has
+/// for_each_placed_state(visitor), which calls visitor(name, tensor or number, part); `part` is a
+/// std::optional<shard_spec>, the part of the parameter on this rank, or nullopt for state that
+/// belongs to no parameter.
 struct placed_state {};
-/// It carries the name of the ranks over which its gradient is summed, reduction_group() const:
-/// see ddp/reduction_group.hpp.
+/// It names the group of ranks over which its gradient is summed, reduction_group() const: see
+/// ddp/reduction_group.hpp.
 struct grouped_parameter {};
-/// It is told when a step's gradient is final: see step_part.
+/// It is notified when a step's gradient is final: see step_part.
 struct step_aware_parameter {};
 
 /// Members of a row_sparse_parameter, as those of parameter<T>.
@@ -47,11 +48,11 @@ class row_gradient_part {
   virtual ~row_gradient_part() = default;
   /// Whether its gradients are likely to be row-sparse: the same on all ranks.
   [[nodiscard]] virtual bool expects_row_grad() const = 0;
-  /// The rows that have contributions, ascending; nullopt where the rest may not be zero.
+  /// The rows with contributions, ascending; nullopt where other rows may not be zero.
   [[nodiscard]] virtual std::optional<std::span<const std::size_t>> touched_rows() const = 0;
-  /// The gradient's memory, with `rows` among touched_rows().
+  /// Adds `rows` to touched_rows() and returns the gradient's memory.
   [[nodiscard]] virtual void* add_rows(std::span<const std::size_t> rows) const = 0;
-  /// Makes the memory of an absent gradient zero, whose rows others will write.
+  /// Makes the memory of an absent gradient zero, for a wrapper that then writes rows of it.
   virtual void clear_rows() const = 0;
 };
 
@@ -59,7 +60,7 @@ class row_gradient_part {
 class bindable_value_part {
  public:
   virtual ~bindable_value_part() = default;
-  /// Moves the value into `memory`, of as many elements, until unbind().
+  /// Moves the value into `memory`, which has as many elements, until unbind().
   virtual void bind_value(void* memory) const = 0;
 };
 
@@ -79,11 +80,11 @@ class parameter_handle {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] dtype type() const noexcept { return type_; }
-  /// Which part of it lies here.
+  /// The part of it on this rank.
   [[nodiscard]] const shard_spec& spec() const noexcept { return spec_; }
-  /// Of that part.
+  /// The shape of that part.
   [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
-  /// Empty for that of the wrapper.
+  /// Empty for the wrapper's own group.
   [[nodiscard]] const std::string& reduction_group() const noexcept { return reduction_group_; }
   [[nodiscard]] std::size_t count() const noexcept { return shape_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return count() * size_of(type_); }
@@ -94,7 +95,7 @@ class parameter_handle {
 
   /// count() elements.
   [[nodiscard]] virtual void* value() const = 0;
-  /// Of count() elements; owned by the caller, who unbinds before it goes.
+  /// `memory` has count() elements; the caller owns it and unbinds before freeing it.
   virtual void bind_grad(void* memory) const = 0;
   virtual void unbind() const = 0;
   [[nodiscard]] virtual bool has_grad() const = 0;

@@ -1,7 +1,7 @@
-// rank_axis: the ranks that share the layers of a model, as operations and layers see them.
+// rank_axis: the ranks over which layers of a model are cut, as operations and layers see them.
 //
-// A pure interface: what is below the wrappers knows no process groups. parx::tp::axis implements
-// it over one; autograd/ops/across.hpp and the layers of nn that may be cut are its users.
+// An abstract interface, because autograd and nn know no process groups. parx::tp::axis implements
+// it over one; autograd/ops/across.hpp and the layers of nn that may be cut use it.
 // Collective: all ranks of the axis call the same functions in the same order. Buffers are
 // contiguous; counts are elements by rank, equal on all ranks.
 #pragma once
@@ -19,7 +19,7 @@ class rank_axis {
  public:
   enum class reduction { sum, max };
 
-  /// A collective that is under way; its buffer is borrowed until wait(), or this object's end.
+  /// A collective in progress; its buffer is borrowed until wait() or this object's destruction.
   class pending {
    public:
     virtual ~pending() = default;
@@ -35,7 +35,7 @@ class rank_axis {
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
 
-  /// Whether layers that cut activations by positions do: not while a whole_positions is there.
+  /// Whether layers may cut activations along the sequence: not within a whole_positions scope.
   [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }
 
   // Blocking, on the calling thread. They throw parx::error where communication fails.
@@ -48,11 +48,11 @@ class rank_axis {
   /// `to` is this rank's block of the sum of all ranks' `from`.
   virtual void reduce_scatter(const_buffer_view from, buffer_view to,
                               std::span<const std::size_t> counts) = 0;
-  /// Block r of `from` goes to rank r, and block r of `to` comes from it.
+  /// Block r of `from` goes to rank r, and block r of `to` comes from rank r.
   virtual void all_to_all(const_buffer_view from, std::span<const std::size_t> sent, buffer_view to,
                           std::span<const std::size_t> received) = 0;
 
-  /// Starts to make `data` the sum of all ranks', in place.
+  /// Starts an in-place sum of all ranks' `data`.
   [[nodiscard]] virtual std::unique_ptr<pending> start_sum(buffer_view data) = 0;
 
  protected:
@@ -65,8 +65,8 @@ class rank_axis {
   bool cuts_positions_ = true;
 };
 
-/// A scope in which no activations are cut by positions: a text that is made token by token has one
-/// position at a time, which ranks cannot share.
+/// A scope in which no activations are cut along the sequence: token-by-token generation has one
+/// position at a time, which cannot be cut.
 class whole_positions {
  public:
   explicit whole_positions(rank_axis& axis) noexcept

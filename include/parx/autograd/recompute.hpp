@@ -1,8 +1,8 @@
-// What a checkpointed part of a forward pass (autograd/checkpoint.hpp) needs from elsewhere: which
-// variables from outside it uses, and what must happen only once although it runs twice.
+// The bookkeeping of a checkpointed part of a forward pass (autograd/checkpoint.hpp): which outside
+// variables it uses, and what must happen only once although it runs twice.
 //
 // Draws of a random layer, collectives and running statistics go through once(): the first run
-// keeps their results, the recomputation takes them from there. State of a thread.
+// keeps their results, the recomputation reuses them. Thread-local state.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace parx::inline PARX_ABI::detail {
 /// The results of once() in one checkpointed part, in order.
 using once_results = std::vector<std::shared_ptr<const void>>;
 
-/// One run of a checkpointed part, on top of those that it is within.
+/// One run of a checkpointed part; runs nest.
 class part_run {
  public:
   enum class purpose { first, recomputation };
@@ -49,7 +49,7 @@ class part_run {
               "take the same way both times");
       return *static_cast<const result*>(run->results_[run->next_++].get());
     }
-    // A part within a part: that one may be recomputing.
+    // The outer part, if any, may be recomputing.
     auto made = std::make_shared<const result>(once(run->outer_, f));
     run->results_.push_back(made);
     return *made;
@@ -62,19 +62,19 @@ class part_run {
   part_run* const outer_;
 };
 
-/// The result of f(), which is a value that can be copied. A recomputation gets that of the first
-/// run, and f is not called: for whatever changes state or talks to other ranks.
+/// The result of f(), which must be copyable. A recomputation returns that of the first run without
+/// calling f: for whatever changes state or talks to other ranks.
 template <typename Function>
 [[nodiscard]] auto once(Function&& f) {
   return part_run::once(part_run::innermost(), f);
 }
 
-/// Whether this forward pass, or one that it is a part of, has run before.
+/// Whether this forward pass, or one that contains it, is a recomputation.
 [[nodiscard]] inline bool is_recomputing() noexcept {
   return part_run::innermost() != nullptr && part_run::innermost()->recomputes();
 }
 
-/// The variables from outside that a run without tape uses, in the order of first use.
+/// The outside variables that an unrecorded run uses, in the order of first use.
 struct used_nodes {
   std::vector<counted<node_base>> nodes;
 

@@ -1,11 +1,11 @@
-// backward_region: a part of the model that learns when backward passes through it.
+// backward_region: a part of the model that is notified when backward enters and leaves it.
 //
-// Nodes of the graph carry the number of the region in which they were made (region_scope), and
-// backward tells a region before it runs its nodes, and after them. So a wrapper can have the
+// Nodes of the graph carry the number of the region in which they were made (current_region), and
+// backward notifies a region before it runs its nodes, and after them. So a wrapper can keep the
 // values of a part in memory only while that part computes (fsdp), whatever the types of its inputs
 // and results, for any number of forward passes and graphs, and in a recomputation too. Numbers are
-// never used again: a graph may outlive its regions, and backward through it is a usage_error then.
-// Threads: a region is told on the thread that runs backward; numbers may be made on any.
+// never reused: a graph may outlive its regions, and backward through it is a usage_error then.
+// Threads: a region is notified on the thread that runs backward; numbers may be made on any.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace parx::inline PARX_ABI {
 class backward_region {
  public:
   virtual ~backward_region() = default;
-  /// Nodes of this region run next. May block, and throw what backward then throws.
+  /// Nodes of this region run next. May block, and throw; backward passes the exception on.
   virtual void enter_backward() = 0;
-  /// Nodes of `next` run next; null where those are of no region, or the pass has ended or failed.
+  /// Nodes of `next` run next; null if those are in no region, or the pass has ended or failed.
   virtual void leave_backward(const backward_region* next) noexcept = 0;
 
  protected:
@@ -50,7 +50,7 @@ class region_table {
     const std::lock_guard lock(mutex_);
     regions_.erase(number);
   }
-  /// Null for none, and for a region that is gone.
+  /// Null for number 0, and for a region that has been destroyed.
   [[nodiscard]] backward_region* find(region_number number) {
     if (number == 0) return nullptr;
     const std::lock_guard lock(mutex_);
@@ -70,12 +70,12 @@ class region_table {
   return current;
 }
 
-/// Where a backward pass of this thread is among the regions. A pass within another one (of a
-/// recomputation) starts in the region of that one, and ends there.
+/// The region that this thread's backward pass is in. A nested pass (of a recomputation) starts in
+/// the region of the outer one, and ends there.
 class region_walk {
  public:
   region_walk() noexcept : outer_(here()) {}
-  /// Of a pass that has failed: leaves its region.
+  /// After a failed pass: leaves its region.
   ~region_walk() {
     if (here() == outer_) return;
     if (backward_region* const left = region_table::instance().find(here())) {

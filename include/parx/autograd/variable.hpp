@@ -2,9 +2,9 @@
 //
 // A handle: copies share the value and the gradient. Operations on variables (autograd/ops) record
 // a graph behind their result; backward() walks it and adds to the gradients of the leaves. The
-// graph goes with the handles: a forward pass without backward leaves nothing behind. Values are
-// not to be written between the forward pass and backward, except through no variable at all (an
-// optimizer's step after backward). Threads: one graph belongs to one thread at a time.
+// graph is freed with the handles: a forward pass without backward leaves nothing behind. Values
+// must not be written between the forward pass and backward; an optimizer's step comes after it.
+// Threads: one graph belongs to one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class variable {
   using value_type = T;
 
   variable() noexcept = default;
-  /// A constant, so that tensors can be given wherever an operation takes a variable.
+  /// A constant, so that a tensor can be passed wherever an operation takes a variable.
   variable(tensor<T> value)  // NOLINT(google-explicit-constructor)
       : cell_(new cell(std::move(value), {})) {}
   variable(tensor<T> value, gradient wish) : variable(std::move(value)) {
@@ -46,16 +46,16 @@ class variable {
       : cell_(new cell(std::move(value), std::move(node))) {}
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(cell_); }
-  /// Up to date until the next step of an optimizer: ask again after it, or keep a copy of the
-  /// tensor (not of a reference, pointer or span), which holds the optimizer to its memory. Throws
-  /// usage_error for a parameter that has no values yet.
+  /// Valid until the next step of an optimizer, which may postpone updates: call value() again
+  /// after it. Or keep a copy of the tensor (no reference, pointer or span): then the optimizer
+  /// postpones none. Throws usage_error for a parameter that has no values yet.
   [[nodiscard]] const tensor<T>& value() const {
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value);
     if (!cell_->value.defined()) require_value();
     return cell_->value;
   }
-  /// The value for a reader of these rows (axis 0) alone: others may be behind, see deferred.hpp.
-  /// The rows must exist. Throws as value() does.
+  /// The value for a reader of only these rows (axis 0), which must exist. Other rows may be
+  /// outdated, see deferred.hpp. Throws as value() does.
   [[nodiscard]] const tensor<T>& value_at_rows(std::span<const std::size_t> rows) const {
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value, rows);
     if (!cell_->value.defined()) require_value();
@@ -84,8 +84,8 @@ class variable {
 
   /// Adds d(this)/d(leaf) * seed to the gradient of every leaf behind this scalar. Blocks while an
   /// observer's end_backward does. Throws usage_error when this is not a scalar, has no history, or
-  /// its graph was freed by an earlier backward; whatever an operation or an observer throws passes
-  /// through, and leaves gradients that are incomplete.
+  /// its graph was freed by an earlier backward, and whatever an operation or an observer throws;
+  /// gradients are incomplete then.
   void backward(const backward_options& options = {}) const {
     backward_from(upstream_of_scalar("backward"), options);
   }
@@ -98,7 +98,7 @@ class variable {
     detail::run_backward(*root, options,
                          [&](double factor) { start_from(std::move(upstream), factor); });
   }
-  /// The first of two halves, which makes the gradients of borders alone; the result makes the
+  /// The first of two halves, which computes only the gradients of borders; the result computes the
   /// others: see halves.hpp. Frees the graph as backward does.
   backward_rest backward_inputs(const backward_options& options = {}) const {
     return backward_inputs_from(upstream_of_scalar("backward_inputs"), options);
@@ -118,11 +118,11 @@ class variable {
   }
 
  protected:
-  // What all handles share.
+  // Shared by all handles.
   struct cell {
     tensor<T> value;
     detail::counted<detail::node<T>> node;
-    deferred_updates<T>* deferred = nullptr;  // updates of the value that are still to be made
+    deferred_updates<T>* deferred = nullptr;  // to be settled before the value is read
     std::atomic<std::uint32_t> holders{0};
 
     cell(tensor<T> v, detail::counted<detail::node<T>> n)
@@ -172,7 +172,7 @@ class variable {
     }
     cell_->node->accept(std::move(upstream).contiguous());
   }
-  /// A leaf may have a shape and no memory yet. A constant of no tensor passes.
+  /// Throws for a leaf with a shape and no memory yet; a constant without a tensor passes.
   [[gnu::noinline]] void require_value() const {
     if (!is_leaf() || size() == 0) return;
     throw_usage(

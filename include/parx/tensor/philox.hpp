@@ -18,7 +18,7 @@ using philox_key = std::array<std::uint32_t, 2>;
 
 namespace detail {
 
-/// The blocks of `Blocks` consecutive counters; only the low 64 bits count up. One iteration has all
+/// The blocks of `Blocks` consecutive counters; only the low 64 bits count up. An iteration has all
 /// rounds of a block, so that a compiler keeps several blocks in vector registers from the first
 /// round to the last.
 template <std::size_t Blocks>

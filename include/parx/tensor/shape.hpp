@@ -106,8 +106,8 @@ class shape {
   return text + ")";
 }
 
-/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has, and
-/// where the product of the extents overflows.
+/// Bytes of a tensor of this shape. Throws usage_error for more than 2^60, which no machine has,
+/// and where the product of the extents overflows.
 [[nodiscard]] inline std::size_t byte_count(const shape& s, std::size_t element_bytes) {
   std::size_t bytes = element_bytes;
   bool fits = true;

@@ -29,7 +29,7 @@ PARX_INLINE std::string operation_name(const char* mangled) {
     }
   }
   const std::string_view text = demangled;
-  // Activations share one operation and are told apart by its argument: gelu_function<float>.
+  // Activations share one operation; its template argument names them: gelu_function<float>.
   if (const std::size_t end = text.find("_function<"); end != std::string_view::npos) {
     const std::size_t begin = text.find_last_of(":<", end) + 1;
     return std::string(text.substr(begin, end - begin));

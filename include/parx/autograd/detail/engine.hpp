@@ -1,12 +1,12 @@
-// The backward pass: collect the graph, count what each leaf will get, walk it in descending
-// sequence. In one go or in two halves, each of which walks the nodes that have something to
-// contribute in it: every gradient gets the same contributions in the same order either way.
+// The backward pass: collects the graph, counts the contributions that each leaf will get, and runs
+// the nodes in descending sequence. As a whole or in two halves, each of which runs the nodes that
+// contribute something in it: every gradient gets the same contributions in the same order.
 //
-// One observer that wants the gradient of the sum makes it that for the whole pass; a leaf that has
-// no observer gets what the caller asked for, scaled when it is complete. Knows nodes, not values,
-// so one pass may cross element types. Runs on the calling thread; scratch memory is kept per
+// If any observer wants the gradient of the sum, the whole pass computes that; a leaf without an
+// observer gets what the caller asked for, scaled when it is complete. The pass knows nodes, not
+// values, so it may cross element types. Runs on the calling thread; scratch memory is kept per
 // thread. A node may start another backward: over leaves that this one does not reach, or over a
-// graph of its own making that ends at older nodes (recomputation).
+// graph that it has made itself and that ends at older nodes (recomputation).
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class backward_pass {
  public:
-  /// Nodes that are older than sequence number `oldest` get contributions and nothing else.
+  /// Nodes older than sequence number `oldest` get contributions, but are not run.
   explicit backward_pass(graph_after after, std::uint64_t oldest = 0)
       : after_(after), oldest_(oldest) {
     std::swap(scratch_, idle_scratch());
@@ -38,45 +38,45 @@ class backward_pass {
     std::swap(scratch_, idle_scratch());
   }
 
-  /// Finds the nodes behind `root`. Throws usage_error when a part of the graph was freed before.
+  /// Finds the nodes behind `root`. Throws usage_error when a part of the graph has been freed.
   void collect(node_base& root);
 
   /// Marks the nodes that have a border behind them, for a backward in two halves.
   void find_borders();
 
-  /// Asks the observers what to differentiate, and returns the factor to start from.
+  /// Asks the observers what to differentiate, and returns the factor on the root's gradient.
   [[nodiscard]] double start(const backward_options& options);
 
-  /// Counts what the leaves of `half` wait for, and announces it to their observers.
+  /// Counts the contributions to the leaves of `half`, and notifies their observers.
   void begin(node_base& root, backward_half half);
 
-  /// Runs all nodes of `half`; the root must have its gradient. After the inputs' half those nodes
-  /// are left that have contributions to make in the weights' half.
+  /// Runs all nodes of `half`; the root must have its gradient. The inputs' half keeps those nodes
+  /// that contribute in the weights' half.
   void run(node_base& root, backward_half half);
 
-  /// Throws usage_error where another backward has meanwhile freed a node that is left to run.
+  /// Throws usage_error where another backward has meanwhile freed a node that is still to run.
   void require_unfreed() const {
     for (const counted<node_base>& here : scratch_.order) require_unfreed(here->released);
   }
 
-  /// The operation that this thread runs has made its last contribution to `input`, ahead of those
-  /// to its other inputs. A leaf that waits for no other is complete now. Not while somebody looks
-  /// for the operation that made a NaN: what the observer does may hide it.
+  /// The running operation of this thread has made its last contribution to `input`, before those
+  /// to its other inputs. A leaf that waits for no other is complete now. Does nothing under
+  /// detect_anomaly: the observer could change the gradient before it is checked.
   static void contributed_ahead(node_base& input);
 
-  /// After an exception: leaves no trace of the pass in the nodes.
+  /// After an exception: removes all traces of the pass from the nodes.
   void abandon() noexcept;
 
-  /// Of the nodes; what leaves have got stays.
+  /// Drops the gradients of the nodes to run; leaves keep theirs.
   void drop_gradients() noexcept;
 
  private:
-  /// An observer and its leaves among all, which are sorted.
+  /// An observer and its range in scratch::leaves.
   struct observed {
     backward_observer* observer = nullptr;
     std::size_t begin = 0;
     std::size_t end = 0;
-    std::uint64_t oldest = 0;  ///< sequence number among the leaves
+    std::uint64_t oldest = 0;  ///< the lowest sequence number of these leaves
   };
   struct scratch {
     std::vector<counted<node_base>> order;
@@ -89,7 +89,7 @@ class backward_pass {
     void clear() noexcept;
   };
 
-  /// Whether a node waits for `input`'s contributions in this pass.
+  /// Whether this pass counts the contributions to `input`: a leaf that belongs to it.
   [[nodiscard]] bool counts(const node_base* input) const noexcept {
     return input != nullptr && input->is_leaf && input->sequence >= oldest_;
   }
@@ -126,14 +126,14 @@ class backward_pass {
   bool in_halves_ = false;
   double count_ = 1;
   gradient_of of_ = gradient_of::mean;
-  double unobserved_scale_ = 1;  // on leaves without an observer, when they are complete
+  double unobserved_scale_ = 1;  // applied to leaves without an observer when they are complete
   scratch scratch_;
 };
 
 /// One whole pass. `start(factor)` gives the root its gradient.
 template <typename Start>
 void run_backward(node_base& root, const backward_options& options, Start&& start) {
-  // Products of denormal gradients take ten times as long.
+  // Matrix products of denormal gradients take ten times as long.
   const flush_denormals flushing;
   backward_pass pass(options.graph);
   try {
@@ -149,8 +149,8 @@ void run_backward(node_base& root, const backward_options& options, Start&& star
 }
 
 /// The backward of a graph that a node of a running backward has made, all of it younger than
-/// `oldest`; `root` has its gradient. What is older belongs to the outer pass: it counts and runs
-/// those nodes, and talks to observers.
+/// `oldest`; `root` has its gradient. Older nodes belong to the outer pass, which runs them, counts
+/// their contributions and notifies observers.
 void run_inner_backward(node_base& root, std::uint64_t oldest);
 
 /// A pass of which the first half has run.
@@ -169,7 +169,7 @@ class half_run_pass {
       start(options.seed * factor);
     });
   }
-  /// The same of a graph that a node of the running first half has made: see run_inner_backward().
+  /// The same for a graph that a node of the running first half has made: see run_inner_backward().
   static half_run_pass inner(node_base& root, std::uint64_t oldest);
   half_run_pass(half_run_pass&&) noexcept = default;
   half_run_pass& operator=(half_run_pass&& other) noexcept;

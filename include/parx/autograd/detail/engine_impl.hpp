@@ -49,7 +49,7 @@ PARX_INLINE double backward_pass::start(const backward_options& options) {
   count_ = options.count;
   of_ = options.of;
   for (const observed& each : scratch_.observers) {
-    // What an observer would take may change until its half begins; all take the sum.
+    // Which of the two an observer accepts may change before its half begins; all accept the sum.
     if (in_halves_ || each.observer->wanted() == gradient_of::sum) of_ = gradient_of::sum;
   }
   const double mean = count_ == 0 ? 1 : 1 / count_;
@@ -65,7 +65,7 @@ PARX_INLINE void backward_pass::begin(node_base& root, backward_half half) {
       if (counts(input) && input->is_of(half)) ++input->pending;
     }
   }
-  if (half == backward_half::weights) group_by_observer();  // some may have come or gone
+  if (half == backward_half::weights) group_by_observer();  // some may have attached or detached
   for (const observed& each : scratch_.observers) {
     if (!scratch_.leaves[each.begin]->is_of(half)) continue;
     require(of_ == gradient_of::sum || each.observer->wanted() == gradient_of::mean,
@@ -75,12 +75,12 @@ PARX_INLINE void backward_pass::begin(node_base& root, backward_half half) {
       scratch_.reached.push_back(scratch_.leaves[i]->observer_index);
     }
     each.observer->begin_backward({count_, scratch_.reached, of_});
-    scratch_.begun.push_back(each.observer);  // one that refused is not told of the pass's end
+    scratch_.begun.push_back(each.observer);  // not if it threw: then no abandon_backward() for it
   }
   for (const counted<node_base>& leaf : scratch_.leaves) {
     if (leaf->observer != nullptr || !leaf->is_of(half)) continue;
     for (backward_observer* const each : scratch_.begun) leaf->introduce_to(*each);
-    // What earlier passes left there is scaled with the rest when the leaf is complete.
+    // Undoes for the old gradient the scaling that the complete leaf will get.
     if (unobserved_scale_ != 1) leaf->scale_gradient(1 / unobserved_scale_);
   }
 }
@@ -168,7 +168,7 @@ PARX_INLINE void backward_pass::group_by_observer() {
     its.end = i + 1;
     its.oldest = std::min(its.oldest, leaf.sequence);
   }
-  // Not by address: ranks that issue collectives when they begin must agree on the order.
+  // Not by address: observers that issue collectives must begin in the same order on all ranks.
   std::sort(scratch_.observers.begin(), scratch_.observers.end(),
             [](const observed& a, const observed& b) { return a.oldest < b.oldest; });
 }
@@ -194,7 +194,7 @@ PARX_INLINE void backward_pass::visit(node_base& found, std::uint64_t pass) {
 }
 
 PARX_INLINE void backward_pass::contribution_arrived(node_base& leaf) {
-  if (leaf.pending == 0 || --leaf.pending > 0) return;  // 0: it came ahead
+  if (leaf.pending == 0 || --leaf.pending > 0) return;  // 0: contributed_ahead() completed it
   leaf.complete();
   if (leaf.observer != nullptr) {
     leaf.observer->leaf_ready(leaf.observer_index);

@@ -1,9 +1,9 @@
 // leaf: the node of a parameter. Its gradient outlives backward, adds up over several of them until
-// zero_grad, and may live in memory that somebody else owns (a DDP bucket).
+// zero_grad, and may be in memory that something else owns (a DDP bucket).
 //
 // zero_grad flips a flag: the next contribution overwrites. An embedding contributes to few rows;
-// the leaf then remembers which rows are not zero, so that neither zeroing nor the optimizer has to
-// touch the others. That knowledge is dropped whenever somebody else may have written the memory.
+// the leaf then keeps track of the rows that are not zero, so that neither zeroing nor the
+// optimizer has to touch the others. It stops to where something else may have written the memory.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class leaf final : public node<T> {
   explicit leaf(const parx::shape& s) : node<T>(true, s) {}
 
   [[nodiscard]] bool has_gradient() const noexcept { return written_; }
-  /// The gradient for anybody to read or write.
+  /// The gradient, for the caller to read or write.
   [[nodiscard]] tensor<T> open_gradient() noexcept {
     if (!written_) return {};
     forget_rows();
@@ -36,7 +36,7 @@ class leaf final : public node<T> {
     written_ = false;
     only_rows_ = true;
   }
-  /// Somebody else wrote the gradient memory.
+  /// Something other than an operation wrote the gradient memory.
   void assume_written() {
     ensure_memory();
     written_ = true;
@@ -53,22 +53,14 @@ class leaf final : public node<T> {
   void bind_zeroed(std::span<T> memory) {
     this->gradient = tensor<T>::wrap(memory, this->shape());
     zero();
-    for (const std::size_t row : rows_) noted_[row] = 0;
-    rows_.clear();
-    are_sorted_ = true;
-    zero_outside_rows_ = true;
+    start_rows();
   }
   void unbind() {
     if (!this->gradient.defined()) return;
-    if (written_) {
-      this->gradient = this->gradient.clone();
-    } else {
-      this->gradient = tensor<T>();
-    }
+    this->gradient = written_ ? this->gradient.clone() : tensor<T>();
     zero_outside_rows_ = false;
   }
-  /// The rows with contributions since zero(), ascending; nullopt when a dense contribution came
-  /// too.
+  /// The rows with contributions since zero(), ascending; nullopt after a dense contribution.
   [[nodiscard]] std::optional<std::span<const std::size_t>> rows() {
     if (!written_ || !only_rows_) return std::nullopt;
     sort_rows();
@@ -95,11 +87,11 @@ class leaf final : public node<T> {
       written_ = true;
       only_rows_ = true;
     }
-    // After a dense contribution nobody asks for the rows, and clear() must not trust them.
+    // After a dense contribution nothing needs the rows, and clear() must not rely on them.
     if (only_rows_) note(rows);
     return this->gradient;
   }
-  /// Makes the memory zero for whoever writes rows there before row_memory() is told of them.
+  /// Makes the memory of an absent gradient zero: see parameter::clear_rows.
   void clear_absent() {
     ensure_memory();
     if (!written_) clear();
@@ -107,7 +99,7 @@ class leaf final : public node<T> {
   void complete() override {
     if (!written_) (void)row_memory({});
   }
-  /// Zero rows stay zero: what is known of them stays true.
+  /// Keeps track of the rows: zero rows stay zero.
   void scale_gradient(double factor) override {
     if (!written_) return;
     T* const values = this->gradient.data();
@@ -124,9 +116,9 @@ class leaf final : public node<T> {
   }
 
   std::string name;
-  shard_spec spec;              // of a parameter: which part of it lies here
-  std::string reduction_group;  // of ranks, for a wrapper
-  bool expects_rows = false;    // embeddings are its users
+  shard_spec spec;              // of a parameter: the part of it on this rank
+  std::string reduction_group;  // see parameter::reduce_over
+  bool expects_rows = false;    // see parameter::expect_row_grad
 
  private:
   void ensure_memory() {
@@ -148,6 +140,10 @@ class leaf final : public node<T> {
     } else {
       std::fill_n(this->gradient.data(), this->gradient.size(), T(0));
     }
+    start_rows();
+  }
+  /// Starts to keep track of rows, in memory that is all zero.
+  void start_rows() noexcept {
     for (const std::size_t row : rows_) noted_[row] = 0;
     rows_.clear();
     are_sorted_ = true;

@@ -1,6 +1,6 @@
-// The nodes of the graph that backward walks: intrusively counted, from the memory pool, and
-// without the values of the forward pass (an operation saves what its backward needs, nothing else
-// is kept alive).
+// The nodes of the graph that backward walks: intrusively counted, allocated from the memory pool,
+// and without the values of the forward pass (an operation saves what its backward needs; nothing
+// else is kept alive).
 //
 // A node's sequence number is larger than those of its inputs, so descending sequence numbers are
 // an order in which every node runs after all its users, and the same order in every run of a
@@ -21,9 +21,19 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// A backward in two halves makes the gradients that lead to a border first (the inputs of a
+/// A backward in two halves first computes the gradients that lead to a border (the inputs of a
 /// pipeline stage), then all others (the weights).
 enum class backward_half { whole, inputs, weights };
+
+template <typename T>
+[[nodiscard]] bool all_finite(const tensor<T>& values) {
+  if (!values.defined()) return true;
+  const tensor<T> source = values.contiguous();
+  for (const T value : source.span()) {
+    if (!std::isfinite(static_cast<double>(value))) return false;
+  }
+  return true;
+}
 
 class node_base;
 void destroy_node(node_base* dead) noexcept;
@@ -49,11 +59,11 @@ class node_base {
   /// The number of inputs; input(i) is null where no gradient is wanted.
   [[nodiscard]] virtual std::size_t inputs() const noexcept { return 0; }
   [[nodiscard]] virtual node_base* input(std::size_t /*i*/) const noexcept { return nullptr; }
-  /// Adds this node's share to the gradients of those inputs that are `half`'s, if it has a
-  /// gradient itself. In the first half a node that has inputs of both keeps what the second needs.
+  /// Adds this node's contributions to the gradients of the inputs that belong to `half`, if it has
+  /// a gradient itself. In the first half a node with inputs of both keeps what the second needs.
   virtual void run(backward_half /*half*/) {}
   virtual void drop_gradient() noexcept = 0;
-  /// Whether there is no Inf or NaN in what was contributed so far; looks at every value.
+  /// Whether no Inf or NaN has been contributed so far; checks every value.
   [[nodiscard]] virtual bool gradient_is_finite() const = 0;
   /// Drops what was saved for backward and the inputs.
   virtual void release() noexcept {}
@@ -79,8 +89,8 @@ class node_base {
   const bool is_leaf;
   bool requires_grad = true;
   bool released = false;
-  bool half_run = false;         // the first half of a backward has used it up
-  bool leads_to_border = false;  // a border, or a node that a backward in halves found above one
+  bool half_run = false;         // the first half of a backward has run it
+  bool leads_to_border = false;  // a border, or (found by a backward in halves) a node above one
 
   // Scratch of the backward pass that is running.
   std::uint64_t visited_by = 0;
@@ -145,14 +155,14 @@ class counted {
   Node* held_ = nullptr;
 };
 
-/// Where a contribution to a gradient goes. `add` is false for the first one, which overwrites:
-/// nobody has to zero the memory before.
+/// Where a contribution to a gradient goes. `add` is false for the first one, which overwrites: the
+/// memory need not be zeroed before.
 template <typename T>
 struct gradient_memory {
   tensor<T> values;
   bool add = false;
 
-  /// The factor on the old contents, as gemm takes it.
+  /// The factor on the old contents, for gemm.
   [[nodiscard]] T beta() const noexcept { return add ? T(1) : T(0); }
 };
 
@@ -168,7 +178,7 @@ class node : public node_base {
       gradient = tensor<T>::empty(shape_);
       return {gradient, false};
     }
-    // The memory may be some other node's gradient too: see accept().
+    // Another node's gradient may share the memory: see accept().
     if (!gradient.is_unique()) gradient = gradient.clone();
     return {gradient, true};
   }
@@ -188,12 +198,7 @@ class node : public node_base {
     return target.values;
   }
   void drop_gradient() noexcept override { gradient = tensor<T>(); }
-  [[nodiscard]] bool gradient_is_finite() const override {
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-      if (!std::isfinite(static_cast<double>(gradient.data()[i]))) return false;
-    }
-    return true;
-  }
+  [[nodiscard]] bool gradient_is_finite() const override { return all_finite(gradient); }
 
   tensor<T> gradient;
 

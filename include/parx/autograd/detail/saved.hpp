@@ -1,10 +1,10 @@
 // saved: a tensor that an operation keeps for backward, in 16 bits where autocast allows it.
 //
 // Under autocast the operand of a matrix product is rounded anyway, so its 16-bit copy is all that
-// backward needs; an element-wise operation keeps 16 bits when they hold its values exactly, which
-// they do for rounded results. Operations that save the same memory share one copy (relu's output
-// is the next product's operand): it is found by the memory's id, and lives as long as one of them.
-// Parameters and constants are kept as they are, because they live on in any case.
+// backward needs; an element-wise operation keeps 16 bits when they represent its values exactly,
+// as they do for rounded results. Operations that save the same memory share one copy (relu's
+// output is the next product's operand), which is found by the memory's id and lives as long as one
+// of them. Parameters and constants are kept as they are, because they stay alive anyway.
 #pragma once
 
 #include <algorithm>
@@ -35,43 +35,38 @@ template <typename T>
   return std::is_same_v<T, float> && autocast_type() != dtype::float32;
 }
 
-/// to = from, rounded to `type`; they may be the same memory. Returns whether nothing changed.
-inline bool round_values(const float* from, float* to, std::size_t count, dtype type) {
-  return with_half(type, [=]<typename Half>(Half) {
+/// to = from, rounded to `type`; they may be the same memory.
+inline void round_values(const float* from, float* to, std::size_t count, dtype type) {
+  with_half(type, [=]<typename Half>(Half) {
     std::array<Half, 1024> rounded;
-    std::array<float, 1024> back;
-    bool exact = true;
     for (std::size_t begin = 0; begin < count; begin += rounded.size()) {
       const std::size_t piece = std::min(rounded.size(), count - begin);
       convert(from + begin, rounded.data(), piece);
-      convert(rounded.data(), back.data(), piece);
-      exact = exact && std::memcmp(from + begin, back.data(), piece * sizeof(float)) == 0;
-      std::copy_n(back.data(), piece, to + begin);
+      convert(rounded.data(), to + begin, piece);
     }
-    return exact;
   });
 }
 
-/// The values as a product takes them: rounded to `type`, the tensor itself for float32.
+/// The values as operands of a product: rounded to `type`; the tensor itself for float32.
 template <typename T>
 [[nodiscard]] tensor<T> rounded(const tensor<T>& values, dtype type) {
   if constexpr (std::is_same_v<T, float>) {
     if (type != dtype::float32) {
       const tensor<T> source = values.contiguous();
       tensor<T> result = tensor<T>::empty(source.shape());
-      (void)round_values(source.data(), result.data(), source.size(), type);
+      round_values(source.data(), result.data(), source.size(), type);
       return result;
     }
   }
   return values;
 }
 
-/// Rounds the result of a product, which is contiguous, where autocast says so.
+/// Rounds the result of a product, which is contiguous, under autocast.
 template <typename T>
 void round_result(const tensor<T>& result) {
   if constexpr (std::is_same_v<T, float>) {
     if (autocasting<T>()) {
-      (void)round_values(result.data(), result.data(), result.size(), autocast_type());
+      round_values(result.data(), result.data(), result.size(), autocast_type());
     }
   }
 }
@@ -113,7 +108,7 @@ struct packed_values {
   }
 };
 
-/// The copies that live, by what they are copies of. Of this thread.
+/// The living copies of this thread, by the memory that they are copies of.
 class packed_cache {
  public:
   [[nodiscard]] static packed_cache& instance() {
@@ -164,7 +159,7 @@ template <typename T>
 class saved {
  public:
   saved() noexcept = default;
-  /// Exactly these values.
+  /// Keeps exactly these values, in 16 bits where those represent them.
   explicit saved(const tensor<T>& values) : shape_(values.shape()) {
     if constexpr (std::is_same_v<T, float>) {
       if (autocasting<T>() && recording() && values.is_contiguous()) {
@@ -178,7 +173,7 @@ class saved {
     whole_ = values;
   }
 
-  /// The values; a tensor of its own where they were kept in 16 bits.
+  /// The values; a new tensor where they were kept in 16 bits.
   [[nodiscard]] tensor<T> values() const {
     if constexpr (std::is_same_v<T, float>) {
       if (packed_) return packed_->unpack().reshape(shape_);
@@ -195,10 +190,10 @@ class saved {
   parx::shape shape_;
   tensor<T> whole_;
   std::shared_ptr<const packed_values> packed_;
-  dtype round_to_ = dtype::float32;  // of whole_, when it is used
+  dtype round_to_ = dtype::float32;  // values() rounds whole_ to it
 };
 
-/// The operand of a matrix product: its values now, and what to keep of it for backward.
+/// The operand of a matrix product: its values now, and the form to keep for backward.
 template <typename T>
 class product_operand {
  public:

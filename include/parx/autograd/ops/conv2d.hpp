@@ -284,7 +284,7 @@ template <typename T>
           }
           if constexpr (std::is_same_v<T, float>) {
             if (type != dtype::float32) {
-              (void)detail::round_values(u, made, count * size, type);
+              detail::round_values(u, made, count * size, type);
               u = made;
             }
           }

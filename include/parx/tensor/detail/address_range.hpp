@@ -49,11 +49,11 @@ class address_range {
   /// Moves the memory at `from` to `to`, and reserves the addresses at `from` again. Where it
   /// throws, the memory is still at `from` and the addresses at `to` are reserved.
   static void move(std::byte* from, std::byte* to, std::size_t bytes) {
-    // MREMAP_DONTUNMAP: no other thread's mmap() can get the old addresses before they are reserved.
+    // MREMAP_DONTUNMAP: no other thread's mmap() gets the old addresses before they are reserved.
     constexpr int flags = MREMAP_MAYMOVE | MREMAP_FIXED | dont_unmap;
     if (::mremap(from, bytes, bytes, flags, to) == MAP_FAILED) {
       const int why = errno;
-      // The kernel unmaps the addresses at `to` before it checks whether it has memory for the move.
+      // The kernel unmaps the addresses at `to` before it checks that it has memory for the move.
       ::mmap(to, bytes, PROT_NONE, reserving | MAP_FIXED_NOREPLACE, -1, 0);
       errno = why;
       refuse("move", bytes);

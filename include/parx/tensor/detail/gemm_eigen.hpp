@@ -43,9 +43,9 @@ inline constexpr std::size_t register_size = 64 / sizeof(T);
 template <typename T>
 alignas(64) inline constexpr T zeros[register_size<T>]{};
 
-/// Whether Eigen's kernel reads the old result only through target_mapper, as that of Eigen 3.4 does
-/// on x86. Others (Eigen 5 with AVX-512, Power) read it through pointers: for them the addend is
-/// first written to the result.
+/// Whether Eigen's kernel reads the old result only through target_mapper, as that of Eigen 3.4
+/// does on x86. Others (Eigen 5 with AVX-512, Power) read it through pointers: for them the addend
+/// is first written to the result.
 #if !EIGEN_VERSION_AT_LEAST(3, 4, 90) && defined(EIGEN_ARCH_x86_64) && EIGEN_ARCH_x86_64
 inline constexpr bool kernel_reads_by_mapper = true;
 #else
@@ -191,8 +191,8 @@ void spread_row(std::size_t m, std::size_t n, const T* row, T* c, std::size_t ld
   for (std::size_t i = 0; i < m; ++i) std::copy_n(row, n, c + i * ldc);
 }
 
-/// As parx::gemm: with a `row` of n elements, every row of c is the result plus that row, and `beta`
-/// is ignored.
+/// As parx::gemm: with a `row` of n elements, every row of c is the result plus that row, and
+/// `beta` is ignored.
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,

@@ -1,8 +1,8 @@
 // Whether this program was compiled for the vector instructions that the processor has.
 //
-// Eigen and parx's own loops use only the instructions that the compiler was allowed to use: without
-// -march=native (or such -m flags) products of matrices are up to eight times slower, and nothing
-// else would say so.
+// Eigen and parx's own loops use only the instructions that the compiler was allowed to use:
+// without -march=native (or such -m flags) products of matrices are up to eight times slower, and
+// nothing else would say so.
 #pragma once
 
 #include <string_view>

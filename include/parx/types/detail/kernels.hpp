@@ -118,7 +118,7 @@ template <typename T>
   }
 }
 
-/// The piece that is searched for NaNs at a time, small enough to be still in the first-level cache.
+/// The size of the pieces that are searched for NaNs: they are then still in the L1 cache.
 inline constexpr std::size_t block_bytes = 16384;
 
 /// Stores combined(at) for each register of `out`, and combined(at, bytes) for a partial one at the
