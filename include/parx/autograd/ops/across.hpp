@@ -1,10 +1,10 @@
-// across: operations whose inputs lie on the ranks of an axis, with their gradients.
+// across: operations on tensors that are distributed over the ranks of an axis, with gradients.
 //
-// What an operation must communicate in backward follows from what the gradient of a tensor that
-// all ranks have is on each of them: the same, or a summand of it (whole_gradient). These functions
-// take that as an argument and check shapes alone; parx/tensor_parallel/transitions.hpp makes it
-// part of the type. The axis is borrowed: it outlives the graph. In recomputed parts of a model
-// (autograd/checkpoint.hpp) nothing is sent a second time.
+// What an operation must communicate in backward depends on the gradients that the ranks have of a
+// tensor that is on all of them: the same gradient, or each a summand of it (whole_gradient). These
+// functions take that as an argument and check only shapes; parx/tensor_parallel/transitions.hpp
+// makes it part of the type. The axis is borrowed: it must outlive the graph. In recomputed parts
+// of a model (autograd/checkpoint.hpp) nothing is sent a second time.
 // Shoeybi et al.: Megatron-LM (arXiv 1909.08053); Korthikanti et al. (arXiv 2205.05198).
 #pragma once
 
@@ -15,20 +15,21 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/linear.hpp>
+#include <parx/autograd/ops/view.hpp>
 #include <parx/autograd/rank_axis.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::across {
 
-/// Of a tensor that all ranks have: what each rank's gradient of it is.
+/// The gradient that each rank has of a tensor that is on all ranks.
 enum class whole_gradient {
   same,     ///< the gradient itself, on all ranks
-  partial,  ///< a summand: the ranks use the tensor for different things
+  partial,  ///< a summand of it: the ranks use the tensor differently
 };
 
 namespace detail {
 
-/// Blocks of `whole` by rank: chunk r of axis `at` for rank r.
+/// The number of elements in each rank's chunk of axis `at` of `whole`.
 [[nodiscard]] inline std::vector<std::size_t> block_sizes(const shape& whole, std::size_t at,
                                                           int ranks) {
   const std::size_t extent = whole[at], others = extent == 0 ? 0 : whole.size() / extent;
@@ -40,7 +41,7 @@ namespace detail {
   return sizes;
 }
 
-/// Calls use(block, slice) with the memory of each block of `blocks` and where it lies in `whole`.
+/// Calls use(block, slice) with each rank's block of `blocks` and its slice of `whole`.
 template <typename T, typename Use>
 void for_each_block(const tensor<T>& blocks, const tensor<T>& whole, std::size_t at, int ranks,
                     Use use) {
@@ -54,7 +55,7 @@ void for_each_block(const tensor<T>& blocks, const tensor<T>& whole, std::size_t
     offset = end;
   }
 }
-/// Whether the chunks of axis `at` lie one after the other in memory.
+/// Whether each chunk of axis `at` is contiguous in memory.
 [[nodiscard]] inline bool is_outermost(const shape& s, std::size_t at) {
   std::size_t before = 1;
   for (std::size_t i = 0; i < at; ++i) before *= s[i];
@@ -78,7 +79,7 @@ template <typename T>
   return whole;
 }
 
-/// The chunk of a whole that `here` is on this rank; `whole` as in axis_chunk.
+/// The part of a whole of which this rank has `here`; `whole` as in axis_chunk.
 template <typename T>
 [[nodiscard]] shard_spec own_part(const rank_axis& axis, const tensor<T>& here, int dim,
                                   std::size_t whole) {
@@ -131,16 +132,12 @@ template <typename T>
   return from_blocks(received, result, source, axis.size());
 }
 
-/// A forward collective of f; see once() in autograd/recompute.hpp.
-template <typename Function>
-[[nodiscard]] auto once(Function f) {
-  return parx::detail::once(std::move(f));
-}
+using parx::detail::once;  // for forward collectives
 
 }  // namespace detail
 
-/// x, which all ranks have and use for different things: its gradient is the sum of theirs. One
-/// all-reduce in backward (Megatron's f).
+/// x, which all ranks have and use differently: its gradient is the sum of theirs. One all-reduce
+/// in backward (Megatron's f).
 template <typename T>
 [[nodiscard]] variable<T> copy(rank_axis& axis, const variable<T>& x) {
   return differentiable(
@@ -164,9 +161,9 @@ template <typename T>
       x);
 }
 
-/// The whole of which x is this rank's chunk of axis `dim`. `whole` is the extent of the axis in
-/// all where ranks have different ones, else 0. One all-gather; in backward nothing, or with a
-/// `partial` gradient of the result one reduce-scatter.
+/// The whole of which x is this rank's chunk of axis `dim`. `whole` is the whole extent of the axis
+/// where ranks have different ones, else 0. One all-gather; in backward nothing, or with a `partial`
+/// gradient of the result one reduce-scatter.
 template <typename T>
 [[nodiscard]] variable<T> gather(rank_axis& axis, const variable<T>& x, int dim,
                                  whole_gradient of_result, std::size_t whole = 0) {
@@ -192,9 +189,7 @@ template <typename T>
         if (of_input == whole_gradient::same) {
           dx.add(detail::gathered(axis, upstream, dim, whole));
         } else {
-          const tensor<T> target = detail::own_chunk(axis, dx.zeroed(), dim);
-          map_into(
-              target, [](T a, T b) { return a + b; }, target, upstream);
+          parx::detail::add_elements(detail::own_chunk(axis, dx.zeroed(), dim), upstream);
         }
       },
       x);
@@ -212,8 +207,8 @@ template <typename T>
       x);
 }
 
-/// Of a whole of which x is this rank's chunk of axis `from`, its chunk of axis `to`. `whole` as in
-/// gather, of axis `from`. One all-to-all, in backward another.
+/// This rank's chunk of axis `to` of the whole of which x is its chunk of axis `from`. `whole` as
+/// in gather, for axis `from`. One all-to-all, in backward another.
 template <typename T>
 [[nodiscard]] variable<T> exchange(rank_axis& axis, const variable<T>& x, int from, int to,
                                    std::size_t whole = 0) {
@@ -225,8 +220,8 @@ template <typename T>
       x);
 }
 
-/// For linear(): the gradient of its input is the sum of all ranks', made while it computes that of
-/// its weight.
+/// For linear(): sums the gradient of its input over the ranks, while it computes that of its
+/// weight.
 template <typename T>
 class sum_behind_weight final : public input_gradient_reduction<T> {
  public:
@@ -244,7 +239,7 @@ class sum_behind_weight final : public input_gradient_reduction<T> {
 
  private:
   rank_axis& axis_;
-  tensor<T> gradient_;  // before what writes it
+  tensor<T> gradient_;  // declared before pending_, which writes to it and is destroyed first
   std::unique_ptr<rank_axis::pending> pending_;
 };
 

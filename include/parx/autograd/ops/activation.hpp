@@ -1,4 +1,5 @@
-// relu, gelu, silu, tanh, sigmoid: element by element. linear can apply some of them on the way.
+// relu, gelu, silu, tanh, sigmoid: element by element. linear and conv2d can apply some of them to
+// their results.
 #pragma once
 
 #include <parx/autograd/detail/saved.hpp>

@@ -55,7 +55,7 @@ template <typename T>
       a, b);
 }
 
-// Beside a variable a tensor is a constant.
+// A tensor operand is a constant.
 template <typename T>
 [[nodiscard]] variable<T> operator+(const variable<T>& a, const tensor<T>& b) {
   return a + variable<T>(b);

@@ -1,8 +1,8 @@
 // scaled_dot_product_attention: softmax(scale q k^T + bias) v without the matrix of scores.
 //
-// See detail/attention_tiles.hpp for how. The tape keeps one number for each query and head beside
-// q, k, v and the result. Under autocast these four are rounded and kept in 16 bits; scores,
-// probabilities and what backward makes of them are float.
+// See detail/attention_tiles.hpp for the algorithm. The tape keeps q, k, v, the result, and one
+// number for each query and head. Under autocast the first four are rounded and kept in 16 bits;
+// scores, probabilities and their gradients are float.
 // Vaswani et al.: Attention Is All You Need (arXiv 1706.03762).
 #pragma once
 
@@ -24,14 +24,14 @@ template <typename T = float>
 struct attention_options {
   std::size_t heads = 0;         ///< for q, k, v of three axes: see scaled_dot_product_attention
   bool causal = false;           ///< query t sees the keys up to position query_offset + t
-  std::size_t query_offset = 0;  ///< how many keys come before the first query (a cache)
-  tensor<std::uint8_t> key_mask = {};  ///< (batch, keys): 0 where nobody may look (padding)
+  std::size_t query_offset = 0;  ///< the number of keys before the first query (a cache)
+  tensor<std::uint8_t> key_mask = {};  ///< (batch, keys): 0 for keys to ignore (padding)
   tensor<T> bias = {};          ///< added to the scores, broadcast to (batch, heads, queries, keys)
   double scale = 0;             ///< 0: 1 / sqrt(width of a head)
   double dropout = 0;           ///< probability with which a query does not use a key that it sees
   random_stream stream{0, ""};  ///< decides what is dropped; take a substream for each call
-  std::size_t first_head = 0;   ///< these heads are those from here on of `whole_heads`: dropout
-  std::size_t whole_heads = 0;  ///< drops what it would for all of them; 0: as many as are here
+  std::size_t first_head = 0;   ///< where heads are cut over ranks, the first of these among the
+  std::size_t whole_heads = 0;  ///< `whole_heads` (0: all are here): dropout is as without the cut
 };
 
 /// The key_mask of batches whose first lengths[b] keys of `keys` are real.
@@ -102,7 +102,7 @@ template <typename T>
   return p;
 }
 
-/// Queries, keys or values as the tiles take them, and what to keep of them for backward.
+/// Queries, keys or values as operands of the tiles, and the form to keep for backward.
 template <typename T>
 struct attention_operand {
   tensor<T> values;
@@ -120,8 +120,8 @@ struct attention_operand {
   }
 };
 
-/// Memory for a contribution that is made in several steps: that of the gradient itself where it is
-/// the first, so that it adds up to the same bits whatever came before.
+/// Memory for a contribution that is summed in several steps: the gradient's own memory if it is the
+/// first contribution, else separate memory, so that the sum has the same bits either way.
 template <typename T>
 class whole_contribution {
  public:
@@ -149,10 +149,10 @@ class whole_contribution {
 ///
 /// q is (batch, heads, queries, width), k (batch, heads, keys, width), v (batch, heads, keys, value
 /// width), any strides; the result is (batch, heads, queries, value width). k and v may have fewer
-/// heads, each then serves as many heads of q in a row (grouped queries). With options.heads, q is
-/// (batch, queries, heads * width) with the heads side by side, as a projection leaves them; k, v
-/// and the result likewise. A query that sees no key gets 0, and gives no gradient. No gradient
-/// goes to options.bias. Throws usage_error naming the shapes that do not fit.
+/// heads; each then serves several consecutive heads of q (grouped queries). With options.heads, q
+/// is (batch, queries, heads * width) with the heads side by side, as a projection returns them; k,
+/// v and the result likewise. A query that sees no key gets 0, and contributes no gradient.
+/// options.bias gets no gradient. Throws usage_error naming the shapes that do not fit.
 template <typename T>
 [[nodiscard]] variable<T> scaled_dot_product_attention(
     const variable<T>& q, const variable<T>& k, const variable<T>& v,
@@ -177,7 +177,8 @@ template <typename T>
                                input::of(of_k.values, served), input::of(of_v.values, served),
                                target::of(result, heads), log_sum.data());
   detail::round_result(result);
-  // One variable in two places (attention(x, x, x)) has one gradient: its shares are made apart.
+  // A variable in two places (attention(x, x, x)) has one gradient: its contributions must be
+  // computed in separate memory.
   const auto* const key_node = k.node().get();
   const bool apart =
       q.node().get() != key_node && key_node != v.node().get() && v.node().get() != q.node().get();
@@ -206,9 +207,9 @@ template <typename T>
       q, k, v);
 }
 
-/// Self-attention over a projection that leaves queries, keys and values side by side: qkv is
+/// Self-attention over a fused projection, with queries, keys and values side by side: qkv is
 /// (batch, positions, 3 * heads * width), the result (batch, positions, heads * width). Needs
-/// options.heads; else as scaled_dot_product_attention.
+/// options.heads; otherwise as scaled_dot_product_attention.
 template <typename T>
 [[nodiscard]] variable<T> self_attention(
     const variable<T>& qkv, const std::type_identity_t<attention_options<T>>& options) {

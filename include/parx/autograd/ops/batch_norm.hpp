@@ -1,8 +1,8 @@
-// batch_norm: each channel brought to mean 0 and variance 1 over all images and pixels of the
-// batch, then scaled and shifted by learned values.
+// batch_norm: normalises each channel to mean 0 and variance 1 over all images and pixels of the
+// batch, then scales and shifts it by learned values.
 //
-// x is (n, channels, ...). Sums over the batch are made in double and pass through `combine`, which
-// may add those of other ranks to them: then all ranks together normalise as one big batch would.
+// x is (n, channels, ...). Sums over the batch are computed in double and passed to `combine`, which
+// may add those of other ranks: then all ranks normalise together as one big batch.
 // Backward: dx = weight / sigma (dy - mean(dy) - xhat mean(dy xhat)).
 // Ioffe, Szegedy: Batch Normalization (arXiv 1502.03167).
 #pragma once
@@ -16,14 +16,14 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Of each channel, in double as they were summed; `count` is the number of values behind each.
+/// Of each channel, in double like the sums; `count` is the number of values of each.
 struct batch_statistics {
   tensor<double> mean;
   tensor<double> variance;  ///< divided by count
   double count = 0;
 };
 
-/// For batch_norm: the sums of this process are all there are.
+/// `combine` for batch_norm without other ranks.
 struct local_sums {
   void operator()(std::span<double> /*sums*/) const noexcept {}
 };
@@ -71,7 +71,7 @@ template <typename T, typename Combine>
   const double count = statistics.count;
   return differentiable(
       std::move(y),
-      // Other ranks wait for the sums that combine() adds: once.
+      // undivided: combine() is a collective, which must run once.
       undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight,
                     grad_sink<T> dbias) {
         // sums of dy, then of dy xhat
@@ -90,7 +90,7 @@ template <typename T, typename Combine>
           dy[c] += first;
           dy_xhat[c] += second * static_cast<double>(inverse.data()[c]);
         });
-        // The parameters' gradients are this rank's; whoever trains on several ranks adds them.
+        // The parameters' gradients are this rank's; wrappers such as ddp add those of all ranks.
         if (dweight.needed()) dweight.add(sums.slice(0, channels, 2 * channels).cast<T>());
         if (dbias.needed()) dbias.add(sums.slice(0, 0, channels).cast<T>());
         if (source == statistics_of::this_batch) {
@@ -99,7 +99,7 @@ template <typename T, typename Combine>
         if (!dx.needed()) return;
         const auto target = dx.memory();
         const T keep = target.add ? T(1) : T(0);
-        if (!target.add) target.values.fill(T(0));  // 0 times NaN is no 0
+        if (!target.add) target.values.fill(T(0));  // 0 times NaN would be NaN
         const bool through_mean = source == statistics_of::this_batch && count > 0;
         each_channel_run(input.shape(), [&](std::size_t c, std::size_t begin, std::size_t length) {
           const T m = mean.data()[c], a = scale.data()[c];
@@ -121,8 +121,8 @@ template <typename T, typename Combine>
 
 }  // namespace detail
 
-/// Mean and variance of each channel of x, over all processes whose sums `combine` adds: it gets
-/// the sums, the sums of squares and the count, and must do the same with all of them.
+/// Mean and variance of each channel of x, over all ranks whose sums `combine` adds: it gets one
+/// span of the sums, the sums of squares and the count.
 template <typename T, typename Combine = local_sums>
 [[nodiscard]] batch_statistics statistics_of_batch(const tensor<T>& x, Combine combine = {}) {
   require(x.rank() >= 2, "batch_norm: (n, channels, ...) is needed, not shape {}",
@@ -165,7 +165,7 @@ template <typename T, typename Combine = local_sums>
                            combine);
 }
 
-/// In evaluation: by statistics that were known before, hence constants.
+/// In evaluation: normalised by earlier statistics, which are constants.
 template <typename T>
 [[nodiscard]] variable<T> batch_norm_with(const variable<T>& x, const variable<T>& weight,
                                           const variable<T>& bias,

@@ -1,7 +1,7 @@
-// cast: the same values in another type; the gradient goes back in the type that it came from.
+// cast: the same values in another type; the gradient is cast back to the type of the input.
 //
-// So a parameter may be held in 16 bits and computed with in float, which is what the layers of
-// parx::nn do with parameters of bfloat16 and float16.
+// So a parameter may be stored in 16 bits and used in float, as the layers of parx::nn do with
+// parameters of bfloat16 and float16.
 #pragma once
 
 #include <type_traits>

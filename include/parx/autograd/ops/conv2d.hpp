@@ -2,8 +2,8 @@
 //
 // With stride 1 the image is multiplied without being unrolled (detail/sliding_product.hpp); else
 // it is unrolled (im2col), small images several at a time, so that the products are wide enough to
-// be fast. Backward makes the unrolled image again rather than keeping it. Bias and activation are
-// applied to what has just been computed, f' to the gradient of one image at a time.
+// be fast. Backward unrolls the image again rather than keeping the result. Bias and activation are
+// applied to each block while it is in the cache, f' to the gradient of one image at a time.
 // Chellapilla, Puri, Simard: High Performance Convolutional Neural Networks for Document Processing
 // (2006).
 #pragma once
@@ -25,7 +25,7 @@ struct conv2d_options {
   std::size_t stride = 1;
   std::size_t padding = 0;   ///< zeros around the image, on every side
   std::size_t dilation = 1;  ///< pixels from one row or column of the kernel to the next
-  std::size_t groups = 1;    ///< the channels are cut into as many parts, convolved each for itself
+  std::size_t groups = 1;    ///< the channels are cut into this many parts, convolved separately
   parx::activation activation = parx::activation::none;  ///< applied to the result
 };
 
@@ -105,7 +105,7 @@ void unroll_forward(const convolution& conv, std::size_t parts, const T* x, cons
   }
 }
 
-/// The gradients that backward was asked for.
+/// The memory of the gradients that are needed; the others are not defined().
 template <typename T>
 struct convolution_gradients {
   gradient_memory<T> x, weight, bias;
@@ -120,7 +120,7 @@ void add_bias_gradient(const T* gradient, std::size_t outputs, std::size_t count
   }
 }
 
-/// gradient_of(first, count): the gradient of what the activation got, of `count` parts.
+/// gradient_of(first, count) is the gradient of the activation's input, for `count` parts.
 template <typename T, typename GradientOf>
 void slide_backward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
                     GradientOf&& gradient_of, const convolution_gradients<T>& to) {
@@ -201,7 +201,7 @@ void unroll_backward(const convolution& conv, std::size_t parts, const T* x, con
          w.is_identity() ? image : columns.data(), width);
     if (!w.is_identity()) roll_back(w, columns.data(), count, image);
   }
-  // No image, no product: the gradient is zero, not what was in memory.
+  // Without images no product has written the gradient, which is zero.
   if (parts == 0 && to.weight.values.defined() && !to.weight.add) to.weight.values.fill(T(0));
 }
 
@@ -242,7 +242,7 @@ template <typename T>
   const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
   const shape s{x.extent(0), weight.extent(0), conv.window.out_height(), conv.window.out_width()};
   tensor<T> y = tensor<T>::empty(s);
-  // Autocast rounds what the activation gets.
+  // Autocast rounds the activation's input.
   const bool rounds = detail::autocasting<T>();
   const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
   const tensor<T> z = in_place ? y : tensor<T>::empty(s);

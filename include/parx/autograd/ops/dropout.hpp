@@ -1,4 +1,4 @@
-// dropout: elements set to 0 at random, the others scaled so that the expectation stays.
+// dropout: sets random elements to 0 and scales the others, so that the expectation is the same.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 namespace parx::inline PARX_ABI {
 
 /// Keeps each element with probability 1 - `probability` and multiplies it by 1 / (1 -
-/// probability). x is `part` of a whole whose element i is decided by number i of `stream` (take a
-/// substream per step): a part drops what the whole would drop of it. With probability 0 this is x
-/// itself. Throws usage_error when x has another shape than the part.
+/// probability). x is `part` of a whole; number i of `stream` (take a substream per step) decides
+/// about element i of the whole, so that the result does not depend on how the whole is cut. With
+/// probability 0 this is x itself. Throws usage_error when x has another shape than the part.
 template <typename T>
 [[nodiscard]] variable<T> dropout(const variable<T>& x, double probability,
                                   const random_stream& stream, const shard_spec& part) {

@@ -11,7 +11,7 @@
 namespace parx::inline PARX_ABI {
 
 /// table is (rows, width), the result (indices..., width). Backward touches only the rows that were
-/// used: parameter::touched_rows() tells which. Throws usage_error for an index outside the table.
+/// used: see parameter::touched_rows(). Throws usage_error for an index outside the table.
 template <typename T, std::integral Index>
 [[nodiscard]] variable<T> embedding(const variable<T>& table, const tensor<Index>& indices) {
   require(table.rank() == 2, "embedding: the table has two axes, not shape {}",
@@ -28,7 +28,7 @@ template <typename T, std::integral Index>
             index.data()[i], i, count);
     rows[i] = row;
   }
-  // Only these rows are read, so only these have to be up to date.
+  // Only these rows are read: postponed updates of others can wait.
   const tensor<T> source = table.value_at_rows(rows).contiguous();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(source.data() + rows[i] * width, width, picked.data() + i * width);

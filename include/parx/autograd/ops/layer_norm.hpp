@@ -1,4 +1,4 @@
-// layer_norm: each row brought to mean 0 and variance 1, then scaled and shifted.
+// layer_norm: normalises each row to mean 0 and variance 1, then scales and shifts it.
 //
 // Ba, Kiros, Hinton: Layer Normalization (arXiv 1607.06450).
 #pragma once
@@ -37,7 +37,7 @@ template <typename T>
   const T* const b = bias.data();
   for (std::size_t row = 0; row < rows; ++row) {
     const T* const in = input.data() + row * width;
-    // Without the promise a compiler checks four pointers for overlap before every row.
+    // Without __restrict, compilers check four pointers for overlap before every row.
     T* __restrict const out = y.data() + row * width;
     const T m = detail::row_sum(in, width) * share;
     for (std::size_t i = 0; i < width; ++i) out[i] = in[i] - m;

@@ -1,8 +1,9 @@
 // linear: y = f(x W^T + b), the product, the bias and an activation function as one operation.
 //
-// The product is added to the bias, and the activation applied to a block of rows while the product
-// has left it in the cache. Backward needs one tensor besides the inputs: relu's result, else the
-// slopes of f, most of which its values have cost already. It sums the bias's gradient on the way.
+// The product is added to the bias, and the activation is applied to each block of rows while it is
+// still in the cache. Backward needs one tensor besides the inputs: relu's result, else the
+// derivatives of f, which cost little beside its values. It sums the bias's gradient in the same
+// pass.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +21,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// So many rows of a product stay in the cache until they are finished. Not fewer: each block packs
-/// the other operand anew.
+/// The rows of a product that are computed at a time: few enough to stay in the cache until they are
+/// finished, and not fewer, because each block packs the other operand again.
 [[nodiscard]] inline std::size_t rows_of_a_block(std::size_t width) noexcept {
   return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
 }
@@ -41,14 +42,14 @@ template <typename Function, typename T>
   }
 }
 
-/// For activation_backward, where the slope itself was saved.
+/// For activation_backward, where the derivative itself was saved.
 template <typename T>
 struct saved_slope {
   static T slope(T saved) { return saved; }
 };
 
-/// Adds rows to a sum (may be null), by blocks so that the rounding errors of many rows do not add
-/// up.
+/// Adds rows to a sum (may be null), in blocks, so that rounding errors of many rows do not
+/// accumulate.
 template <typename T>
 class row_sum_by_blocks {
  public:
@@ -94,15 +95,15 @@ template <typename Function, typename T>
 
 }  // namespace detail
 
-/// What is done to the gradient of linear()'s input on its way: for tensor parallelism, where a
-/// rank holds some columns of the result and the gradient is the sum over all ranks. It is computed
-/// first, and the weight's while the sum is made.
+/// Reduces the gradient of linear()'s input: for tensor parallelism, where a rank has some columns
+/// of the result and the gradient is the sum over all ranks. The input's gradient is then computed
+/// first, and the weight's during the reduction.
 template <typename T>
 class input_gradient_reduction {
  public:
   virtual ~input_gradient_reduction() = default;
   /// `gradient` is this rank's and contiguous. May return before it is summed; then it keeps the
-  /// tensor until finish(), or its own end where the rest of backward fails.
+  /// tensor until finish(), or until its destruction where the rest of backward fails.
   virtual void start(const tensor<T>& gradient) = 0;
   /// Blocks until `gradient` is the sum.
   virtual void finish() = 0;
@@ -121,8 +122,8 @@ enum class weight_layout {
 
 /// y = f(x W^T + b): x is (..., in), the weight (out, in) unless `layout` says otherwise, the bias
 /// (out) or not defined(), f element by element. Throws usage_error naming the shapes that do not
-/// fit. Backward computes the weight's gradient before the input's, so that it leaves early for
-/// other ranks; with a `reduction` after it.
+/// fit. Backward computes the weight's gradient before the input's, so that it can be sent to other
+/// ranks early; with a `reduction` after it.
 template <typename T>
 [[nodiscard]] variable<T> linear(const variable<T>& x, const variable<T>& weight,
                                  const variable<T>& bias = {}, activation f = activation::none,
@@ -148,7 +149,7 @@ template <typename T>
   shape s = x.shape();
   s[s.rank() - 1] = out;
   tensor<T> y = tensor<T>::empty(s);
-  // Autocast rounds what the activation gets, and keeps that in 16 bits.
+  // Autocast rounds the activation's input, and keeps that in 16 bits.
   const bool rounds = detail::autocasting<T>();
   const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
   const bool derives = !in_place && !rounds;
@@ -182,7 +183,7 @@ template <typename T>
        is_derived = f == activation::none, type = detail::autocast_type(),
        reduction = std::move(reduction)](const tensor<T>& upstream, grad_sink<T> dx,
                                          grad_sink<T> dw, grad_sink<T> db) mutable {
-        tensor<T> dz = upstream;  // in a second half that of the product already
+        tensor<T> dz = upstream;  // in a second half already the gradient of the product
         if (!is_derived) {
           const tensor<T> kept = before.values();
           dz = tensor<T>::empty(upstream.shape());

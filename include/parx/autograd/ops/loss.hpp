@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI {
 struct cross_entropy_options {
   std::int64_t ignore_index = -100;         ///< rows with this label count 0
   std::span<const float> row_weights = {};  ///< one per row; empty: all 1. 0 for padding.
-  double label_smoothing = 0;               ///< share of each label that goes to all classes alike
+  double label_smoothing = 0;               ///< fraction of each label spread over all classes
 };
 
 namespace detail {
@@ -60,7 +60,7 @@ template <typename T, std::integral Label>
   const T everywhere = classes == 0 ? T(0) : smoothing / static_cast<T>(classes);
   const tensor<T> input = logits.value().contiguous();
   const tensor<Label> label = labels.contiguous();
-  // The gradient is a by-product of the exponentials: it is finished here, and backward only scales
+  // The gradient is a by-product of the exponentials: it is computed here, and backward only scales
   // it.
   const bool record = records(logits);
   const tensor<T> gradient = tensor<T>::empty(record ? logits.shape() : shape{1, classes});
@@ -86,7 +86,7 @@ template <typename T, std::integral Label>
     const T highest = detail::row_max(x, classes);
     const T sum = detail::row_exp(x, highest, classes, e);
     const auto hit = static_cast<std::size_t>(index);
-    // Differences to the highest, so that large logits cost no digits.
+    // Differences to the highest logit, so that large logits lose no digits.
     const T log_sum = std::log(sum);
     T loss = log_sum - (x[hit] - highest);
     if (smoothing != T(0)) {
@@ -116,7 +116,7 @@ template <typename T, std::integral Label>
   return {std::move(sum), count};
 }
 
-/// For what it does not take: a compile-time error that says what to do.
+/// For other arguments: a compile-time error that says what to do.
 template <typename Logits, typename Labels, typename Options = cross_entropy_options>
   requires(!detail::is_logits<Logits> || !detail::is_classes<Labels> ||
            !std::is_same_v<Options, cross_entropy_options>)

@@ -1,5 +1,4 @@
-// matmul: products of matrices. Gradients use transposed products; nothing is transposed
-// in memory.
+// matmul: products of matrices. Gradients use transposed products; nothing is transposed in memory.
 #pragma once
 
 #include <parx/autograd/detail/saved.hpp>
@@ -45,10 +44,9 @@ template <typename T>
         const tensor<T> x = db.needed() ? left.values() : tensor<T>();
         const tensor<T> y = da.needed() ? right.values() : tensor<T>();
         const shape batch = detail::batch_shape(upstream.shape());
-        // First that of b, which is more often a parameter.
+        // b's gradient first, because b is more often a parameter.
         if (db.needed() && db.shape().rank() == 2 && x.rank() > 2) {
-          // One matrix for the whole batch: its gradient is one tall product, not a sum of small
-          // ones.
+          // One matrix for the whole batch: its gradient is one tall product instead of a sum.
           detail::contribute_product(
               db, {}, op::transposed, x.reshape({x.size() / x.extent(-1), x.extent(-1)}), op::plain,
               upstream.reshape({upstream.size() / upstream.extent(-1), upstream.extent(-1)}));
@@ -65,7 +63,7 @@ template <typename T>
       a, b);
 }
 
-/// Beside a variable a tensor is a constant.
+/// A tensor operand is a constant.
 template <typename T>
 [[nodiscard]] variable<T> matmul(const variable<T>& a, const tensor<T>& b,
                                  call_site site = call_site::current()) {

@@ -1,10 +1,10 @@
-// pointer_mixture: a distribution over a vocabulary that is part generated, part copied from the
+// pointer_mixture: a mixture of a generated distribution over a vocabulary and one that copies
 // tokens of a source text.
 //
 //   P(v) = g softmax(logits)[v] + (1 - g) sum of softmax(scores)[s] over the s with ids[s] = v,
 //   g = sigmoid(gate)
 //
-// Computed in logarithms: what is almost surely copied loses no digits of what is not.
+// Computed in logarithms, so that small probabilities keep their digits beside large ones.
 // See, Liu, Manning: Get To The Point (arXiv 1704.04368).
 #pragma once
 
@@ -30,7 +30,7 @@ template <typename T>
   return high + std::log1p(std::exp(std::min(a, b) - high));
 }
 
-/// For each source position the first one with the same token; `keys` itself where it is masked.
+/// For each source position the first one with the same token; `keys` for a masked position.
 template <std::integral Id, std::integral Mask>
 [[nodiscard]] std::vector<std::size_t> first_places(const tensor<Id>& ids, const tensor<Mask>& mask,
                                                     std::size_t vocabulary) {
@@ -63,10 +63,10 @@ template <std::integral Id, std::integral Mask>
 }  // namespace detail
 
 /// log P as above: of logits (batch, positions, vocabulary), scores (batch, positions, keys), gate
-/// (batch, positions, 1), and the source's ids and mask (batch, keys), 0 where nobody may copy.
-/// Being logarithms of probabilities, the result can stand wherever logits do: in cross_entropy, in
-/// beam_search. Throws usage_error naming the shapes that do not fit, for an id outside the
-/// vocabulary and for a source that is masked throughout.
+/// (batch, positions, 1), and the source's ids and mask (batch, keys), 0 for tokens not to be
+/// copied. Log-probabilities can be used as logits: in cross_entropy, in beam_search. Throws
+/// usage_error naming the shapes that do not fit, for an id outside the vocabulary and for a source
+/// that is masked entirely.
 template <typename T, std::integral Id, std::integral Mask>
 [[nodiscard]] variable<T> pointer_mixture(const variable<T>& logits, const variable<T>& scores,
                                           const variable<T>& gate, const tensor<Id>& ids,
@@ -88,8 +88,8 @@ template <typename T, std::integral Id, std::integral Mask>
   const tensor<T> z = gate.value().contiguous();
   const tensor<T> y = tensor<T>::empty(s);
   const tensor<T> attention = tensor<T>::zeros(scores.shape());
-  // Of each token that the source has, at its first place: what is copied, and the logarithm of the
-  // share of P that is generated.
+  // For each source token, at its first position: the copy probability, and the logarithm of the
+  // generated fraction of P.
   const tensor<T> copied = tensor<T>::zeros(scores.shape());
   const tensor<T> log_share = tensor<T>::zeros(scores.shape());
   for (std::size_t row = 0; row < rows; ++row) {
@@ -141,7 +141,7 @@ template <typename T, std::integral Id, std::integral Mask>
           const T* const share = log_share.data() + row * keys;
           const std::size_t* const place = first.data() + row / positions * keys;
           const std::int64_t* const id = tokens.data() + row / positions * keys;
-          // u splits at each token into what its generation gets and what its copies get.
+          // u of each token is split between its generation and its copies.
           const T all = detail::row_sum(u, width);
           T to_copies = 0;
           for (std::size_t k = 0; k < keys; ++k) {

@@ -19,7 +19,7 @@ struct max_pool2d_options {
 
 namespace detail {
 
-/// For one plane: the largest pixel of each window and where it is, without a branch on the pixels.
+/// For one plane: the largest pixel of each window and its index, without branches on pixels.
 template <typename T>
 void pool_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where) {
   const std::size_t columns = w.out_width();
@@ -42,7 +42,7 @@ void pool_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where
   }
 }
 
-/// The same with windows that reach into the padding.
+/// The same for windows that reach into the padding.
 template <typename T>
 void pool_padded_plane(const window2d& w, const T* plane, T* best, std::uint32_t* where) {
   const auto clip = [&](std::size_t start, std::size_t size, std::size_t extent) {
@@ -79,8 +79,8 @@ void pool_planes(const window2d& w, std::size_t planes, const T* x, T* best, std
   }
 }
 
-// Windows of 2x2 side by side, the usual ones: no pixel is in two of them, so that backward writes
-// each pixel once, and a byte says which of the four it was. Both loops vectorise.
+// Adjacent windows of 2x2, the usual case: no pixel is in two of them, so that backward writes each
+// pixel once, and a byte says which of the four was the largest. Both loops vectorise.
 
 [[nodiscard]] inline bool is_quartering(const window2d& w) {
   return w.kernel_height == 2 && w.kernel_width == 2 && w.stride == 2 && w.padding == 0;
@@ -123,13 +123,12 @@ void spread_line(std::size_t count, const T* upstream, const std::uint8_t* where
   }
 }
 
-/// dx = upstream where a pixel was the largest of its window, 0 elsewhere; or added to what dx
-/// holds.
+/// dx = upstream where a pixel was the largest of its window, 0 elsewhere; or adds that to dx.
 template <typename T>
 void spread_quarters(const window2d& w, std::size_t planes, const T* upstream,
                      const std::uint8_t* where, const gradient_memory<T>& target) {
   const std::size_t columns = w.out_width(), pixels = w.out_pixels(), covered = 2 * columns;
-  // All upper and all lower rows of a plane in one go each: the rows alone are short.
+  // All upper rows of a plane in one loop, and all lower ones: single rows are short.
   const tensor<T> lines = tensor<T>::empty({2, 2 * pixels});
   T* dx = target.values.data();
   for (std::size_t plane = 0; plane < planes; ++plane, upstream += pixels, where += pixels) {

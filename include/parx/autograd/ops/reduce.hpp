@@ -28,8 +28,8 @@ template <typename T>
       x);
 }
 
-/// How many values go into each mean over `axes`. Throws usage_error where that is none; a result
-/// without elements is no such case (a batch without rows).
+/// The number of values in each mean over `axes`. Throws usage_error where it is 0, but not for a
+/// result without elements (a batch without rows).
 [[nodiscard]] inline std::size_t values_behind_mean(const shape& s, std::span<const int> axes) {
   const shape kept = keep_reduced(s, axes);
   std::size_t count = 1;

@@ -1,4 +1,4 @@
-// rms_norm: each row divided by the root of its mean square, then scaled.
+// rms_norm: divides each row by the root of its mean square, then scales it.
 //
 // Zhang, Sennrich: Root Mean Square Layer Normalization (arXiv 1910.07467); as in Llama.
 #pragma once

@@ -1,7 +1,7 @@
-// rotary: pairs of the elements of each head turned by an angle that grows with the position.
+// rotary: rotates pairs of elements of each head by an angle that grows with the position.
 //
-// Pair i of a vector at position t turns by t * base^(-2 i / width), so that the product of a query
-// and a key depends on how far apart they are. Backward turns the other way.
+// Pair i of a vector at position t rotates by t * base^(-2 i / width), so that the product of a
+// query and a key depends on their distance. Backward rotates the other way.
 // Su et al.: RoFormer: Enhanced Transformer with Rotary Position Embedding (arXiv 2104.09864).
 #pragma once
 
@@ -54,12 +54,12 @@ class rotary_table {
 
 struct rotary_options {
   rotary_layout layout = rotary_layout::halves;
-  std::size_t first_position = 0;  ///< of the first vector (a cache holds those before)
+  std::size_t first_position = 0;  ///< of the first vector (a cache has the earlier ones)
 };
 
 namespace detail {
 
-/// to = from with every pair turned; the other way where `sense` is -1. `beta` is 0 or 1: to is
+/// to = from with every pair rotated; the other way where `sense` is -1. `beta` is 0 or 1: to is
 /// overwritten or added to. from and to are contiguous (..., positions, heads * width).
 template <typename T>
 void rotate(const tensor<T>& from, const rotary_table<T>& table, const rotary_options& options,
@@ -88,7 +88,7 @@ void rotate(const tensor<T>& from, const rotary_table<T>& table, const rotary_op
 
 }  // namespace detail
 
-/// x is (..., positions, heads * width) with the heads of table.width() elements side by side.
+/// x is (..., positions, heads * width) with heads of table.width() elements side by side.
 /// Throws usage_error when x does not fit or the table ends before its last position.
 template <typename T>
 [[nodiscard]] variable<T> rotary(const variable<T>& x, const rotary_table<T>& table,

@@ -1,9 +1,10 @@
-// vocabulary: an embedding and a cross-entropy whose rows and classes lie on the ranks of an axis.
+// vocabulary: an embedding and a cross-entropy whose rows and classes are cut over the ranks of an
+// axis.
 //
-// Neither the table nor the logits are ever gathered. The embedding sums what each rank found of
-// its rows, one all-reduce of the result. The loss needs two reductions of a few numbers a row:
-// the largest logit, then the sum of exponentials with the label's logit (and with label smoothing
-// the sum of all). Backward of both sends nothing.
+// Neither the table nor the logits are ever gathered. The embedding sums the rows that each rank
+// has, by one all-reduce of the result. The loss needs two reductions of a few numbers per row: the
+// largest logit, then the sum of exponentials with the label's logit (and with label smoothing the
+// sum of all). Backward of both sends nothing.
 // Source: Megatron-LM's vocab_parallel_embedding and vocab_parallel_cross_entropy.
 #pragma once
 
@@ -27,9 +28,9 @@
 
 namespace parx::inline PARX_ABI {
 
-/// This rank's summand of the rows at `indices`: `table` (rows here, width) is its chunk of a table
-/// of `whole` rows, and rows elsewhere are zero here. Sends nothing: see across::sum. Throws
-/// usage_error for an index outside the whole, on all ranks.
+/// This rank's summand of the rows at `indices`: `table` (own rows, width) is its chunk of a table
+/// of `whole` rows; rows of other ranks are zero in the result. Sends nothing: see across::sum.
+/// Throws usage_error for an index outside the whole, on all ranks.
 template <typename T, std::integral Index>
 [[nodiscard]] variable<T> embedding_of_chunk(const rank_axis& axis, const variable<T>& table,
                                              std::size_t whole, const tensor<Index>& indices) {
@@ -39,7 +40,7 @@ template <typename T, std::integral Index>
   shape s = indices.shape();
   s.push_back(width);
   tensor<T> picked = tensor<T>::zeros(s);
-  std::vector<std::size_t> rows, places;  // what is here, and where it goes
+  std::vector<std::size_t> rows, places;  // the rows on this rank, and their places in the result
   for (std::size_t i = 0; i < index.size(); ++i) {
     const auto row = static_cast<std::size_t>(index.data()[i]);  // a negative index becomes huge
     require(row < whole, "embedding: index {} at position {} is outside a table of {} rows",
@@ -68,7 +69,7 @@ template <typename T, std::integral Index>
 
 namespace detail {
 
-/// A whole number below 2^20, which floats of 32 bits hold exactly.
+/// A hash below 2^20, which a float represents exactly.
 template <typename T, typename Label>
 [[nodiscard]] T digest_of_labels(const tensor<Label>& labels) {
   const auto* const bytes = reinterpret_cast<const char*>(labels.data());
@@ -78,7 +79,7 @@ template <typename T, typename Label>
 
 }  // namespace detail
 
-/// cross_entropy of logits (..., classes) of which `logits` is this rank's chunk of the last axis;
+/// cross_entropy of logits (..., classes), of which `logits` is this rank's chunk of the last axis;
 /// labels and options are the same on all ranks, and so is the result. Throws as cross_entropy
 /// does, on all ranks, and errc::mismatch where labels differ.
 template <typename T, std::integral Label>
@@ -119,7 +120,7 @@ template <typename T, std::integral Label>
   const auto smoothing = static_cast<T>(options.label_smoothing);
   const std::size_t figures = smoothing == T(0) ? 2 : 3;
 
-  // Two numbers more tell whether all ranks have the same labels: the largest digest, and minus the
+  // Two more numbers check that all ranks have the same labels: the largest digest, and minus the
   // smallest.
   std::vector<T> highest(rows + 2, -std::numeric_limits<T>::infinity());
   for (std::size_t row = 0; row < rows && here > 0; ++row)

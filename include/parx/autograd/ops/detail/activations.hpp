@@ -1,6 +1,6 @@
 // The activation functions as a value and a slope, for loops that the compiler vectorises.
 //
-// slope(x) is the derivative at x. relu's may be given max(x, 0) instead.
+// slope(x) is the derivative at x; relu's also accepts relu(x) as its argument.
 #pragma once
 
 #include <numbers>
@@ -10,7 +10,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What linear may apply to its result.
+/// The activation functions that linear and conv2d can apply to their results.
 enum class activation { none, relu, gelu, gelu_tanh, silu };
 
 namespace detail {

@@ -1,10 +1,9 @@
 // The arithmetic of scaled_dot_product_attention, tile by tile.
 //
 // Scores exist for one tile of queries and keys at a time, small enough for the cache. Forward
-// keeps a running maximum and sum for each query (online softmax) and leaves their logarithm;
-// backward computes the probabilities again from it. What dropout drops is a function of the stream
-// and the place, so it is computed again too. Dao, Fu, Ermon, Rudra, Re: FlashAttention (arXiv
-// 2205.14135).
+// keeps a running maximum and sum for each query (online softmax) and returns the logarithm of the
+// sum; backward recomputes the probabilities from it. Dropout is a function of the stream and the
+// position, so it is recomputed too. Dao, Fu, Ermon, Rudra, Re: FlashAttention (arXiv 2205.14135).
 #pragma once
 
 #include <algorithm>
@@ -33,8 +32,7 @@ struct heads_view {
   std::size_t row = 0;
 
   /// Of a tensor (batch, heads, positions, width), or, with `heads` above 0, (batch, positions,
-  /// heads
-  /// * width). The strides of a vector's elements must be 1: see dense_rows.
+  /// heads * width). The stride of a vector's elements must be 1: see dense_rows.
   [[nodiscard]] static heads_view of(const tensor<std::remove_const_t<T>>& t, std::size_t heads) {
     const auto& step = t.strides();
     if (heads == 0) return {t.data(), step[0], step[1], step[2]};
@@ -65,18 +63,17 @@ struct attention_problem {
   std::size_t query_offset = 0;
   tensor<T> key_bias = {};  // (batches, keys): 0 or -infinity; not defined: all 0
   tensor<T> bias = {};      // expanded to (batches, heads, queries, keys); not defined: all 0
-  std::vector<std::size_t, pool_allocator<std::size_t>> key_end =
-      {};  // after the last key, per batch
+  std::vector<std::size_t, pool_allocator<std::size_t>> key_end = {};  // per batch: after the last
   double dropout = 0;
   random_stream stream{0, ""};
-  std::size_t first_head = 0, whole_heads = 0;  // these heads among all, in the stream
+  std::size_t first_head = 0, whole_heads = 0;  // see attention_options
 
   static constexpr std::size_t columns = 256;
-  /// Queries of a tile. With a causal mask few, because half of the scores on the diagonal are for
-  /// nothing: of short texts they are a large part of all.
+  /// Queries of a tile. Fewer with a causal mask, because half of the scores on the diagonal are
+  /// wasted, and in short texts the diagonal tiles are a large part of all.
   [[nodiscard]] std::size_t rows() const noexcept { return !causal ? 128 : keys <= 256 ? 32 : 64; }
 
-  /// How many keys query t may see.
+  /// The number of keys that query t may see.
   [[nodiscard]] std::size_t visible(std::size_t b, std::size_t t) const noexcept {
     return causal ? std::min(key_end[b], t + query_offset + 1) : key_end[b];
   }
@@ -87,7 +84,7 @@ struct attention_problem {
     gemm(op::plain, op::transposed, n, m, width, scale, q.at(b, h, t0), q.row,
          k.at(b, h / group, s0), k.row, T(0), scores, m);
   }
-  /// Adds what is to be added to the scores of query t and keys s0 ... s0 + count.
+  /// Adds both biases to the scores of query t and keys s0 ... s0 + count - 1.
   void add_biases(std::size_t b, std::size_t h, std::size_t t, std::size_t s0, std::size_t count,
                   T* x) const {
     if (key_bias.defined()) {
@@ -125,8 +122,8 @@ struct attention_problem {
   }
 };
 
-/// log_sum is (batches, heads, queries): the logarithm of the sum of the exponentials of the
-/// scores, +infinity for a query that sees no key; its output is 0.
+/// log_sum is (batches, heads, queries): the logarithm of the sum of the exponentials of a query's
+/// scores. For a query that sees no key it is +infinity, and the output is 0.
 template <typename T>
 void attention_forward(const attention_problem<T>& p, heads_view<const T> q, heads_view<const T> k,
                        heads_view<const T> v, heads_view<T> out, T* log_sum) {

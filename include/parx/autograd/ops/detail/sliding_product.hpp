@@ -1,11 +1,11 @@
-// Convolution with stride 1 as a product of matrices, without making the unrolled image.
+// Convolution with stride 1 as a product of matrices, without unrolling the image.
 //
 // In an image with zeros around it, row (channel, ky, kx) of the unrolled matrix is the image
 // itself from (channel, ky, kx) on: one vector load per row and register of windows, most of them
 // from the first-level cache. The windows that begin in the padding at the right of a row are
-// computed in vain and dropped. Images are worked on by strips of rows that stay in the
-// second-level cache. The gradient of the image is the same with the kernel turned round; that of
-// the weight has the output's channels in its registers. Pure; one thread.
+// computed and dropped. Images are processed in strips of rows that stay in the second-level cache.
+// The gradient of the image is the same product with the kernel rotated by 180 degrees; that of the
+// weight has the output's channels in its registers. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -84,7 +84,7 @@ class padded_strip {
         // A register may be read beyond the last pixel.
         memory_(tensor<T>::zeros({w.channels * w.plane(rows) + lanes_of<T>})) {}
 
-  /// Takes what the windows of rows [first, first + rows) need.
+  /// Copies the pixels that the windows of rows [first, first + rows) cover.
   void fill(const T* image, std::size_t first, std::size_t rows) {
     const std::size_t pitch = w_.pitch();
     rows_ = rows;
@@ -101,7 +101,6 @@ class padded_strip {
       }
     }
   }
-  [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
   /// The pixel at tap (c, ky, kx) of the strip's first window.
   [[nodiscard]] const T* at(std::size_t c, std::size_t ky, std::size_t kx) const {
     return memory_.data() + c * w_.plane(rows_) + ky * w_.dilation * w_.pitch() + kx * w_.dilation;
@@ -275,7 +274,7 @@ class weight_gradient {
         gradient_(tensor<T>::zeros({rows_ * w.out_width, padded_})),
         sums_(tensor<T>::zeros({w.taps(), padded_})) {}
 
-  /// One more image, and the gradient of its result.
+  /// Adds the products of an image and the gradient of its result.
   void add(const T* image, const T* gradient) {
     constexpr std::size_t most = simd::register_bytes == 64 ? 4 : 2;
     for (std::size_t first = 0; first < w_.out_height; first += rows_) {
@@ -297,7 +296,7 @@ class weight_gradient {
       }
     }
   }
-  /// (outputs, taps): the sums, on top of what is there with beta 1.
+  /// Writes the sums to target (outputs, taps), or adds them with beta 1.
   void write(T* target, T beta) const {
     for (std::size_t o = 0; o < outputs_; ++o) {
       for (std::size_t tap = 0; tap < w_.taps(); ++tap, ++target) {
@@ -308,7 +307,7 @@ class weight_gradient {
   }
 
  private:
-  /// The gradient of `count` windows with the outputs of one window side by side.
+  /// Transposes the gradient of `count` windows: the outputs of a window become adjacent.
   void outputs_last(const T* gradient, std::size_t count) {
     const std::size_t pixels = w_.out_height * w_.out_width;
     T* const to = gradient_.data();
