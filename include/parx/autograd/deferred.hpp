@@ -25,11 +25,6 @@ class deferred_updates {
   /// Brings all of `value` up to date, or the `rows` of it, in any order and with repetitions.
   virtual void settle(const tensor<T>& value) = 0;
   virtual void settle(const tensor<T>& value, std::span<const std::size_t> rows) = 0;
-
- protected:
-  deferred_updates() = default;
-  deferred_updates(const deferred_updates&) = default;
-  deferred_updates& operator=(const deferred_updates&) = default;
 };
 
 }  // namespace parx

@@ -65,11 +65,6 @@ class backward_observer {
   /// The value of an attached leaf is about to be written by something other than a step: swapped
   /// with an average, read from a file. Called on all ranks.
   virtual void before_write() const {}
-
- protected:
-  backward_observer() = default;
-  backward_observer(const backward_observer&) = default;
-  backward_observer& operator=(const backward_observer&) = default;
 };
 
 }  // namespace parx

@@ -24,11 +24,6 @@ class rank_axis {
    public:
     virtual ~pending() = default;
     virtual void wait() = 0;
-
-   protected:
-    pending() = default;
-    pending(const pending&) = default;
-    pending& operator=(const pending&) = default;
   };
 
   virtual ~rank_axis() = default;
@@ -54,11 +49,6 @@ class rank_axis {
 
   /// Starts an in-place sum of all ranks' `data`.
   [[nodiscard]] virtual std::unique_ptr<pending> start_sum(buffer_view data) = 0;
-
- protected:
-  rank_axis() = default;
-  rank_axis(const rank_axis&) = default;
-  rank_axis& operator=(const rank_axis&) = default;
 
  private:
   friend class whole_positions;

@@ -23,11 +23,6 @@ class backward_region {
   virtual void enter_backward() = 0;
   /// Nodes of `next` run next; null if those are in no region, or the pass has ended or failed.
   virtual void leave_backward(const backward_region* next) noexcept = 0;
-
- protected:
-  backward_region() = default;
-  backward_region(const backward_region&) = default;
-  backward_region& operator=(const backward_region&) = default;
 };
 
 namespace detail {

@@ -8,21 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include <parx/core/utf8.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI {
-
-namespace detail {
-
-[[nodiscard]] constexpr bool is_harmless(char32_t code) noexcept {
-  const auto within = [code](char32_t first, char32_t last) {
-    return code >= first && code <= last;
-  };
-  return !within(0, 0x1f) && !within(0x7f, 0x9f) && !within(0x200e, 0x200f) &&
-         !within(0x2028, 0x202e) && !within(0x2066, 0x2069);
-}
-
-}  // namespace detail
 
 enum class line_breaks {
   escape,  ///< as \x0a: the text is part of a line

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/tensor.hpp>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #if defined(PARX_GEMM_ONEDNN)
@@ -53,7 +54,7 @@ void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha
 
 namespace detail {
 
-/// The last two axes of a tensor as gemm sees them.
+/// The last two axes of a tensor as an operand of gemm.
 struct matrix_layout {
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -61,24 +62,20 @@ struct matrix_layout {
   std::size_t ld = 0;
 };
 
-/// A row-major or column-major matrix needs no copy; anything else (both strides above 1) does.
+/// That of a row-major or column-major matrix; nullopt for any other (both strides above 1), which
+/// has to be copied.
 template <typename T>
-[[nodiscard]] bool is_gemm_operand(const tensor<T>& t) noexcept {
+[[nodiscard]] std::optional<matrix_layout> layout_of(const tensor<T>& t) noexcept {
   const std::size_t axis = t.rank() - 2;
   const std::size_t rows = t.shape()[axis], columns = t.shape()[axis + 1];
   const std::size_t down = t.strides()[axis], right = t.strides()[axis + 1];
-  return (right == 1 && (down >= columns || rows <= 1)) ||
-         (down == 1 && (right >= rows || columns <= 1));
-}
-
-template <typename T>
-[[nodiscard]] matrix_layout layout_of(const tensor<T>& t) noexcept {
-  const std::size_t axis = t.rank() - 2;
-  const std::size_t rows = t.shape()[axis], columns = t.shape()[axis + 1];
-  const std::size_t down = t.strides()[axis], right = t.strides()[axis + 1];
-  const bool plain = right == 1 && (down >= columns || rows <= 1);
-  return plain ? matrix_layout{rows, columns, op::plain, std::max(down, columns)}
-               : matrix_layout{rows, columns, op::transposed, std::max(right, rows)};
+  if (right == 1 && (down >= columns || rows <= 1)) {
+    return matrix_layout{rows, columns, op::plain, std::max(down, columns)};
+  }
+  if (down == 1 && (right >= rows || columns <= 1)) {
+    return matrix_layout{rows, columns, op::transposed, std::max(right, rows)};
+  }
+  return std::nullopt;
 }
 
 [[nodiscard]] inline op flip(op o) noexcept { return o == op::plain ? op::transposed : op::plain; }
@@ -93,9 +90,9 @@ template <typename T>
 template <typename T>
 void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T beta,
                   const tensor<T>& c) {
-  const tensor<T> left = is_gemm_operand(a) ? a : a.clone();
-  const tensor<T> right = is_gemm_operand(b) ? b : b.clone();
-  const matrix_layout la = layout_of(left), lb = layout_of(right), lc = layout_of(c);
+  const tensor<T> left = layout_of(a) ? a : a.clone();
+  const tensor<T> right = layout_of(b) ? b : b.clone();
+  const matrix_layout la = *layout_of(left), lb = *layout_of(right), lc = *layout_of(c);
   const op as_a = op_a == op::plain ? la.as : flip(la.as);
   const op as_b = op_b == op::plain ? lb.as : flip(lb.as);
   const std::size_t k = op_a == op::plain ? la.columns : la.rows;

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <parx/autograd/function.hpp>
@@ -162,8 +161,8 @@ template <typename T>
 }
 
 /// The whole of which x is this rank's chunk of axis `dim`. `whole` is the whole extent of the axis
-/// where ranks have different ones, else 0. One all-gather; in backward nothing, or with a `partial`
-/// gradient of the result one reduce-scatter.
+/// where ranks have different ones, else 0. One all-gather; in backward nothing, or with a
+/// `partial` gradient of the result one reduce-scatter.
 template <typename T>
 [[nodiscard]] variable<T> gather(rank_axis& axis, const variable<T>& x, int dim,
                                  whole_gradient of_result, std::size_t whole = 0) {

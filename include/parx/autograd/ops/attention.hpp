@@ -120,8 +120,8 @@ struct attention_operand {
   }
 };
 
-/// Memory for a contribution that is summed in several steps: the gradient's own memory if it is the
-/// first contribution, else separate memory, so that the sum has the same bits either way.
+/// Memory for a contribution that is summed in several steps: the gradient's own memory if it is
+/// the first contribution, else separate memory, so that the sum has the same bits either way.
 template <typename T>
 class whole_contribution {
  public:

@@ -1,7 +1,7 @@
 // avg_pool2d and adaptive_avg_pool2d: the mean of each window.
 //
-// A window is a range of rows times a range of columns; its mean is the sum of its pixels divided by
-// its size. Backward spreads the gradient evenly over the window.
+// A window is a range of rows times a range of columns; its mean is the sum of its pixels divided
+// by its size. Backward spreads the gradient evenly over the window.
 #pragma once
 
 #include <algorithm>

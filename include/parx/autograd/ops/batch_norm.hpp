@@ -1,8 +1,8 @@
 // batch_norm: normalises each channel to mean 0 and variance 1 over all images and pixels of the
 // batch, then scales and shifts it by learned values.
 //
-// x is (n, channels, ...). Sums over the batch are computed in double and passed to `combine`, which
-// may add those of other ranks: then all ranks normalise together as one big batch.
+// x is (n, channels, ...). Sums over the batch are computed in double and passed to `combine`,
+// which may add those of other ranks: then all ranks normalise together as one big batch.
 // Backward: dx = weight / sigma (dy - mean(dy) - xhat mean(dy xhat)).
 // Ioffe, Szegedy: Batch Normalization (arXiv 1502.03167).
 #pragma once

@@ -21,8 +21,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// The rows of a product that are computed at a time: few enough to stay in the cache until they are
-/// finished, and not fewer, because each block packs the other operand again.
+/// The rows of a product that are computed at a time: few enough to stay in the cache until they
+/// are finished, and not fewer, because each block packs the other operand again.
 [[nodiscard]] inline std::size_t rows_of_a_block(std::size_t width) noexcept {
   return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
 }
@@ -107,11 +107,6 @@ class input_gradient_reduction {
   virtual void start(const tensor<T>& gradient) = 0;
   /// Blocks until `gradient` is the sum.
   virtual void finish() = 0;
-
- protected:
-  input_gradient_reduction() = default;
-  input_gradient_reduction(const input_gradient_reduction&) = default;
-  input_gradient_reduction& operator=(const input_gradient_reduction&) = default;
 };
 
 /// How the weight of a product is stored.

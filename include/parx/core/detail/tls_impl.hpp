@@ -10,9 +10,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdint>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <utility>

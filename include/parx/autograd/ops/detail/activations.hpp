@@ -5,7 +5,6 @@
 
 #include <numbers>
 
-#include <parx/core/check.hpp>
 #include <parx/tensor/math.hpp>
 
 namespace parx::inline PARX_ABI {
