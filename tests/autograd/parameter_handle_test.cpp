@@ -83,22 +83,16 @@ BOOST_AUTO_TEST_CASE(optional_parts_are_those_that_a_class_declares) {
   const auto handles = parx::parameter_handles(model);
   BOOST_TEST(handles[0]->step() == nullptr);  // it has an end_step() of its own
   BOOST_TEST(handles[0]->row_gradient() == nullptr);
-  BOOST_TEST(handles[0]->bindable_value() == nullptr);
   BOOST_TEST_REQUIRE(handles[1]->step() != nullptr);
   handles[1]->step()->end_step();
   BOOST_TEST(model.second.calls == "end_step ");
 }
 
-BOOST_AUTO_TEST_CASE(a_parameter_of_autograd_has_rows_and_moves_its_value) {
+BOOST_AUTO_TEST_CASE(a_parameter_of_autograd_has_rows) {
   using parx::tensor;
   const parx::parameter<float> p("p", tensor<float>::full({4, 2}, 3));
   const auto handle = parx::make_parameter_handle("model.p", p);
   BOOST_TEST(handle->step() == nullptr);
-  std::vector<float> memory(8);
-  BOOST_TEST_REQUIRE(handle->bindable_value() != nullptr);
-  handle->bindable_value()->bind_value(memory.data());
-  BOOST_TEST(handle->value() == memory.data());
-  BOOST_TEST((memory == std::vector<float>(8, 3)));
   BOOST_TEST_REQUIRE(handle->row_gradient() != nullptr);
   const parx::row_gradient_part& rows = *handle->row_gradient();
   BOOST_TEST(!rows.expects_row_grad());
@@ -108,9 +102,6 @@ BOOST_AUTO_TEST_CASE(a_parameter_of_autograd_has_rows_and_moves_its_value) {
   BOOST_TEST(rows.add_rows(row) != nullptr);
   BOOST_TEST_REQUIRE(rows.touched_rows().has_value());
   BOOST_TEST((*rows.touched_rows())[0] == 2U);
-  handle->unbind();
-  memory.assign(8, 0);
-  BOOST_TEST(p.value().data()[0] == 3);
 }
 
 BOOST_AUTO_TEST_CASE(a_parameter_whose_shape_is_not_that_of_its_values_is_refused) {

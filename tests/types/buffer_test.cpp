@@ -110,16 +110,6 @@ BOOST_AUTO_TEST_CASE(a_view_has_the_pointer_the_count_and_the_type_of_its_buffer
   BOOST_TEST(parx::view_of(of_vector).data == vector.data());
 }
 
-BOOST_AUTO_TEST_CASE(elements_without_a_dtype_move_as_bytes) {
-  std::vector<pixel> pixels(5);
-  const parx::buffer_view view = parx::movable_view_of(pixels);
-  BOOST_TEST((view.type == dtype::uint8));
-  BOOST_TEST(view.count == 15U);
-  BOOST_TEST(view.bytes() == 15U);
-  std::vector<float> floats(5);
-  BOOST_TEST((parx::movable_view_of(floats).type == dtype::float32));
-}
-
 BOOST_AUTO_TEST_CASE(strided_memory_is_refused_and_whole_columns_of_it_are_not) {
   strided tensor;
   BOOST_TEST(parx::view_of(tensor).count == 6U);

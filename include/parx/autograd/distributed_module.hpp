@@ -50,9 +50,6 @@ concept has_row_gradient = requires(const P& p, std::span<const std::size_t> row
   p.clear_rows();
 };
 template <typename P>
-concept has_bind_value =
-    requires(const P& p, std::span<typename P::value_type> memory) { p.bind_value(memory); };
-template <typename P>
 concept has_spec = requires(const P& p) {
   { p.spec() } -> std::convertible_to<shard_spec>;
 };
@@ -65,8 +62,6 @@ concept has_end_step = requires(const P& p) { p.end_step(); };
 
 template <typename P>
 concept keeps_row_gradient = !std::derived_from<P, row_sparse_parameter> || has_row_gradient<P>;
-template <typename P>
-concept keeps_bind_value = !std::derived_from<P, bindable_parameter> || has_bind_value<P>;
 template <typename P>
 concept keeps_spec = !std::derived_from<P, placed_parameter> || has_spec<P>;
 template <typename P>
@@ -84,12 +79,11 @@ template <typename P>
   static_assert(keeps_row_gradient<P>,
                 "a row_sparse_parameter has const members expects_row_grad(), touched_rows(), "
                 "add_rows(rows) and clear_rows(): see autograd/parameter_handle.hpp");
-  static_assert(keeps_bind_value<P>, "a bindable_parameter has bind_value(memory) const");
   static_assert(keeps_spec<P>, "a placed_parameter has spec() const, a shard_spec");
   static_assert(keeps_reduction_group<P>, "a grouped_parameter has reduction_group() const");
   static_assert(keeps_end_step<P>, "a step_aware_parameter has end_step() const");
-  return distributed_parameter<P> && keeps_row_gradient<P> && keeps_bind_value<P> &&
-         keeps_spec<P> && keeps_reduction_group<P> && keeps_end_step<P>;
+  return distributed_parameter<P> && keeps_row_gradient<P> && keeps_spec<P> &&
+         keeps_reduction_group<P> && keeps_end_step<P>;
 }
 
 template <typename P>
@@ -107,19 +101,6 @@ class row_gradient_of final : public row_gradient_part {
 
  private:
   P p_;
-};
-
-template <typename P>
-class bindable_value_of final : public bindable_value_part {
- public:
-  bindable_value_of(const P& p, std::size_t count) : p_(p), count_(count) {}
-  void bind_value(void* memory) const override {
-    p_.bind_value(std::span(static_cast<typename P::value_type*>(memory), count_));
-  }
-
- private:
-  P p_;
-  std::size_t count_;
 };
 
 template <typename P>
@@ -141,9 +122,6 @@ class typed_parameter_handle final : public parameter_handle {
       : parameter_handle(name, dtype_of<T>, spec_of(p), group_of(p)), p_(p) {
     if constexpr (std::derived_from<P, row_sparse_parameter>) {
       row_gradient_ = std::make_unique<row_gradient_of<P>>(p);
-    }
-    if constexpr (std::derived_from<P, bindable_parameter>) {
-      bindable_value_ = std::make_unique<bindable_value_of<P>>(p, count());
     }
     if constexpr (std::derived_from<P, step_aware_parameter>) {
       step_ = std::make_unique<step_end_of<P>>(p);

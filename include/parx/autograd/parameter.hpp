@@ -30,7 +30,6 @@ struct row_gradient {
 template <typename T>
 class parameter : public variable<T>,
                   public row_sparse_parameter,
-                  public bindable_parameter,
                   public placed_parameter,
                   public grouped_parameter {
  public:

@@ -27,8 +27,6 @@ namespace parx::inline PARX_ABI {
 
 /// Its gradient may be zero outside of a few rows (axis 0): see row_gradient_part.
 struct row_sparse_parameter {};
-/// Its value can live in a wrapper's memory: see bindable_value_part.
-struct bindable_parameter {};
 /// It may be a part of a whole, and says which: spec().
 struct placed_parameter {};
 /// State that is cut over the ranks like its parameters: an optimizer's. It has
@@ -54,14 +52,6 @@ class row_gradient_part {
   [[nodiscard]] virtual void* add_rows(std::span<const std::size_t> rows) const = 0;
   /// Makes the memory of an absent gradient zero, for a wrapper that then writes rows of it.
   virtual void clear_rows() const = 0;
-};
-
-/// Members of a bindable_parameter.
-class bindable_value_part {
- public:
-  virtual ~bindable_value_part() = default;
-  /// Moves the value into `memory`, which has as many elements, until unbind().
-  virtual void bind_value(void* memory) const = 0;
 };
 
 /// Members of a step_aware_parameter.
@@ -109,9 +99,6 @@ class parameter_handle {
   [[nodiscard]] const row_gradient_part* row_gradient() const noexcept {
     return row_gradient_.get();
   }
-  [[nodiscard]] const bindable_value_part* bindable_value() const noexcept {
-    return bindable_value_.get();
-  }
   [[nodiscard]] const step_part* step() const noexcept { return step_.get(); }
 
  protected:
@@ -120,7 +107,6 @@ class parameter_handle {
         reduction_group_(std::move(reduction_group)) {}
 
   std::unique_ptr<const row_gradient_part> row_gradient_;
-  std::unique_ptr<const bindable_value_part> bindable_value_;
   std::unique_ptr<const step_part> step_;
 
  private:

@@ -114,19 +114,4 @@ template <buffer B>
   return view_of(b);
 }
 
-/// The view of a buffer whose data will only be moved: its own dtype where that is registered, else
-/// its bytes as uint8 (count is then the number of bytes). Throws as view_of.
-template <movable_buffer B>
-[[nodiscard]] auto movable_view_of(B&& b) {
-  if constexpr (buffer<B>) {
-    return view_of(b);
-  } else {
-    detail::require_contiguous(b);
-    using pointed = detail::pointed_at<std::remove_reference_t<B>>;
-    using view = std::conditional_t<std::is_const_v<pointed>, const_buffer_view, buffer_view>;
-    return view{std::data(b), static_cast<std::size_t>(std::size(b)) * sizeof(pointed),
-                dtype::uint8};
-  }
-}
-
 }  // namespace parx
