@@ -8,7 +8,7 @@
 // those of the plain pass, bit by bit: operations run in the same order, the precision of autocast
 // is restored, random layers of parx::nn draw the same numbers and collectives of parx layers are
 // not repeated (recompute.hpp). Parameters and variables that the part captures get their gradients
-// too, and DDP hears of each parameter once, when its gradient is final.
+// too, and DDP is notified of each parameter once, when its gradient is final.
 //
 // Where backward runs in two halves, the part runs again in the first one, and the operands of its
 // weights' gradients are kept until the second: between the halves a checkpointed part takes as

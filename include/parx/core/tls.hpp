@@ -31,8 +31,8 @@ struct tls_state;
 
 class tls_session {
  public:
-  /// `socket` must outlive the session. Both sides give the same key. Throws errc::io where libssl
-  /// cannot be loaded.
+  /// `socket` is non-blocking and must outlive the session. Both sides give the same key. Throws
+  /// errc::io where libssl cannot be loaded.
   tls_session(int socket, tls_side side, const mac& key);
   tls_session(tls_session&&) noexcept;
   tls_session& operator=(tls_session&&) noexcept;

@@ -61,7 +61,7 @@ class shard_spec {
   /// can cut further.
   [[nodiscard]] shard_spec flat(std::size_t begin, std::size_t end) const;
 
-  // What the part is.
+  // Properties.
 
   [[nodiscard]] const parx::shape& global_shape() const noexcept { return global_; }
   /// The shape of the part itself.

@@ -2,7 +2,7 @@
 //
 // Its numbers are part of the wire format (a collective's fingerprint carries one): append, never
 // reorder. Every C++ type of a registered kind and width has exactly one dtype, so `long` and `long
-// long` are both int64 on Linux.
+// long` are both int64 on 64-bit Linux.
 #pragma once
 
 #include <cstddef>

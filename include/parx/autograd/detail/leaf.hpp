@@ -3,7 +3,7 @@
 //
 // zero_grad flips a flag: the next contribution overwrites. An embedding contributes to few rows;
 // the leaf then keeps track of the rows that are not zero, so that neither zeroing nor the
-// optimizer has to touch the others. It stops to where something else may have written the memory.
+// optimizer has to touch the others. It stops tracking once something else may have written there.
 #pragma once
 
 #include <algorithm>

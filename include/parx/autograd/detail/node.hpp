@@ -65,11 +65,11 @@ class node_base {
   virtual void drop_gradient() noexcept = 0;
   /// Whether no Inf or NaN has been contributed so far; checks every value.
   [[nodiscard]] virtual bool gradient_is_finite() const = 0;
-  /// Drops what was saved for backward and the inputs.
+  /// Drops the saved tensors and the inputs.
   virtual void release() noexcept {}
   /// A leaf that backward has reached: makes its gradient zero if nothing was contributed.
   virtual void complete() {}
-  /// A named leaf: tells `watcher` that backward reaches it and nobody observes it.
+  /// A named leaf without an observer: notifies `watcher` that backward reaches it.
   virtual void introduce_to(backward_observer& /*watcher*/) const {}
   /// A leaf: multiplies the gradient that it has, if any.
   virtual void scale_gradient(double /*factor*/) {}
@@ -110,7 +110,7 @@ class node_base {
 };
 
 /// Deletes a node whose last holder left. Deleting it may take the last holder of its inputs; those
-/// are queued, not deleted recursively, so that a graph of any depth goes away on a small stack.
+/// are queued, not deleted recursively, so that a graph of any depth can be freed on a small stack.
 inline void destroy_node(node_base* dead) noexcept {
   struct queue {
     node_base* head = nullptr;
