@@ -122,16 +122,11 @@ void calls(parx::process_group& world) {
   parx::async_recv(world, std::vector<char>(4), 1).wait();
   parx::all_reduce(world, x, y, parx::reduce_op::max);
   parx::scan(world, x, &y[0]);
-  parx::broadcast(world, x, short{0});
-  parx::gather(world, x, y, 0u);
-  parx::broadcast_object(world, text, 0);
   parx::all_reduce(world, x, true);
-  parx::all_gather(world, x, y, 0);
   parx::gather(world, x, 0);
   parx::scatter(world, x, k);
   parx::send(world, 3, 1);
   parx::recv(world, k, 1);
-  parx::send(world, x, 1, 7);
   parx::batch(world).send(table, 1).recv(fixed, 1).run();
   parx::batch(world).send(std::vector<unsigned short>(5), 0).run();
   parx::batch(world).recv(std::array<int, 5>{}, 0).run();
@@ -143,9 +138,6 @@ void calls(parx::process_group& world) {
   parx::exscan(world, std::vector<double>(5));
   parx::recv(world, std::vector<int>(5), 0);
   (void)parx::recv_any(world, std::vector<long>(5));
-  auto tables = parx::all_gather_object(world, table);
-  parx::broadcast_object(world, std::string("configuration"));
-  (void)parx::recv_object(world, 0);
   parx::async_all_to_all(world, std::vector<long>(4)).wait();
   parx::async_exscan(world, std::array<float, 4>{}).wait();
   parx::async_all_gather(world, std::vector<unsigned>(4), x).wait();
@@ -153,10 +145,6 @@ void calls(parx::process_group& world) {
   parx::async_all_reduce(world, std::array<double, 4>{}, x).wait();
   parx::async_send(world, Eigen::VectorXf(x.size()), 1).wait();
   parx::async_recv(world, std::vector<unsigned char>(4), 1).wait();
-  parx::all_reduce(x, {.op = parx::reduce_op::max});
-  parx::broadcast(x);
-  auto half = parx::split(world, 0);
-  parx::all_reduce(half, x);
   parx::gather_v(world, k, x, std::vector<int>(4));
   parx::scatter_v(world, x, y, std::vector<int>(4), 0);
   parx::all_gather_v(world, x, y, 4);

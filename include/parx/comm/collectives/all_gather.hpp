@@ -14,9 +14,10 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-template <typename In, typename Out, typename Options>
+template <typename In, typename Out>
 [[nodiscard]] collective_arguments all_gather_arguments(const process_group& group, const In& input,
-                                                        Out& output, const Options& options,
+                                                        Out& output,
+                                                        const collective_options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = check.arguments<collective_options>(input, output, options);
@@ -28,11 +29,12 @@ template <typename In, typename Out, typename Options>
   return given;
 }
 
-template <typename In, typename Out, typename Options>
+template <typename In, typename Out>
 [[nodiscard]] collective_arguments all_gather_v_arguments(const process_group& group,
                                                           const In& input, Out& output,
                                                           std::span<const std::size_t> counts,
-                                                          const Options& options, call_site site) {
+                                                          const collective_options& options,
+                                                          call_site site) {
   const call_check check(group, operation::all_gather, site);
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
@@ -51,30 +53,31 @@ template <typename In, typename Out, typename Options>
 
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
-template <typename In, typename Out, typename Options = collective_options>
-void all_gather(process_group& group, const In& input, Out&& output, Options options = {},
-                call_site site = call_site::current()) {
+template <typename In, typename Out>
+void all_gather(process_group& group, const In& input, Out&& output,
+                collective_options options = {}, call_site site = call_site::current()) {
   detail::run(group, detail::all_gather_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <typename In, typename Out, typename Options = collective_options>
+template <typename In, typename Out>
 [[nodiscard]] work async_all_gather(process_group& group, In&& input, Out&& output,
-                                    Options options = {}, call_site site = call_site::current()) {
+                                    collective_options options = {},
+                                    call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_gather_arguments(group, input, output, options, site));
 }
 
 /// As all_gather; `counts`, in elements and equal on all ranks, are only read during the call.
-template <typename In, typename Out, typename Options = collective_options>
+template <typename In, typename Out>
 void all_gather_v(process_group& group, const In& input, Out&& output, const block_counts& counts,
-                  Options options = {}, call_site site = call_site::current()) {
+                  collective_options options = {}, call_site site = call_site::current()) {
   detail::run(group,
               detail::all_gather_v_arguments(group, input, output, counts.view(), options, site));
 }
-template <typename In, typename Out, typename Options = collective_options>
+template <typename In, typename Out>
 [[nodiscard]] work async_all_gather_v(process_group& group, In&& input, Out&& output,
-                                      const block_counts& counts, Options options = {},
+                                      const block_counts& counts, collective_options options = {},
                                       call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(

@@ -48,7 +48,7 @@ template <typename In, typename Out, typename Options>
 template <typename Data, detail::no_buffer Options = reduce_options>
 void all_reduce(process_group& group, Data&& data, Options options = {},
                 call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::run(group, detail::all_reduce_arguments(group, data, data, options, site));
 }
 
@@ -75,13 +75,6 @@ template <typename In, detail::second_buffer Out, typename Options = reduce_opti
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::all_reduce_arguments(group, input, output, kept, site);
   });
-}
-
-/// Without a group: a compile-time error that says what to do.
-template <detail::no_group First, typename Second = reduce_options,
-          typename Options = reduce_options>
-void all_reduce(First&&, const Second& = {}, const Options& = {}) {
-  detail::explain_no_group<First>();
 }
 
 }  // namespace parx

@@ -6,7 +6,7 @@
 // number, which is checked on the wire. The blocks lie one after the other in rank order.
 #pragma once
 
-#include <array>
+#include <memory>
 #include <span>
 
 #include <parx/comm/block_counts.hpp>
@@ -25,9 +25,10 @@ inline void set_aside_if_in_place(collective_arguments& given) {
   given.keep = input;
 }
 
-template <typename In, typename Out, typename Options>
+template <typename In, typename Out>
 [[nodiscard]] collective_arguments all_to_all_arguments(const process_group& group, const In& input,
-                                                        Out& output, const Options& options,
+                                                        Out& output,
+                                                        const collective_options& options,
                                                         call_site site) {
   const call_check check(group, operation::all_to_all, site);
   collective_arguments given = check.arguments<collective_options>(input, output, options);
@@ -40,10 +41,10 @@ template <typename In, typename Out, typename Options>
   return given;
 }
 
-template <typename In, typename Out, typename Options>
+template <typename In, typename Out>
 [[nodiscard]] collective_arguments all_to_all_v_arguments(
     const process_group& group, const In& input, std::span<const std::size_t> send_counts,
-    Out& output, std::span<const std::size_t> receive_counts, const Options& options,
+    Out& output, std::span<const std::size_t> receive_counts, const collective_options& options,
     call_site site) {
   const call_check check(group, operation::all_to_all, site);
   collective_arguments given = check.arguments<collective_options>(input, output, options);
@@ -69,28 +70,30 @@ template <typename In, typename Out, typename Options>
 
 /// Blocks until `output` is full. Throws usage_error before any I/O, parx::error when communication
 /// fails (the group is then closed).
-template <typename In, detail::second_buffer Out, typename Options = collective_options>
-void all_to_all(process_group& group, const In& input, Out&& output, Options options = {},
-                call_site site = call_site::current()) {
+template <typename In, detail::second_buffer Out>
+void all_to_all(process_group& group, const In& input, Out&& output,
+                collective_options options = {}, call_site site = call_site::current()) {
   detail::run(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
 /// In place.
-template <typename Data, detail::no_buffer Options = collective_options>
-void all_to_all(process_group& group, Data&& data, Options options = {},
+template <typename Data>
+void all_to_all(process_group& group, Data&& data, collective_options options = {},
                 call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::run(group, detail::all_to_all_arguments(group, data, data, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <typename In, detail::second_buffer Out, typename Options = collective_options>
+template <typename In, detail::second_buffer Out>
 [[nodiscard]] work async_all_to_all(process_group& group, In&& input, Out&& output,
-                                    Options options = {}, call_site site = call_site::current()) {
+                                    collective_options options = {},
+                                    call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::all_to_all_arguments(group, input, output, options, site));
 }
-template <typename Data, detail::no_buffer Options = collective_options>
-[[nodiscard]] work async_all_to_all(process_group& group, Data&& data, Options options = {},
+template <typename Data>
+[[nodiscard]] work async_all_to_all(process_group& group, Data&& data,
+                                    collective_options options = {},
                                     call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start(group, detail::all_to_all_arguments(group, data, data, options, site));
@@ -98,17 +101,18 @@ template <typename Data, detail::no_buffer Options = collective_options>
 
 /// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Both are
 /// this rank's own and only read during the call.
-template <typename In, typename Out, typename Options = collective_options>
+template <typename In, typename Out>
 void all_to_all_v(process_group& group, const In& input, const block_counts& send_counts,
-                  Out&& output, const block_counts& receive_counts, Options options = {},
+                  Out&& output, const block_counts& receive_counts, collective_options options = {},
                   call_site site = call_site::current()) {
   detail::run(group, detail::all_to_all_v_arguments(group, input, send_counts.view(), output,
                                                     receive_counts.view(), options, site));
 }
-template <typename In, typename Out, typename Options = collective_options>
+template <typename In, typename Out>
 [[nodiscard]] work async_all_to_all_v(process_group& group, In&& input,
                                       const block_counts& send_counts, Out&& output,
-                                      const block_counts& receive_counts, Options options = {},
+                                      const block_counts& receive_counts,
+                                      collective_options options = {},
                                       call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group,

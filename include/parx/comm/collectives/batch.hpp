@@ -23,14 +23,16 @@ class batch {
 
   /// Adds a message; nothing moves yet. The buffer is borrowed until run() returns or the work is
   /// waited for. Throws usage_error for a rank outside the group.
-  template <typename Data, typename Options = message_options>
-  batch& send(Data&& data, int to, Options options = {}, call_site site = call_site::current()) {
+  template <typename Data>
+  batch& send(Data&& data, int to, message_options options = {},
+              call_site site = call_site::current()) {
     detail::explain_temporary<Data>();
     detail::fill_message<operation::send>(*group_, to, data, options, site, add());
     return *this;
   }
-  template <typename Data, typename Options = message_options>
-  batch& recv(Data&& data, int from, Options options = {}, call_site site = call_site::current()) {
+  template <typename Data>
+  batch& recv(Data&& data, int from, message_options options = {},
+              call_site site = call_site::current()) {
     detail::explain_temporary<Data>();
     detail::fill_message<operation::recv>(*group_, from, data, options, site, add());
     return *this;

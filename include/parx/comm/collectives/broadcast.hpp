@@ -9,9 +9,10 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-template <typename Data, typename Options>
+template <typename Data>
 [[nodiscard]] collective_arguments broadcast_arguments(const process_group& group, Data& data,
-                                                       const Options& options, call_site site) {
+                                                       const rooted_options& options,
+                                                       call_site site) {
   const call_check check(group, operation::broadcast, site);
   collective_arguments given = check.arguments<rooted_options>(data, data, options);
   given.count = given.input.count;
@@ -22,26 +23,19 @@ template <typename Data, typename Options>
 
 /// Blocks until `data` holds the root's elements (on the root: until they have been handed over).
 /// Throws usage_error before any I/O, parx::error when communication fails, which closes the group.
-template <typename Data, typename Options = rooted_options>
-void broadcast(process_group& group, Data&& data, Options options = {},
+template <typename Data>
+void broadcast(process_group& group, Data&& data, rooted_options options = {},
                call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::run(group, detail::broadcast_arguments(group, data, options, site));
 }
 
 /// The buffer is borrowed until the work is waited for.
-template <typename Data, typename Options = rooted_options>
-[[nodiscard]] work async_broadcast(process_group& group, Data&& data, Options options = {},
+template <typename Data>
+[[nodiscard]] work async_broadcast(process_group& group, Data&& data, rooted_options options = {},
                                    call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start(group, detail::broadcast_arguments(group, data, options, site));
-}
-
-/// Without a group: a compile-time error that says what to do.
-template <detail::no_group First, typename Second = rooted_options,
-          typename Options = rooted_options>
-void broadcast(First&&, const Second& = {}, const Options& = {}) {
-  detail::explain_no_group<First>();
 }
 
 }  // namespace parx

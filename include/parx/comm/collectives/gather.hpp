@@ -15,9 +15,9 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-template <typename In, typename Out, typename Options>
+template <typename In, typename Out>
 [[nodiscard]] collective_arguments gather_arguments(const process_group& group, const In& input,
-                                                    Out& output, const Options& options,
+                                                    Out& output, const rooted_options& options,
                                                     call_site site) {
   const call_check check(group, operation::gather, site);
   collective_arguments given = check.arguments<rooted_options>(input, output, options);
@@ -33,11 +33,12 @@ template <typename In, typename Out, typename Options>
   return given;
 }
 
-template <typename In, typename Out, typename Options>
+template <typename In, typename Out>
 [[nodiscard]] collective_arguments gather_v_arguments(const process_group& group, const In& input,
                                                       Out& output,
                                                       std::span<const std::size_t> counts,
-                                                      const Options& options, call_site site) {
+                                                      const rooted_options& options,
+                                                      call_site site) {
   const call_check check(group, operation::gather, site);
   collective_arguments given = check.arguments<rooted_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
@@ -60,30 +61,31 @@ template <typename In, typename Out, typename Options>
 
 /// Blocks until the root's `output` is full; other ranks return when their part is done. Throws
 /// usage_error before any I/O, parx::error when communication fails (the group is then closed).
-template <typename In, typename Out, typename Options = rooted_options>
-void gather(process_group& group, const In& input, Out&& output, Options options = {},
+template <typename In, typename Out>
+void gather(process_group& group, const In& input, Out&& output, rooted_options options = {},
             call_site site = call_site::current()) {
   detail::run(group, detail::gather_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <typename In, typename Out, typename Options = rooted_options>
+template <typename In, typename Out>
 [[nodiscard]] work async_gather(process_group& group, In&& input, Out&& output,
-                                Options options = {}, call_site site = call_site::current()) {
+                                rooted_options options = {},
+                                call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::gather_arguments(group, input, output, options, site));
 }
 
 /// As gather; `counts`, in elements and equal on all ranks, are only read during the call.
-template <typename In, typename Out, typename Options = rooted_options>
+template <typename In, typename Out>
 void gather_v(process_group& group, const In& input, Out&& output, const block_counts& counts,
-              Options options = {}, call_site site = call_site::current()) {
+              rooted_options options = {}, call_site site = call_site::current()) {
   detail::run(group,
               detail::gather_v_arguments(group, input, output, counts.view(), options, site));
 }
-template <typename In, typename Out, typename Options = rooted_options>
+template <typename In, typename Out>
 [[nodiscard]] work async_gather_v(process_group& group, In&& input, Out&& output,
-                                  const block_counts& counts, Options options = {},
+                                  const block_counts& counts, rooted_options options = {},
                                   call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(

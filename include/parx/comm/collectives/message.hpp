@@ -29,11 +29,11 @@ inline void fill_payload(const elements& memory, const axis_extents& extents, ca
 }
 
 /// A compile-time error says what to do where `Data` or `Options` are not what a message takes.
-template <operation What, typename Data, typename Options>
+template <operation What, typename Data>
 void fill_unchecked_message(const process_group& group, int peer, Data&& data,
-                            const Options& options, call_site site, call& request) {
+                            const message_options& options, call_site site, call& request) {
   using written = std::conditional_t<What == operation::send, nothing_written, Data>;
-  if constexpr (takes<message_options, Data, written, Options>()) {
+  if constexpr (takes<message_options, Data, written, message_options>()) {
     elements seen;
     const call_check check(group, What, site);
     check.view(data, seen);
@@ -47,8 +47,8 @@ void fill_unchecked_message(const process_group& group, int peer, Data&& data,
   }
 }
 
-template <operation What, typename Data, typename Options>
-void fill_message(const process_group& group, int peer, Data&& data, const Options& options,
+template <operation What, typename Data>
+void fill_message(const process_group& group, int peer, Data&& data, const message_options& options,
                   call_site site, call& request) {
   const char* const role = What == operation::send ? "receiving rank" : "sending rank";
   call_check(group, What, site).is_rank(peer, role);
@@ -60,8 +60,8 @@ void fill_message(const process_group& group, int peer, Data&& data, const Optio
 /// Blocks until `data` may be changed again: it has been handed to the network, which does not mean
 /// that it was received. Throws usage_error for a rank outside the group, parx::error when
 /// communication fails (the group is then closed).
-template <typename Data, typename Options = message_options>
-void send(process_group& group, const Data& data, int to, Options options = {},
+template <typename Data>
+void send(process_group& group, const Data& data, int to, message_options options = {},
           call_site site = call_site::current()) {
   detail::call request;
   detail::fill_message<operation::send>(group, to, data, options, site, request);
@@ -69,10 +69,10 @@ void send(process_group& group, const Data& data, int to, Options options = {},
 }
 
 /// Blocks until the next message of rank `from` with this tag fills `data`.
-template <typename Data, typename Options = message_options>
-void recv(process_group& group, Data&& data, int from, Options options = {},
+template <typename Data>
+void recv(process_group& group, Data&& data, int from, message_options options = {},
           call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::call request;
   detail::fill_message<operation::recv>(group, from, data, options, site, request);
   detail::run(group, request);
@@ -81,10 +81,10 @@ void recv(process_group& group, Data&& data, int from, Options options = {},
 /// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages
 /// of one sender are taken in the order of sending; between senders there is no order. It opens a
 /// link to every rank. Fails when all other ranks have ended.
-template <typename Data, typename Options = message_options>
-[[nodiscard]] int recv_any(process_group& group, Data&& data, Options options = {},
+template <typename Data>
+[[nodiscard]] int recv_any(process_group& group, Data&& data, message_options options = {},
                            call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::call request;
   detail::fill_unchecked_message<operation::recv>(group, detail::any_source, data, options, site,
                                                   request);
@@ -93,17 +93,17 @@ template <typename Data, typename Options = message_options>
 }
 
 /// The buffer is borrowed until the work is waited for.
-template <typename Data, typename Options = message_options>
-[[nodiscard]] work async_send(process_group& group, Data&& data, int to, Options options = {},
-                              call_site site = call_site::current()) {
+template <typename Data>
+[[nodiscard]] work async_send(process_group& group, Data&& data, int to,
+                              message_options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message<operation::send>(group, to, data, options, site, *request);
   return detail::start(group, std::move(request));
 }
-template <typename Data, typename Options = message_options>
-[[nodiscard]] work async_recv(process_group& group, Data&& data, int from, Options options = {},
-                              call_site site = call_site::current()) {
+template <typename Data>
+[[nodiscard]] work async_recv(process_group& group, Data&& data, int from,
+                              message_options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();
   detail::fill_message<operation::recv>(group, from, data, options, site, *request);
@@ -112,8 +112,8 @@ template <typename Data, typename Options = message_options>
 
 /// After wait(), work::source_rank() is the sender. Of several that wait at a time, the one issued
 /// first takes the first message.
-template <typename Data, typename Options = message_options>
-[[nodiscard]] work async_recv_any(process_group& group, Data&& data, Options options = {},
+template <typename Data>
+[[nodiscard]] work async_recv_any(process_group& group, Data&& data, message_options options = {},
                                   call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   auto request = std::make_unique<detail::call>();

@@ -23,7 +23,6 @@
 #include <parx/comm/collectives/gather.hpp>
 #include <parx/comm/collectives/message.hpp>
 #include <parx/comm/collectives/scatter.hpp>
-#include <parx/comm/detail/issue/misuse.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -50,21 +49,6 @@ concept transferable = detail::has_bytes<T> || std::same_as<T, std::string> ||
     (std::is_trivially_copyable_v<T>&& std::default_initializable<T> && !std::is_pointer_v<T>);
 
 namespace detail {
-
-/// `options` of an operation with `Plain` ones on objects of type T. Does not compile where it
-/// takes no such objects or options, and says why.
-template <typename T, typename Plain, typename Options>
-[[nodiscard]] Plain options_for_object(const Options& options) {
-  static_assert(transferable<T>,
-                "an object is a std::string, a std::vector of plain values, a plain value, or a "
-                "class with to_bytes() and static from_bytes(): see comm/collectives/object.hpp");
-  if constexpr (std::same_as<Options, Plain>) {
-    return options;
-  } else {
-    explain_options<Options, Plain, T>();
-    return {};
-  }
-}
 
 template <typename T>
 [[nodiscard]] std::vector<std::byte> bytes_of(const T& object) {
@@ -152,11 +136,10 @@ template <typename T>
 }  // namespace detail
 
 /// Collective. Every rank ends with a copy of the root's object.
-template <typename T, typename Options = object_options>
+template <transferable T>
   requires(!std::is_const_v<T>)
-void broadcast_object(process_group& group, T& object, Options given = {},
+void broadcast_object(process_group& group, T& object, object_options options = {},
                       call_site site = call_site::current()) {
-  const auto options = detail::options_for_object<T, object_options>(given);
   const bool is_root = group.rank() == options.root;
   std::vector<std::byte> bytes;
   if (is_root) bytes = detail::bytes_of(object);
@@ -169,11 +152,10 @@ void broadcast_object(process_group& group, T& object, Options given = {},
 }
 
 /// Collective. Returns all ranks' objects, in rank order.
-template <typename T, typename Options = object_options>
+template <transferable T>
 [[nodiscard]] std::vector<T> all_gather_object(process_group& group, const T& object,
-                                               Options given = {},
+                                               object_options options = {},
                                                call_site site = call_site::current()) {
-  const auto options = detail::options_for_object<T, object_options>(given);
   const std::vector<std::byte> mine = detail::bytes_of(object);
   const auto sizes = detail::agree_sizes(group, mine.size(), options, "all_gather_object", site);
   std::vector<std::byte> all(detail::sum_of(sizes));
@@ -182,11 +164,10 @@ template <typename T, typename Options = object_options>
 }
 
 /// Collective. Returns all ranks' objects on the root, in rank order, and nothing elsewhere.
-template <typename T, typename Options = object_options>
+template <transferable T>
 [[nodiscard]] std::vector<T> gather_object(process_group& group, const T& object,
-                                           Options given = {},
+                                           object_options options = {},
                                            call_site site = call_site::current()) {
-  const auto options = detail::options_for_object<T, object_options>(given);
   detail::call_check(group, operation::gather, site).is_rank(options.root, "root");
   const std::vector<std::byte> mine = detail::bytes_of(object);
   const auto sizes = detail::agree_sizes(group, mine.size(), options, "gather_object", site);
@@ -199,10 +180,9 @@ template <typename T, typename Options = object_options>
 
 /// Collective. Returns the root's objects[rank]. The root passes one object a rank, the others
 /// nothing.
-template <typename T, typename Options = object_options>
-[[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects, Options given = {},
-                               call_site site = call_site::current()) {
-  const auto options = detail::options_for_object<T, object_options>(given);
+template <transferable T>
+[[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects,
+                               object_options options = {}, call_site site = call_site::current()) {
   const detail::call_check check(group, operation::scatter, site);
   check.is_rank(options.root, "root");
   std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
@@ -222,17 +202,16 @@ template <typename T, typename Options = object_options>
   scatter_v(group, all, mine, sizes, {.root = options.root, .timeout = options.timeout}, site);
   return detail::object_of<T>(mine, "scatter_object", site);
 }
-template <typename T, typename Options = object_options>
+template <transferable T>
 [[nodiscard]] T scatter_object(process_group& group, const std::vector<T>& objects,
-                               Options options = {}, call_site site = call_site::current()) {
+                               object_options options = {}, call_site site = call_site::current()) {
   return scatter_object<T>(group, std::span<const T>(objects), options, site);
 }
 
 /// Blocks as send does. The object takes two messages with this tag.
-template <typename T, typename Options = message_options>
-void send_object(process_group& group, const T& object, int to, Options given = {},
+template <transferable T>
+void send_object(process_group& group, const T& object, int to, message_options options = {},
                  call_site site = call_site::current()) {
-  const auto options = detail::options_for_object<T, message_options>(given);
   const std::vector<std::byte> bytes = detail::bytes_of(object);
   const std::size_t size = bytes.size();
   send(group, std::span(&size, 1), to, options, site);
@@ -241,11 +220,10 @@ void send_object(process_group& group, const T& object, int to, Options given = 
 
 /// Blocks until the next object of rank `from` with this tag is here. One larger than `max_bytes`
 /// ends the group, since its bytes would stand in the way of all later messages.
-template <typename T, typename Options = message_options>
-[[nodiscard]] T recv_object(process_group& group, int from, Options given = {},
+template <transferable T>
+[[nodiscard]] T recv_object(process_group& group, int from, message_options options = {},
                             std::size_t max_bytes = object_options{}.max_bytes,
                             call_site site = call_site::current()) {
-  const auto options = detail::options_for_object<T, message_options>(given);
   std::size_t size = 0;
   recv(group, std::span(&size, 1), from, options, site);
   try {
@@ -257,19 +235,6 @@ template <typename T, typename Options = message_options>
   std::vector<std::byte> bytes(size);
   recv(group, bytes, from, options, site);
   return detail::object_of<T>(bytes, "recv_object", site);
-}
-
-/// For what they do not take: a compile-time error that says what to do.
-template <typename T, typename Options = object_options>
-void broadcast_object(process_group&, T&&, Options = {}, call_site = {}) {
-  static_assert(std::is_void_v<T>,
-                "the object is overwritten on all ranks but the root: pass a variable");
-}
-template <typename T = void>
-  requires std::is_void_v<T>
-void recv_object(process_group&, int, message_options = {}, call_site = {}) {
-  static_assert(!std::is_void_v<T>,
-                "the type of the object must be named: recv_object<std::string>(group, 0)");
 }
 
 }  // namespace parx

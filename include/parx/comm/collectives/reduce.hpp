@@ -38,7 +38,7 @@ void reduce(process_group& group, const In& input, Out&& output, Options options
 template <typename Data, detail::no_buffer Options = rooted_reduce_options>
 void reduce(process_group& group, Data&& data, Options options = {},
             call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::run(group, detail::reduce_arguments(group, data, data, options, site));
 }
 

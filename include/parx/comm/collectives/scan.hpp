@@ -20,7 +20,7 @@ void scan(process_group& group, const In& input, Out&& output, Options options =
 template <typename Data, detail::no_buffer Options = scan_options>
 void scan(process_group& group, Data&& data, Options options = {},
           call_site site = call_site::current()) {
-  detail::explain_lost_result<Data>();
+  detail::explain_temporary<Data>();
   detail::run(group, detail::scan_arguments(group, operation::scan, data, data, options, site));
 }
 

@@ -33,19 +33,19 @@ enum class flight_part {
 struct flight_rank {
   int rank = 0;  ///< of the job
   flight_part part = flight_part::never_entered;
-  std::optional<flight_record> here;  ///< its call of this number
-  std::optional<flight_record> last;  ///< its last call of the group before it
+  std::optional<flight_record> here{};  ///< its call of this number
+  std::optional<flight_record> last{};  ///< its last call of the group before it
   /// Of a rank that never entered: what it has entered last anywhere and did not finish.
-  std::optional<flight_record> elsewhere;
+  std::optional<flight_record> elsewhere{};
 };
 
 struct flight_divergence {
   std::uint64_t group = 0;
-  std::string name;
+  std::string name{};
   int members = 0;  ///< of the group; those beyond `ranks` have no log
   flight_record call{};  ///< what most ranks called
   std::int64_t entered_ns = 0;  ///< when the first rank entered, on the aligned clock
-  std::vector<flight_rank> ranks;
+  std::vector<flight_rank> ranks{};
 };
 
 namespace detail {
@@ -102,13 +102,13 @@ struct flight_column {
     const std::vector<flight_column>& columns, std::uint64_t group, std::uint64_t sequence,
     const std::vector<std::int64_t>& ahead) {
   const flight_record* const usual = usual_call(columns, sequence);
-  flight_divergence found{.group = group, .name = {}, .call = *usual, .ranks = {}};
+  flight_divergence found{.group = group, .call = *usual};
   bool all_finished = true;
   std::optional<std::int64_t> first;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const flight_column& column = columns[i];
     if (has_forgotten(column, sequence)) continue;
-    flight_rank rank{.rank = column.log->rank, .here = {}, .last = {}, .elsewhere = {}};
+    flight_rank rank{.rank = column.log->rank};
     const auto here = column.calls.lower_bound(sequence);
     if (here != column.calls.begin()) rank.last = std::prev(here)->second;
     if (here != column.calls.end() && here->first == sequence) {

@@ -39,8 +39,8 @@ struct flight_log {
   std::string boot_id;
   flight_ending ending = flight_ending::running;
   std::string reason;
-  std::vector<flight_group_name> groups;
-  std::vector<flight_record> records;  ///< by ticket
+  std::vector<flight_group_name> groups{};
+  std::vector<flight_record> records{};  ///< by ticket
   std::size_t damaged = 0;             ///< slots that hold no record and are not empty
   bool forgot = false;                 ///< operations before the first of `records` were dropped
 };
@@ -99,9 +99,7 @@ template <std::size_t N>
                  .host = detail::flight_text(header.host),
                  .boot_id = detail::flight_text(header.boot_id),
                  .ending = header.ending,
-                 .reason = detail::flight_text(header.reason),
-                 .groups = {},
-                 .records = {}};
+                 .reason = detail::flight_text(header.reason)};
   const auto made = std::min<std::size_t>(header.groups_made, header.groups.size());
   for (std::size_t i = 0; i < made; ++i) {
     const flight_group& each = header.groups[i];

@@ -70,7 +70,7 @@ struct action {
 
 struct schedule {
   algorithm name = algorithm::automatic;
-  std::vector<action> actions;
+  std::vector<action> actions{};
   std::size_t scratch_count = 0;  ///< elements of place::scratch (staged: in shared memory)
   // Of a staged algorithm: the slices for which it takes the memory's parts in turn, and the
   // elements of the largest.

@@ -16,13 +16,9 @@ inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int
   plan.scratch_count = signal_at + 1;
   std::int32_t arrived = after;
   for (int distance = 1; distance < world; distance *= 2) {
-    plan.add({.kind = action_kind::send, .peer = wrap(rank + distance, world), .from = signal,
-              .after = {arrived, no_action}});
+    plan.send(wrap(rank + distance, world), signal, arrived);
     // Completion is transitive: each round's send waits for the round before.
-    arrived = plan.add({.kind = action_kind::receive,
-                        .peer = wrap(rank - distance, world),
-                        .to = signal,
-                        .after = {arrived, no_action}});
+    arrived = plan.receive(wrap(rank - distance, world), signal, arrived);
   }
   return arrived;
 }
@@ -37,7 +33,7 @@ inline std::int32_t append_meeting(schedule& plan, int rank, int world, std::int
 }  // namespace detail
 
 [[nodiscard]] inline schedule dissemination_barrier(int rank, int world) {
-  schedule plan{.name = algorithm::dissemination, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::dissemination};
   detail::append_barrier(plan, rank, world, no_action);
   return plan;
 }

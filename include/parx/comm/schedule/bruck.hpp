@@ -30,7 +30,7 @@ void for_each_run(int begin, int count, int world, Use use) {
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule bruck_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::bruck, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::bruck};
   const int world = blocks.parts();
   std::int32_t ready =
       plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
@@ -50,7 +50,7 @@ void for_each_run(int begin, int count, int world, Use use) {
 
 /// Input holds one block for each rank and output one from each, of `block` elements.
 [[nodiscard]] inline schedule bruck_all_to_all(int rank, int world, std::size_t block) {
-  schedule plan{.name = algorithm::bruck, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::bruck};
   const auto block_of = [&](place where, int index) {
     return region{where, static_cast<std::size_t>(index) * block, block};
   };

@@ -233,7 +233,7 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 /// A world of one has nobody to talk to: its input is its output. (exscan writes none; a schedule
 /// has an action all the same.)
 [[nodiscard]] inline schedule lone_schedule(const call_shape& shape, algorithm use) {
-  schedule plan{.name = use, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = use};
   if (shape.what == operation::exscan) {
     plan.fence(no_action);
     return plan;

@@ -14,7 +14,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// The root's input is copied to everybody's output (`count` elements each).
 [[nodiscard]] inline schedule chain_broadcast(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::chain};
   const int position = wrap(rank - root, world);
   const region output{place::output, 0, count};
   std::int32_t here = no_action;
@@ -22,42 +22,40 @@ namespace parx::inline PARX_ABI::schedules {
   if (position == 0) {
     source = {place::input, 0, count};
   } else {
-    here = plan.add(
-        {action_kind::receive, wrap(rank - 1, world), {}, output, {no_action, no_action}, false});
+    here = plan.receive(wrap(rank - 1, world), output);
   }
-  if (position < world - 1) {
-    plan.add({action_kind::send, wrap(rank + 1, world), source, {}, {here, no_action}, false});
-  }
-  if (position == 0) {
-    plan.add({action_kind::copy, -1, source, output, {no_action, no_action}, false});
-  }
+  if (position < world - 1) plan.send(wrap(rank + 1, world), source, here);
+  if (position == 0) plan.copy(source, output);
   return plan;
 }
 
 /// Everybody's input is reduced into the root's output, from the far end of the line: to root 0 it
 /// is x0 op (x1 op (x2 ...
 [[nodiscard]] inline schedule chain_reduce(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::chain};
   const int position = wrap(rank - root, world);
   const region input{place::input, 0, count};
   const region sum{position == 0 ? place::output : place::scratch, 0, count};
   std::int32_t partial = no_action;
   region current = input;
   if (position < world - 1) {
-    partial = plan.add({action_kind::receive_reduce, wrap(rank + 1, world), input, sum,
-                        {no_action, no_action}, position == 0});
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = wrap(rank + 1, world),
+                        .from = input,
+                        .to = sum,
+                        .completes = position == 0});
     current = sum;
   }
   if (position != 0) {
     if (partial != no_action) plan.scratch_count = count;
-    plan.add({action_kind::send, wrap(rank - 1, world), current, {}, {partial, no_action}, false});
+    plan.send(wrap(rank - 1, world), current, partial);
   }
   return plan;
 }
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule chain_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::chain};
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
   const bool last = rank == world - 1;
@@ -76,7 +74,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule chain_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::chain};
   const region input{place::input, 0, blocks.total()};
   const region sum{place::scratch, 0, blocks.total()};
   const region own = blocks.alone(place::output, rank);

@@ -12,7 +12,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule direct_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::direct};
   const int world = blocks.parts();
   const region own = blocks.alone(place::input, rank);
   plan.copy(own, blocks.block(place::output, rank));
@@ -71,14 +71,14 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
 
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule direct_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::direct};
   detail::direct_reduce_phase(plan, rank, blocks, blocks.alone(place::output, rank));
   return plan;
 }
 
 /// Input and output hold `count` elements. The bits are those of direct_reduce_scatter.
 [[nodiscard]] inline schedule direct_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::direct};
   const partition blocks = partition::even(count, world);
   const region own = blocks.block(place::output, rank);
   const std::int32_t reduced = detail::direct_reduce_phase(plan, rank, blocks, own);
@@ -95,7 +95,7 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
 
 /// Everybody's input is reduced into the root's output (`count` elements each).
 [[nodiscard]] inline schedule direct_reduce(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::direct};
   const region input{place::input, 0, count};
   if (rank == root) detail::fold_serially(plan, rank, world, input, {place::output, 0, count});
   else plan.send(root, input);

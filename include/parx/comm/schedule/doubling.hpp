@@ -13,7 +13,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule doubling_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::doubling};
   const fold folded(world);
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
@@ -53,7 +53,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input holds block `rank`; output receives all of them. The world is a power of two.
 [[nodiscard]] inline schedule doubling_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::doubling};
   std::int32_t ready =
       plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
   for (int bit = 1; bit < blocks.parts(); bit *= 2) {

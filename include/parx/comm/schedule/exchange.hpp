@@ -22,7 +22,7 @@ enum class pairing : std::uint8_t { shifted, mutual };
 
 inline schedule exchange(algorithm name, int rank, const partition& outgoing,
                          const partition& incoming, int window, pairing pairs) {
-  schedule plan{.name = name, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = name};
   const int world = outgoing.parts();
   const bool mutual = pairs == pairing::mutual;
   plan.copy(outgoing.block(place::input, rank), incoming.block(place::output, rank));

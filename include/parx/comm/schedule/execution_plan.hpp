@@ -16,27 +16,27 @@ namespace parx::inline PARX_ABI {
 /// The traffic of one link: indices into schedule::actions, in wire order.
 struct lane_plan {
   int peer = -1;
-  std::vector<std::int32_t> sends;
-  std::vector<std::int32_t> receives;
+  std::vector<std::int32_t> sends{};
+  std::vector<std::int32_t> receives{};
   std::size_t largest_reduction = 0;  ///< elements of the largest receive_reduce
 };
 
 struct execution_plan {
   schedule steps;
-  std::vector<lane_plan> lanes;
-  std::vector<std::int32_t> local;  ///< what needs no link
-  bool meets = false;               ///< some of that waits for all ranks
-  std::vector<bool> awaited;        ///< by action: whether another waits for it
+  std::vector<lane_plan> lanes{};
+  std::vector<std::int32_t> local{};  ///< indices of actions that need no link
+  bool meets = false;                 ///< whether one of them is a meeting of all ranks
+  std::vector<bool> awaited{};        ///< by action: whether another action depends on it
 };
 
 [[nodiscard]] inline execution_plan make_plan(schedule steps) {
-  execution_plan result{.steps = std::move(steps), .lanes = {}, .local = {}, .awaited = {}};
+  execution_plan result{.steps = std::move(steps)};
   result.awaited.resize(result.steps.actions.size());
   const auto lane_of = [&](int peer) -> lane_plan& {
     const auto found = std::find_if(result.lanes.begin(), result.lanes.end(),
                                     [&](const lane_plan& lane) { return lane.peer == peer; });
     if (found != result.lanes.end()) return *found;
-    return result.lanes.emplace_back(lane_plan{.peer = peer, .sends = {}, .receives = {}});
+    return result.lanes.emplace_back(lane_plan{.peer = peer});
   };
   for (std::size_t i = 0; i < result.steps.actions.size(); ++i) {
     const action& step = result.steps.actions[i];

@@ -17,7 +17,7 @@ struct explanation {
   algorithm name = algorithm::automatic;
   double seconds = 0;  ///< predicted; not a number where the algorithm cannot do the call
   bool chosen = false;
-  std::string why;  ///< "cheapest", "rules.txt:3 says so", "2.1 x the cheapest", "needs ..."
+  std::string why{};  ///< "cheapest", "rules.txt:3 says so", "2.1 x the cheapest", "needs ..."
 };
 
 /// Every algorithm of shape.what, the cheapest first, those that cannot do the call last.
@@ -31,7 +31,7 @@ struct explanation {
   double least = 0;
   for (const catalog_entry& each : catalog()) {
     if (each.what != shape.what) continue;
-    explanation row{.name = each.name, .chosen = each.name == chosen, .why = {}};
+    explanation row{.name = each.name, .chosen = each.name == chosen};
     if (const char* objection = objection_to(each, shape)) {
       row.seconds = std::numeric_limits<double>::quiet_NaN();
       row.why = objection;

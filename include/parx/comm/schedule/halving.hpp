@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule halving_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::halving, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::halving};
   const fold folded(world);
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
@@ -76,7 +76,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule halving_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::halving, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::halving};
   const int world = blocks.parts();
   const fold folded(world);
   const region all{place::input, 0, blocks.total()};

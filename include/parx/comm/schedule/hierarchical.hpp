@@ -70,7 +70,7 @@ struct host_layout {
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule hierarchical_all_reduce(int rank, std::span<const int> host_of,
                                                       std::size_t count) {
-  schedule plan{.name = algorithm::hierarchical, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::hierarchical};
   const host_layout layout(rank, host_of);
   const auto& local = layout.local();
   const int neighbours = static_cast<int>(local.size());
@@ -98,7 +98,7 @@ struct host_layout {
 /// The root's input is copied to everybody's output (`count` elements each).
 [[nodiscard]] inline schedule hierarchical_broadcast(int rank, std::span<const int> host_of,
                                                      std::size_t count, int root) {
-  schedule plan{.name = algorithm::hierarchical, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::hierarchical};
   host_layout layout(rank, host_of);
   layout.lead(rank, root);
   const auto& local = layout.local();
@@ -122,7 +122,7 @@ struct host_layout {
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule hierarchical_all_gather(int rank, std::span<const int> host_of,
                                                       const partition& blocks) {
-  schedule plan{.name = algorithm::hierarchical, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::hierarchical};
   const host_layout layout(rank, host_of);
   const auto& local = layout.local();
   const int hosts = static_cast<int>(layout.hosts.size());

@@ -14,7 +14,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Reduce to rank 0, then broadcast. Input and output hold `count` elements.
 [[nodiscard]] inline schedule tree_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::tree};
   std::vector<int> everybody(static_cast<std::size_t>(world));
   std::iota(everybody.begin(), everybody.end(), 0);
   const std::int32_t reduced =
@@ -26,7 +26,7 @@ namespace parx::inline PARX_ABI::schedules {
 /// All contributions go to rank 0, and their sum to everybody. Input and output hold `count`
 /// elements; scratch holds those of the ranks below this one in the tree.
 [[nodiscard]] inline schedule ordered_tree_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::ordered_tree, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::ordered_tree};
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
   const int edge = detail::tree_edge(rank, world);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -49,7 +48,6 @@ class partition {
 
   /// Elements of the largest block.
   [[nodiscard]] std::size_t largest() const noexcept {
-    if (parts_ == 0 || begins_.empty()) return parts_ == 0 ? 0 : count(0);
     std::size_t most = 0;
     for (int i = 0; i < parts_; ++i) most = std::max(most, count(i));
     return most;
@@ -66,7 +64,7 @@ class partition {
   /// The size of block i at the start of a buffer that holds nothing else.
   [[nodiscard]] region alone(place where, int i) const noexcept { return {where, 0, count(i)}; }
 
-  friend auto operator<=>(const partition&, const partition&) = default;
+  friend bool operator==(const partition&, const partition&) = default;
 
  private:
   std::size_t total_ = 0;

@@ -56,7 +56,7 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule ring_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::ring, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::ring};
   const partition blocks = partition::even(count, world);
   const region own = blocks.block(place::output, rank);
   const std::int32_t reduced = detail::ring_reduce_phase(
@@ -67,7 +67,7 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
 
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule ring_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::ring, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::ring};
   const int world = blocks.parts();
   // Two partial sums are alive at a time: the one being sent on and the one arriving.
   const std::size_t largest = blocks.largest();
@@ -87,7 +87,7 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule ring_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::ring, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::ring};
   const region own = blocks.alone(place::input, rank);
   plan.copy(own, blocks.block(place::output, rank));
   detail::ring_gather_phase(plan, rank, blocks, own, no_action);

@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// Input holds block `rank`; the root's output receives all of them.
 [[nodiscard]] inline schedule tree_gather(int rank, const partition& blocks, int root) {
-  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::tree};
   const int world = blocks.parts();
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
@@ -45,7 +45,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// The root's input holds all blocks; output receives block `rank`.
 [[nodiscard]] inline schedule tree_scatter(int rank, const partition& blocks, int root) {
-  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::tree};
   const int world = blocks.parts();
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
@@ -74,7 +74,7 @@ namespace parx::inline PARX_ABI::schedules {
 /// Input holds block `rank`; the root's output receives all of them.
 [[nodiscard]] inline schedule direct_gather(int rank, const partition& blocks, int root,
                                             int window = default_window) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::direct};
   const int world = blocks.parts();
   const region own = blocks.alone(place::input, rank);
   if (rank != root) {
@@ -97,7 +97,7 @@ namespace parx::inline PARX_ABI::schedules {
 /// The root's input holds all blocks; output receives block `rank`.
 [[nodiscard]] inline schedule direct_scatter(int rank, const partition& blocks, int root,
                                              int window = default_window) {
-  schedule plan{.name = algorithm::direct, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::direct};
   const int world = blocks.parts();
   const region own = blocks.alone(place::output, rank);
   if (rank != root) {

@@ -83,25 +83,25 @@ inline void chain_scan_steps(schedule& plan, int rank, int world, const scan_sta
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule doubling_scan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::doubling};
   detail::doubling_scan_steps(plan, rank, world, {.value = {place::input, 0, count}});
   return plan;
 }
 [[nodiscard]] inline schedule chain_scan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::chain};
   detail::chain_scan_steps(plan, rank, world, {.value = {place::input, 0, count}});
   return plan;
 }
 
 /// Input and output hold `count` elements; rank 0's output is not written.
 [[nodiscard]] inline schedule doubling_exscan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::doubling, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::doubling};
   const auto start = detail::shift_for_exscan(plan, rank, world, count);
   detail::doubling_scan_steps(plan, rank, world, start);
   return plan;
 }
 [[nodiscard]] inline schedule chain_exscan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::chain, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::chain};
   const auto start = detail::shift_for_exscan(plan, rank, world, count);
   detail::chain_scan_steps(plan, rank, world, start);
   return plan;

@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI::schedules {
 /// The root's input is copied to everybody's output (`count` elements each).
 [[nodiscard]] inline schedule scatter_gather_broadcast(int rank, int world, std::size_t count,
                                                        int root) {
-  schedule plan{.name = algorithm::scatter_gather, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::scatter_gather};
   const partition blocks = partition::even(count, world);  // numbered from the root, as v is
   const int v = wrap(rank - root, world);
   const auto rank_of = [&](int u) { return wrap(u + root, world); };

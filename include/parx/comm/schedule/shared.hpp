@@ -15,10 +15,8 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// The output is shared; `count` elements.
 [[nodiscard]] inline schedule shared_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
-  const std::int32_t written = plan.add({.kind = action_kind::copy,
-                                         .from = {place::input, 0, count},
-                                         .to = {place::output, 0, count}});
+  schedule plan{.name = algorithm::shared};
+  const std::int32_t written = plan.copy({place::input, 0, count}, {place::output, 0, count});
   const std::int32_t entered = detail::append_meeting(plan, rank, world, written);
   const region own = chunk(place::output, count, world, rank);
   const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all,
@@ -32,7 +30,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// The input is shared; the output receives this rank's block.
 [[nodiscard]] inline schedule shared_reduce_scatter(int rank, const partition& cut) {
-  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::shared};
   const std::int32_t entered = detail::append_meeting(plan, rank, cut.parts(), no_action);
   const std::int32_t reduced = plan.add(
       {.kind = action_kind::combine, .from = cut.block(place::input, rank),
@@ -43,7 +41,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 /// The output is shared; the input is this rank's block.
 [[nodiscard]] inline schedule shared_all_gather(int rank, const partition& cut) {
-  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::shared};
   const int world = cut.parts();
   const std::int32_t entered = detail::append_meeting(plan, rank, world, no_action);
   const std::int32_t written = plan.add({.kind = action_kind::spread,
@@ -57,15 +55,11 @@ namespace parx::inline PARX_ABI::schedules {
 /// The output is shared; `count` elements from the root, which does its share of the copying: it
 /// writes the last part of all others' buffers while they read the rest from its own.
 [[nodiscard]] inline schedule shared_broadcast(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::shared, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::shared};
   const region written = chunk(place::output, count, world, world - 1);
   const region read{place::output, 0, written.offset};
   std::int32_t last = no_action;
-  if (rank == root) {
-    last = plan.add({.kind = action_kind::copy,
-                     .from = {place::input, 0, count},
-                     .to = {place::output, 0, count}});
-  }
+  if (rank == root) last = plan.copy({place::input, 0, count}, {place::output, 0, count});
   last = detail::append_meeting(plan, rank, world, last);
   if (rank == root) {
     last = plan.add(

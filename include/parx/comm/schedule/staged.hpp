@@ -32,7 +32,7 @@ inline constexpr int staging_parts = 3;
 /// each rank reduces all of it; needs count <= most.
 [[nodiscard]] inline schedule staged_all_reduce(int rank, int world, std::size_t count,
                                                 std::size_t most, bool whole) {
-  schedule plan{.name = algorithm::staged, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::staged};
   plan.slices = count == 0 ? 1 : static_cast<int>((count - 1) / most + 1);
   plan.slice_count = most;
   const std::size_t signal = most * staging_parts;

@@ -30,7 +30,7 @@ namespace detail {
 
 /// The root's input is copied to everybody's output (`count` elements each).
 [[nodiscard]] inline schedule tree_broadcast(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::tree};
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
   const region output{place::output, 0, count};
@@ -39,26 +39,20 @@ namespace detail {
   if (v == 0) {
     source = {place::input, 0, count};
   } else {
-    here = plan.add({action_kind::receive, wrap(v - edge + root, world), {}, output,
-                     {no_action, no_action}, false});
+    here = plan.receive(wrap(v - edge + root, world), output);
   }
   // The farthest child first: it has the deepest subtree below it.
   for (int bit = edge / 2; bit >= 1; bit /= 2) {
-    if (v + bit < world) {
-      plan.add(
-          {action_kind::send, wrap(v + bit + root, world), source, {}, {here, no_action}, false});
-    }
+    if (v + bit < world) plan.send(wrap(v + bit + root, world), source, here);
   }
-  if (v == 0) {
-    plan.add({action_kind::copy, -1, source, output, {no_action, no_action}, false});
-  }
+  if (v == 0) plan.copy(source, output);
   return plan;
 }
 
 /// Everybody's input is reduced into the root's output. The other ranks need no output: their
 /// partial sums lie in the schedule's own scratch space.
 [[nodiscard]] inline schedule tree_reduce(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::tree, .actions = {}, .scratch_count = 0};
+  schedule plan{.name = algorithm::tree};
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
   const region sum{v == 0 ? place::output : place::scratch, 0, count};
@@ -66,18 +60,17 @@ namespace detail {
   region current{place::input, 0, count};
   for (int bit = 1; bit < edge && v + bit < world; bit *= 2) {
     const bool last = v == 0 && (2 * bit >= edge || v + 2 * bit >= world);
-    partial = plan.add({action_kind::receive_reduce, wrap(v + bit + root, world), current, sum,
-                        {partial, no_action}, last});
+    partial = plan.add({.kind = action_kind::receive_reduce,
+                        .peer = wrap(v + bit + root, world),
+                        .from = current,
+                        .to = sum,
+                        .after = {partial, no_action},
+                        .completes = last});
     current = sum;
   }
   if (v != 0) {
     if (partial != no_action) plan.scratch_count = count;
-    plan.add({action_kind::send,
-              wrap(v - edge + root, world),
-              current,
-              {},
-              {partial, no_action},
-              false});
+    plan.send(wrap(v - edge + root, world), current, partial);
   }
   return plan;
 }

@@ -1,7 +1,6 @@
 // call: one operation of a group, from its issue to its end, without types.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <exception>
