@@ -1,12 +1,14 @@
-// L3: process groups and their collectives: operation(group, input, output, {options}), or in place
-// operation(group, data, {options}), and async_ before the name for one that goes on by itself. A
-// buffer is anything with a pointer and a size: types/buffer.hpp. By name, since few programs want
-// to compile them: <parx/comm/collectives/coalesced.hpp> (many small buffers in one operation),
-// <parx/comm/explain.hpp> (why a group does an operation the way it does) and
+// L3: process groups and their collectives.
+//
+// A call is operation(group, input, output, {options}), or operation(group, data, {options}) in
+// place; with async_ before the name it returns a work handle at once. A buffer is anything with a
+// pointer and a size (types/buffer.hpp).
+// Not included, because few programs need them: <parx/comm/collectives/coalesced.hpp> (many small
+// buffers in one operation), <parx/comm/explain.hpp> (which algorithm a group uses, and why) and
 // <parx/comm/threads.hpp> (ranks that are threads of one process, for tests and sandboxes).
 #pragma once
 
-#include <parx/core/version.hpp>  // first: what compiler parx needs
+#include <parx/core/version.hpp>  // first: checks the compiler version
 
 #include <parx/comm/axis_extents.hpp>                // IWYU pragma: export
 #include <parx/comm/block_counts.hpp>                // IWYU pragma: export

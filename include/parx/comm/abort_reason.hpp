@@ -1,4 +1,4 @@
-// abort_reason: what a rank that an exception ends tells the others.
+// abort_reason: the text that a rank which fails by an exception sends to the others.
 #pragma once
 
 #include <exception>
@@ -9,8 +9,8 @@
 
 namespace parx::inline PARX_ABI {
 
-/// "rank 3: cannot open "train.csv"", with its causes, for process_group::abort. Call it in a catch
-/// block.
+/// For process_group::abort: the current exception with its causes, as in
+/// "rank 3: cannot open "train.csv"". Call it in a catch block.
 [[nodiscard]] inline std::string abort_reason(int rank) {
   return formatted("rank {}: {}", rank, text_of(std::current_exception()));
 }

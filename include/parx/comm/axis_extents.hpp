@@ -1,7 +1,7 @@
-// axis_extents: the shape of what a message carries, on the wire and in message_options.
+// axis_extents: the shape of a message's data, in message_options and on the wire.
 //
-// At most eight axes, the slowest first. It is converted from any contiguous range of integers: a
-// tensor's shape is one, and comm need not know of tensors.
+// At most eight axes, the slowest first. Any contiguous range of integers converts to it, such as a
+// tensor's shape, so comm does not depend on the tensor chapter.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ class axis_extents {
  public:
   static constexpr std::size_t most = 8;
 
-  /// None are given.
+  /// No shape: given() is false.
   constexpr axis_extents() noexcept = default;
   axis_extents(std::initializer_list<std::size_t> extents) { assign(extents); }
-  /// Throws usage_error for more than eight. An empty range is that of a single element.
+  /// Throws usage_error for more than eight axes. An empty range is the shape of a scalar.
   template <typename Range>
   requires(!std::same_as<Range, axis_extents>) && requires(const Range& range) {
     requires std::contiguous_iterator<decltype(std::begin(range))>;
@@ -69,10 +69,9 @@ class axis_extents {
   bool given_ = false;
 };
 
-/// "2 x 3 x 4", "1 element" where there are no axes.
+/// "2 x 3 x 4", or "1 element" for a scalar.
 [[nodiscard]] inline std::string to_string(const axis_extents& extents) {
-  return extents.axes() == 0 ? "1 element"
-                             : joined_text(extents, " x ");
+  return extents.axes() == 0 ? "1 element" : joined_text(extents, " x ");
 }
 
 }  // namespace parx

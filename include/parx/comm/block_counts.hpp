@@ -1,7 +1,7 @@
-// block_counts: how many elements each rank has, as the operations in _v take them.
+// block_counts: the number of elements of each rank, as the _v operations take it.
 //
-// Any range of integers, one for each rank: std::vector<int> as well as std::vector<std::size_t>,
-// of which alone nothing is copied. Only read during the call; lives for one call.
+// Any range of integers converts to it, with one entry per rank. Only a contiguous range of
+// std::size_t is used without a copy. It refers to its argument: use it as a parameter only.
 #pragma once
 
 #include <cstddef>

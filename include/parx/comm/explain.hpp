@@ -1,4 +1,4 @@
-// explain: why a group does an operation the way it does.
+// explain: which algorithm a group uses for an operation, and why.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace parx::inline PARX_ABI {
 
-/// The algorithms that could do `what` on `bytes` bytes of the whole vector, with their predicted
-/// times, the chosen one and the reason. explain_text() of schedule/explain.hpp renders it.
-/// Collective when it is the group's first operation, else local.
+/// All algorithms of `what` for a whole vector of `bytes` bytes: their predicted times, the chosen
+/// one and the reason. explain_text() of schedule/explain.hpp formats the result.
+/// Collective if it is the group's first operation, else local.
 [[nodiscard]] std::vector<explanation> explain(process_group& group, operation what,
                                                std::size_t bytes,
                                                call_site site = call_site::current());

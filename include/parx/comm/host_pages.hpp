@@ -1,8 +1,8 @@
-// host_pages: one array in memory that all ranks of a host read, of which each rank writes a part.
+// host_pages: one array in shared memory that all ranks of a host read; each rank writes one part.
 //
-// Parameters that lie here exist once on a host, not once a rank. Each rank's optimizer updates the
-// rank's own part, and two barriers take the place of the all_gather: before the first write, for
-// ranks that still read old values, and after the last, for those that want the new ones.
+// Parameters stored here exist once per host instead of once per rank. Each rank's optimizer
+// updates its own part, and two barriers replace the all_gather: one before the writes, so that no
+// rank still reads old values, and one after them, so that all ranks see the new values.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Movable; it must outlive all that reads the array. The group is borrowed. Across hosts there is
-/// one array for each host, made by a group of its ranks.
+/// Movable; it must outlive all readers of the array. The group is borrowed. With several hosts,
+/// make one array per host, by a subgroup of its ranks.
 template <typename T>
 class host_pages {
   static constexpr std::size_t page_bytes = 4096;
   static_assert(std::is_trivially_copyable_v<T> && page_bytes % sizeof(T) == 0);
 
  public:
-  /// Collective: `size` elements, zeroed, in equal parts of whole pages, the last ones shorter.
-  /// Throws usage_error where the ranks do not share memory, parx::error where memory cannot be had
-  /// or a rank does not come in time.
+  /// Collective: `size` elements, zeroed, in equal parts of whole pages; the last parts may be
+  /// shorter or empty. Throws usage_error if the ranks do not share memory, parx::error if memory
+  /// cannot be allocated or a rank does not enter in time.
   host_pages(process_group& group, std::size_t size, call_site site = call_site::current())
       : group_(&group), size_(size) {
     require(group.shares_memory(),
@@ -47,7 +47,7 @@ class host_pages {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// All elements, to read, at one address for good. Other addresses on other ranks.
+  /// All elements, for reading. The address never changes; it differs from rank to rank.
   [[nodiscard]] std::span<T> all() const noexcept { return {memory_.of(0), size_}; }
   /// The elements that a rank writes.
   [[nodiscard]] std::span<T> part(int rank) const noexcept {
@@ -56,9 +56,9 @@ class host_pages {
   }
   [[nodiscard]] std::span<T> part() const noexcept { return part(group_->rank()); }
 
-  /// Collective: write(part()), once no rank reads the old values any more. When it returns, all
-  /// ranks have written. No rank may read in between but its own part. What `write` throws closes
-  /// the group, whose other ranks wait for this one.
+  /// Collective: calls write(part()) once all ranks have entered, and returns once all ranks have
+  /// written. Inside `write` a rank may read its own part only. An exception from `write` aborts
+  /// the group, because the other ranks wait for this one, and is rethrown.
   template <typename Write>
   void update(Write&& write, call_site site = call_site::current()) {
     barrier(*group_, {}, site);

@@ -1,16 +1,16 @@
-// measure: what a message and a byte cost between the hosts of a group.
+// measure: latency and bandwidth between the hosts of a group.
 //
-// Rank 0 plays ping-pong with the first rank of another host, for about a tenth of a second, and
-// tells all ranks what it found: all must choose algorithms by the same numbers.
+// Rank 0 runs a ping-pong with the first rank of another host for about a tenth of a second and
+// broadcasts the result: all ranks must choose algorithms by the same numbers.
 #pragma once
 
 #include <parx/comm/process_group.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// Readies a group for the choice of algorithms, as its first collective does otherwise. Collective
-/// the first time; where the group's ranks are on several hosts it then takes about 100 ms, unless
-/// the group it was made from has measured.
+/// Prepares a group for choosing algorithms; otherwise its first collective does so. Collective the
+/// first time. If the ranks are on several hosts, that takes about 100 ms, unless the group it was
+/// made from has already measured.
 void ready_choice(const process_group& group, call_site site = call_site::current());
 
 }  // namespace parx

@@ -1,4 +1,5 @@
-// global_mean: metrics by the same rule as gradients: add sums, add counts, divide once.
+// global_mean: the mean of a metric over all ranks. As for gradients, sums and counts are added
+// over the ranks, then divided once.
 #pragma once
 
 #include <array>
@@ -8,8 +9,8 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective. The mean over all ranks of values that each rank has summed up: a loss, an accuracy.
-/// Ranks may have different counts; 0 where all counts are 0.
+/// Collective. The mean over all ranks of a metric such as a loss or an accuracy; each rank passes
+/// the sum of its values and their number. Counts may differ between ranks. Returns 0 if all are 0.
 [[nodiscard]] inline double global_mean(process_group& group, double sum, double count,
                                         call_site site = call_site::current()) {
   std::array<double, 2> total{sum, count};
@@ -17,7 +18,7 @@ namespace parx::inline PARX_ABI {
   return total[1] == 0 ? 0 : total[0] / total[1];
 }
 
-/// A figure as (sum, count): a weighted_loss, or a tally of right answers.
+/// A metric with members `sum` and `count`, such as weighted_loss.
 template <typename F>
 concept sum_and_count = requires(const F& figure) {
   { figure.count } -> std::convertible_to<double>;
@@ -26,7 +27,7 @@ concept sum_and_count = requires(const F& figure) {
   };
 };
 
-/// Collective. The same of a figure that knows its sum and its count:
+/// Collective. The same for a metric that has its sum and count:
 /// `print0(world, "loss {}\n", global_mean(world, loss))`.
 template <sum_and_count Figure>
 [[nodiscard]] double global_mean(process_group& group, const Figure& figure,

@@ -1,4 +1,4 @@
-// print0: one line for the job instead of one a rank.
+// print0: prints once for the whole job instead of once per rank.
 #pragma once
 
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Local. Formats to standard output on rank 0 and flushes; does nothing elsewhere.
+/// Local. On rank 0, formats to standard output and flushes; does nothing on other ranks.
 template <typename... Args>
 void print0(const process_group& group, fmt::format_string<Args...> text, Args&&... args) {
   if (group.rank() != 0) return;

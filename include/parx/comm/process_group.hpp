@@ -1,14 +1,14 @@
 // process_group: a set of ranks that communicate.
 //
-// The one invariant: every rank of a group issues the same collectives in the same order. It is
-// checked on the wire; a violation is an exception on every rank that names both calls. The first
+// Invariant: every rank of a group issues the same collectives in the same order. This is checked
+// on the wire; a violation throws on every rank, and the message names both calls. The first
 // failure closes the group on all ranks: later calls throw errc::closed, and the job must be
 // restarted to go on.
-// Threads: use a group from one thread at a time; different groups from different threads are fine.
-// A thread that begins a call while another is in one is refused with a usage_error (as far as
-// detail/progress/sole_user.hpp can see that).
-// abort() may come from any thread. A process that is forked from a rank is no rank: to use its
-// copies of the groups is a usage_error, and to drop them, or to exit, does nothing to the rank.
+// Threads: use a group from one thread at a time; different groups may be used from different
+// threads. A call that begins while another thread is in a call throws usage_error (detected as far
+// as detail/progress/sole_user.hpp can). abort() may be called from any thread.
+// Fork: a process forked from a rank is not a rank. Using its copies of the groups throws
+// usage_error; destroying them, or exiting, does not affect the rank.
 #pragma once
 
 #include <cstddef>
@@ -36,11 +36,11 @@ class group_core;
 
 [[nodiscard]] const group_options& checked(const group_options& options);
 
-/// What the operations of comm work on; no other chapter calls it. Throws usage_error in a process
-/// that was forked from the rank's.
+/// The implementation of a group; only comm calls this. Throws usage_error in a process forked from
+/// the rank's.
 [[nodiscard]] const std::shared_ptr<group_core>& core_of(const process_group& group);
 
-/// Collective: `bytes` a rank, within the group's timeout.
+/// Collective: an area with `bytes` per rank, made within the group's timeout.
 [[nodiscard]] std::shared_ptr<const shared_area> share_memory(process_group& group,
                                                               std::size_t bytes);
 
@@ -48,8 +48,8 @@ class group_core;
 
 class process_group {
  public:
-  /// A group over a transport that already joins its ranks. init() is the usual way to get one.
-  /// Throws usage_error for a timeout that is none.
+  /// A group over a transport that already connects its ranks. init() is the usual way to get one.
+  /// Throws usage_error if the timeout is not positive.
   explicit process_group(std::unique_ptr<transport> network, std::string name = "world",
                          group_options options = {});
   process_group(process_group&&) noexcept = default;
@@ -59,34 +59,34 @@ class process_group {
   [[nodiscard]] int size() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
 
-  /// Bytes this rank's collectives and messages have sent and received so far, headers (64 bytes a
-  /// link, direction and operation) included.
+  /// Bytes that this rank's collectives and messages have sent and received so far. Headers are
+  /// included: 64 bytes per operation, link and direction.
   [[nodiscard]] std::size_t bytes_sent() const noexcept;
   [[nodiscard]] std::size_t bytes_received() const noexcept;
 
-  /// Seconds for which asynchronous collectives have run on this rank so far. What of it the
-  /// program did not wait for was hidden behind its computation.
+  /// Seconds for which asynchronous collectives have run on this rank so far. The part of it that
+  /// the program did not spend waiting was overlapped with computation.
   [[nodiscard]] double async_seconds() const noexcept;
 
-  /// The host of each rank, numbered from 0 in the order of their first ranks. Equal on all ranks.
-  /// May ask the job's store the first time.
+  /// The host of each rank; hosts are numbered from 0 in the order of their first ranks. Equal on
+  /// all ranks. The first call may ask the job's store.
   [[nodiscard]] std::vector<int> hosts() const;
   /// Whether all ranks see each other's shared buffers (allocate_shared). Equal on all ranks.
   [[nodiscard]] bool shares_memory() const;
 
-  /// Local. A group of `ranks` (of this group, in the order of their new ranks). Only the members
-  /// call it, each with the same list; it costs no connection until it is used.
+  /// Local. A group of the given ranks of this group, in the order of their new ranks. Only the
+  /// members call it, all with the same list. It opens no connection until it is used.
   [[nodiscard]] process_group subgroup(std::span<const int> ranks, subgroup_options options = {},
                                        call_site site = call_site::current()) const;
 
-  /// Makes the group unusable on every rank of the job, which are given `reason`. Does nothing in a
-  /// process that was forked from the rank's.
+  /// Closes the group on all ranks; their calls throw an error that contains `reason`. Does nothing
+  /// in a process forked from the rank's.
   void abort(std::string_view reason);
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const;
 
-  /// With progress_mode::inline_poll: moves the asynchronous operations of all this thread's groups
-  /// on, without waiting. Call it between pieces of computation.
+  /// With progress_mode::inline_poll: makes progress on the asynchronous operations of all groups
+  /// of this thread, without waiting. Call it between pieces of computation.
   void poll();
 
  private:
@@ -94,7 +94,7 @@ class process_group {
 
   explicit process_group(std::shared_ptr<detail::group_core> core) : core_(std::move(core)) {}
 
-  /// `base` follows from the members alone, so that their names for the group may differ.
+  /// `base` depends on the members only, not on `name`: ranks may name the group differently.
   [[nodiscard]] process_group derive(std::span<const int> ranks, std::uint64_t base,
                                      const std::string& name) const;
 

@@ -1,7 +1,7 @@
-// rank_comparison: whether a text is the same on all ranks of a group, and where not, how it
-// differs.
+// rank_comparison: whether a text is the same on all ranks of a group and, if not, the lines that
+// differ.
 //
-// One hash a rank is exchanged; only when they differ do the texts themselves travel.
+// The ranks exchange one hash each. The texts themselves are sent only if the hashes differ.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +58,9 @@ struct difference_of_ranks {
   std::string text;  ///< the lines that differ
 };
 
-/// Whether a text is equal on the ranks of a group, and if not, how the lines of what is told of it
-/// differ. Made and asked in the same order on all of them; several may be under way at once.
+/// Compares the text `mine` over the ranks of a group. If it differs, difference() shows the lines
+/// that differ between the ranks' `told` texts. All ranks make and use their comparisons in the
+/// same order; several may be in flight at once.
 class rank_comparison {
  public:
   /// Collective, asynchronous.
@@ -71,9 +72,9 @@ class rank_comparison {
   rank_comparison(const rank_comparison&) = delete;
   rank_comparison& operator=(const rank_comparison&) = delete;
 
-  /// Collective, asynchronous: where texts differ, sends those of the first two ranks that do.
-  /// Where several comparisons are under way, this is called for all of them before difference()
-  /// is for any, because ranks may know the groups in different orders.
+  /// Collective, asynchronous: if texts differ, broadcasts rank 0's and the first different one.
+  /// With several comparisons in flight, call this for all of them before difference() of any,
+  /// because ranks may list the groups in different orders.
   void exchange_texts() {
     exchange_.wait();
     for (int rank = 1; rank < group_.size() && different_ == 0; ++rank) {
@@ -88,7 +89,7 @@ class rank_comparison {
       each.broadcast = async_broadcast(group_, each.text, {.root = root}, site_);
     }
   }
-  /// Equal on all ranks; nullopt where all have the same text. Waits for exchange_texts().
+  /// Equal on all ranks; nullopt if all have the same text. Waits for exchange_texts().
   [[nodiscard]] std::optional<difference_of_ranks> difference() {
     if (different_ == 0) return std::nullopt;
     for (sent_text& each : sent_) each.broadcast.wait();

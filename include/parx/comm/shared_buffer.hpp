@@ -1,9 +1,9 @@
-// shared_buffer: memory in which collectives work in place, without moving it.
+// shared_buffer: a buffer in shared memory, which collectives read and write in place.
 //
-// Every rank of a group has a part of its own; ranks of one host see each other's. A collective
-// whose buffer lies in such a part, at the same offset on every rank, reads and writes all parts
-// directly: an all_reduce of 64 MiB between two ranks takes a fifth of the time of ordinary
-// buffers. Across hosts it is ordinary memory.
+// Every rank of a group has a part of its own; ranks of one host can access each other's parts. A
+// collective whose buffer lies in such parts, at the same offset on every rank, reads and writes
+// all of them directly: an all_reduce of 64 MiB between two ranks takes a fifth of the time that
+// ordinary buffers take. Across hosts it is ordinary memory.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// `size()` elements, zeroed at first. Movable; it must outlive the operations that borrow it.
+/// `size()` elements, initially zero. Movable; it must outlive the operations that borrow it.
 template <typename T>
 class shared_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -42,7 +42,7 @@ class shared_buffer {
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Another rank's part; null where that rank is on another host.
+  /// Another rank's part; null if that rank is on another host.
   [[nodiscard]] T* of(int rank) const noexcept {
     return reinterpret_cast<T*>(area_->of_rank[static_cast<std::size_t>(rank)]);
   }
@@ -59,8 +59,9 @@ class shared_buffer {
   std::size_t size_ = 0;
 };
 
-/// Collective: every rank calls it with the same `size` (elements). Throws usage_error for a size
-/// beyond memory's, parx::error where memory cannot be had or a rank does not come in time.
+/// Collective: every rank calls it with the same `size`, in elements. Throws usage_error if the
+/// size exceeds the address space, parx::error if memory cannot be allocated or a rank does not
+/// enter in time.
 template <typename T>
 [[nodiscard]] shared_buffer<T> allocate_shared(process_group& group, std::size_t size,
                                                call_site site = call_site::current()) {

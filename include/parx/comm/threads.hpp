@@ -1,6 +1,6 @@
 // run_threads: a job whose ranks are threads of this process, over the inproc transport.
 //
-// For tests, teaching and sandboxes: the same program text as with processes, nothing to launch.
+// For tests, teaching and sandboxes: the same code as with processes, without a launcher.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct threads_options {
 
 namespace detail {
 
-/// Whether the exception only tells that another rank failed.
+/// Whether the exception only reports that another rank failed.
 [[nodiscard]] inline bool tells_of_another(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -37,9 +37,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// Calls body(process_group&) on `ranks` threads and joins them. When a body throws, the job is
-/// aborted with its reason and that exception is thrown here: of several the first that is a cause,
-/// not the echo of another rank's failure.
+/// Calls body(process_group&) on `ranks` threads and joins them. If a body throws, the job is
+/// aborted with its reason and the exception is rethrown here: of several, the first that does not
+/// merely report another rank's failure.
 template <typename Body>
 void run_threads(int ranks, Body&& body, threads_options options = {}) {
   const auto network = std::make_shared<inproc_network>(ranks, options.network);

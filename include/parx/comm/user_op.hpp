@@ -3,12 +3,11 @@
 //   const auto better = [](const score& a, const score& b) { return a.loss < b.loss ? a : b; };
 //   parx::all_reduce(world, best, parx::user_op(better, {.order = parx::reduction_order::any}));
 //
-// It stands where the reduce_options would. The result is x0 op x1 op x2 ... in rank order, grouped
-// in any way: the operation must be associative, as floating sums nearly are. One that commutes too
-// may be applied in `any` order, by more algorithms (ring): faster where vectors are large. One
-// that is not even associative needs `serial` order: ((x0 op x1) op x2) ... The same function must
-// be passed on every rank: that it combines elements of the same size in the same order is checked,
-// that it is the same function cannot be.
+// It is passed in place of the reduce_options. By default the result is x0 op x1 op x2 ... in rank
+// order, grouped in any way: the operation must be associative (floating sums nearly are). If it
+// also commutes, order `any` allows more algorithms (ring), which are faster for large vectors. If
+// it is not associative, it needs order `serial`: ((x0 op x1) op x2) ... Every rank must pass the
+// same function; parx checks the element size and the order, but cannot check the function.
 #pragma once
 
 #include <array>
@@ -36,9 +35,9 @@ struct user_operation {
   user_op_options options;
 };
 
-/// `function(const T&, const T&)` gives the combination of two elements as a T. It runs on whatever
-/// thread makes the progress and must not call the group; an exception from it ends the group on
-/// all ranks.
+/// `function(const T&, const T&)` returns the combination of two elements as a T. It runs on the
+/// thread that makes progress and must not call the group. If it throws, the group is closed on all
+/// ranks.
 template <typename F>
 [[nodiscard]] user_operation<std::decay_t<F>> user_op(F&& function, user_op_options options = {}) {
   return {std::forward<F>(function), options};
@@ -57,7 +56,7 @@ template <typename F, typename T>
 inline constexpr bool combines<user_operation<F>, T> =
     std::is_trivially_copyable_v<T>&& std::is_invocable_r_v<T, const F&, const T&, const T&>;
 
-/// out[i] = a[i] op b[i], at any alignment: `context` is the F.
+/// out[i] = a[i] op b[i], at any alignment. `context` points to the F.
 template <typename F, typename T>
 void apply_user_op(const void* context, void* out, const void* a, const void* b,
                    std::size_t count) {

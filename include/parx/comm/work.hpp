@@ -1,7 +1,7 @@
 // work: the handle of an asynchronous operation.
 //
-// It borrows the caller's buffers until wait() returns. Its destructor waits as well: a stall that
-// the deadline bounds is better than memory that changes under somebody's hands.
+// It borrows the caller's buffers until wait() returns. The destructor waits too, at most until the
+// operation's deadline: otherwise the operation could write to memory that has been freed.
 #pragma once
 
 #include <memory>
@@ -23,12 +23,12 @@ class [[nodiscard]] work {
   work& operator=(work&& other) noexcept;
   ~work();
 
-  /// Blocks until the operation is done; throws its parx::error. Does nothing the second time.
+  /// Blocks until the operation is done; throws its parx::error. A second call does nothing.
   void wait();
-  /// Whether wait() would return (or throw) at once. Never blocks; where it would not, the thread
-  /// hands its core on for a moment.
+  /// Whether wait() would return (or throw) at once. Never blocks; if the operation is not done,
+  /// the thread yields its core once.
   [[nodiscard]] bool test();
-  /// Of an async_recv_any, after wait(): the rank whose message it was.
+  /// Of an async_recv_any, after wait(): the sender's rank.
   [[nodiscard]] int source_rank() const noexcept { return source_rank_; }
 
  private:
