@@ -79,8 +79,8 @@ class process_group {
   [[nodiscard]] process_group subgroup(std::span<const int> ranks, subgroup_options options = {},
                                        call_site site = call_site::current()) const;
 
-  /// Closes the group on all ranks; their calls throw an error that contains `reason`. Does nothing
-  /// in a process forked from the rank's.
+  /// Makes the group unusable on every rank of the job; their calls fail with an error that
+  /// contains `reason`. Does nothing in a process forked from the rank's.
   void abort(std::string_view reason);
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const;

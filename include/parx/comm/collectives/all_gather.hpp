@@ -1,7 +1,7 @@
-// all_gather: every rank ends with all ranks' vectors, one after the other in rank order.
+// all_gather: every rank receives the vectors of all ranks, concatenated in rank order.
 //
 // Collective. Any trivially copyable element type. In place: the input is this rank's block of the
-// output itself. all_gather: all vectors have the same length, the output size() times as many
+// output. all_gather: all vectors have the same length; the output has size() times as many
 // elements. all_gather_v: rank r's vector has counts[r] elements; every rank passes all counts.
 #pragma once
 

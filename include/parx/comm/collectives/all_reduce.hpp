@@ -1,9 +1,9 @@
-// all_reduce: every rank ends with the reduction of all ranks' vectors, bit-identical everywhere.
+// all_reduce: every rank receives the reduction of all ranks' vectors, with the same bits.
 //
 // Collective: every rank calls it with the same count, dtype and options. sum, product, min, max
-// work on every dtype, avg and premul_sum on floating ones, band, bor, bxor on integers, and
-// user_op on anything trivially copyable. bfloat16 and float16 are computed in float, and
-// rounded once a step.
+// work on every dtype, avg and premul_sum on floating types, band, bor and bxor on integers, and
+// user_op on any trivially copyable type. bfloat16 and float16 are computed in float and rounded
+// after each step.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// The run works on a copy, as if several buffers were packed, and a failed one is not unpacked.
+/// For preserve_input in place: the call runs on a packed copy, like a coalesced one. If it fails,
+/// the copy is not unpacked, so the buffer is unchanged.
 inline void write_result_last(collective_arguments& given) {
   if (given.input.data != given.output.data || given.input.bytes() == 0) return;
   struct places {

@@ -1,9 +1,9 @@
-// all_to_all: rank r's block s becomes rank s's block r: the transpose of a matrix of blocks.
+// all_to_all: rank r's block s becomes rank s's block r, like the transpose of a matrix of blocks.
 //
-// Collective. Any trivially copyable element type. In place, `data` are copied aside first.
+// Collective. Any trivially copyable element type. In place, the input is copied first.
 // all_to_all: all blocks have the same length. all_to_all_v: each rank passes how many elements it
-// sends to each rank and how many it receives from each; both ends of a pair must name the same
-// number, which is checked on the wire. The blocks lie one after the other in rank order.
+// sends to each rank and how many it receives from each. Both ranks of a pair must pass the same
+// number, which is checked on the wire. Blocks are stored one after the other in rank order.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// No schedule can exchange blocks where they lie: the run reads a copy of the input.
-inline void set_aside_if_in_place(collective_arguments& given) {
+/// No schedule exchanges blocks in place: an in-place call reads a copy of its input.
+inline void copy_input_if_in_place(collective_arguments& given) {
   if (given.input.data != given.output.data || given.input.bytes() == 0) return;
   const auto input = std::make_shared<const const_bytes>(
       const_bytes{static_cast<const std::byte*>(given.input.data), given.input.bytes()});
@@ -37,7 +37,7 @@ template <typename In, typename Out>
   check.require(given.count % static_cast<std::size_t>(group.size()) == 0,
                 "{} elements cannot be cut into {} blocks of one size; use all_to_all_v",
                 given.count, group.size());
-  set_aside_if_in_place(given);
+  copy_input_if_in_place(given);
   return given;
 }
 
@@ -62,7 +62,7 @@ template <typename In, typename Out>
                 receive_counts[own]);
   given.counts = send_counts;
   given.incoming = receive_counts;
-  set_aside_if_in_place(given);
+  copy_input_if_in_place(given);
   return given;
 }
 
@@ -99,8 +99,8 @@ template <typename Data>
   return detail::start(group, detail::all_to_all_arguments(group, data, data, options, site));
 }
 
-/// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Both are
-/// this rank's own and only read during the call.
+/// As all_to_all; send_counts[r] elements go to rank r and receive_counts[r] come from it. Each
+/// rank passes its own counts; they are only read during the call.
 template <typename In, typename Out>
 void all_to_all_v(process_group& group, const In& input, const block_counts& send_counts,
                   Out&& output, const block_counts& receive_counts, collective_options options = {},

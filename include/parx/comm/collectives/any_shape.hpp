@@ -1,5 +1,5 @@
-// recv_any_shape: receives what the sender alone knows the type and shape of, without a message
-// about it ahead: both are in the frame that precedes the bytes.
+// recv_any_shape: receives a message whose type and shape only the sender knows. Both are in the
+// header before the data, so no extra message is needed.
 //
 //   parx::send(world, x, 1, {.extents = x.shape()});
 //   parx::recv_any_shape(world, 0, [&](parx::dtype, const parx::axis_extents& extents) {
@@ -19,7 +19,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Memory for a message of elements of `type`: at least as many bytes as they take.
+/// Returns memory for a message of elements of `type`, at least as many bytes as they take.
 template <typename Allocate>
 concept message_allocator =
     requires(Allocate& allocate, dtype type, const axis_extents& extents) {
@@ -43,17 +43,17 @@ void fill_any_shape(const process_group& group, int from, Allocate&& allocate,
 
 }  // namespace detail
 
-/// Blocks until the next message of rank `from` with this tag fills the memory that
-/// allocate(type, extents) has returned. It is called once, when the message begins to arrive.
-/// Where the sender gave no extents there is one, the number of elements; structs travel as bytes.
-/// Throws usage_error for a rank outside the group, and parx::error, which closes the group, where
-/// the message is not of options.type, or larger than options.max_bytes or the memory, where
-/// `allocate` has thrown, and where communication fails.
+/// Blocks until the next message from rank `from` with this tag has arrived in the memory that
+/// allocate(type, extents) returned. `allocate` is called once, when the message begins to arrive.
+/// If the sender gave no extents, there is one: the number of elements. Structs arrive as bytes.
+/// Throws usage_error for a rank outside the group. Throws parx::error, which closes the group, if
+/// the message is not of options.type, or is larger than options.max_bytes or the memory, if
+/// `allocate` throws, or if communication fails.
 template <message_allocator Allocate>
 void recv_any_shape(process_group& group, int from, Allocate&& allocate,
                     any_shape_options options = {}, call_site site = call_site::current()) {
   detail::call request;
-  // On this thread or on the group's, but not after this function has returned.
+  // Called on this thread or on the group's thread, but not after this function has returned.
   const auto by_reference = [&](dtype type, const axis_extents& extents) {
     return std::span<std::byte>(allocate(type, extents));
   };
@@ -61,8 +61,8 @@ void recv_any_shape(process_group& group, int from, Allocate&& allocate,
   detail::run(group, request);
 }
 
-/// `allocate` is copied or moved. It is called by the thread that moves the operation on, which is
-/// not the caller's; the memory is borrowed until the work is waited for. It may use no group.
+/// `allocate` is copied or moved. It is called on the thread that makes progress, which is not the
+/// caller's, and must not use a group. The memory is borrowed until the work is waited for.
 template <message_allocator Allocate>
 [[nodiscard]] work async_recv_any_shape(process_group& group, int from, Allocate allocate,
                                         any_shape_options options = {},

@@ -1,4 +1,4 @@
-// barrier: no rank leaves before every rank has entered.
+// barrier: returns on no rank before all ranks have entered.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Collective. Throws parx::error when communication fails or the deadline passes; the message
-/// names a rank that is missing.
+/// Collective. Throws parx::error if communication fails or the timeout passes; the message then
+/// names a missing rank.
 inline void barrier(process_group& group, barrier_options options = {},
                     call_site site = call_site::current()) {
   detail::run(group, detail::barrier_arguments(options.timeout, site));
@@ -30,8 +30,8 @@ inline void barrier(process_group& group, barrier_options options = {},
   return detail::start(group, detail::barrier_arguments(options.timeout, site));
 }
 
-/// Collective. A barrier that, when `timeout` passes, names all ranks that have not come, on every
-/// rank. It costs a note in the job's store each time: for finding who hangs, not for every step.
+/// Collective. A barrier whose timeout error names all missing ranks, on every rank. Each call
+/// writes an entry to the job's store: use it to find a rank that hangs, not in every step.
 inline void monitored_barrier(process_group& group,
                               std::chrono::milliseconds timeout = group_timeout,
                               call_site site = call_site::current()) {

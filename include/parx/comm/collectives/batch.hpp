@@ -3,10 +3,10 @@
 //   parx::batch halo(world);
 //   halo.send(right_edge, next).recv(left_ghost, previous).run();
 //
-// They may stand in any order, also in another one on each rank: none waits for the one before it,
-// so no order can deadlock. Between two ranks, messages with one tag still match in the order in
-// which they stand. Short ones to one rank travel together, which over TCP costs a third of sending
-// them one by one.
+// The order may differ from rank to rank: no message waits for the one before it, so no order can
+// deadlock. Between two ranks, messages with the same tag are matched in the order in which they
+// were added. Short messages to one rank are sent together, which over TCP takes a third of the
+// time of sending them one by one.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI {
 
 class batch {
  public:
-  /// Starts with no messages. `group` must outlive the batch.
+  /// An empty batch. `group` must outlive it.
   explicit batch(process_group& group) noexcept : group_(&group) {}
 
   /// Adds a message; nothing moves yet. The buffer is borrowed until run() returns or the work is
@@ -38,7 +38,7 @@ class batch {
     return *this;
   }
 
-  /// Blocks until all have ended; the batch is then empty and may be filled again. Throws
+  /// Blocks until all messages are done; the batch is then empty and may be filled again. Throws
   /// parx::error when communication fails (the group is then closed).
   void run() {
     last_ = nullptr;
@@ -46,7 +46,7 @@ class batch {
     if (all != nullptr) detail::run(*group_, *all);
   }
 
-  /// The same behind the caller's back: one work for all. The batch is then empty.
+  /// The same, asynchronously: returns one work for all messages. The batch is then empty.
   [[nodiscard]] work start() {
     last_ = nullptr;
     auto all = std::move(first_);

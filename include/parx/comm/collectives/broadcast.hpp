@@ -1,4 +1,4 @@
-// broadcast: every rank ends with the root's vector.
+// broadcast: every rank receives the root's vector.
 //
 // Collective. Any trivially copyable element type; every rank passes a buffer of the same size.
 #pragma once
@@ -21,7 +21,7 @@ template <typename Data>
 
 }  // namespace detail
 
-/// Blocks until `data` holds the root's elements (on the root: until they have been handed over).
+/// Blocks until `data` holds the root's elements (on the root: until they have been sent).
 /// Throws usage_error before any I/O, parx::error when communication fails, which closes the group.
 template <typename Data>
 void broadcast(process_group& group, Data&& data, rooted_options options = {},

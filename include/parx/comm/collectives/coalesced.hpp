@@ -1,10 +1,9 @@
 // coalesced: several buffers in one operation, with the latency of one.
 //
-// Collective. The buffers are packed one after the other when the operation starts to run and
-// unpacked when it ends, so it pays for many small ones; a few large ones are better off as async
-// operations of their own. All buffers have one dtype; every rank passes buffers of the same sizes
-// in the same order. Make the views with view_of: all_reduce_coalesced(group,
-// std::array{view_of(a), view_of(b)}).
+// Collective. The buffers are packed into one when the operation starts to run and unpacked when it
+// ends. This pays off for many small buffers; for a few large ones use one async operation each.
+// All buffers have the same dtype; every rank passes buffers of the same sizes in the same order.
+// Make the views with view_of: all_reduce_coalesced(group, std::array{view_of(a), view_of(b)}).
 #pragma once
 
 #include <span>
@@ -17,7 +16,7 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// What a call with several buffers refers to while it runs.
+/// The buffers of a coalesced call; the call owns this while it runs.
 struct packed_memory {
   std::vector<const_bytes> inputs;
   std::vector<mutable_bytes> outputs;
@@ -52,7 +51,7 @@ struct packed_memory {
     memory->outputs.push_back({static_cast<std::byte*>(output.data), output.bytes()});
     hash = (hash ^ input.count) * 0x100000001b3u;
   }
-  // The real places are known when the run packs them.
+  // The addresses are set when the call starts to run and packs its buffers.
   given.input = {nullptr, count, size_of(inputs[0].type),
                  static_cast<std::uint8_t>(inputs[0].type)};
   given.output = given.input;

@@ -1,8 +1,8 @@
-// exscan: rank r ends with the reduction of the vectors of ranks 0 to r - 1 (MPI_Exscan).
+// exscan: rank r receives the reduction of the vectors of ranks 0 to r - 1 (MPI_Exscan).
 //
 // Collective: every rank calls it with the same count, dtype and options. The order of the ranks is
-// kept. Rank 0 has nobody before it: its output is left as it is. With sum over counts it gives
-// each rank the place where its elements begin among all.
+// kept. Rank 0's output is unchanged. The sum of each rank's number of elements gives the offset of
+// its first element among those of all ranks.
 #pragma once
 
 #include <parx/comm/detail/issue/scan_arguments.hpp>
@@ -18,7 +18,7 @@ void exscan(process_group& group, const In& input, Out&& output, Options options
   detail::run(group,
               detail::scan_arguments(group, operation::exscan, input, output, options, site));
 }
-/// In place. On rank 0 `data` stay what they are.
+/// In place. On rank 0 `data` is unchanged.
 template <typename Data, detail::no_buffer Options = scan_options>
 void exscan(process_group& group, Data&& data, Options options = {},
             call_site site = call_site::current()) {

@@ -1,9 +1,9 @@
-// gather: the root ends with all ranks' vectors, one after the other in rank order.
+// gather: the root receives the vectors of all ranks, concatenated in rank order.
 //
 // Collective. Any trivially copyable element type. Only the root's output is written (the others
-// may pass an empty one). In place: the root's input is its block of the output itself. gather: all
-// vectors have the same length. gather_v: rank r's has counts[r] elements; every rank passes all
-// counts, since inner ranks of a tree pass on others' blocks.
+// may pass an empty one). In place: the root's input is its block of the output. gather: all
+// vectors have the same length. gather_v: rank r's vector has counts[r] elements; every rank passes
+// all counts, because inner ranks of a tree forward others' blocks.
 #pragma once
 
 #include <span>

@@ -1,9 +1,9 @@
 // send and recv: messages between two ranks of a group.
 //
 // A receive is matched by sender and tag, in the order of sending, and must name the count and
-// dtype that were sent; recv_any_shape takes what comes. As in MPI, a blocking send may have to
-// wait for its receive; ranks that send to each other in a ring use async_send or a batch. Two
-// ranks may both send up to 64 MiB before they receive, and a rank may send to itself.
+// dtype that were sent; recv_any_shape accepts any. As in MPI, a blocking send may have to wait for
+// its receive; ranks that send to each other in a ring use async_send or a batch. Two ranks may
+// both send up to 64 MiB before they receive, and a rank may send to itself.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace detail {
 inline void fill_payload(const elements& memory, const axis_extents& extents, call& request) {
   request.memory = static_cast<std::byte*>(memory.data);
   request.bytes = memory.bytes();
-  // Structs travel as bytes, so that one side may be a buffer of bytes.
+  // Structs are sent as bytes, so that one side may be a buffer of bytes.
   const bool structs = memory.type == call_header::user_type;
   request.header.type = structs ? static_cast<std::uint8_t>(dtype::uint8) : memory.type;
   request.header.count = structs ? memory.bytes() : memory.count;
@@ -28,7 +28,7 @@ inline void fill_payload(const elements& memory, const axis_extents& extents, ca
   request.header.sizes = static_cast<std::uint32_t>(extents.axes()) + 1;
 }
 
-/// A compile-time error says what to do where `Data` or `Options` are not what a message takes.
+/// Fails to compile, with an explanation, if `Data` is not what a message takes.
 template <operation What, typename Data>
 void fill_unchecked_message(const process_group& group, int peer, Data&& data,
                             const message_options& options, call_site site, call& request) {
@@ -57,9 +57,9 @@ void fill_message(const process_group& group, int peer, Data&& data, const messa
 
 }  // namespace detail
 
-/// Blocks until `data` may be changed again: it has been handed to the network, which does not mean
-/// that it was received. Throws usage_error for a rank outside the group, parx::error when
-/// communication fails (the group is then closed).
+/// Blocks until `data` may be changed again: it has been passed to the network, but may not have
+/// been received. Throws usage_error for a rank outside the group, parx::error when communication
+/// fails (the group is then closed).
 template <typename Data>
 void send(process_group& group, const Data& data, int to, message_options options = {},
           call_site site = call_site::current()) {
@@ -68,7 +68,7 @@ void send(process_group& group, const Data& data, int to, message_options option
   detail::run(group, request);
 }
 
-/// Blocks until the next message of rank `from` with this tag fills `data`.
+/// Blocks until the next message from rank `from` with this tag is in `data`.
 template <typename Data>
 void recv(process_group& group, Data&& data, int from, message_options options = {},
           call_site site = call_site::current()) {
@@ -78,8 +78,8 @@ void recv(process_group& group, Data&& data, int from, message_options options =
   detail::run(group, request);
 }
 
-/// Blocks until a message of any rank with this tag fills `data`, and returns that rank. Messages
-/// of one sender are taken in the order of sending; between senders there is no order. It opens a
+/// Blocks until a message from any rank with this tag is in `data`, and returns that rank. Messages
+/// of one sender are received in the order of sending; between senders there is no order. Opens a
 /// link to every rank. Fails when all other ranks have ended.
 template <typename Data>
 [[nodiscard]] int recv_any(process_group& group, Data&& data, message_options options = {},
@@ -110,8 +110,8 @@ template <typename Data>
   return detail::start(group, std::move(request));
 }
 
-/// After wait(), work::source_rank() is the sender. Of several that wait at a time, the one issued
-/// first takes the first message.
+/// After wait(), work::source_rank() is the sender. Of several pending ones, the one issued first
+/// receives the first message.
 template <typename Data>
 [[nodiscard]] work async_recv_any(process_group& group, Data&& data, message_options options = {},
                                   call_site site = call_site::current()) {

@@ -1,12 +1,11 @@
 // objects: values whose size the other ranks do not know.
 //
 // An object is a std::string, a std::vector of trivially copyable elements, a trivially copyable
-// value, or anything with `to_bytes()` (a contiguous range of bytes or chars) and `static
-// from_bytes(std::span<const std::byte>)`. Sizes are agreed first, then the bytes travel; both are
-// collective, two operations a call. A size above options.max_bytes is refused before memory is
-// taken for it, by all ranks with the same error (errc::bad_data), after which the group stays
-// usable. Exceptions from to_bytes are thrown before any I/O, those from from_bytes after it; bytes
-// that are no whole elements are errc::bad_data.
+// value, or any type with `to_bytes()` (returns a contiguous range of bytes or chars) and `static
+// from_bytes(std::span<const std::byte>)`. Each call is two operations: the sizes, then the bytes.
+// A size above options.max_bytes is refused by all ranks, before memory is allocated, with the same
+// error (errc::bad_data); the group stays usable. Exceptions from to_bytes are thrown before any
+// I/O, those from from_bytes after it. Bytes that are not whole elements are errc::bad_data.
 #pragma once
 
 #include <algorithm>
@@ -92,7 +91,7 @@ template <typename T>
   }
 }
 
-/// Equal on all ranks, as `sizes` are: no rank goes on alone. Their sum is bounded as well.
+/// Throws on all ranks or on none, because `sizes` are equal on all. Their sum is bounded as well.
 inline void require_sizes(std::span<const std::size_t> sizes, const object_options& options,
                           const char* what, call_site site) {
   const auto largest = std::max_element(sizes.begin(), sizes.end());
@@ -113,7 +112,7 @@ inline void require_sizes(std::span<const std::size_t> sizes, const object_optio
   return sizes;
 }
 
-/// One object a rank out of their bytes.
+/// One object per rank, from the concatenated bytes.
 template <typename T>
 [[nodiscard]] std::vector<T> objects_of(std::span<const std::byte> bytes,
                                         std::span<const std::size_t> sizes, const char* what,
@@ -135,7 +134,7 @@ template <typename T>
 
 }  // namespace detail
 
-/// Collective. Every rank ends with a copy of the root's object.
+/// Collective. Every rank receives a copy of the root's object; the root's own is unchanged.
 template <transferable T>
   requires(!std::is_const_v<T>)
 void broadcast_object(process_group& group, T& object, object_options options = {},
@@ -178,8 +177,8 @@ template <transferable T>
   return detail::objects_of<T>(all, sizes, "gather_object", site);
 }
 
-/// Collective. Returns the root's objects[rank]. The root passes one object a rank, the others
-/// nothing.
+/// Collective. Returns the root's objects[rank]. The root passes one object per rank, the others an
+/// empty range.
 template <transferable T>
 [[nodiscard]] T scatter_object(process_group& group, std::span<const T> objects,
                                object_options options = {}, call_site site = call_site::current()) {
@@ -218,8 +217,8 @@ void send_object(process_group& group, const T& object, int to, message_options 
   send(group, bytes, to, options, site);
 }
 
-/// Blocks until the next object of rank `from` with this tag is here. One larger than `max_bytes`
-/// ends the group, since its bytes would stand in the way of all later messages.
+/// Blocks until the next object from rank `from` with this tag has arrived. An object larger than
+/// `max_bytes` aborts the group, because its bytes would block all later messages.
 template <transferable T>
 [[nodiscard]] T recv_object(process_group& group, int from, message_options options = {},
                             std::size_t max_bytes = object_options{}.max_bytes,

@@ -1,7 +1,7 @@
-// reduce: the root ends with the reduction of all ranks' vectors.
+// reduce: the root receives the reduction of all ranks' vectors.
 //
 // Collective. Out of place: only the root's output is written (the others may pass an empty one).
-// In place: the root's buffer is overwritten, the others' are left as they are.
+// In place: the root's buffer is overwritten, the others' are unchanged.
 #pragma once
 
 #include <parx/comm/detail/issue/issue.hpp>

@@ -1,7 +1,7 @@
-// reduce_scatter: the ranks' vectors are reduced, and rank r keeps block r of the result.
+// reduce_scatter: the ranks' vectors are reduced, and rank r receives block r of the result.
 //
-// Collective. In place: the output is this rank's block of the input itself. reduce_scatter: all
-// blocks have the same length, the input size() times as many elements as the output.
+// Collective. In place: the output is this rank's block of the input. reduce_scatter: all blocks
+// have the same length; the input has size() times as many elements as the output.
 // reduce_scatter_v: block r has counts[r] elements; every rank passes all counts.
 #pragma once
 

@@ -1,4 +1,4 @@
-// scan: rank r ends with the reduction of the vectors of ranks 0 to r (MPI_Scan).
+// scan: rank r receives the reduction of the vectors of ranks 0 to r (MPI_Scan).
 //
 // Collective: every rank calls it with the same count, dtype and options. The order of the ranks is
 // kept.

@@ -1,9 +1,9 @@
-// scatter: rank r ends with block r of the root's vector.
+// scatter: rank r receives block r of the root's vector.
 //
 // Collective. Any trivially copyable element type. Only the root's input is read (the others may
-// pass an empty one). In place: the root's output is its block of the input itself. scatter: all
-// blocks have the same length. scatter_v: block r has counts[r] elements; every rank passes all
-// counts, since inner ranks of a tree pass on others' blocks.
+// pass an empty one). In place: the root's output is its block of the input. scatter: all blocks
+// have the same length. scatter_v: block r has counts[r] elements; every rank passes all counts,
+// because inner ranks of a tree forward others' blocks.
 #pragma once
 
 #include <span>
@@ -59,8 +59,8 @@ template <typename In, typename Out>
 
 }  // namespace detail
 
-/// Blocks until `output` holds this rank's block (on the root: also until all have been handed
-/// over). Throws usage_error before any I/O, parx::error when communication fails (the group is
+/// Blocks until `output` holds this rank's block (on the root: also until all blocks have been
+/// sent). Throws usage_error before any I/O, parx::error when communication fails (the group is
 /// then closed).
 template <typename In, typename Out>
 void scatter(process_group& group, const In& input, Out&& output, rooted_options options = {},

@@ -1,4 +1,4 @@
-// split: a group falls into smaller ones, as in MPI_Comm_split.
+// split: divides a group into smaller ones, as MPI_Comm_split.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace parx::inline PARX_ABI {
 
-/// The color of a rank that wants to be in none of the new groups (any negative one does).
+/// The color of a rank that joins none of the new groups; any negative color means the same.
 inline constexpr int no_group = -1;
 
 /// Collective over `group`. Ranks that pass the same `color` form a new group, ordered by `.key`,
-/// then by old rank; none where `color` is negative. A new group opens no connection until it
-/// is used.
+/// then by old rank. Returns nullopt if `color` is negative. A new group opens no connection until
+/// it is used.
 [[nodiscard]] inline std::optional<process_group> split(process_group& group, int color,
                                                         split_options options = {},
                                                         call_site site = call_site::current()) {

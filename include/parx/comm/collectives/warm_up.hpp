@@ -1,7 +1,7 @@
-// warm_up: opens the links of messages before the first step needs them.
+// warm_up: opens the links for messages before the first step needs them.
 //
-// A link is opened by its first message, which then takes milliseconds instead of microseconds, and
-// a pipeline's first step pays that at every stage in turn.
+// Otherwise the first message opens its link and takes milliseconds instead of microseconds; a
+// pipeline's first step pays that at every stage in turn.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Blocks until messages can go both ways between this rank and each of `peers`, which must call it
-/// too and list this rank: an empty message goes each way. All links are opened at once, so the
-/// order of `peers` does not matter. Links of collectives are opened by the first collective.
-/// Throws usage_error for what is no other rank of the group, parx::error when communication fails
-/// (the group is then closed).
+/// Blocks until the links between this rank and each of `peers` are open, in both directions. Each
+/// peer must call it too and list this rank: an empty message goes each way. All links are opened
+/// at once, so the order of `peers` does not matter. Links of collectives are opened by the first
+/// collective. Throws usage_error for a peer that is this rank or outside the group, parx::error
+/// when communication fails (the group is then closed).
 inline void warm_up(process_group& group, std::span<const int> peers, warm_up_options options = {},
                     call_site site = call_site::current()) {
-  static constexpr int tag = -2;  // no user's message has it
+  static constexpr int tag = -2;  // users' tags are not negative
   std::unique_ptr<detail::call> first;
   auto* last = &first;
   const detail::call_check check(group, operation::send, site);

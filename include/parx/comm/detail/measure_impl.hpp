@@ -30,7 +30,7 @@ class cost_meter {
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t most_bytes = std::size_t{4} << 20;
-  static constexpr double enough_seconds = 0.05;  ///< for messages, and again for bytes
+  static constexpr double enough_seconds = 0.05;  ///< for the latency; as much for the bandwidth
 
   [[nodiscard]] static double seconds_since(clock::time_point start) {
     return std::chrono::duration<double>(clock::now() - start).count();
@@ -49,7 +49,7 @@ class cost_meter {
     core_.run(request);
   }
 
-  /// Sends `bytes` and waits for the peer's word. Seconds.
+  /// Seconds to send `bytes` bytes and receive the peer's acknowledgement.
   [[nodiscard]] double round_trip(std::uint64_t bytes) {
     const auto start = clock::now();
     pass(operation::send, peer_, &bytes, sizeof bytes);
@@ -120,7 +120,7 @@ class cost_meter {
     core_.run(request);
   }
 
-  static constexpr std::int32_t tag = -1;  // no user's message has it
+  static constexpr std::int32_t tag = -1;  // users' tags are not negative
 
   group_core& core_;
   int peer_;

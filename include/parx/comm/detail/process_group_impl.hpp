@@ -92,7 +92,7 @@ PARX_INLINE void process_group::poll() { detail::core_of(*this)->poll(); }
 
 PARX_INLINE process_group process_group::derive(std::span<const int> ranks, std::uint64_t base,
                                                 const std::string& name) const {
-  // The same members may form a group more than once.
+  // The same members may form several groups: their ids differ by this number.
   const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
   group_options options = core_->options();
   options.choice = core_->choice().for_subgroup(ranks);

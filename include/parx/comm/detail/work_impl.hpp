@@ -41,7 +41,7 @@ PARX_INLINE bool work::test() {
 }
 
 PARX_INLINE void work::settle() noexcept {
-  // In a forked process nobody moves it on, and nothing is written to its buffer.
+  // A forked process makes no progress on the call, and nothing writes to its buffer.
   if (request_ != nullptr && group_->is_here()) group_->wait(*request_);
   request_ = nullptr;
 }
