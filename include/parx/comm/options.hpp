@@ -31,7 +31,7 @@ enum class progress_mode : std::uint8_t {
 
 /// How an operation's algorithm is chosen; see schedule/rules.hpp and explain().
 struct choice_options {
-  std::shared_ptr<const std::vector<algorithm_rule>> rules;  ///< come before costs; equal on all ranks
+  std::shared_ptr<const std::vector<algorithm_rule>> rules;  ///< before costs; equal on all ranks
   std::optional<link_costs> costs;  ///< instead of measured or assumed ones
 };
 
