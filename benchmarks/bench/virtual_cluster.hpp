@@ -100,7 +100,7 @@ class virtual_clock {
       } else if (is_receive(step.kind)) {
         receives_.push_back({key(step), index});
         ++next.pending;
-      } else if (step.kind == parx::action_kind::meet) {
+      } else if (step.kind == parx::action_kind::barrier) {
         next.meeting = ranks_[static_cast<std::size_t>(rank)].meetings++;
       }
       events_.push_back(next);
@@ -251,7 +251,7 @@ class virtual_clock {
       now.start = occupy(clock.messages_free, now.start, model_.message_cost);
     }
     if (now.kind == parx::action_kind::send) return move_message(index, result);
-    if (now.kind == parx::action_kind::meet) return meet(index, result);
+    if (now.kind == parx::action_kind::barrier) return meet(index, result);
     now.end = std::max(now.end, now.start);
     if (now.kind != parx::action_kind::receive && now.bytes > 0) {
       now.end =

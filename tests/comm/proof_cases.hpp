@@ -36,7 +36,7 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   };
   const std::size_t barrier =
       p * static_cast<std::size_t>(std::bit_width(p - 1));  // a signal a round
-  const std::size_t meeting = shape.world <= parx::most_at_meeting ? 0 : barrier;
+  const std::size_t meeting = shape.world <= parx::most_in_host_barrier ? 0 : barrier;
   if (use == algorithm::shared) return 2 * meeting;
   if (use == algorithm::staged) {
     if (shape.is_staged_whole()) return meeting;

@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(
     staged_calls_with_elements_of_other_sizes_do_not_disturb_each_other_however_the_ranks_meet) {
   using triple = std::array<std::int32_t, 3>;  // a part holds no whole number of them
   for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
-    for (const int world : {3, parx::most_at_meeting + 1}) {
+    for (const int world : {3, parx::most_in_host_barrier + 1}) {
       const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
         constexpr auto staged = parx::algorithm::staged;
         std::mt19937 random(static_cast<unsigned>(group.rank()));

@@ -290,7 +290,7 @@ class simulation {
     for (const auto index : state.steps.local) {
       const action& step = state.step(index);
       if (state.complete[static_cast<std::size_t>(index)] != 0 || !ready(state, step)) continue;
-      if (step.kind == action_kind::meet) {
+      if (step.kind == action_kind::barrier) {
         if (!std::exchange(state.signed_, true)) ++state.signs;
         const bool all = std::all_of(ranks_.begin(), ranks_.end(), [&](const rank_state& each) {
           return each.signs >= state.signs;

@@ -126,7 +126,7 @@ inline void look_at_host(const std::vector<const rank_health*>& ranks,
                   "--cpus-per-task)",
                   first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
   }
-  // What a group keeps in shared memory: a board, staging and rings, about 5 MiB a rank.
+  // What a group keeps in shared memory: barrier flags, staging and rings, about 5 MiB a rank.
   const std::uint64_t wanted = ranks.size() * (std::uint64_t{16} << 20);
   if (ranks.size() > 1 && first.shared_memory_bytes < wanted) {
     found.push_back(formatted(

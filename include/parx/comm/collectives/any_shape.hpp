@@ -35,10 +35,10 @@ void fill_any_shape(const process_group& group, int from, Allocate&& allocate,
   check.is_rank(from, "sending rank");
   check.fill_message(from, options, request);
   request.header.sizes = call_header::any_shape;
-  const auto taker = std::make_shared<const message_taker>(
-      message_taker{options.type, options.max_bytes, std::forward<Allocate>(allocate)});
-  request.taker = taker.get();
-  request.keep = taker;
+  const auto any_shape = std::make_shared<const any_shape_receive>(
+      any_shape_receive{options.type, options.max_bytes, std::forward<Allocate>(allocate)});
+  request.any_shape = any_shape.get();
+  request.keep = any_shape;
 }
 
 }  // namespace detail

@@ -47,7 +47,7 @@ inline constexpr int default_window = 16;
 
 /// Ranks that come together by one meeting, where they share memory: each looks for all others, and
 /// wakes those who sleep. For more, rounds of signals are fewer steps.
-inline constexpr int most_at_meeting = 16;
+inline constexpr int most_in_host_barrier = 16;
 
 /// Bytes of the largest slice that a staged algorithm passes through memory which all ranks see.
 inline constexpr std::size_t largest_slice = std::size_t{256} << 10;

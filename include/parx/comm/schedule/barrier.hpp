@@ -24,10 +24,10 @@ inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int
 }
 
 /// The same among ranks that share memory.
-inline std::int32_t append_meeting(schedule& plan, int rank, int world, std::int32_t after,
+inline std::int32_t append_host_barrier(schedule& plan, int rank, int world, std::int32_t after,
                                    std::size_t signal_at = 0) {
-  if (world > most_at_meeting) return append_barrier(plan, rank, world, after, signal_at);
-  return plan.add({.kind = action_kind::meet, .after = {after, no_action}});
+  if (world > most_in_host_barrier) return append_barrier(plan, rank, world, after, signal_at);
+  return plan.add({.kind = action_kind::barrier, .after = {after, no_action}});
 }
 
 }  // namespace detail

@@ -25,7 +25,7 @@ struct execution_plan {
   schedule steps;
   std::vector<lane_plan> lanes{};
   std::vector<std::int32_t> local{};  ///< indices of actions that need no link
-  bool meets = false;                 ///< whether one of them is a meeting of all ranks
+  bool has_barrier = false;                 ///< whether one of them is a meeting of all ranks
   std::vector<bool> awaited{};        ///< by action: whether another action depends on it
 };
 
@@ -50,9 +50,9 @@ struct execution_plan {
       case action_kind::spread:
       case action_kind::combine:
       case action_kind::combine_for_all: result.local.push_back(index); break;
-      case action_kind::meet:
+      case action_kind::barrier:
         result.local.push_back(index);
-        result.meets = true;
+        result.has_barrier = true;
         break;
       case action_kind::send: lane_of(step.peer).sends.push_back(index); break;
       case action_kind::receive_reduce: {

@@ -222,15 +222,15 @@ struct load {
 }
 
 /// Ranks that share memory come together at once, or in rounds of signals where they are many.
-[[nodiscard]] constexpr double rounds_to_meet(const load& w) noexcept {
+[[nodiscard]] constexpr double host_barrier_rounds(const load& w) noexcept {
   const double rounds = log2_ceil(w.p);
-  return w.p <= most_at_meeting ? std::min(1.0, rounds) : rounds;
+  return w.p <= most_in_host_barrier ? std::min(1.0, rounds) : rounds;
 }
 
 /// Through staging memory: a meeting a slice and one more, a copy in and out, the pass over all. Or
 /// one meeting, where each rank reduces what all of them have.
 [[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
-  const double meeting = rounds_to_meet(w) * c.alpha;
+  const double meeting = host_barrier_rounds(w) * c.alpha;
   if (w.n * w.p <= static_cast<double>(most_staged_whole)) {
     return 1.15 * meeting + 1.25 * w.n * w.p * c.gamma;
   }
@@ -242,17 +242,17 @@ struct load {
 /// In shared buffers: two meetings around a pass over this rank's part of all buffers. Measured at
 /// two ranks: about the time of reducing the vector once, and the meetings little more than a
 /// message; of more ranks, each takes a message's time.
-[[nodiscard]] constexpr double two_meetings(const load& w, const link_costs& c) noexcept {
-  return (w.p > 2 ? 2 : 1.14) * rounds_to_meet(w) * c.alpha;
+[[nodiscard]] constexpr double two_host_barriers(const load& w, const link_costs& c) noexcept {
+  return (w.p > 2 ? 2 : 1.14) * host_barrier_rounds(w) * c.alpha;
 }
 [[nodiscard]] constexpr double shared_all_reduce(const load& w, const link_costs& c) noexcept {
-  return two_meetings(w, c) + 1.2 * w.n * c.gamma;
+  return two_host_barriers(w, c) + 1.2 * w.n * c.gamma;
 }
 [[nodiscard]] constexpr double shared_reduce_scatter(const load& w, const link_costs& c) noexcept {
-  return two_meetings(w, c) + 0.6 * w.n * c.gamma;
+  return two_host_barriers(w, c) + 0.6 * w.n * c.gamma;
 }
 [[nodiscard]] constexpr double shared_all_gather(const load& w, const link_costs& c) noexcept {
-  return two_meetings(w, c) + others(w) * c.gamma;
+  return two_host_barriers(w, c) + others(w) * c.gamma;
 }
 /// In a meeting each rank waits for all, in a tree only for the one above it. (One call after the
 /// other on two cores. 2 ranks: 1 KiB takes 0.34 us by meetings and 0.28 by a tree, 4 KiB 0.36 and

@@ -17,25 +17,25 @@ namespace parx::inline PARX_ABI::schedules {
 [[nodiscard]] inline schedule shared_all_reduce(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::shared};
   const std::int32_t written = plan.copy({place::input, 0, count}, {place::output, 0, count});
-  const std::int32_t entered = detail::append_meeting(plan, rank, world, written);
+  const std::int32_t entered = detail::append_host_barrier(plan, rank, world, written);
   const region own = chunk(place::output, count, world, rank);
   const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all,
                                          .from = own,
                                          .to = own,
                                          .after = {entered, no_action},
                                          .completes = true});
-  detail::append_meeting(plan, rank, world, reduced);
+  detail::append_host_barrier(plan, rank, world, reduced);
   return plan;
 }
 
 /// The input is shared; the output receives this rank's block.
 [[nodiscard]] inline schedule shared_reduce_scatter(int rank, const partition& cut) {
   schedule plan{.name = algorithm::shared};
-  const std::int32_t entered = detail::append_meeting(plan, rank, cut.parts(), no_action);
+  const std::int32_t entered = detail::append_host_barrier(plan, rank, cut.parts(), no_action);
   const std::int32_t reduced = plan.add(
       {.kind = action_kind::combine, .from = cut.block(place::input, rank),
        .to = cut.alone(place::output, rank), .after = {entered, no_action}, .completes = true});
-  detail::append_meeting(plan, rank, cut.parts(), reduced);
+  detail::append_host_barrier(plan, rank, cut.parts(), reduced);
   return plan;
 }
 
@@ -43,12 +43,12 @@ namespace parx::inline PARX_ABI::schedules {
 [[nodiscard]] inline schedule shared_all_gather(int rank, const partition& cut) {
   schedule plan{.name = algorithm::shared};
   const int world = cut.parts();
-  const std::int32_t entered = detail::append_meeting(plan, rank, world, no_action);
+  const std::int32_t entered = detail::append_host_barrier(plan, rank, world, no_action);
   const std::int32_t written = plan.add({.kind = action_kind::spread,
                                          .from = cut.alone(place::input, rank),
                                          .to = cut.block(place::output, rank),
                                          .after = {entered, no_action}});
-  detail::append_meeting(plan, rank, world, written);
+  detail::append_host_barrier(plan, rank, world, written);
   return plan;
 }
 
@@ -60,7 +60,7 @@ namespace parx::inline PARX_ABI::schedules {
   const region read{place::output, 0, written.offset};
   std::int32_t last = no_action;
   if (rank == root) last = plan.copy({place::input, 0, count}, {place::output, 0, count});
-  last = detail::append_meeting(plan, rank, world, last);
+  last = detail::append_host_barrier(plan, rank, world, last);
   if (rank == root) {
     last = plan.add(
         {.kind = action_kind::spread, .from = written, .to = written, .after = {last, no_action}});
@@ -68,7 +68,7 @@ namespace parx::inline PARX_ABI::schedules {
     last = plan.add({.kind = action_kind::fetch, .peer = root, .from = read, .to = read,
                      .after = {last, no_action}});
   }
-  detail::append_meeting(plan, rank, world, last);
+  detail::append_host_barrier(plan, rank, world, last);
   return plan;
 }
 

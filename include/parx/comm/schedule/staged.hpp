@@ -65,20 +65,20 @@ inline constexpr int staging_parts = 3;
 
   if (whole) {
     const region copy = slice_at(place::scratch, 0);
-    const std::int32_t met = detail::append_meeting(
+    const std::int32_t met = detail::append_host_barrier(
         plan, rank, world, plan.copy(slice_at(place::input, 0), copy), signal);
     plan.add({.kind = action_kind::combine, .from = copy, .to = slice_at(place::output, 0),
               .after = {met, no_action}, .completes = true});
     return plan;
   }
-  std::int32_t met = detail::append_meeting(plan, rank, world, copy_in(0, no_action), signal);
+  std::int32_t met = detail::append_host_barrier(plan, rank, world, copy_in(0, no_action), signal);
   for (int slice = 0; slice < plan.slices; ++slice) {
     std::int32_t done = plan.add(
         {.kind = action_kind::combine, .from = share(place::scratch, slice, rank),
          .to = share(place::output, slice, rank), .after = {met, no_action}, .completes = true,
          .own = share(place::input, slice, rank)});
     if (slice + 1 < plan.slices) done = copy_in(slice + 1, done);
-    met = detail::append_meeting(plan, rank, world, done, signal);
+    met = detail::append_host_barrier(plan, rank, world, done, signal);
     for (int ahead = 1; ahead < world; ++ahead) {
       const int r = wrap(rank + ahead, world);
       met = plan.add({.kind = action_kind::fetch, .peer = r,

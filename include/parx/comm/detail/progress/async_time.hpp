@@ -1,7 +1,7 @@
-// async_time: for how long asynchronous collectives have run.
+// async_time: how long asynchronous collectives have run.
 //
-// Blocking ones are left out: their callers can tell, and the small ones need not read a clock.
-// The driver of the group starts and stops it; any thread may read it.
+// Blocking ones are not counted: their callers can measure them, and small ones save reading a
+// clock. The thread that drives the group starts and stops it; any thread may read it.
 #pragma once
 
 #include <atomic>

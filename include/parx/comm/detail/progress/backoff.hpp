@@ -1,12 +1,12 @@
-// backoff: what a waiting rank does with its core before it sleeps in the kernel.
+// backoff: spinning and yielding of a waiting rank before it sleeps in the kernel.
 //
-// It spins for a moment where it has a core of its own, then hands the core on with sched_yield,
-// which is cheaper than sleep and wake-up as long as the others are ranks that hand it back; where
-// it is alone on its core, a yield is only a slower spin. Beside a process that computes, one yield
-// costs a whole time slice; then yielding is left alone for a while, longer each time.
-// Where a yield let somebody else run for a moment, two ranks are on one core. If each could have
-// one of its own, the scheduler has put them together and may leave them so for 100 ms: one goes
-// to sleep, because who is woken is given an idle core. Until then they hand the core to and fro.
+// A rank with a core of its own spins briefly, then calls sched_yield. A yield is cheaper than
+// sleep and wake-up as long as the other threads on the core are ranks that yield as well; alone on
+// a core, a yield is only a slower spin. Next to a process that computes, one yield costs a whole
+// time slice; then the rank stops yielding for a while, each time twice as long. If another thread
+// ran briefly during a yield, two ranks share a core. If there are cores enough for all, the
+// scheduler has put them together and may leave them so for 100 ms. The rank then sleeps once,
+// because the kernel wakes a thread on an idle core. Until then the two alternate.
 #pragma once
 
 #include <sched.h>
@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class backoff {
  public:
-  /// The wait is over.
+  /// The wait has ended.
   void progressed() noexcept {
     rounds_ = 0;
     began_ = {};
@@ -35,7 +35,7 @@ class backoff {
     const auto now = clock::now();
     if (began_ == clock::time_point{}) {
       began_ = now;
-      static_cast<void>(was_switched());  // from here on it tells of this wait
+      static_cast<void>(was_switched());  // forgets switches before this wait
     }
     if (now - began_ >= yield_time) return false;
     if (!shares_core_ && now - began_ < spin_time) return pause();
@@ -46,13 +46,13 @@ class backoff {
   using clock = std::chrono::steady_clock;
   static constexpr int rounds_between_looks = 16;  // a round: some nanoseconds, or two system calls
   static constexpr std::chrono::microseconds spin_time{20};
-  /// Of one wait, the spinning included. A core that falls idle on a virtual machine takes 50 to
-  /// 100 us to come back, and milliseconds where the host has given it to others.
+  /// Per wait, spinning included. An idle core of a virtual machine takes 50 to 100 us to wake up,
+  /// or milliseconds if the host has given it to another machine.
   static constexpr std::chrono::microseconds yield_time{2000};
   static constexpr int crowded_yields = 30;
-  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< the least that a switch takes
-  /// A turn that is longer is one of a process that computes. Where ranks share cores they may just
-  /// be reducing a chunk each: the turns of four add up to more than a millisecond.
+  static constexpr std::chrono::nanoseconds switch_time{1500};  ///< least time of a context switch
+  /// If a yield takes longer, another process computes on this core. On crowded cores the others
+  /// may be ranks that reduce a chunk each: four of them together take more than a millisecond.
   static constexpr std::chrono::microseconds longest_turn{500};
   static constexpr std::chrono::microseconds longest_crowded_turns{1800};
   static constexpr clock::duration first_pause = std::chrono::milliseconds(25);
@@ -66,13 +66,14 @@ class backoff {
     return true;
   }
 
-  /// False where it would cost more than a sleep.
+  /// False while a yield would cost more than a sleep.
   [[nodiscard]] bool yield(bool own_core, clock::time_point before) noexcept {
     if (before < resume_) return false;
     ::sched_yield();
     const auto after = clock::now();
     const auto taken = after - before;
-    // A host takes cores from its virtual machines: not every long yield was somebody else's turn.
+    // A long yield need not be a context switch: the host may have taken the virtual machine's
+    // core.
     const bool switched = taken > switch_time && (!own_core || was_switched());
     const bool busy = switched && taken > (own_core ? longest_turn : longest_crowded_turns);
     shares_core_ = switched && !busy;
@@ -85,7 +86,7 @@ class backoff {
     return true;
   }
 
-  /// Whether this thread's core has run another one since the last look.
+  /// Whether this thread was switched out since the last call.
   [[nodiscard]] bool was_switched() noexcept {
     rusage used{};
     ::getrusage(RUSAGE_THREAD, &used);
@@ -93,7 +94,7 @@ class backoff {
     return std::exchange(switches_, switches) != switches;
   }
 
-  /// Whether to sleep once, to be woken on a core of its own. Then not again for a while.
+  /// Whether to sleep once, to be woken on an idle core; at most once per time_between_moves.
   [[nodiscard]] bool is_time_to_move(clock::time_point now) noexcept {
     if (!shares_core_ || now < next_move_) return false;
     next_move_ = now + time_between_moves;
@@ -103,7 +104,7 @@ class backoff {
   int rounds_ = 0;
   bool shares_core_ = false;
   long switches_ = 0;
-  clock::time_point began_{};  ///< the wait, as first looked at
+  clock::time_point began_{};  ///< start of the wait
   clock::time_point resume_{};
   clock::time_point next_move_{};
   clock::duration pause_ = first_pause;

@@ -23,9 +23,9 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What a receive that does not know the message's type and shape does with it.
-struct message_taker {
-  std::optional<dtype> type;  ///< the only one that it takes
+/// For a receive that does not know the message's type and shape: what it accepts, and its memory.
+struct any_shape_receive {
+  std::optional<dtype> type;  ///< if set, the only type accepted
   std::size_t max_bytes;
   std::function<std::span<std::byte>(dtype, const axis_extents&)> allocate;
 };
@@ -40,11 +40,11 @@ struct call {
   collective_data data;
   call_header header;
 
-  bool names_late = false;  ///< a timeout names all ranks that have not come
-  bool sets_up_memory = false;  ///< only makes sure that all call the same (detail/host_memory.hpp)
-  bool timed = false;  ///< its time on the wire counts in group_core::async_seconds()
-  std::shared_ptr<const void> keep{};  ///< lives as long as the call: what `data` refers to
-  /// The same, where the cache may forget them earlier.
+  bool names_late = false;  ///< a timeout names all ranks that have not entered the call
+  bool sets_up_memory = false;  ///< issued by the group itself, see host_memory.hpp
+  bool timed = false;  ///< counts in group_core::async_seconds()
+  std::shared_ptr<const void> keep{};  ///< owns what `data` refers to
+  /// Owns `steps` if the plan cache may drop them before the call ends.
   std::shared_ptr<const execution_plan> kept_steps{};
 
   // A message: the other rank and the user's memory (read by send, written by recv).
@@ -52,18 +52,18 @@ struct call {
   std::byte* memory = nullptr;
   std::size_t bytes = 0;
   axis_extents extents{};                ///< of a send
-  const message_taker* taker = nullptr;  ///< of a receive whose memory is not known yet
+  const any_shape_receive* any_shape = nullptr;  ///< of a recv_any_shape
 
   // Set by the group.
-  deadline until = deadline::unset();  ///< set once a blocking call waits: a clock costs 20 ns
+  deadline until = deadline::unset();  ///< set when a blocking call waits: a clock costs 20 ns
   bool done = false;
-  bool named = false;  ///< its header says which group's call it is, and where it was made
+  bool named = false;  ///< its header has the group and the call site
   std::exception_ptr failure;
   std::uint64_t flight_ticket = 0;  ///< in the rank's flight recorder
 
-  std::unique_ptr<call> next;  ///< issued and waited for together with this one
+  std::unique_ptr<call> next;  ///< chained: issued and waited for together with this call
 
-  /// Makes a finished call one to be issued once more.
+  /// Prepares a finished call to be issued again.
   void renew() noexcept {
     until = deadline::unset();
     done = false;
@@ -71,7 +71,7 @@ struct call {
   void start_clock() noexcept {
     if (until.is_unset()) until = deadline::after(timeout);
   }
-  /// Until its deadline, which is set by now.
+  /// Until its deadline, which is set if it was not.
   [[nodiscard]] std::chrono::milliseconds time_left() noexcept {
     start_clock();
     return until.remaining();
@@ -82,7 +82,7 @@ struct call {
     }
     return true;
   }
-  /// Throws the first failure of the chain, if there is one.
+  /// Throws the first failure of the chain, if any.
   void rethrow() const {
     for (const call* each = this; each != nullptr; each = each->next.get()) {
       if (each->failure) std::rethrow_exception(each->failure);
@@ -90,22 +90,22 @@ struct call {
   }
 };
 
-/// In call::peer: a receive that no message has come for yet, and that takes any rank's.
+/// In call::peer: a receive from any rank that no message has matched yet (MPI_ANY_SOURCE).
 inline constexpr int any_source = -1;
 
 [[nodiscard]] inline bool is_message(const call& request) noexcept {
   return request.what == operation::send || request.what == operation::recv;
 }
-[[nodiscard]] inline bool takes_any(const call& request) noexcept {
+[[nodiscard]] inline bool is_any_source(const call& request) noexcept {
   return request.what == operation::recv && request.peer == any_source;
 }
 
-/// "all_reduce of 1024 float32 (sum) at train.cpp:88", from what was on the wire.
+/// "all_reduce of 1024 float32 (sum) at train.cpp:88", from a header.
 [[nodiscard]] inline std::string describe(const call_header& header) {
   const auto op = static_cast<operation>(header.operation);
   std::string text{name_of(op)};
   if (op == operation::all_to_all && header.count == 0 && header.sizes != 0) {
-    text += "_v";  // each link has a count of its own
+    text += "_v";  // each link has its own count
   } else if (op == operation::recv && header.sizes == call_header::any_shape) {
     text += " of any shape";
   } else if (op != operation::barrier) {

@@ -1,8 +1,7 @@
-// call_lock: the lock of a group's calls, taken only where another thread may make progress.
+// call_lock: the lock of a group's calls, taken only if another thread may make progress.
 //
-// Until the first asynchronous call the thread that uses the group is alone with it. Its small
-// calls then need no locked instruction, which would wait for what they have just written to reach
-// another core.
+// Until the first asynchronous call, only the thread that uses the group accesses it. Small calls
+// then avoid locked instructions, which stall until the store buffer has drained.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +11,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-enum class locking : bool { needless, needed };
+enum class locking : bool { not_needed, needed };
 
 class call_lock {
  public:
@@ -27,7 +26,7 @@ class call_lock {
   void unlock() {
     if (shared_) lock_.unlock();
   }
-  /// Where no other thread is, none can make `enough()` true.
+  /// Without another thread nothing could make `enough()` true: returns at once.
   template <typename Enough>
   void wait(std::condition_variable& changed, Enough enough) {
     if (shared_) changed.wait(lock_, enough);

@@ -1,11 +1,12 @@
-// collective_data: what a collective works on, and how, without types. Buffers are the caller's.
+// collective_data: the buffers and the arithmetic of a collective, without types. The caller owns
+// the buffers.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
 
-#include <parx/comm/detail/progress/board.hpp>
+#include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/schedule/staged.hpp>
 #include <parx/transport/transport.hpp>
 #include <parx/types/reduce.hpp>
@@ -21,24 +22,24 @@ struct shared_view {
   }
 };
 
-/// A rank's scratch in a staged algorithm, in memory that all ranks see. The schedule counts its
-/// parts from zero; which one that is changes from call to call.
+/// The scratch of a staged algorithm, in shared memory. Schedules number its parts from zero; which
+/// part is number zero changes from call to call.
 struct staging_view {
   std::shared_ptr<const shared_area> area{};
-  std::size_t part_count = 1;  ///< elements that the schedule puts into one
-  int first = 0;               ///< the part that the schedule calls zero
+  std::size_t part_count = 1;  ///< elements of one part, in the schedule
+  int first = 0;               ///< the part that is number zero in the schedule
   [[nodiscard]] std::byte* at(int rank, std::size_t element,
                               std::size_t element_size) const noexcept {
     auto part = element / part_count;
     if (part < schedules::staging_parts) {
       part = (part + static_cast<std::size_t>(first)) % schedules::staging_parts;
     }
-    return area->of_rank[static_cast<std::size_t>(rank)] + board::bytes + part * largest_slice +
-           element % part_count * element_size;
+    return area->of_rank[static_cast<std::size_t>(rank)] + host_barrier::bytes +
+           part * largest_slice + element % part_count * element_size;
   }
 };
 
-/// How two elements become one: a kernel of types/reduce.hpp, or a function of the user's.
+/// Combines two elements: a kernel of types/reduce.hpp, or the user's function.
 struct reduction {
   reduce_function kernel = nullptr;
   void (*user)(const void* context, void* out, const void* a, const void* b,
@@ -52,13 +53,13 @@ struct reduction {
   }
 };
 
-/// Several buffers that are one to a collective: packed when its run starts, unpacked when it ends.
-/// The spans are borrowed; without inputs nothing is packed.
+/// Several buffers that a collective handles as one: packed when it starts to run, unpacked when it
+/// ends. The spans are borrowed; without inputs nothing is packed.
 struct packing {
   std::span<const const_bytes> inputs{};
-  std::span<const mutable_bytes> outputs{};  ///< without them the packed copy is only read
-  std::size_t blocks = 1;       ///< of the packed copy, each of all inputs: an all_gather's ranks
-  std::size_t input_block = 0;  ///< where in it the inputs go
+  std::span<const mutable_bytes> outputs{};  ///< if empty, the packed copy is only read
+  std::size_t blocks = 1;       ///< in the packed copy, each with all inputs: an all_gather's ranks
+  std::size_t input_block = 0;  ///< the block that holds the inputs
 };
 
 /// A collective's buffers and arithmetic, without types.
@@ -67,11 +68,11 @@ struct collective_data {
   std::byte* output = nullptr;
   std::size_t element_size = 1;
   reduction reduce{};
-  scale_function scale = nullptr;  ///< null where the result is not scaled
+  scale_function scale = nullptr;  ///< null if the result is not scaled
   double factor = 1;
-  const double* divide_by = nullptr;  ///< makes the factor when the run starts
+  const double* divide_by = nullptr;  ///< read when the call starts to run; sets `factor`
   packing pack{};
-  bool counts_differ = false;  ///< only its two ends know what goes over a link (all_to_all_v)
+  bool counts_differ = false;  ///< only the two ranks of a link know its count (all_to_all_v)
 
   // For algorithms in shared buffers.
   shared_view shared_input{};

@@ -136,7 +136,7 @@ class diagnosis {
   }
   /// The ranks whose message would end a wait.
   [[nodiscard]] std::vector<int> senders_of(const call& message) const {
-    return takes_any(message) ? others() : std::vector{message.peer};
+    return is_any_source(message) ? others() : std::vector{message.peer};
   }
 
   /// The ranks that have not posted that they are in call `sequence` or after it; none where no
@@ -176,7 +176,7 @@ class diagnosis {
   }
 
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
-    if (found.receive->taker != nullptr) return any_shape_mismatch(found);
+    if (found.receive->any_shape != nullptr) return any_shape_mismatch(found);
     return formatted(
         "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). "
         "Both sides must name the same count and dtype",
@@ -189,13 +189,13 @@ class diagnosis {
 
  private:
   [[nodiscard]] std::string any_shape_mismatch(const message_mismatch& found) const {
-    const message_taker& taker = *found.receive->taker;
+    const any_shape_receive& any_shape = *found.receive->any_shape;
     const auto type = static_cast<dtype>(found.theirs.type);
     return formatted(
         "rank {} waits in recv_any_shape for at most {} bytes{} with tag {} (at {}:{}), but {} "
         "sent {} {} (at {}:{}). What it takes is set by .type and .max_bytes",
-        network_.rank(), taker.max_bytes,
-        taker.type ? formatted(" of {}", name_of(*taker.type)) : std::string(),
+        network_.rank(), any_shape.max_bytes,
+        any_shape.type ? formatted(" of {}", name_of(*any_shape.type)) : std::string(),
         found.receive->header.root, found.receive->site.file_name(), found.receive->site.line,
         network_.describe(found.peer), found.theirs.count, name_of(type),
         found.theirs.file_name(), found.theirs.line);

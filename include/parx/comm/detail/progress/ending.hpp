@@ -1,7 +1,6 @@
 // ending: whether a group has ended, and why.
 //
-// Every call asks, and abort() may come from any thread, so asking takes no lock while the group
-// lives.
+// Every call checks it, and abort() may be called from any thread, so the check takes no lock.
 // Threads: safe from any.
 #pragma once
 
@@ -16,30 +15,30 @@ namespace parx::inline PARX_ABI::detail {
 
 class ending {
  public:
-  [[nodiscard]] bool reached() const noexcept { return come_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool has_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const {
     const std::lock_guard lock(mutex_);
     return reason_;
   }
 
   /// Ends the group; an earlier reason is replaced.
-  void come(std::string_view reason) {
+  void set(std::string_view reason) {
     const std::lock_guard lock(mutex_);
     reason_ = reason;
-    come_.store(true, std::memory_order_release);
+    ended_.store(true, std::memory_order_release);
   }
   /// The same, but keeps an earlier reason.
-  void come_first(std::string_view reason) {
+  void set_if_first(std::string_view reason) {
     const std::lock_guard lock(mutex_);
-    if (come_.load(std::memory_order_relaxed)) return;
+    if (ended_.load(std::memory_order_relaxed)) return;
     reason_ = reason;
-    come_.store(true, std::memory_order_release);
+    ended_.store(true, std::memory_order_release);
   }
 
  private:
   mutable std::mutex mutex_;
   std::string reason_;
-  std::atomic<bool> come_{false};
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace parx::detail

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <vector>
 
-#include <parx/comm/detail/progress/board.hpp>
+#include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
@@ -41,12 +41,12 @@ class engine {
   /// leave open it fills in. Opens the links that it uses, with `patience` as in link_to. Where the
   /// steps meet, the board is open.
   void start(const execution_plan& steps, collective_data& data, const call_header& header,
-             transport& network, board& signs, std::chrono::milliseconds patience) {
+             transport& network, host_barrier& barrier, std::chrono::milliseconds patience) {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
-    board_ = &signs;
-    if (steps.meets && host_ranks_.empty()) find_host_ranks(network, patience);
+    barrier_ = &barrier;
+    if (steps.has_barrier && host_ranks_.empty()) find_host_ranks(network, patience);
     memory_.start(steps.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
@@ -99,7 +99,7 @@ class engine {
     }
     for (const host_rank* each : missing_) {
       out.push_back({each->rank, channel::collective, true, false,
-                     &board_->first_word(each->rank), board_->first_word_of(*header_)});
+                     &barrier_->first_word(each->rank), barrier_->first_word_of(*header_)});
     }
   }
 
@@ -225,9 +225,9 @@ class engine {
       const std::int32_t index = plan_->local[i];
       if (!complete(index) && ready(index)) {
         const action& step = action_at(index);
-        if (step.kind == action_kind::meet) {
-          progressed |= !signed_;
-          if (!all_have_come()) break;  // what is behind a meeting waits for it
+        if (step.kind == action_kind::barrier) {
+          progressed |= !arrived_;
+          if (!all_have_arrived()) break;  // what is behind a meeting waits for it
         } else {
           memory_.perform(step);
         }
@@ -249,24 +249,24 @@ class engine {
   }
 
   /// Signs, once, and looks who has.
-  bool all_have_come() {
-    if (!signed_) {
-      board_->sign(*header_);
+  bool all_have_arrived() {
+    if (!arrived_) {
+      barrier_->arrive(*header_);
       missing_.clear();
       for (host_rank& each : host_ranks_) {
         reach(each, [](link& stream) { stream.nudge(); });
         missing_.push_back(&each);
       }
-      signed_ = true;
+      arrived_ = true;
     }
     std::erase_if(missing_, [&](const host_rank* each) {
-      if (!board_->has_signed(each->rank)) return false;
-      const call_header theirs = board_->header_of(each->rank);
+      if (!barrier_->has_arrived(each->rank)) return false;
+      const call_header theirs = barrier_->header_of(each->rank);
       if (!theirs.matches(*header_)) throw header_mismatch{each->rank, *header_, theirs};
       return true;
     });
     for (host_rank* each : missing_) look_at(*each);
-    signed_ = !missing_.empty();
+    arrived_ = !missing_.empty();
     return missing_.empty();
   }
 
@@ -276,7 +276,7 @@ class engine {
     try {
       use(*other.stream);
     } catch (const link_lost&) {
-      if (!board_->has_signed(other.rank)) throw;
+      if (!barrier_->has_arrived(other.rank)) throw;
     }
   }
 
@@ -284,7 +284,7 @@ class engine {
   /// it sends after this meeting comes to be seen only after that it has signed.)
   void look_at(host_rank& missing) {
     reach(missing, [&](link& stream) {
-      if (!stream.has_unread() || board_->has_signed(missing.rank)) return;
+      if (!stream.has_unread() || barrier_->has_arrived(missing.rank)) return;
       auto* const header = reinterpret_cast<std::byte*>(&missing.stray_header);
       missing.stray_bytes += stream.try_receive(
           {header + missing.stray_bytes, header_size - missing.stray_bytes}, {});
@@ -419,10 +419,10 @@ class engine {
   workspace memory_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
-  board* board_ = nullptr;
+  host_barrier* barrier_ = nullptr;
   std::vector<host_rank> host_ranks_;
   std::vector<host_rank*> missing_;  ///< from the meeting that this rank has signed for
-  bool signed_ = false;
+  bool arrived_ = false;
   bool overwrites_input_ = false;
   bool only_sends_ = false;
   std::atomic<std::size_t> bytes_received_{0};

@@ -1,4 +1,4 @@
-// failure: why a group comes to its end, as the rank that noticed it knows.
+// failure: why a group ends, as known to the rank that noticed it.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,16 @@ namespace parx::inline PARX_ABI::detail {
 struct failure {
   std::string text;
   errc code;
-  int peer;  ///< who is to blame; -1: nobody in particular
-  std::exception_ptr cause{};  ///< of what `text` says
+  int peer;  ///< the rank to blame; -1: none in particular
+  std::exception_ptr cause{};  ///< of the failure that `text` describes
 
-  /// For the other ranks.
+  /// The text with its causes, for the other ranks.
   [[nodiscard]] std::string whole() const {
     return cause ? text + "; caused by: " + text_of(cause) : text;
   }
 };
 
-/// A broken link is often only the echo of another failure: waits a little for that one's reason.
+/// A link often breaks because another rank failed first: waits briefly for that rank's reason.
 [[nodiscard]] inline failure reason_of(const link_lost& lost, transport& network) {
   static constexpr std::chrono::milliseconds grace{100};
   const auto until = std::chrono::steady_clock::now() + grace;

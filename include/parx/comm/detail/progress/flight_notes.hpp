@@ -1,4 +1,4 @@
-// flight_notes: what a group writes into its rank's flight recorder, if it has one.
+// flight_notes: writes a group's calls into the rank's flight recorder, if there is one.
 // Threads: safe from any.
 #pragma once
 
@@ -36,7 +36,7 @@ class flight_notes {
   void fail(std::string_view reason) const noexcept {
     if (recorder_ != nullptr) recorder_->fail(reason);
   }
-  /// Advice for an error; empty without a recorder.
+  /// A sentence for error messages; empty without a recorder.
   [[nodiscard]] std::string where() const {
     if (recorder_ == nullptr) return {};
     return formatted(". The ranks' last operations: parx_doctor recorder {}",

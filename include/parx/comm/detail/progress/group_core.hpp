@@ -55,7 +55,7 @@ class group_core final : private inline_groups::group {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
-    if (!ending_.reached() && !anything_pending()) tell_of_unread_call(*network_, name_, calls_);
+    if (!ending_.has_ended() && !anything_pending()) tell_of_unread_call(*network_, name_, calls_);
     network_->close();
   }
   group_core(const group_core&) = delete;
@@ -81,8 +81,8 @@ class group_core final : private inline_groups::group {
 
   /// Says where a call begins; the calling thread is in it as long as the returned value lives.
   /// Throws usage_error while another thread is in one.
-  [[nodiscard]] sole_user::stay enter(operation what, call_site site) {
-    return sole_user::stay(user_, [&] {
+  [[nodiscard]] sole_user::guard enter(operation what, call_site site) {
+    return sole_user::guard(user_, [&] {
       throw_usage("{} on group \"{}\" at {}:{}: another thread is in a call of this group. A group "
                   "is used by one thread at a time: give each thread one of its own, by split() or "
                   "subgroup(), or let them take turns",
@@ -155,11 +155,11 @@ class group_core final : private inline_groups::group {
   /// Ends the group because of something outside of it, such as an exception in the user's code.
   void abort(std::string_view reason) {
     network_->abort(reason);
-    ending_.come_first(reason);
+    ending_.set_if_first(reason);
     flight_.fail(reason);
   }
 
-  [[nodiscard]] bool closed() const noexcept { return ending_.reached(); }
+  [[nodiscard]] bool closed() const noexcept { return ending_.has_ended(); }
 
   /// Bytes that collectives and messages have put on and taken off links, headers included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
@@ -210,7 +210,7 @@ class group_core final : private inline_groups::group {
 
   /// Numbers a call, or refuses it. Locked.
   void admit(call& request) {
-    if (ending_.reached()) throw diagnosis_.refusal_of(request, ending_.reason());
+    if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
     if (!request.named) name(request);
     if (!is_message(request)) {
       if (!request.sets_up_memory) ++calls_;
@@ -424,11 +424,11 @@ class group_core final : private inline_groups::group {
       const std::string why = reason.code == errc::aborted || cause == nullptr
                                   ? reason.whole()
                                   : formatted("{}: {}", diagnosis_.title(*cause), reason.whole());
-      ending_.come(why);
+      ending_.set(why);
       flight_.fail(why);
       network_->abort(why);
     } catch (const std::exception&) {
-      ending_.come("");
+      ending_.set("");
       network_->abort("a rank is out of memory");
     }
     network_->close();

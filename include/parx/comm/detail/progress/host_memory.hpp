@@ -1,16 +1,17 @@
-// host_memory: a group's own shared memory. In it its ranks meet (detail/board.hpp), and staged
-// algorithms pass their data.
+// host_memory: a group's own shared memory, for barriers (host_barrier.hpp) and for the data of
+// staged algorithms.
 //
-// All ranks make it when the first call wants it. Issuing a call never waits for other ranks, so
-// that is done as calls start: ahead of the first such call goes one in which the ranks exchange
-// signals under its fingerprint, so that those who call different things find out. Rank 0 passes
-// its memory on before it signals, and so the others have it afterwards.
-// Threads: ahead_of() belongs to whoever issues the group's calls, prepare() to its driver.
+// All ranks create it at the first call that needs it. Issuing a call never waits for other ranks,
+// so the memory is made when that call starts to run. Before it the group issues a set-up call with
+// the same fingerprint: a dissemination barrier over links, which detects ranks that are in
+// different calls. Rank 0 shares its memory before it enters that barrier, so the other ranks can
+// map it afterwards.
+// Threads: ahead_of() belongs to the thread that issues the group's calls, prepare() to its driver.
 #pragma once
 
 #include <memory>
 
-#include <parx/comm/detail/progress/board.hpp>
+#include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/schedule/barrier.hpp>
 #include <parx/comm/schedule/staged.hpp>
@@ -20,7 +21,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class host_memory {
  public:
-  /// What must be issued ahead of a call that will be issued next: mostly nothing (null).
+  /// The set-up call that must be issued before `next`; usually none (null).
   [[nodiscard]] call* ahead_of(const call& next, int rank, int world) {
     if (set_up_ != nullptr || world == 1 || !wants_memory(*next.steps)) return nullptr;
     set_up_ = std::make_unique<call>();
@@ -35,14 +36,14 @@ class host_memory {
     return set_up_.get();
   }
 
-  /// As a call starts. Throws what transport::share does.
+  /// Called when a call starts to run. Throws what transport::share does.
   void prepare(call& next, transport& network) {
     const bool wanted = network.size() > 1 && wants_memory(*next.steps);
     if (!next.sets_up_memory && !wanted) return;
     if (area_ == nullptr && (wanted || network.rank() == 0)) {
       const auto limit = deadline::after(next.timeout);
       area_.reset(new shared_area(network.share(bytes, area_id, limit)));
-      board_.open(area_, network.rank());
+      barrier_.open(area_, network.rank());
     }
     const schedule& steps = next.steps->steps;
     if (wanted && steps.slices > 0) {
@@ -51,22 +52,22 @@ class host_memory {
     }
   }
 
-  [[nodiscard]] detail::board& board() noexcept { return board_; }
+  [[nodiscard]] detail::host_barrier& barrier() noexcept { return barrier_; }
 
  private:
-  /// The board, the parts, and room for a signal of any element that fits into one.
+  /// The barrier's page, the parts, and room for a signal: one element, which fits into a part.
   static constexpr std::size_t bytes =
-      board::bytes + (schedules::staging_parts + 1) * largest_slice;
+      host_barrier::bytes + (schedules::staging_parts + 1) * largest_slice;
   static constexpr std::uint64_t area_id = 0;  ///< shared_areas counts from one
 
   [[nodiscard]] static bool wants_memory(const execution_plan& steps) noexcept {
-    return steps.meets || steps.steps.slices > 0;
+    return steps.has_barrier || steps.steps.slices > 0;
   }
 
-  int next_part_ = 0;  ///< that a staged call begins with: equal on all ranks
+  int next_part_ = 0;  ///< the first part of the next staged call; equal on all ranks
   std::unique_ptr<call> set_up_;
   std::shared_ptr<const shared_area> area_;
-  detail::board board_;
+  detail::host_barrier barrier_;
 };
 
 }  // namespace parx::detail

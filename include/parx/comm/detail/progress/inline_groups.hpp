@@ -1,10 +1,11 @@
-// inline_groups: the groups whose asynchronous operations one thread moves on by itself
+// inline_groups: the groups on whose asynchronous operations one thread makes progress
 // (progress_mode::inline_poll).
 //
-// A thread that waits in one of them moves the others on as well: ranks may then wait for theirs in
-// different orders. A group is in the list of the thread that last issued an asynchronous operation
-// of it. It locks what it does from then on, so it may be handed to another thread at any time.
-// Threads: a group is added by its thread and removed by any; the others belong to the list's own.
+// A thread that waits in one group also makes progress on the others, so ranks may wait for their
+// groups in different orders. A group is in the list of the thread that last issued an asynchronous
+// operation on it. From then on it locks its calls, so it may move to another thread at any time.
+// Threads: a group is added by the list's thread and removed by any; only that thread calls the
+// other functions.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ class inline_groups {
 
   class group {
    public:
-    /// Moves what can be moved without waiting. `pending`: there is something, but nothing moved.
+    /// Makes progress without waiting. `pending`: operations are pending, but nothing has moved.
     virtual state move_on() = 0;
 
    protected:
@@ -39,13 +40,13 @@ class inline_groups {
     const std::lock_guard lock(mutex_);
     groups_.push_back(&next);
   }
-  /// Afterwards it is not used any more.
+  /// When this returns, no thread uses the group any more.
   void remove(group& gone) {
     const std::lock_guard lock(mutex_);
     std::erase(groups_, &gone);
   }
 
-  /// Moves all but `own` on, and returns the liveliest state of them.
+  /// Makes progress on all groups but `own`; returns the largest of their states.
   state move_on_all_but(const group& own) {
     const std::lock_guard lock(mutex_);
     state all = state::idle;

@@ -94,7 +94,7 @@ class messages {
     // has then ended, which the next step sees: kept now, the answer would be copied twice.
     if (progressed) return true;
     for (auto& [peer, state] : lanes_) {
-      if (is_unasked(state) && keep(state)) progressed |= receive_some(state);
+      if (is_unexpected(state) && keep(state)) progressed |= receive_some(state);
     }
     return progressed;
   }
@@ -103,7 +103,7 @@ class messages {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
       // Also where nobody waits for anything: what comes is kept, and its sender goes on.
-      const link_interest next{peer, channel::message, !is_unasked(state), !state.sends.empty()};
+      const link_interest next{peer, channel::message, !is_unexpected(state), !state.sends.empty()};
       if (next.readable || next.writable) out.push_back(next);
     }
   }
@@ -183,21 +183,21 @@ class messages {
   /// Whether the receive takes this message. Gets memory for it where there is none yet.
   static void accept(call& receive, int peer, const call_header& theirs,
                      const axis_extents& extents) {
-    if (receive.taker != nullptr) return make_room(receive, peer, theirs, extents);
+    if (receive.any_shape != nullptr) return make_room(receive, peer, theirs, extents);
     if (theirs.count != receive.header.count || theirs.type != receive.header.type) {
       throw message_mismatch{&receive, peer, theirs};
     }
   }
   static void make_room(call& receive, int peer, const call_header& theirs,
                         const axis_extents& extents) {
-    const message_taker& taker = *receive.taker;
+    const any_shape_receive& any_shape = *receive.any_shape;
     const auto type = static_cast<dtype>(theirs.type);
     const std::size_t bytes = body_bytes(theirs);
-    if ((taker.type && *taker.type != type) || bytes > taker.max_bytes) {
+    if ((any_shape.type && *any_shape.type != type) || bytes > any_shape.max_bytes) {
       throw message_mismatch{&receive, peer, theirs};
     }
     const std::size_t count = static_cast<std::size_t>(theirs.count);
-    const auto room = taker.allocate(type, extents.given() ? extents : axis_extents{count});
+    const auto room = any_shape.allocate(type, extents.given() ? extents : axis_extents{count});
     if (room.size() < bytes) {
       throw_error(errc::mismatch, "the allocator of a recv_any_shape gave {} bytes for {}",
                   room.size(), bytes);
@@ -206,7 +206,7 @@ class messages {
     receive.bytes = bytes;
   }
   /// A message has arrived up to its body, for which there is no room yet.
-  [[nodiscard]] static bool is_unasked(const lane& state) noexcept {
+  [[nodiscard]] static bool is_unexpected(const lane& state) noexcept {
     return state.target == nullptr && !state.arriving_kept &&
            state.front_received == front_size(state);
   }
@@ -260,7 +260,7 @@ class messages {
                          {request.memory, request.memory + request.bytes}, request.bytes};
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
-    if (call* receive = asked_for(state, request.header)) {
+    if (call* receive = matching_receive(state, request.header)) {
       claim(*receive, request.peer);
       match_kept(state, *receive);
     }
@@ -268,7 +268,8 @@ class messages {
   }
 
   /// The receive that waits for this message, or null.
-  [[nodiscard]] static call* asked_for(const lane& state, const call_header& message) noexcept {
+  [[nodiscard]] static call* matching_receive(const lane& state,
+                                              const call_header& message) noexcept {
     for (call* each : state.receives) {
       if (each->header.root == message.root) return each;
     }
@@ -371,7 +372,7 @@ class messages {
       begin_body(state);
       return true;
     }
-    if (is_unasked(state) && !find_receive(state)) return false;
+    if (is_unexpected(state) && !find_receive(state)) return false;
     std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
@@ -407,7 +408,7 @@ class messages {
   /// Gives the arriving message to the receive that waits for it. False without one.
   bool find_receive(lane& state) {
     const auto theirs = std::bit_cast<call_header>(state.header);
-    call* const receive = asked_for(state, theirs);
+    call* const receive = matching_receive(state, theirs);
     if (receive == nullptr) return false;
     claim(*receive, state.peer);
     accept(*receive, state.peer, theirs, extents_in(state));

@@ -1,9 +1,10 @@
-// notice: what a rank that is stuck tells the others, and who in the end keeps everybody waiting.
+// notice: what a stuck rank publishes about its call, and the search for the rank that causes a
+// wait.
 //
-// A notice is the fingerprint of the call that the rank is in, those of the collectives up to it,
-// the name of their group and the ranks that it waits for; none once the rank has gone on. Ranks
-// are numbered as in the job, so that a wait can be followed from group to group. Pure: where
-// notices are kept is the transport's business.
+// A notice has the fingerprint of the call that the rank is in, those of the collectives before it,
+// the name of the group and the ranks it waits for, which are none once it has made progress. Ranks
+// are numbered as in the job, so that a wait can be followed from group to group. Pure: the
+// transport stores the notices.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace parx::inline PARX_ABI::detail {
 
 struct notice {
   call_header call{};
-  std::vector<int> awaited{};  ///< ranks of the job; empty: it has gone on since
+  std::vector<int> awaited{};  ///< ranks of the job; empty: it has made progress since
   std::vector<call_header> recent{};  ///< collectives of the group, the oldest first
   std::string group{};
   bool blocks = false;  ///< a thread of the program waits for the call
@@ -37,7 +38,7 @@ struct notice {
     append(text, recent);
     return text + group;
   }
-  /// Nothing for what to_text() has not written.
+  /// Nullopt if to_text() has not written the text.
   [[nodiscard]] static std::optional<notice> from_text(std::string_view text) {
     layout front;
     if (text.size() < sizeof front) return {};
@@ -65,7 +66,7 @@ struct notice {
   static void append(std::string& text, const std::vector<Value>& values) {
     text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value));
   }
-  /// False where the text has fewer.
+  /// False if the text holds fewer values.
   template <typename Value>
   [[nodiscard]] static bool take(std::string_view& text, std::size_t count,
                                  std::vector<Value>& values) {
@@ -78,21 +79,21 @@ struct notice {
   }
 };
 
-/// Ranks of which each waits for the next.
+/// Ranks, each of which waits for the next.
 struct wait_chain {
   std::vector<int> ranks;
   bool circle = false;  ///< the last one waits for the first
 };
 
 /// Why rank `own` waits for `awaited`: the shortest chain from one of these to a rank that waits
-/// for nobody. Where there is none, the circle that holds them all up. `awaited_by(rank)` says whom
-/// a rank waits for; at most `most_asked` ranks are asked.
+/// for nobody. If there is none, a cycle of ranks that wait for each other. `awaited_by(rank)`
+/// returns the ranks that a rank waits for; it is called for at most `most_asked` ranks.
 template <typename AwaitedBy>
 [[nodiscard]] wait_chain find_culprit(int own, const std::vector<int>& awaited,
                                       AwaitedBy awaited_by, std::size_t most_asked = 64) {
   struct step {
     int rank;
-    std::size_t before;  // in the list of steps: who waits for it
+    std::size_t before;  // index in `steps` of the rank that waits for it
   };
   static constexpr std::size_t nobody = ~std::size_t{0};
   std::vector<step> steps{{own, nobody}};

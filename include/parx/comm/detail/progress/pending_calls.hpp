@@ -180,7 +180,7 @@ class pending_calls {
     open_span(front);
     if (!front.sets_up_memory) running_->arg("bytes", front.header.count * front.data.element_size);
     running_->arg("sequence", front.header.number());
-    engine_.start(*front.steps, front.data, front.header, network_, memory_.board(),
+    engine_.start(*front.steps, front.data, front.header, network_, memory_.barrier(),
                   front.timeout);
     if (front.names_late) diagnosis_.post({front.header});
     if (front.timed) async_time_.start();

@@ -1,9 +1,10 @@
 // recent_calls: the fingerprints of a group's last collectives on this rank.
 //
-// Ranks that have parted may never read a frame of each other that shows it: a root that nobody
-// takes for one has sent what it had to and gone on. Whoever is stuck then posts these with its
-// notice, and the first number under which two ranks called something else is where they parted.
-// Threads: belongs to whoever drives the group's progress.
+// Ranks whose calls differ may never read a header of each other that shows it. Example: two ranks
+// each take themselves for the root of a broadcast; both send, return and go on. A stuck rank
+// publishes these fingerprints with its notice; the first number for which two ranks have different
+// fingerprints is where their calls diverged.
+// Threads: belongs to the thread that drives the group's progress.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +23,11 @@ class recent_calls {
   static constexpr std::size_t most = 32;
 
   void remember(const call_header& call) noexcept {
-    // What a group does by itself is not on every rank.
+    // Set-up calls (odd sequence numbers) may be missing on some ranks.
     if (call.sequence % 2 == 0) calls_[call.number() % most] = call;
   }
 
-  /// Null where that call was none, or is too old.
+  /// Null if there was no such call, or it is too old.
   [[nodiscard]] const call_header* find(std::uint64_t sequence) const noexcept {
     const call_header& found = calls_[(sequence + 1) / 2 % most];
     return sequence > 0 && found.sequence == sequence ? &found : nullptr;
@@ -42,8 +43,8 @@ class recent_calls {
     return found;
   }
 
-  /// The first of another rank's calls, oldest first, of which this rank knows that it was in
-  /// another one; null where there is none.
+  /// The first of another rank's calls (oldest first) that differs from this rank's call of the
+  /// same number; null if none is known to differ.
   [[nodiscard]] const call_header* first_other(const std::vector<call_header>& theirs) const {
     const auto parted = std::find_if(theirs.begin(), theirs.end(), [this](const auto& each) {
       const call_header* const mine = find(each.sequence);

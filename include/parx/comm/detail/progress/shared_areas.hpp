@@ -1,4 +1,4 @@
-// shared_areas: which of a rank's buffers lie in memory that the other ranks of its host see.
+// shared_areas: finds buffers that lie in memory shared with the other ranks of the host.
 //
 // Threads: those of its group, one at a time.
 #pragma once
@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class shared_areas {
  public:
-  /// Collective: an area of `bytes` a rank; while it lives, find() finds buffers in it. Throws
+  /// Collective: an area of `bytes` per rank. While it exists, find() finds buffers in it. Throws
   /// parx::error.
   [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes,
                                                         deadline limit) {
@@ -38,7 +38,7 @@ class shared_areas {
     return area;
   }
 
-  /// Where this rank's buffer lies in an area; empty where it lies in none.
+  /// Where this rank's buffer lies in an area; empty if it lies in none.
   [[nodiscard]] shared_view find(const void* data, std::size_t bytes) const {
     const std::uintptr_t at = place_of(data);
     for (const part& each : areas_) {
@@ -47,7 +47,7 @@ class shared_areas {
     }
     return {};
   }
-  /// False where find() would find nothing; where it is true, the area may be gone. Takes no lock.
+  /// False if find() would find nothing. If true, the area may no longer exist. Takes no lock.
   [[nodiscard]] bool may_hold(const void* data) const noexcept {
     const std::uintptr_t at = place_of(data);
     return std::any_of(areas_.begin(), areas_.end(),
@@ -55,7 +55,7 @@ class shared_areas {
   }
 
  private:
-  /// This rank's, of an area that lives as long as its owners want.
+  /// This rank's part of an area. The buffers in the area own it.
   struct part {
     std::uintptr_t begin = 0;
     std::size_t bytes = 0;

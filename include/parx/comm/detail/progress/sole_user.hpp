@@ -1,9 +1,9 @@
-// sole_user: finds two threads that use a group at the same time.
+// sole_user: detects two threads that use a group at the same time.
 //
-// A thread leaves its mark for as long as it is in a call, by plain stores: a locked instruction
-// would wait for what the call has just written. So a thread that comes while another is in a call
-// is refused, except within the some 100 ns that a store takes to another core. Two threads which
-// keep using one group are found sooner or later.
+// A thread marks the group while it is in a call, by plain stores: a locked instruction would stall
+// until the call's own stores have drained. A thread that enters while another is in a call is
+// refused, except within the roughly 100 ns that a store takes to reach another core. Two threads
+// that keep using one group are detected sooner or later.
 // Threads: safe from any.
 #pragma once
 
@@ -15,25 +15,25 @@ namespace parx::inline PARX_ABI::detail {
 
 class sole_user {
  public:
-  /// From construction to destruction this thread is in a call. One in another does no harm.
-  class stay {
+  /// While it exists, this thread is in a call. May be nested.
+  class guard {
    public:
     /// Calls refuse(), which throws, while another thread is in a call.
     template <typename Refuse>
-    stay(sole_user& place, Refuse refuse) : place_(place) {
+    guard(sole_user& place, Refuse refuse) : place_(place) {
       const void* const inside = place.inside_.load(std::memory_order_relaxed);
       if (inside == this_thread()) return;
       if (inside != nullptr) [[unlikely]] refuse();
       place.inside_.store(this_thread(), std::memory_order_relaxed);
       outermost_ = true;
     }
-    ~stay() {
+    ~guard() {
       if (outermost_ && place_.inside_.load(std::memory_order_relaxed) == this_thread()) {
         place_.inside_.store(nullptr, std::memory_order_relaxed);
       }
     }
-    stay(const stay&) = delete;
-    stay& operator=(const stay&) = delete;
+    guard(const guard&) = delete;
+    guard& operator=(const guard&) = delete;
 
    private:
     sole_user& place_;

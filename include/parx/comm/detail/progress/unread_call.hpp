@@ -1,7 +1,7 @@
-// unread_call: what a peer has sent for a collective in place of which this rank made another one.
+// unread_call: data that a peer has sent for a collective that this rank never took part in.
 //
-// Looked for when a group ends well: two ranks that each take themselves for the root of its last
-// call have sent, and never read. What comes later than that is not seen.
+// Looked for when a group is destroyed without a failure: if two ranks each take themselves for the
+// root of its last call, both send and neither reads. Data that arrives later is not seen.
 #pragma once
 
 #include <cstddef>
@@ -37,16 +37,16 @@ struct unread_call {
         filled += got;
       }
     } catch (const link_lost&) {
-      return;  // it has ended, which this rank need not mind any more
+      return;  // the peer has ended, which no longer matters
     }
     if (const auto theirs = parse_call_header(bytes)) found = {peer, *theirs};
   });
   return found;
 }
 
-/// Of a group that ends well after `calls` calls, of which none is under way: logs what was never
-/// read, and ends the job because of it. Of later calls than these the peer learns from the link's
-/// end that this rank has not taken part.
+/// For a group that ends without failure after `calls` calls, with none pending: if a peer has sent
+/// data for one of these calls that was never read, logs it and aborts the job. For later calls the
+/// peer notices from the closed link that this rank took no part.
 inline void tell_of_unread_call(transport& network, const std::string& group,
                                 std::uint64_t calls) noexcept {
   try {
@@ -61,7 +61,7 @@ inline void tell_of_unread_call(transport& network, const std::string& group,
     log(log_level::error, "{}", text);
     network.abort(formatted("rank {}: {}", network.job_rank(network.rank()), text));
   } catch (const std::exception&) {
-    // The group ends without these words.
+    // Out of memory: the group ends without this report.
   }
 }
 

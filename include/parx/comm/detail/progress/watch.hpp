@@ -92,7 +92,7 @@ class watch {
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
       // One of many senders may well have left, but none may have been killed.
-      if (takes_any(request) && !std::all_of(missing.begin(), missing.end(), ended)) {
+      if (is_any_source(request) && !std::all_of(missing.begin(), missing.end(), ended)) {
         std::erase_if(missing, [&](int each) {
           return !ended(each) || network_.may_have_left(each);
         });

@@ -1,11 +1,11 @@
-// board: where the ranks of a group that share memory sign in when they meet.
+// host_barrier: a barrier of the ranks of a group, in shared memory.
 //
-// Each rank has a page that only it writes. It signs by writing its call's header there, with the
-// number of the meeting in place of the magic number, which comes last. So whoever sees the number
-// sees the header as well, and everything that the rank has written before; and a rank that calls
-// something else is found out at once. Meetings take two places in turn: a rank can be one meeting
-// ahead of those who still read where it signed for the last one, but not two.
-// Threads: belongs to whoever drives the group's progress.
+// Each rank has a page that only it writes. It arrives by writing its call's header there, with the
+// number of the barrier in place of the magic number. The number is stored last, with release
+// order: a rank that sees it also sees the header and everything written before. So the barrier
+// also finds a rank that is in a different call. Successive barriers alternate between two slots: a
+// rank can be one barrier ahead of ranks that still read its last slot, but not two. Threads:
+// belongs to the thread that drives the group's progress.
 #pragma once
 
 #include <array>
@@ -22,34 +22,35 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class board {
+class host_barrier {
  public:
-  /// Of each rank's part of the group's memory, from its beginning.
+  /// Size of the page; it is the beginning of each rank's part of the group's memory.
   static constexpr std::size_t bytes = 4096;
 
-  /// `memory` was zeroed before any rank saw it. Others may have signed for their first meeting.
+  /// `memory` was zeroed before any rank mapped it. Other ranks may have arrived at their first
+  /// barrier already.
   void open(std::shared_ptr<const shared_area> memory, int rank) {
     memory_ = std::move(memory);
     rank_ = rank;
   }
 
-  /// Comes to the next meeting, that of the call `mine`.
-  void sign(const call_header& mine) noexcept {
+  /// Arrives at the next barrier, which is part of the call `mine`.
+  void arrive(const call_header& mine) noexcept {
     const auto words = std::bit_cast<header_line>(mine);
-    place& own = place_of(rank_, ++meeting_);
+    slot& own = slot_of(rank_, ++barrier_);
     for (std::size_t i = 1; i < words.size(); ++i) {
       own.words[i].store(words[i], std::memory_order_relaxed);
     }
     own.words[0].store(numbered(words[0]), std::memory_order_release);
   }
 
-  /// Whether a rank has come to this meeting, too.
-  [[nodiscard]] bool has_signed(int rank) const noexcept {
-    return number_of(first_word(rank).load(std::memory_order_acquire)) == meeting_;
+  /// Whether a rank has arrived at this barrier.
+  [[nodiscard]] bool has_arrived(int rank) const noexcept {
+    return number_of(first_word(rank).load(std::memory_order_acquire)) == barrier_;
   }
-  /// What the rank signed with.
+  /// The header of the call in which a rank has arrived.
   [[nodiscard]] call_header header_of(int rank) const noexcept {
-    const place& theirs = place_of(rank, meeting_);
+    const slot& theirs = slot_of(rank, barrier_);
     header_line words;
     for (std::size_t i = 0; i < words.size(); ++i) {
       words[i] = theirs.words[i].load(std::memory_order_relaxed);
@@ -58,9 +59,9 @@ class board {
     header.magic = call_header::expected_magic;
     return header;
   }
-  /// Where a rank signs, and what that becomes where it signs for `call`.
+  /// The word that a rank stores last when it arrives, and its value if the rank arrives in `call`.
   [[nodiscard]] const std::atomic<std::uint64_t>& first_word(int rank) const noexcept {
-    return place_of(rank, meeting_).words[0];
+    return slot_of(rank, barrier_).words[0];
   }
   [[nodiscard]] std::uint64_t first_word_of(const call_header& call) const noexcept {
     return numbered(std::bit_cast<header_line>(call)[0]);
@@ -70,27 +71,27 @@ class board {
   using header_line = std::array<std::uint64_t, header_size / sizeof(std::uint64_t)>;
   static_assert(offsetof(call_header, magic) == 0 && sizeof(call_header::magic) == 4);
 
-  struct alignas(header_size) place {
+  struct alignas(header_size) slot {
     std::atomic<std::uint64_t> words[std::tuple_size_v<header_line>];
   };
-  /// Two lines each: a core fetches lines in pairs.
-  static constexpr std::size_t distance = 2 * sizeof(place);
+  /// Two cache lines per slot: cores prefetch lines in pairs.
+  static constexpr std::size_t distance = 2 * sizeof(slot);
   static_assert(2 * distance <= bytes);
 
   [[nodiscard]] static std::uint32_t number_of(std::uint64_t first) noexcept {
     return static_cast<std::uint32_t>(first);
   }
   [[nodiscard]] std::uint64_t numbered(std::uint64_t first) const noexcept {
-    return (first & ~std::uint64_t{0xffffffff}) | meeting_;
+    return (first & ~std::uint64_t{0xffffffff}) | barrier_;
   }
-  [[nodiscard]] place& place_of(int rank, std::uint32_t meeting) const noexcept {
+  [[nodiscard]] slot& slot_of(int rank, std::uint32_t barrier) const noexcept {
     std::byte* const page = memory_->of_rank[static_cast<std::size_t>(rank)];
-    return *std::launder(reinterpret_cast<place*>(page + (meeting % 2) * distance));
+    return *std::launder(reinterpret_cast<slot*>(page + (barrier % 2) * distance));
   }
 
   std::shared_ptr<const shared_area> memory_;
   int rank_ = 0;
-  std::uint32_t meeting_ = 0;  ///< may wrap: what a place held before is two less, then too
+  std::uint32_t barrier_ = 0;  ///< may wrap: the old number in a slot is always two less
 };
 
 }  // namespace parx::detail
