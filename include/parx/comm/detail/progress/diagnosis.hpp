@@ -1,7 +1,7 @@
-// diagnosis: the words for what a group is doing and what went wrong with it.
+// diagnosis: the texts that say what a group is doing and what went wrong.
 //
-// Errors read like a sentence and name the operation, its number and place, the ranks to blame and
-// where those are. Nothing here changes a group; what other ranks are in, it reads from their
+// An error is a sentence that names the operation, its number and call site, the ranks to blame and
+// their hosts. Nothing here changes a group. The calls that other ranks are in are read from their
 // notices.
 #pragma once
 
@@ -56,7 +56,7 @@ class diagnosis {
             .elapsed_seconds = request.until.elapsed_seconds(),
             .advice = "The group is closed; restart the job to go on" + flight_.where()};
   }
-  /// What the thread that waits for `request` is told when the group has ended because of `reason`.
+  /// The error of a pending call when the group ends because of `reason`.
   [[nodiscard]] error end_of(const call& request, const failure& reason) const {
     const bool second = reason.code == errc::aborted;
     return {reason.code,
@@ -65,7 +65,7 @@ class diagnosis {
                         second ? " because another rank failed first: " : ": ", reason.text),
             context_of(request, reason.peer), reason.cause};
   }
-  /// The same for a call that came after the end.
+  /// The error of a call that was issued after the group had ended.
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
             formatted("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
@@ -74,14 +74,14 @@ class diagnosis {
             context_of(request, -1)};
   }
 
-  /// What a rank that was stuck has posted about the call of this group it is, or was, in.
+  /// The notice of a rank about a call of this group in which it is, or was, stuck.
   [[nodiscard]] std::optional<notice> notice_of(int peer) const {
     for (notice& each : notices_of(network_.job_rank(peer))) {
       if (each.call.group == id_) return std::move(each);
     }
     return std::nullopt;
   }
-  /// `mine` waits for ranks of this group.
+  /// Publishes a notice whose `awaited` are ranks of this group.
   void post(notice mine) const {
     for (int& each : mine.awaited) each = network_.job_rank(each);
     mine.group = name_;
@@ -89,7 +89,7 @@ class diagnosis {
   }
 
   /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
-  /// who keeps those waiting. Without a sequence number for a message, which has none.
+  /// the ranks that those wait for. Messages have no sequence number.
   [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
                                         std::optional<std::uint64_t> sequence,
                                         int most = most_named) const {
@@ -101,7 +101,7 @@ class diagnosis {
                                    : whereabouts(network_.job_rank(peers[i])));
     }
     if (peers.size() > named) text += formatted("; and {} more", peers.size() - named);
-    text += behind(peers);
+    text += cause_of_wait(peers);
     if (!network_.has_notices()) {
       text +=
           ". Where the others are is unknown: the job's store, which rank 0 or the launcher "
@@ -110,8 +110,9 @@ class diagnosis {
     return text;
   }
 
-  /// The ranks that have not entered call `sequence` keep the others waiting. Where all of `peers`
-  /// have, those that these wait for are sought among all ranks, if that is not too many to ask.
+  /// Moves the ranks that have not entered call `sequence` to the front of `peers`: the others wait
+  /// for them. If all of `peers` have entered it, looks for such ranks in the whole group, unless
+  /// it is too large.
   void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
     static constexpr int most_asked = 64;
     std::vector<int> late;
@@ -134,13 +135,13 @@ class diagnosis {
     }
     return found;
   }
-  /// The ranks whose message would end a wait.
+  /// The ranks from which a message would end the wait.
   [[nodiscard]] std::vector<int> senders_of(const call& message) const {
     return is_any_source(message) ? others() : std::vector{message.peer};
   }
 
-  /// The ranks that have not posted that they are in call `sequence` or after it; none where no
-  /// notices can be read.
+  /// The ranks without a notice that they are in call `sequence` or a later one; empty if notices
+  /// cannot be read.
   [[nodiscard]] std::vector<int> absent(std::uint64_t sequence) const {
     std::vector<int> late;
     for (int rank = 0; rank < network_.size(); ++rank) {
@@ -201,7 +202,7 @@ class diagnosis {
         found.theirs.file_name(), found.theirs.line);
   }
 
-  /// What describe() does not show.
+  /// Differences between two headers that describe() does not show.
   [[nodiscard]] static std::string hidden_difference(const call_header& mine,
                                                      const call_header& theirs) {
     if (mine.operation != theirs.operation) return {};
@@ -233,8 +234,8 @@ class diagnosis {
     }
     return found;
   }
-  /// What a rank waits in: a call of this group, else one of another group that a thread of its
-  /// program waits for. Where it does not wait: what it was last seen in here.
+  /// The call that a rank waits in: one of this group, else one of another group that a thread of
+  /// its program waits for. If it does not wait: its last known call of this group.
   [[nodiscard]] std::optional<notice> wait_of(int job_rank) const {
     std::optional<notice> found;
     for (notice& each : notices_of(job_rank)) {
@@ -245,7 +246,7 @@ class diagnosis {
     return found;
   }
 
-  /// Of a rank that a collective waits for.
+  /// Where a rank is that a collective waits for.
   [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
     const auto here = notice_of(peer);
     if (!network_.has_notices()) return {};
@@ -255,19 +256,18 @@ class diagnosis {
       return formatted(", which has not entered the operation: it waits in {}",
                          place_of(*theirs));
     }
-    // It may have gone on since: a notice says where a rank was stuck.
+    // It may have left that call since: a notice says where the rank was stuck.
     return formatted(", which has not entered the operation {}{})", elsewhere,
                      here ? "; it was last seen waiting in " + place_of(*here) : "");
   }
-  /// Of a rank whose message is waited for.
+  /// Where a rank is whose message is waited for.
   [[nodiscard]] std::string whereabouts(int job_rank) const {
     const auto theirs = wait_of(job_rank);
     if (!network_.has_notices()) return {};
     if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
     return formatted(", which waits in no call {})", elsewhere);
   }
-  /// "#15, barrier at train.cpp:90 on group "tp", for rank 2, for rank 3"; of this group without
-  /// its name.
+  /// "#15, barrier at train.cpp:90 on group "tp", for rank 2, for rank 3"; this group is not named.
   [[nodiscard]] std::string place_of(const notice& theirs) const {
     static constexpr std::size_t most_listed = 4;
     std::string text = theirs.call.sequence > 0 ? formatted("#{}, ", theirs.call.number()) : "";
@@ -277,7 +277,7 @@ class diagnosis {
     for (const int rank : theirs.awaited) text += ", for " + name_of_rank(rank);
     return text;
   }
-  /// The rank of this group with that number in the job; -1 where none has it.
+  /// The rank in this group of a rank of the job; -1 if it is not a member.
   [[nodiscard]] int member(int job_rank) const noexcept {
     for (int rank = 0; rank < network_.size(); ++rank) {
       if (network_.job_rank(rank) == job_rank) return rank;
@@ -292,8 +292,9 @@ class diagnosis {
     return rank >= 0 ? network_.describe(rank) : name_of_rank(job_rank);
   }
 
-  /// Who keeps `peers` waiting, as far as they have said; nothing where it is one of themselves.
-  [[nodiscard]] std::string behind(std::vector<int> peers) const {
+  /// The ranks that `peers` wait for, by their notices; empty if one of `peers` itself is the
+  /// cause.
+  [[nodiscard]] std::string cause_of_wait(std::vector<int> peers) const {
     for (int& each : peers) each = network_.job_rank(each);
     const auto awaited_by = [this](int rank) {
       const auto theirs = wait_of(rank);

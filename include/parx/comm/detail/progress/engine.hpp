@@ -1,9 +1,9 @@
 // engine: runs one rank's part of one collective, over any transport.
 //
-// step() moves whatever can move without blocking and says whether anything did; the caller decides
-// how to wait. All state between steps is byte counts, so that a schedule streams: received bytes
-// are reduced a segment at a time and sent on at once (the prefix rule of schedule/action.hpp).
-// Threads: belongs to whoever drives the group's progress.
+// step() moves what can move without blocking and returns whether anything did; the caller decides
+// how to wait. All state between steps is byte counts, so a schedule streams: received bytes are
+// reduced a segment at a time and sent on at once (the prefix rule of schedule/action.hpp).
+// Threads: belongs to the thread that drives the group's progress.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +14,32 @@
 #include <cstring>
 #include <vector>
 
-#include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/collective_data.hpp>
+#include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
 #include <parx/comm/schedule/execution_plan.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Two ranks called different things.
+/// Two ranks are in different calls.
 struct header_mismatch {
   int peer;
   call_header mine;
   call_header theirs;
-  bool is_past = false;  ///< both are calls of the same number, and one rank at least has gone on
+  bool is_past = false;  ///< calls of one number, and at least one rank has left its call
 };
 
 class engine {
  public:
-  /// Bytes received by one system call, and reduced at one time: large enough to make the call's
-  /// cost small, small enough that what was received is still in the L2 cache when it is reduced.
+  /// Bytes received by one system call and reduced at a time: large enough to amortise the system
+  /// call, small enough that received bytes are still in the L2 cache when they are reduced.
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
-  /// Prepares the run of `steps`, which must outlive it as `data` and `header` must; what `data`
-  /// leave open it fills in. Opens the links that it uses, with `patience` as in link_to. Where the
-  /// steps meet, the board is open.
+  /// Prepares a run of `steps`. `steps`, `data` and `header` must outlive the run; unset fields of
+  /// `data` are filled in. Opens the links, with `patience` as in link_to. If the plan has a
+  /// barrier, `barrier` must be open.
   void start(const execution_plan& steps, collective_data& data, const call_header& header,
              transport& network, host_barrier& barrier, std::chrono::milliseconds patience) {
     plan_ = &steps;
@@ -73,7 +73,7 @@ class engine {
 
   [[nodiscard]] bool done() const noexcept { return remaining_ == 0; }
 
-  /// Moves what can be moved now. Throws link_lost, and header_mismatch when a peer's call differs.
+  /// Moves what can move now. Throws link_lost, and header_mismatch if a peer is in another call.
   bool step() {
     bool progressed = !plan_->local.empty() && run_local();
     for (std::size_t i = 0; i < lane_count_; ++i) {
@@ -84,7 +84,7 @@ class engine {
     return progressed;
   }
 
-  /// Appends what a sleeper must wait for.
+  /// Appends the events that can end a sleep.
   void interests(std::vector<link_interest>& out) const {
     for (std::size_t i = 0; i < lane_count_; ++i) {
       const lane& state = lanes_[i];
@@ -103,7 +103,7 @@ class engine {
     }
   }
 
-  /// Peers that this rank still expects something from.
+  /// Peers that still have to send to this rank, or to arrive.
   [[nodiscard]] std::vector<int> awaited_peers() const {
     std::vector<int> peers;
     for (std::size_t i = 0; i < lane_count_; ++i) {
@@ -114,7 +114,7 @@ class engine {
     for (const host_rank* each : missing_) peers.push_back(each->rank);
     return peers;
   }
-  /// Peers that have not taken everything yet.
+  /// Peers to which not everything has been sent.
   [[nodiscard]] std::vector<int> unserved_peers() const {
     std::vector<int> peers;
     for (std::size_t i = 0; i < lane_count_; ++i) {
@@ -141,9 +141,9 @@ class engine {
     std::size_t next_receive = 0;
     std::size_t header_sent = 0;
     std::size_t header_received = 0;
-    call_header own_header{};  ///< what precedes the sends, where counts differ between lanes
+    call_header own_header{};  ///< sent, if counts differ between lanes
     call_header incoming_header{};
-    std::vector<std::byte> staging;  ///< received, not yet reduced
+    std::vector<std::byte> staging;  ///< received bytes, not yet reduced
     std::size_t staging_size = 0;
     std::size_t staged = 0;
   };
@@ -152,7 +152,7 @@ class engine {
   struct host_rank {
     int rank;
     link* stream;
-    call_header stray_header{};  ///< came over the link while that rank had not signed
+    call_header stray_header{};  ///< received over the link before that rank arrived
     std::size_t stray_bytes = 0;
   };
 
@@ -178,7 +178,7 @@ class engine {
     return progress_[static_cast<std::size_t>(index)].complete;
   }
 
-  /// How many bytes of an action its dependencies permit.
+  /// How many bytes of an action its dependencies allow to move.
   [[nodiscard]] std::size_t movable(std::int32_t index) const noexcept {
     const action& step = action_at(index);
     std::size_t limit = total(index);
@@ -189,16 +189,16 @@ class engine {
     }
     return limit;
   }
-  /// Whether every dependency is complete: what an action without bytes waits for.
+  /// Whether all dependencies are complete; an action without bytes waits for this.
   [[nodiscard]] bool ready(std::int32_t index) const noexcept {
     for (const std::int32_t dependency : action_at(index).after) {
       if (dependency != no_action && !complete(dependency)) return false;
     }
     return true;
   }
-  /// How many bytes of a receive there is room for now. What is to be reduced is staged whether its
-  /// dependencies permit the reduction yet or not: two ranks that exchange what they overwrite
-  /// would otherwise wait for each other over a link that keeps nothing.
+  /// How many bytes of a receive there is room for now. Bytes to be reduced are staged even if the
+  /// dependencies do not permit the reduction yet: otherwise two ranks that exchange what they
+  /// overwrite would deadlock over a link without buffers.
   [[nodiscard]] std::size_t receivable(const lane& state, std::int32_t index) const noexcept {
     if (action_at(index).kind == action_kind::receive_reduce) {
       return std::min(total(index) - done_at(index), state.staging_size) - state.staged;
@@ -206,7 +206,7 @@ class engine {
     return std::min(movable(index) - done_at(index), segment_bytes);
   }
 
-  /// Only the driver adds, so that no locked instruction is needed.
+  /// Only the driving thread adds, so no locked instruction is needed.
   static void count(std::atomic<std::size_t>& counter, std::size_t bytes) noexcept {
     counter.store(counter.load(relaxed) + bytes, relaxed);
   }
@@ -227,7 +227,7 @@ class engine {
         const action& step = action_at(index);
         if (step.kind == action_kind::barrier) {
           progressed |= !arrived_;
-          if (!all_have_arrived()) break;  // what is behind a meeting waits for it
+          if (!all_have_arrived()) break;  // all later local actions wait for the barrier
         } else {
           memory_.perform(step);
         }
@@ -248,7 +248,7 @@ class engine {
     }
   }
 
-  /// Signs, once, and looks who has.
+  /// Arrives, once, and checks which ranks have.
   bool all_have_arrived() {
     if (!arrived_) {
       barrier_->arrive(*header_);
@@ -270,7 +270,7 @@ class engine {
     return missing_.empty();
   }
 
-  /// Calls use(link). A rank that has ended is no loss where it has signed before.
+  /// Calls use(link). A lost link is ignored if the rank has arrived before it ended.
   template <typename Use>
   void reach(const host_rank& other, Use use) {
     try {
@@ -280,8 +280,8 @@ class engine {
     }
   }
 
-  /// What a rank sends over its link before it has signed is of another call than this one. (What
-  /// it sends after this meeting comes to be seen only after that it has signed.)
+  /// Data that a rank sends over its link before it arrives belongs to a different call: data that
+  /// it sends after this barrier becomes visible only after its arrival.
   void look_at(host_rank& missing) {
     reach(missing, [&](link& stream) {
       if (!stream.has_unread() || barrier_->has_arrived(missing.rank)) return;
@@ -330,7 +330,7 @@ class engine {
         progressed = true;
         continue;
       }
-      return progressed;  // give the other direction its turn
+      return progressed;  // let the other direction move
     }
   }
 
@@ -377,8 +377,8 @@ class engine {
     }
   }
 
-  /// Reduces the whole elements that are staged and may be reduced. Waiting for a full segment
-  /// would hold up the ranks behind this one whenever the link is slow.
+  /// Reduces the staged elements that are complete and whose dependencies permit it. Waiting for a
+  /// full segment would delay the next ranks whenever the link is slow.
   bool reduce_staged(lane& state, std::int32_t index) {
     const std::size_t permitted = std::min(state.staged, movable(index) - done_at(index));
     const std::size_t count = permitted / data_->element_size;
@@ -403,7 +403,7 @@ class engine {
     throw header_mismatch{state.traffic->peer, expected, state.incoming_header};
   }
 
-  /// Where only the two ends of a link know what goes over it, its header says how much that is.
+  /// If only the two ranks of a link know how many elements it carries, its header has that count.
   [[nodiscard]] call_header header_for(const std::vector<std::int32_t>& actions) const noexcept {
     call_header header = *header_;
     for (const std::int32_t index : actions) header.count += action_at(index).count();
@@ -415,14 +415,14 @@ class engine {
   const call_header* header_ = nullptr;
   std::vector<progress> progress_;  ///< by action
   std::size_t remaining_ = 0;
-  std::size_t first_local_ = 0;  ///< of plan::local, that may not be complete
+  std::size_t first_local_ = 0;  ///< all entries of plan_->local before it are complete
   workspace memory_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
   host_barrier* barrier_ = nullptr;
   std::vector<host_rank> host_ranks_;
-  std::vector<host_rank*> missing_;  ///< from the meeting that this rank has signed for
-  bool arrived_ = false;
+  std::vector<host_rank*> missing_;  ///< have not arrived at the barrier this rank is at
+  bool arrived_ = false;  ///< this rank, at a barrier that is not complete
   bool overwrites_input_ = false;
   bool only_sends_ = false;
   std::atomic<std::size_t> bytes_received_{0};

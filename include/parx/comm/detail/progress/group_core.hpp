@@ -1,9 +1,9 @@
-// group_core: the engine room of a process group.
+// group_core: the implementation of a process group.
 //
-// It numbers the calls, keeps them in issue order and sees to their progress. Progress has exactly
-// one owner at a time: the thread of a blocking call while nothing asynchronous is pending, else
-// the group's progress thread, behind which blocking calls queue. The first failure ends the group:
-// it is told to all ranks, every pending call gets it, and so does every later one.
+// It numbers the calls, keeps them in issue order and makes progress on them. One thread at a time
+// owns the progress and drives it: the thread of a blocking call while nothing asynchronous is
+// pending, else the group's progress thread, behind which blocking calls queue. The first failure
+// ends the group: it is sent to all ranks, and every pending and later call fails with it.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class group_core final : private inline_groups::group {
 
   /// False in a process that was forked from the rank's.
   [[nodiscard]] bool is_here() const noexcept { return process_.is_this(); }
-  /// Throws usage_error there: it has the rank's sockets and memory, but none of its threads.
+  /// Throws usage_error in a forked process: it has the rank's sockets and memory, but no threads.
   void require_here() const {
     if (is_here()) [[likely]] return;
     throw_usage("group \"{}\" belongs to the process of rank {}, and this one was forked from it: "
@@ -79,8 +79,8 @@ class group_core final : private inline_groups::group {
   [[nodiscard]] int rank() const noexcept { return network_->rank(); }
   [[nodiscard]] int size() const noexcept { return network_->size(); }
 
-  /// Says where a call begins; the calling thread is in it as long as the returned value lives.
-  /// Throws usage_error while another thread is in one.
+  /// The calling thread is in a call while the returned value exists. Throws usage_error while
+  /// another thread is in one.
   [[nodiscard]] sole_user::guard enter(operation what, call_site site) {
     return sole_user::guard(user_, [&] {
       throw_usage("{} on group \"{}\" at {}:{}: another thread is in a call of this group. A group "
@@ -90,8 +90,8 @@ class group_core final : private inline_groups::group {
     });
   }
 
-  /// Runs a call (and those chained to it) to its end; rethrows its failure. The thread makes the
-  /// progress itself unless another already does.
+  /// Runs a call and those chained to it to the end; rethrows the failure. The thread makes
+  /// progress itself unless another thread already does.
   void run(call& request) {
     const auto inside = enter(request.what, request.site);
     {
@@ -103,13 +103,14 @@ class group_core final : private inline_groups::group {
     request.rethrow();
   }
 
-  /// Issues a call that the next one, which follows at once, takes along. It outlives the group.
+  /// Issues a set-up call; the call issued right after it makes progress on both. `request` must
+  /// outlive the group.
   void issue(call& request) {
     call_lock lock(mutex_, locking_now());
     enqueue(request);
   }
 
-  /// Issues a call that is moved on behind the caller's back. It must live until it is done.
+  /// Issues an asynchronous call. It must exist until it is done.
   void submit(call& request) {
     const auto inside = enter(request.what, request.site);
     if (inline_mode()) let_this_thread_move_it();
@@ -125,13 +126,13 @@ class group_core final : private inline_groups::group {
     changed_.notify_all();
   }
 
-  /// Waits until an issued call is done; does not look at its failure.
+  /// Waits until an issued call is done; does not throw its failure.
   void wait(call& request) {
     call_lock lock(mutex_, locking_now());
     finish(lock, request);
   }
 
-  /// Tells whether an issued call is done. Never blocks; makes progress where no thread does.
+  /// Whether an issued call is done. Never blocks; makes progress if no thread does.
   [[nodiscard]] bool test(const call& request) {
     {
       call_lock lock(mutex_, locking_now());
@@ -139,20 +140,20 @@ class group_core final : private inline_groups::group {
       if (request.all_done()) return true;
     }
     if (inline_mode()) move_others_on();
-    // A loop around test() would otherwise keep the core from the thread that moves the call on,
-    // and from the other ranks.
+    // Otherwise a loop around test() would keep the core from the progress thread and from the
+    // other ranks.
     std::this_thread::yield();
     return false;
   }
-  /// With inline progress: moves pending calls on as far as they can without waiting, also those of
-  /// this thread's other groups.
+  /// With inline progress: makes progress on pending calls without waiting, also on those of this
+  /// thread's other groups.
   void poll() {
     if (!inline_mode()) return;
     move_on();
     move_others_on();
   }
 
-  /// Ends the group because of something outside of it, such as an exception in the user's code.
+  /// Ends the group for a reason outside of it, such as an exception in the user's code.
   void abort(std::string_view reason) {
     network_->abort(reason);
     ending_.set_if_first(reason);
@@ -161,7 +162,7 @@ class group_core final : private inline_groups::group {
 
   [[nodiscard]] bool closed() const noexcept { return ending_.has_ended(); }
 
-  /// Bytes that collectives and messages have put on and taken off links, headers included.
+  /// Bytes that collectives and messages have sent and received over links, headers included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
   [[nodiscard]] std::size_t bytes_received() const noexcept { return pending_.bytes_received(); }
 
@@ -176,7 +177,7 @@ class group_core final : private inline_groups::group {
     try {
       return areas_.make(*network_, bytes, limit);
     } catch (const error& refused) {
-      // Or the others would wait for this rank.
+      // Otherwise the other ranks would wait for this one.
       abort(formatted("rank {} could not share memory: {}", network_->job_rank(rank()),
                       text_of(refused)));
       throw;
@@ -188,7 +189,7 @@ class group_core final : private inline_groups::group {
   [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
   [[nodiscard]] host_memory& memory() noexcept { return pending_.memory(); }
 
-  /// A number that is equal on all ranks which make their groups in the same order.
+  /// Counts the groups made with `key`: equal on all ranks that make them in the same order.
   [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
     for (auto& [known, made] : made_groups_) {
       if (known == key) return ++made;
@@ -200,7 +201,8 @@ class group_core final : private inline_groups::group {
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds longest_sleep{100};
-  /// Where other groups of the thread wait for it too: its sleep sees the links of one.
+  /// If this thread's other groups have pending operations: a sleep is only woken by one group's
+  /// links.
   static constexpr std::chrono::milliseconds nap{1};
 
   [[nodiscard]] locking locking_now() const noexcept { return locking{has_other_threads_}; }
@@ -208,7 +210,7 @@ class group_core final : private inline_groups::group {
     return options_.progress == progress_mode::inline_poll;
   }
 
-  /// Numbers a call, or refuses it. Locked.
+  /// Numbers a call, or refuses it if the group has ended. Locked.
   void admit(call& request) {
     if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
     if (!request.named) name(request);
@@ -221,7 +223,7 @@ class group_core final : private inline_groups::group {
   void name(call& request) const {
     request.header.group = id_;
     request.header.operation = static_cast<std::uint8_t>(
-        // A send and its receive carry the same fingerprint.
+        // A send and its receive have the same fingerprint.
         is_message(request) ? operation::send : request.what);
     request.header.line = static_cast<std::uint32_t>(request.site.line);
     request.header.set_file(request.site.file_name());
@@ -231,7 +233,7 @@ class group_core final : private inline_groups::group {
 
   /// Locked.
   void enqueue(call& request) {
-    // abort() may end the group in between: a chain is admitted whole before any of it is pending.
+    // abort() may end the group meanwhile: the whole chain is admitted before any of it is pending.
     for (call* each = &request; each != nullptr; each = each->next.get()) admit(*each);
     for (call* each = &request; each != nullptr; each = each->next.get()) {
       incoming_.push_back(each);
@@ -243,11 +245,11 @@ class group_core final : private inline_groups::group {
     return !incoming_.empty() || !pending_.empty();
   }
 
-  /// Locked. Waits for a call as owner of the progress, or behind it.
+  /// Locked. Waits for a call: drives the progress, or waits for the thread that does.
   void finish(call_lock& lock, const call& request) {
     while (!request.all_done()) {
       if (owned_) {
-        if (++waiting_ == 1) network_->wake();  // the driver need not spare this thread's core now
+        if (++waiting_ == 1) network_->wake();  // the driver may spin from now on
         lock.wait(changed_, [&] { return request.all_done() || !owned_; });
         --waiting_;
       } else {
@@ -262,13 +264,13 @@ class group_core final : private inline_groups::group {
     for (;;) {
       lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
       if (stopping_) return;
-      // It shares its cores with the computation that it hides behind, so it does not spin before
-      // that waits for it (finish).
+      // The computation it overlaps with uses the same cores, so it does not spin until the program
+      // waits for it (finish).
       drive(lock, idle::sleep, [&] { return stopping_ || !anything_pending(); });
     }
   }
 
-  /// True when anything has moved.
+  /// Makes progress if no thread does. True if anything has moved.
   bool poll_owned(call_lock& lock) {
     if (owned_ || !inline_mode() || !anything_pending()) return false;
     bool stepped = false;
@@ -282,7 +284,7 @@ class group_core final : private inline_groups::group {
     return owned_ || anything_pending() ? inline_groups::state::pending
                                         : inline_groups::state::idle;
   }
-  /// With inline progress: the thread that issues an operation moves it on wherever it waits.
+  /// With inline progress: the thread that issues an operation makes progress on it where it waits.
   void let_this_thread_move_it() {
     const auto& own = inline_groups::of_this_thread();
     if (moved_by_ == own) return;
@@ -296,12 +298,12 @@ class group_core final : private inline_groups::group {
 
   enum class idle { back_off, sleep, leave };
 
-  /// What the exception that is being handled is to the group.
+  /// The current exception as a failure of the group.
   [[nodiscard, gnu::cold, gnu::noinline]] failure failure_at_hand() noexcept {
     try {
       return describe_failure_at_hand();
     } catch (...) {
-      return {"out of memory", errc::io, -1};  // so short that it takes none
+      return {"out of memory", errc::io, -1};  // short enough for the string's inline buffer
     }
   }
   [[nodiscard]] failure describe_failure_at_hand() {
@@ -319,13 +321,13 @@ class group_core final : private inline_groups::group {
       return {known.message(), known.code_value(), -1, known.cause()};
     } catch (const std::exception& other) {
       return {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
-    } catch (...) {  // what a user's function may throw
+    } catch (...) {  // thrown by a user's function
       return {"an exception that is not a std::exception", errc::io, -1, std::current_exception()};
     }
   }
 
-  /// Becomes the owner and moves everything on until `enough()`. The lock is held on entry and
-  /// exit, and given up while bytes move. True when anything has moved in the end.
+  /// Becomes the owner of the progress and drives it until `enough()`. The lock is held on entry
+  /// and exit, and released while bytes move. Returns whether the last step moved anything.
   template <typename Enough>
   bool drive(call_lock& lock, idle when_idle, Enough enough) {
     owned_ = true;
@@ -346,7 +348,7 @@ class group_core final : private inline_groups::group {
       };
       try {
         progressed = pending_.step();
-        // Nothing that others do under the lock ends this wait, except a new call.
+        // The lock is not needed here: of other threads' actions only a new call ends this wait.
         while (!progressed && waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
           const auto others = inline_mode() ? move_others_on() : inline_groups::state::idle;
           if (others == inline_groups::state::moved) backoff_.progressed();
@@ -376,7 +378,7 @@ class group_core final : private inline_groups::group {
     return moved;
   }
 
-  /// Something that another thread may be waiting for has changed.
+  /// Wakes threads that wait for a change.
   void tell_others() {
     if (locking_now() == locking::needed) changed_.notify_all();
   }
@@ -390,14 +392,14 @@ class group_core final : private inline_groups::group {
     }
   }
 
-  /// Locked: hands finished calls back to their threads.
+  /// Locked: marks finished calls as done and wakes their threads.
   void retire(bool progressed) {
     if (!progressed) return;
     if (pending_.retire()) watch_.call_ended();
     tell_others();
   }
 
-  /// Unlocked: sleeps until something can move, then looks at the clock and at the other ranks.
+  /// Unlocked: sleeps until something can move, then checks the deadlines and the other ranks.
   void sleep(std::chrono::milliseconds limit, bool blocks) {
     interests_.clear();
     pending_.interests(interests_);
@@ -406,7 +408,7 @@ class group_core final : private inline_groups::group {
     watch_.look(blocks);
   }
 
-  /// The same without sleeping, now and then: a loop around test() has deadlines too.
+  /// The same without sleeping, once a millisecond: deadlines also hold in a loop around test().
   void glance() {
     static constexpr std::chrono::milliseconds interval{1};
     const auto now = clock::now();
@@ -415,8 +417,8 @@ class group_core final : private inline_groups::group {
     sleep(std::chrono::milliseconds(0), false);
   }
 
-  /// Locked. Ends the group: the first reason is told to all ranks and given to every pending call.
-  /// Where there is no memory for the words, it ends without them.
+  /// Locked. Ends the group: the first reason is sent to all ranks, and every pending call fails
+  /// with it. Out of memory, the group ends without a reason.
   void fail(const failure& reason) noexcept {
     pending_.retire_messages();
     try {
@@ -457,21 +459,21 @@ class group_core final : private inline_groups::group {
   const flight_notes flight_{options_.recorder};
   const diagnosis diagnosis_{*network_, name_, id_, flight_};
   sole_user user_;
-  std::shared_ptr<inline_groups> moved_by_;  ///< with inline progress: whose thread moves it on
-  bool has_other_threads_ = false;  ///< make progress, from the first asynchronous call on
+  std::shared_ptr<inline_groups> moved_by_;  ///< with inline progress: the list with this group
+  bool has_other_threads_ = false;  ///< others may make progress: since the first asynchronous call
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool owned_ = false;           ///< somebody drives
+  bool owned_ = false;           ///< a thread drives the progress
   std::atomic<int> waiting_{0};  ///< threads that wait behind the driver
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
-  std::uint64_t calls_ = 0;  ///< issued on this group, but for those that set up shared memory
+  std::uint64_t calls_ = 0;  ///< issued on this group, without set-up calls
   ending ending_;
   std::thread thread_;
 
-  // The driver's own.
+  // Used by the driving thread only.
   pending_calls pending_{*network_, diagnosis_, flight_};
   backoff backoff_;
   watch watch_{*network_, diagnosis_, pending_, options_};
@@ -480,13 +482,13 @@ class group_core final : private inline_groups::group {
 
   plan_cache plans_;
   repeats repeats_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> made_groups_;  ///< by key, how many
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> made_groups_;  ///< key, number made
   detail::choice choice_{options_.choice};
   shared_areas areas_;
 };
 
-/// Ends a group, but not where a process that was forked from a rank drops its copy: the links and
-/// the thread are the rank's, which goes on with them.
+/// Deletes a group, except in a process that was forked from a rank: the links and the thread
+/// belong to the rank, which still uses them.
 struct end_in_own_process {
   own_process process{};
 

@@ -1,12 +1,12 @@
 // messages: point-to-point traffic of one group.
 //
-// Each message is a header (with its tag and length), its extents where the sender gave some, and
-// its bytes, on links of their own. A receive is matched by sender and tag, in the order of
-// sending. A message that nobody has asked for yet is kept in memory up to a limit, so that two
-// ranks may both send before they receive; but only where nothing else moves, because the rank may
-// ask for it as soon as the call that it is in has ended. A receive from any rank stands in line
-// for all of them until the first message with its tag begins to arrive.
-// Threads: belongs to whoever drives the group's progress.
+// Each message is a header (with tag and length), its extents if the sender gave any, and its
+// bytes, on links of their own. A receive is matched by sender and tag, in the order of sending. An
+// unexpected message, for which no receive has been posted, is buffered up to a limit, so that two
+// ranks may both send before they receive. It is buffered only if nothing else moves, because the
+// rank may post the receive as soon as its present call has ended. A receive from any rank is
+// queued for all ranks until the first message with its tag begins to arrive. Threads: belongs to
+// the thread that drives the group's progress.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// A receive met a message of another length or type.
+/// A receive matched a message of another length or type.
 struct message_mismatch {
   call* receive;
   int peer;
@@ -35,7 +35,7 @@ struct message_mismatch {
 
 class messages {
  public:
-  /// Bytes of unasked-for messages that are kept before the senders are made to wait.
+  /// Bytes of unexpected messages that are buffered before senders have to wait.
   static constexpr std::size_t unexpected_limit = std::size_t{64} << 20;
 
   void post(call& request, transport& network) {
@@ -60,7 +60,7 @@ class messages {
     const auto found = lanes_.find(peer);
     return found != lanes_.end() && found->second.lost;
   }
-  /// Whether no message was ever sent or asked for: nothing moves.
+  /// Whether no message was ever sent or received.
   [[nodiscard]] bool unused() const noexcept { return lanes_.empty(); }
   [[nodiscard]] bool idle() const noexcept {
     return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& each) {
@@ -74,15 +74,15 @@ class messages {
     return bytes_received_.load(relaxed);
   }
 
-  /// Calls give(request) for those that have ended well since the last call.
+  /// Calls give(request) for the requests that have succeeded since the last call.
   template <typename Give>
   void hand_back_finished(Give give) {
     for (call* each : finished_) give(*each);
-    finished_.clear();  // and keeps its memory: messages in a loop allocate nothing
+    finished_.clear();  // keeps its capacity: messages in a loop allocate nothing
   }
 
-  /// Moves what can be moved now. Throws link_lost only where a message that is still needed is
-  /// lost, and message_mismatch.
+  /// Moves what can move now. Throws message_mismatch, and link_lost only if a pending request
+  /// needs that link.
   bool step() {
     bool progressed = false;
     for (auto& [peer, state] : lanes_) {
@@ -90,8 +90,8 @@ class messages {
       progressed |= send_some(state);
       progressed |= receive_some(state);
     }
-    // In a relay the answer to a message may be here before its sender has seen it leave. Its send
-    // has then ended, which the next step sees: kept now, the answer would be copied twice.
+    // The reply to a message may arrive in the step in which its send completes. The program may
+    // post the receive next: buffering the reply now would copy it twice.
     if (progressed) return true;
     for (auto& [peer, state] : lanes_) {
       if (is_unexpected(state) && keep(state)) progressed |= receive_some(state);
@@ -102,7 +102,7 @@ class messages {
   void interests(std::vector<link_interest>& out) const {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
-      // Also where nobody waits for anything: what comes is kept, and its sender goes on.
+      // Also without a pending receive: a message is then buffered, so that its sender can go on.
       const link_interest next{peer, channel::message, !is_unexpected(state), !state.sends.empty()};
       if (next.readable || next.writable) out.push_back(next);
     }
@@ -136,14 +136,14 @@ class messages {
     bool lost = false;
     int peer = -1;
     std::vector<call*> sends;
-    std::size_t front_sent = 0;  ///< of the first of them: of header and extents
+    std::size_t front_sent = 0;  ///< bytes of the first send's header and extents
     std::size_t body_sent = 0;
     std::vector<call*> receives;
-    std::list<kept_message> kept;  ///< unasked-for; the last one may be still arriving
+    std::list<kept_message> kept;  ///< unexpected; the last one may still be arriving
     // The message that is arriving.
     header_bytes header{};
     std::array<std::size_t, axis_extents::most> extents{};
-    std::size_t front_received = 0;  ///< of header and extents
+    std::size_t front_received = 0;  ///< bytes of header and extents
     call* target = nullptr;
     bool arriving_kept = false;
     std::size_t body_received = 0;
@@ -161,14 +161,14 @@ class messages {
     return state;
   }
 
-  /// Only the driver adds, so that no locked instruction is needed.
+  /// Only the driving thread adds, so no locked instruction is needed.
   static void count(std::atomic<std::size_t>& counter, std::size_t bytes) noexcept {
     counter.store(counter.load(relaxed) + bytes, relaxed);
   }
   [[nodiscard]] static std::size_t body_bytes(const call_header& header) noexcept {
     return static_cast<std::size_t>(header.count) * size_of(static_cast<dtype>(header.type));
   }
-  /// Of what arrives before the body, as far as its header has told.
+  /// Bytes before the body, as far as is known: extents only once the header has arrived.
   [[nodiscard]] static std::size_t front_size(const lane& state) noexcept {
     if (state.front_received < header_size) return header_size;
     const auto theirs = std::bit_cast<call_header>(state.header);
@@ -180,7 +180,7 @@ class messages {
     return std::span<const std::size_t>(state.extents.data(), theirs.sizes - 1);
   }
 
-  /// Whether the receive takes this message. Gets memory for it where there is none yet.
+  /// Throws if the receive does not match this message. Allocates memory for a recv_any_shape.
   static void accept(call& receive, int peer, const call_header& theirs,
                      const axis_extents& extents) {
     if (receive.any_shape != nullptr) return make_room(receive, peer, theirs, extents);
@@ -205,14 +205,14 @@ class messages {
     receive.memory = room.data();
     receive.bytes = bytes;
   }
-  /// A message has arrived up to its body, for which there is no room yet.
+  /// Whether a message has arrived up to its body and no receive or buffer is assigned to it.
   [[nodiscard]] static bool is_unexpected(const lane& state) noexcept {
     return state.target == nullptr && !state.arriving_kept &&
            state.front_received == front_size(state);
   }
 
-  /// Puts a receive in line for every rank. True when a message is already here: request.peer is
-  /// then its sender's rank, and the receive is still to be posted.
+  /// Queues a receive for every rank. True if a matching message is already here: request.peer is
+  /// then its sender, and the receive still has to be posted.
   bool post_to_all(call& request) {
     const int world = network_->size();
     for (int peer = 0; peer < world; ++peer) {
@@ -227,7 +227,7 @@ class messages {
     }
     return false;
   }
-  /// A message for this receive has begun to arrive: other ranks' messages are no longer for it.
+  /// A message for this receive has begun to arrive: removes it from the other ranks' queues.
   void claim(call& receive, int peer) {
     if (receive.peer != any_source) return;
     receive.peer = peer;
@@ -241,7 +241,7 @@ class messages {
     };
     return network_->size() > 1 && std::all_of(lanes_.begin(), lanes_.end(), is_lost);
   }
-  /// Whether a pending request can only be served over this link.
+  /// Whether a pending request can only complete over this link.
   [[nodiscard]] bool is_needed(const lane& state) const noexcept {
     const auto for_this = [](const call* each) { return each->peer != any_source; };
     return !state.sends.empty() ||
@@ -282,7 +282,7 @@ class messages {
       return each.header.root == receive.header.root;
     });
   }
-  /// Gives a new receive a message that came before it, whole or still arriving. False without one.
+  /// Matches a new receive with a buffered message, which may still be arriving. False if none.
   bool match_kept(lane& state, call& receive) {
     const auto found = find_kept(state, receive);
     if (found == state.kept.end()) return false;
@@ -349,7 +349,7 @@ class messages {
     try {
       while (receive_piece(state)) progressed = true;
     } catch (const link_lost&) {
-      // A peer may leave after its last message; only somebody who still waits for it minds.
+      // A peer may leave after its last message: an error only if a request still needs the link.
       state.lost = true;
       if (is_needed(state)) throw;
     }
@@ -405,7 +405,7 @@ class messages {
     find_receive(state);
   }
 
-  /// Gives the arriving message to the receive that waits for it. False without one.
+  /// Matches the arriving message with a posted receive. False if there is none.
   bool find_receive(lane& state) {
     const auto theirs = std::bit_cast<call_header>(state.header);
     call* const receive = matching_receive(state, theirs);
@@ -416,9 +416,9 @@ class messages {
     return true;
   }
 
-  /// Gets memory for a message that nobody has asked for. False while too much is kept already.
+  /// Allocates a buffer for an unexpected message. False while too much is buffered already.
   bool keep(lane& state) {
-    // A receive that waits can only be for a message after this one.
+    // A posted receive did not match this message: it is for a later one, so this one must move on.
     const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
     if (too_much && state.receives.empty()) return false;
     const auto theirs = std::bit_cast<call_header>(state.header);

@@ -1,8 +1,8 @@
-// pending_calls: the calls of a group that are under way. One collective runs at a time, in the
-// order of issue, through the engine; all messages run at once.
+// pending_calls: the calls of a group that are in progress. Collectives run one at a time, in the
+// order of issue, through the engine; all messages run concurrently.
 //
-// Threads: belongs to whoever drives the group's progress. step() moves bytes outside the group's
-// lock; retire() and end() hand calls back to the threads that wait for them, so they want it held.
+// Threads: belongs to the thread that drives the group's progress. step() moves bytes outside the
+// group's lock; retire() and end() mark calls as done for the threads that wait, under the lock.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ namespace parx::inline PARX_ABI::detail {
 
 class pending_calls {
  public:
-  /// All must outlive it.
-  pending_calls(transport& network, const diagnosis& words, const flight_notes& notes)
-      : network_(network), diagnosis_(words), flight_(notes) {}
+  /// All arguments must outlive it.
+  pending_calls(transport& network, const diagnosis& texts, const flight_notes& notes)
+      : network_(network), diagnosis_(texts), flight_(notes) {}
 
   void add(call& next) {
     if (is_message(next)) {
@@ -40,7 +40,7 @@ class pending_calls {
     return queue_.empty() && posted_messages_.empty() && messages_.idle();
   }
 
-  /// Moves the collective in front, and all messages, as far as they go without waiting; tells
+  /// Moves the first collective and all messages as far as possible without waiting; returns
   /// whether anything moved. Throws what engine and messages throw.
   bool step() {
     bool progressed = false;
@@ -52,7 +52,7 @@ class pending_calls {
     if (!queue_.empty()) {
       if (!started_) {
         start(*queue_.front());
-        progressed = true;  // also where there is nothing to do
+        progressed = true;  // even if there is nothing to do
       }
       progressed |= engine_.step();
     }
@@ -60,7 +60,7 @@ class pending_calls {
     return progressed;
   }
 
-  /// Marks what has finished as done. True when that was the collective in front.
+  /// Marks finished calls as done. True if the first collective was among them.
   bool retire() {
     const bool front_done = started_ && engine_.done();
     if (front_done) {
@@ -77,7 +77,7 @@ class pending_calls {
     messages_.hand_back_finished([this](call& each) { finish(each); });
   }
 
-  /// Calls give(call) for each, and forgets them.
+  /// Calls give(call) for each call and removes it.
   template <typename Give>
   void end(Give give) {
     for (call* each : queue_) give(*each);
@@ -90,13 +90,13 @@ class pending_calls {
     running_.reset();
   }
 
-  /// Appends what a sleeper must wait for.
+  /// Appends the events that can end a sleep.
   void interests(std::vector<link_interest>& out) const {
     if (started_) engine_.interests(out);
     messages_.interests(out);
   }
 
-  /// Visits all but messages that have not been posted yet.
+  /// Visits all calls except messages that have not been posted yet.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (call* each : queue_) visit(*each);
@@ -109,12 +109,13 @@ class pending_calls {
     });
     return found;
   }
-  /// The fingerprint of the collective that runs; null when none does.
+  /// The fingerprint of the running collective; null if none runs.
   [[nodiscard]] const call_header* running() const noexcept {
     return started_ ? &queue_.front()->header : nullptr;
   }
 
-  /// The ranks that a pending call waits for, itself or behind the collective in front.
+  /// The ranks that a pending call waits for; of a queued collective, those that the first waits
+  /// for.
   [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
     if (is_message(request)) return diagnosis_.senders_of(request);
     std::vector<int> peers;
@@ -131,11 +132,13 @@ class pending_calls {
   }
   [[nodiscard]] std::string waiting_text(const call& request) const {
     return diagnosis_.waiting_for(missing_peers(request),
-                              is_message(request) ? std::nullopt
-                                                  : std::optional(queue_.front()->header.sequence),
-                              request.names_late ? network_.size() : diagnosis::most_named);
+                                  is_message(request)
+                                      ? std::nullopt
+                                      : std::optional(queue_.front()->header.sequence),
+                                  request.names_late ? network_.size() : diagnosis::most_named);
   }
-  /// Of another rank's call that has come while this one is in a later call: what it was here.
+  /// If the other rank's call has the number of an earlier call of this rank: compares it with
+  /// that.
   [[nodiscard]] header_mismatch where_parted(const header_mismatch& found) const {
     const call_header* const mine = recent_.find(found.theirs.sequence);
     if (mine == nullptr || mine->sequence == found.mine.sequence || mine->matches(found.theirs)) {
@@ -143,7 +146,7 @@ class pending_calls {
     }
     return {found.peer, *mine, found.theirs, true};
   }
-  /// Of collectives, with the one that runs.
+  /// Recent collectives, including the running one.
   [[nodiscard]] const recent_calls& recent() const noexcept { return recent_; }
   [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
 
@@ -156,7 +159,7 @@ class pending_calls {
   }
   [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
 
-  /// For those that issue calls.
+  /// For the thread that issues calls.
   [[nodiscard]] host_memory& memory() noexcept { return memory_; }
 
  private:
@@ -165,7 +168,7 @@ class pending_calls {
     each.done = true;
   }
 
-  /// "all_reduce", or "all_reduce on dp" where the program has more than one group.
+  /// Named "all_reduce", or "all_reduce on dp" in a group other than the world.
   void open_span(const call& front) {
     const std::string_view name =
         front.sets_up_memory ? "set-up of shared memory" : name_of(front.what);
@@ -191,7 +194,7 @@ class pending_calls {
   const diagnosis& diagnosis_;
   const flight_notes& flight_;
   std::vector<call*> queue_;            ///< collectives in issue order
-  std::vector<call*> posted_messages_;  ///< messages that are not yet with messages_
+  std::vector<call*> posted_messages_;  ///< not yet passed to messages_
   engine engine_;
   messages messages_;
   bool started_ = false;                ///< the front of queue_ runs in engine_

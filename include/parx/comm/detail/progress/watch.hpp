@@ -1,9 +1,9 @@
-// watch: what a rank does about a group's calls while nothing moves.
+// watch: the checks of a rank while its group's calls make no progress (a watchdog).
 //
-// It looks at deadlines and at the job's abort reason, tells the others which call it is stuck in,
-// looks what they are in, and warns. It throws what ends the group: failure, link_lost or
-// header_mismatch.
-// Threads: belongs to whoever drives the group's progress.
+// It checks deadlines and the job's abort reason, publishes a notice of the call that the rank is
+// stuck in, compares it with the other ranks' notices, and logs a warning. It throws what ends the
+// group: failure, link_lost or header_mismatch.
+// Threads: belongs to the thread that drives the group's progress.
 #pragma once
 
 #include <algorithm>
@@ -25,34 +25,34 @@ namespace parx::inline PARX_ABI::detail {
 
 class watch {
  public:
-  /// All must outlive it.
-  watch(transport& network, const diagnosis& words, const pending_calls& pending,
+  /// All arguments must outlive it.
+  watch(transport& network, const diagnosis& texts, const pending_calls& pending,
         const group_options& options)
       : network_(network),
-        diagnosis_(words),
+        diagnosis_(texts),
         pending_(pending),
         options_(options),
         look_after_(options.look_after) {}
 
-  /// Something has moved.
+  /// Called when something has moved.
   void progressed() {
     idle_since_.reset();
     warned_ = suspicious_ = false;
     pause_ = shortest_pause;
     if (!posted_) return;
     withdraw_notice();
-    look_after_ = std::min(2 * look_after_, 8 * options_.look_after);  // it was in vain
+    look_after_ = std::min(2 * look_after_, 8 * options_.look_after);  // the notice was not needed
   }
-  /// A collective has ended: the next one has not been looked at.
+  /// Called when a collective has ended: the next one may be checked at once.
   void call_ended() noexcept { next_look_ = {}; }
 
-  /// How long to sleep at most, for a call that would sleep for `limit`.
+  /// The longest time to sleep, at most `limit`.
   [[nodiscard]] std::chrono::milliseconds longest_sleep(std::chrono::milliseconds limit) {
     if (!idle_since_) idle_since_ = clock::now();
     return suspicious_ ? limit.zero() : std::min(limit, look_after_);
   }
 
-  /// After each sleep. `blocks`: a thread of the program waits for these calls.
+  /// Called after each sleep. `blocks`: a thread of the program waits for these calls.
   void look(bool blocks) {
     if (auto reason = network_.abort_reason()) {
       throw failure{std::move(*reason), errc::aborted, -1};
@@ -78,11 +78,11 @@ class watch {
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds shortest_pause{50}, longest_pause{1000};
 
-  /// What no link can tell a rank that is stuck: a peer may have ended before it opened one, and
-  /// two different calls with the same number may have no link in common.
+  /// Checks what links do not show: a peer may have ended before it opened a link, and two
+  /// different calls with the same number may have no link in common.
   void look_around(bool blocks) {
     if (clock::now() < next_look_) return;
-    // Soon again at first: the others may be about to post what they are in.
+    // Soon again at first: the other ranks may be about to post their notices.
     next_look_ = clock::now() + pause_;
     pause_ = std::min(2 * pause_, longest_pause);
     std::vector<int> peers;
@@ -91,7 +91,7 @@ class watch {
     };
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
-      // One of many senders may well have left, but none may have been killed.
+      // For a receive from any rank, senders may leave, but none may have been killed.
       if (is_any_source(request) && !std::all_of(missing.begin(), missing.end(), ended)) {
         std::erase_if(missing, [&](int each) {
           return !ended(each) || network_.may_have_left(each);
@@ -103,7 +103,7 @@ class watch {
     });
     for (const int peer : peers) {
       if (!ended(peer)) continue;
-      // It may have done its part and ended since the last step, which did not see it yet.
+      // It may have sent its data and ended since the last step: give one more step a chance.
       if (!std::exchange(suspicious_, true)) {
         next_look_ = {};
         return;
@@ -115,8 +115,8 @@ class watch {
     compare_calls(std::move(peers));
   }
 
-  /// With what the others are stuck in, and were in before: with all of them in a small group, as
-  /// the one that took another way may wait for this rank, and this rank for the others.
+  /// Compares this rank's calls with the other ranks' present and recent ones. In a small group all
+  /// ranks are compared, since this rank may not wait for the one that is in a different call.
   void compare_calls(std::vector<int> peers) const {
     static constexpr int most_asked = 64;
     if (network_.size() <= most_asked) peers = diagnosis_.others();
@@ -135,7 +135,7 @@ class watch {
     }
   }
 
-  /// Tells the others which call this rank is stuck in, and behind whom.
+  /// Publishes the call that this rank is stuck in and the ranks it waits for.
   void post_notice(bool blocks) {
     const call* stuck = pending_.oldest();
     if (stuck == nullptr) return;
@@ -146,7 +146,7 @@ class watch {
     posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
     diagnosis_.post(*posted_);
   }
-  /// And that it is not any more.
+  /// Publishes that it is no longer stuck.
   void withdraw_notice() {
     posted_->awaited.clear();
     posted_->recent.clear();
@@ -158,13 +158,13 @@ class watch {
   const diagnosis& diagnosis_;
   const pending_calls& pending_;
   const group_options& options_;
-  std::chrono::milliseconds look_after_;  ///< group_options::look_after, or later
+  std::chrono::milliseconds look_after_;  ///< group_options::look_after, or up to 8 times that
   bool warned_ = false;
-  bool suspicious_ = false;  ///< an awaited rank was seen to have ended; nothing has moved since
+  bool suspicious_ = false;  ///< an awaited rank has ended, and nothing has moved since
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
-  std::chrono::milliseconds pause_ = shortest_pause;  ///< from one look to the next
-  std::optional<notice> posted_;  ///< while this rank is stuck
+  std::chrono::milliseconds pause_ = shortest_pause;  ///< between two checks
+  std::optional<notice> posted_;  ///< set while this rank is stuck
 };
 
 }  // namespace parx::detail

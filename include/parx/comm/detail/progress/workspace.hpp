@@ -1,8 +1,8 @@
-// workspace: the memory of one run of a collective, and what a rank does in memory alone.
+// workspace: the memory of one run of a collective, and the actions that need no link.
 //
-// It knows where the regions of a schedule lie: in the caller's buffers, in scratch, in the packed
-// copy of several buffers, or in what all ranks of a host see. Scratch is kept from run to run.
-// Threads: belongs to its engine.
+// It maps the regions of a schedule to addresses: in the caller's buffers, in scratch, in the
+// packed copy of several buffers, or in shared memory. Scratch is kept from run to run. Threads:
+// belongs to its engine.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class workspace {
  public:
-  /// Prepares a run on `data`, which must outlive it; what that leaves open it fills in.
+  /// Prepares a run on `data`, which must outlive the run; unset fields of it are filled in.
   void start(const schedule& steps, collective_data& data, int rank, int world) {
     data_ = &data;
     rank_ = rank;
@@ -42,7 +42,7 @@ class workspace {
   }
   [[nodiscard]] std::byte* write_at(const region& where) noexcept { return at(where); }
 
-  /// The whole of an action that sends and receives nothing.
+  /// Performs a local action as a whole.
   void perform(const action& step) {
     const std::size_t bytes = step.count() * data_->element_size;
     switch (step.kind) {
@@ -58,8 +58,8 @@ class workspace {
     }
   }
 
-  /// Reduces `count` elements that a peer has sent for a receive_reduce, from its byte `offset` on.
-  /// May overwrite them.
+  /// Reduces `count` elements received for a receive_reduce, from byte `offset` of the action on.
+  /// May overwrite `theirs`.
   void reduce(const action& step, std::size_t offset, std::byte* theirs, std::size_t count) {
     std::byte* to = write_at(step.to) + offset;
     const std::byte* mine = read_at(step.from) + offset;
@@ -101,7 +101,7 @@ class workspace {
     return buffer.of(rank) + where.offset * size;
   }
 
-  /// In blocks that stay in the cache until all ranks have them, so that the source is read once.
+  /// In blocks that stay in the cache until all ranks have a copy, so that the source is read once.
   void spread(const action& step, std::size_t bytes) {
     static constexpr std::size_t block_bytes = std::size_t{64} << 10;
     const std::byte* from = read_at(step.from);
@@ -116,8 +116,8 @@ class workspace {
     }
   }
 
-  /// One pass over all ranks' buffers, in blocks that stay in the first-level cache until they are
-  /// handed out. The result is written last: it may overwrite this rank's input.
+  /// One pass over all ranks' buffers, in blocks that stay in the L1 cache until they are copied to
+  /// the other ranks. The result is written last: it may overwrite this rank's input.
   void combine(const action& step, bool for_all) {
     static constexpr std::size_t block_bytes = std::size_t{8} << 10;
     const std::size_t block = std::max<std::size_t>(1, block_bytes / data_->element_size);
@@ -139,7 +139,7 @@ class workspace {
       }
     }
   }
-  /// Where the ranks' parts of a combine lie, and what gets copies of its result.
+  /// The addresses of the ranks' parts of a combine, and of the copies of its result.
   void find_parts(const action& step, bool for_all) {
     const bool reads_own = step.own.count > 0;
     parts_.clear();
@@ -149,7 +149,7 @@ class workspace {
                                                   : shared_at(step.from, rank));
       if (for_all) copies_.push_back(shared_at(step.to, rank));
     }
-    // What was not copied in for others to reduce, the result is: they fetch it there.
+    // This rank did not copy its own part in: the result goes there, for the others to fetch.
     if (reads_own) copies_.push_back(write_at(step.from));
   }
 
@@ -180,11 +180,11 @@ class workspace {
   collective_data* data_ = nullptr;
   int rank_ = 0;
   int world_ = 1;
-  std::byte* scratch_at_ = nullptr;  ///< of what is not staged
+  std::byte* scratch_at_ = nullptr;  ///< if not staged
   std::vector<std::byte> scratch_;
   std::vector<std::byte> packed_;
   std::vector<std::byte> partial_;
-  std::vector<const std::byte*> parts_;  ///< of the combine that runs: see find_parts
+  std::vector<const std::byte*> parts_;  ///< of the current combine: see find_parts
   std::vector<std::byte*> copies_;
 };
 
