@@ -31,7 +31,7 @@ enum class action_kind : std::uint8_t {
   spread,          ///< to = from, in all ranks' shared buffers
   combine,         ///< to = op over `from` in all ranks' shared buffers, in rank order
   combine_for_all, ///< the same, and to = the result in all ranks' shared buffers
-  meet,            ///< ends once all ranks have come to it; all local actions after it wait for it
+  barrier,         ///< ends when all ranks have reached it; all later local actions wait for it
 };
 
 enum class place : std::uint8_t { input, output, scratch };
