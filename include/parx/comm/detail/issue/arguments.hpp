@@ -1,7 +1,7 @@
-// arguments: what a collective was given, checked and without types.
+// arguments: the arguments of a collective, checked and without types.
 //
-// Every refusal reads "all_gather on group "dp" at train.cpp:88: ...", is made before any I/O and
-// leaves the group usable.
+// Every usage_error begins with "all_gather on group "dp" at train.cpp:88: ", is thrown before any
+// I/O and leaves the group usable.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// A buffer in elements: of a dtype, or structs that are only moved or combined by the user's
+/// A buffer of elements: of a dtype, or structs, which are only moved or combined by the user's
 /// function.
 struct elements {
-  void* data = nullptr;  ///< of an input too, which is only read
+  void* data = nullptr;  ///< also of an input, which is only read
   std::size_t count = 0;
-  std::size_t size = 1;  ///< bytes of one
+  std::size_t size = 1;  ///< bytes per element
   std::uint8_t type = static_cast<std::uint8_t>(dtype::uint8);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return count * size; }
@@ -52,23 +52,23 @@ struct collective_arguments {
   operation what = operation::barrier;
   call_site site{};
   elements input{};
-  elements output{};          ///< its data are null where this rank gets nothing
+  elements output{};          ///< its data is null if this rank receives nothing
   std::size_t count = 0;      ///< of the whole vector: call_shape::count
   std::size_t own_begin = 0;  ///< where this rank's block begins in it
   int root = -1;
-  std::span<const std::size_t> counts{};    ///< call_shape::blocks, where they are uneven
+  std::span<const std::size_t> counts{};    ///< of uneven blocks: call_shape::blocks
   std::span<const std::size_t> incoming{};  ///< call_shape::incoming
   arithmetic combine{};
   packing pack{};
   std::size_t pack_hash = 0;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
-  std::shared_ptr<const void> keep{};  ///< owns what pack or combine refer to
+  std::shared_ptr<const void> keep{};  ///< owns what `pack` or `combine` refers to
   bool names_late = false;
   bool preserve_input = false;
 };
 
-/// The members that all options have.
+/// The options without the user's function, if there is one.
 template <typename Options>
 [[nodiscard]] const auto& plain_options(const Options& options) noexcept {
   if constexpr (is_user_operation<Options>) {
@@ -78,7 +78,8 @@ template <typename Options>
   }
 }
 
-/// What `options` say about a reduction of B's elements, in place as call_check::view.
+/// Reads the arithmetic of a reduction of B's elements from its options. Fills `how` in place, as
+/// call_check::view does.
 template <typename B, typename Options>
 void read_arithmetic(const Options& options, arithmetic& how) {
   if constexpr (is_user_operation<Options>) {
@@ -95,7 +96,7 @@ void read_arithmetic(const Options& options, arithmetic& how) {
   }
 }
 
-/// The call that is being checked: says where it was made.
+/// Checks the arguments of a call; errors name the call and its call site.
 class call_check {
  public:
   call_check(const process_group& group, operation what, call_site site) noexcept
@@ -105,7 +106,7 @@ class call_check {
   void require(bool holds, counted_text<sizeof...(Args)> text, const Args&... args) const {
     if (!holds) [[unlikely]] refuse(formatted(text, args...));
   }
-  /// What `make` returns; its usage_error gets this call's name.
+  /// Returns make(); a usage_error from it is rethrown with the call's name.
   template <typename Make>
   decltype(auto) guard(Make&& make) const {
     try {
@@ -115,8 +116,8 @@ class call_check {
     }
   }
 
-  /// Written in place: a struct that is copied as a whole is loaded as a whole, which waits until
-  /// its parts, and all stores before them, have left the core.
+  /// Fills `found` in place. Copying a struct right after writing its members stalls: the wide load
+  /// cannot be forwarded from the narrower stores (store forwarding).
   template <movable_buffer B>
   void view(B&& data, elements& found) const {
     if constexpr (buffer<B>) {
@@ -152,7 +153,7 @@ class call_check {
             group_.size());
   }
 
-  /// As many elements as `each` has, for each rank.
+  /// The element count of `each`, times the number of ranks.
   [[nodiscard]] std::size_t for_all_ranks(const elements& each) const {
     std::size_t whole = 0;
     require(!__builtin_mul_overflow(each.count, static_cast<std::size_t>(group_.size()), &whole) &&
@@ -161,8 +162,8 @@ class call_check {
             each.count, each.size, group_.size());
     return whole;
   }
-  /// The sum of one count a rank, of elements as in `data`; `name` is what the user calls them.
-  /// Also where no buffer holds the whole: others' blocks may pass through this rank.
+  /// The sum of the ranks' counts, of elements as in `data`; `name` is the parameter's name.
+  /// Checked even if no buffer here holds all blocks: this rank may forward others' blocks.
   [[nodiscard]] std::size_t sum(std::span<const std::size_t> counts, const char* name,
                                 const elements& data) const {
     require(counts.size() == static_cast<std::size_t>(group_.size()),
@@ -174,7 +175,7 @@ class call_check {
     }
     return whole;
   }
-  /// The elements before this rank's block.
+  /// Number of elements before this rank's block.
   [[nodiscard]] std::size_t begin_of_own(std::span<const std::size_t> counts) const {
     std::size_t begin = 0;
     for (int rank = 0; rank < group_.rank(); ++rank)
@@ -186,7 +187,7 @@ class call_check {
   [[nodiscard]] std::size_t own_rank() const noexcept {
     return static_cast<std::size_t>(group_.rank());
   }
-  /// What a send and every receive say, whatever they carry.
+  /// Fills the fields that all sends and receives have in common.
   template <typename Options>
   void fill_message(int peer, const Options& options, call& request) const {
     require(options.tag >= 0, "the tag {} is negative", options.tag);
@@ -202,8 +203,8 @@ class call_check {
     given.site = site_;
     return given;
   }
-  /// Of an operation with `Plain` options whose input and output hold one type. A compile-time
-  /// error says what to do where they are not what it takes.
+  /// The arguments of an operation with `Plain` options whose input and output have the same type.
+  /// Fails to compile, with an explanation, if it does not take these types.
   template <typename Plain, typename In, typename Out, typename Options>
   [[nodiscard]] collective_arguments arguments(const In& input, Out& output,
                                                const Options& options) const {
@@ -242,8 +243,8 @@ class call_check {
   call_site site_;
 };
 
-/// The weakest order that gives the bits of the one that was asked for. A built-in operation gives
-/// the same for a op b and b op a, and integers, min and max do however they are grouped.
+/// The weakest order that gives the same bits as the requested one. Built-in operations commute;
+/// min, max and operations on integers are associative as well.
 [[nodiscard]] inline reduction_order needed_order(const arithmetic& how, std::uint8_t type,
                                                   int world) noexcept {
   if (how.user) {
@@ -254,11 +255,11 @@ class call_check {
   return exact || world <= 2 ? reduction_order::any : how.order;
 }
 
-/// The part of the fingerprint that shows a struct's size, uneven counts and coalesced buffers.
+/// The part of the fingerprint for a struct's size, uneven counts and coalesced buffers.
 [[nodiscard]] inline std::uint32_t hash_of_sizes(const collective_arguments& given,
                                                  std::uint8_t type,
                                                  std::size_t element_size) noexcept {
-  const bool differ = !given.incoming.empty();  // each rank has its own: the links compare them
+  const bool differ = !given.incoming.empty();  // these differ between ranks: links compare them
   if (type != call_header::user_type && given.counts.empty() && given.pack_hash == 0) return 0;
   std::uint64_t hash = fnv1a({}) ^ given.pack_hash;
   const auto add = [&](std::size_t value) { hash = (hash ^ value) * 0x100000001b3u; };
@@ -269,7 +270,7 @@ class call_check {
   return (static_cast<std::uint32_t>(hash >> 32) ^ static_cast<std::uint32_t>(hash)) | 1u;
 }
 
-/// The part of the fingerprint that shows what scales the result and orders the reduction.
+/// The part of the fingerprint for the factors and the reduction order.
 [[nodiscard]] inline std::uint32_t hash_of(const arithmetic& combine,
                                            std::size_t element_size) noexcept {
   const auto order = static_cast<std::uint32_t>(combine.order) << 30;

@@ -1,4 +1,4 @@
-// choice: which algorithm a group uses, by rules and prices that are equal on all its ranks.
+// choice: the rules, costs and hosts by which a group chooses algorithms. Equal on all its ranks.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class choice {
 
   [[nodiscard]] bool ready() const noexcept { return found_hosts_ && costs_.has_value(); }
 
-  /// Looks where the ranks are. On one host the costs are known by then.
+  /// Finds the ranks' hosts. If there is only one, the costs are then known without measuring.
   void find_hosts(transport& network) {
     if (found_hosts_) return;
     hosts_ = network.hosts();
@@ -29,7 +29,7 @@ class choice {
       costs_ = shares_memory_ ? memory_costs : loopback_costs;
     }
   }
-  /// The lowest rank that is not on rank 0's host; -1 where all are.
+  /// The lowest rank that is not on rank 0's host; -1 if all ranks are.
   [[nodiscard]] int first_on_another_host() const noexcept {
     const auto found =
         std::find_if(hosts_.begin(), hosts_.end(), [](int host) { return host != 0; });
@@ -37,7 +37,7 @@ class choice {
   }
   void set_costs(const link_costs& measured) { costs_ = measured; }
 
-  /// Bytes of a slice that the group can pass through staging memory; 0 where there can be none.
+  /// Bytes of a slice in a staged algorithm; 0 if the ranks do not share memory.
   [[nodiscard]] std::size_t staging_bytes() const noexcept {
     return shares_memory_ ? slice_bytes(static_cast<int>(hosts_.size())) : 0;
   }
@@ -48,7 +48,8 @@ class choice {
     return rules_ != nullptr ? *rules_ : none;
   }
 
-  /// What a group made of some of these ranks starts with.
+  /// The options of a group made of some of these ranks. Measured costs are passed on only if its
+  /// ranks are on several hosts.
   [[nodiscard]] choice_options for_subgroup(std::span<const int> members) const {
     const bool spans = found_hosts_ && std::any_of(members.begin(), members.end(), [&](int rank) {
                          return host_of(rank) != host_of(members.front());

@@ -1,7 +1,7 @@
 // issue: turns checked arguments into calls of the group.
 //
-// Everything below this file works on pointers, counts and sizes: one copy of the machinery in a
-// program, however many element types it uses.
+// All code below this file works on pointers, counts and sizes, so a program has one copy of it,
+// however many element types it uses.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// A collective: blocks until it has ended, or goes on by itself.
+/// Runs a collective to its end, or starts it asynchronously.
 void run(const process_group& group, const collective_arguments& given);
 [[nodiscard]] work start(const process_group& group, const collective_arguments& given);
 
-/// Messages, and what is chained to them.
+/// The same for a message and those chained to it.
 void run(const process_group& group, call& request);
 [[nodiscard]] work start(const process_group& group, std::unique_ptr<call> request);
 
-/// Starts what make(options) describes; a user's operation lives on in the call.
+/// Starts the call make(options). The call owns a copy of a user's operation.
 template <typename Options, typename Make>
 [[nodiscard]] work start_reduction(const process_group& group, Options options, Make make) {
   if constexpr (is_user_operation<Options>) {

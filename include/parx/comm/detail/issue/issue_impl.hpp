@@ -14,7 +14,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Throws usage_error where input and output share memory, but not as an in-place operation does.
+/// Throws usage_error if input and output overlap, unless the operation is in place.
 inline void check_overlap(const call_check& check, const collective_arguments& given) {
   if (given.input.data == nullptr || given.output.data == nullptr) return;
   const auto in = reinterpret_cast<std::uintptr_t>(given.input.data);
@@ -59,7 +59,8 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
   if (data.factor != 1) data.scale = how.kernels->scale(type);
 }
 
-/// Returns the call's plan, which stays until the group's next call is filled.
+/// Fills `request` and issues the set-up call before it if one is needed. Returns the call's plan;
+/// the reference is valid until the next call.
 inline const std::shared_ptr<const execution_plan>& fill_call(const process_group& group,
                                                               const collective_arguments& given,
                                                               call& request) {
@@ -120,7 +121,7 @@ inline const std::shared_ptr<const execution_plan>& fill_call(const process_grou
   request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
   request.header.sizes = hash_of_sizes(given, described.type, described.size);
   if (request.steps->steps.name == algorithm::shared) {
-    // The others look for this rank's buffer where their own lies: same area, same offset.
+    // Other ranks expect this rank's buffer in the same area and at the same offset as their own.
     const collective_data& data = request.data;
     const shared_view& view =
         given.what == operation::reduce_scatter ? data.shared_input : data.shared_output;
@@ -133,7 +134,7 @@ inline const std::shared_ptr<const execution_plan>& fill_call(const process_grou
   return steps;
 }
 
-/// Whether all that a call depends on besides its buffers is in its likeness.
+/// Whether call_likeness has all fields that this call depends on, except its buffers.
 [[nodiscard]] inline bool is_plain(const collective_arguments& given) noexcept {
   return given.counts.empty() && given.incoming.empty() && given.pack.inputs.empty() &&
          !given.combine.user && given.combine.divide_by == nullptr && given.keep == nullptr &&
@@ -161,9 +162,10 @@ inline const std::shared_ptr<const execution_plan>& fill_call(const process_grou
           .timeout = given.timeout};
 }
 
-/// Whether a call's plan is right for every call like it, also where those have their buffers
-/// elsewhere. Not the plans that are for a place in shared memory; and where a shared buffer could
-/// have been used, only if something else was chosen all the same, as it is then without one.
+/// Whether a call's plan is valid for all calls with this likeness, wherever their buffers are. Not
+/// for algorithm::shared, whose fingerprint depends on the buffer's place. If a buffer lies in a
+/// shared area, it must have been usable as a shared buffer: another algorithm was then chosen even
+/// so, and would be without it.
 [[nodiscard]] inline bool is_repeatable(const call& request, const call_likeness& like) noexcept {
   const algorithm chosen = request.steps->steps.name;
   const bool found_all = (!like.input_in_area || request.data.shared_input.area != nullptr) &&
@@ -194,7 +196,7 @@ PARX_INLINE void run(const process_group& group, const collective_arguments& giv
       core.run(request);
       return;
     }
-    // Or a buffer that is gone would take memory.
+    // Otherwise the cache would keep the memory of a destroyed shared_buffer.
     request.data.shared_input = request.data.shared_output = {};
     kept = {.like = like, .request = std::move(request), .ready = true};
   }

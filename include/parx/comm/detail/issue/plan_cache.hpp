@@ -1,7 +1,8 @@
-// plan_cache: the plans of a group, each made when its call comes for the first time.
+// plan_cache: the execution plans of a group, each made at the first call that needs it.
 //
-// A plan is found by everything that it and the choice of its algorithm depend on, uneven counts in
-// full: a hash that collides would send the wrong elements. Looking one up allocates nothing.
+// The key has everything that the plan and the choice of its algorithm depend on. Uneven counts are
+// compared in full: with a hash, a collision would send the wrong elements. A lookup allocates
+// nothing.
 // Threads: those of its group, one at a time.
 #pragma once
 
@@ -37,12 +38,12 @@ struct plan_key {
 
 class plan_cache {
  public:
-  /// The plan of `key`; `make` is called for its schedule if there is none yet. What is returned
-  /// stays until the next call.
+  /// The plan for `key`. If there is none yet, make() returns its schedule. The reference is valid
+  /// until the next find().
   template <typename Make>
   [[nodiscard]] const std::shared_ptr<const execution_plan>& find(const plan_key& key, Make make) {
-    static constexpr std::size_t most_plans = 256;  // few enough to look at each
-    static constexpr std::size_t most_actions = 65'536;  // of all of them: some 8 MB
+    static constexpr std::size_t most_plans = 256;  // few enough for a linear search
+    static constexpr std::size_t most_actions = 65'536;  // of all plans: some 8 MB
     if (latest_ < kept_.size() && kept_[latest_].is_for(key)) return kept_[latest_].made;
     for (latest_ = 0; latest_ < kept_.size(); ++latest_) {
       if (kept_[latest_].is_for(key)) return kept_[latest_].made;
@@ -79,7 +80,7 @@ class plan_cache {
 
   std::vector<kept_plan> kept_;
   std::size_t actions_ = 0;
-  std::size_t latest_ = 0;  ///< found: a loop asks for the same again and again
+  std::size_t latest_ = 0;  ///< index of the last plan found: a loop needs the same one again
 };
 
 }  // namespace parx::detail

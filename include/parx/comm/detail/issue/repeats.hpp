@@ -1,9 +1,9 @@
-// repeats: a group's latest blocking collectives, kept ready to be issued once more.
+// repeats: a cache of a group's latest blocking collectives, by source line.
 //
-// A program makes most of its calls again and again from the same places with other data. Such a
-// call takes its plan, kernels and header from the last time; only what may differ is written. So a
-// small call costs tens of nanoseconds, and none of its loads waits for the stores of the one
-// before (shared_pipe's copy_words).
+// Most calls are repeated from the same line with other data. Such a call reuses plan, kernels and
+// header of the last one; only the buffers are written. So issuing a small call costs tens of
+// nanoseconds, and its loads do not stall on the previous call's stores (store forwarding, see
+// shared_pipe's copy_words).
 // Threads: that of its group.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// All that a call's header, plan and arithmetic are made from, but uneven counts and the user's
-/// functions: calls with those are not kept.
+/// The key: the fields that determine a call's header, plan and arithmetic. Calls with uneven
+/// counts or user functions are never cached, so neither is a field.
 struct call_likeness {
   operation what = operation::barrier;
   algorithm use = algorithm::automatic;
@@ -28,7 +28,7 @@ struct call_likeness {
   std::uint8_t type = 0;
   int root = -1;
   int line = 0;
-  bool input_in_area = false;  ///< as shared_areas::may_hold says
+  bool input_in_area = false;  ///< shared_areas::may_hold
   bool output_in_area = false;
   const char* file = nullptr;
   std::size_t element_size = 0;
@@ -48,7 +48,7 @@ struct repeated_call {
 
 class repeats {
  public:
-  /// Where a call made at this line is kept.
+  /// The slot of calls made at this line; lines that are equal modulo 8 share one.
   [[nodiscard]] repeated_call& at(int line) noexcept {
     return kept_[static_cast<unsigned>(line) % kept_.size()];
   }

@@ -1,4 +1,4 @@
-// scan_arguments: what scan and exscan have in common.
+// scan_arguments: the argument checks of scan and exscan.
 #pragma once
 
 #include <parx/comm/detail/issue/issue.hpp>
