@@ -1,15 +1,15 @@
-// Collective algorithms as data.
+// action: collective algorithms as data.
 //
-// An algorithm is a pure function (rank, world, counts, ...) -> schedule: the list of what one rank
-// sends, receives, reduces and copies. One engine runs every schedule; the tests prove them without
-// a socket and the simulator prices them.
+// An algorithm is a pure function (rank, world, counts, ...) -> schedule: the list of one rank's
+// sends, receives, reductions and copies. One engine runs all schedules; the tests prove them
+// without a socket, and the simulator prices them.
 //
-// Order. On each link, sends go out and receives are matched in the order of the list. Otherwise
-// only the dependencies count, by the prefix rule: an action may move its element k once every
+// Order. On each link, sends are sent and receives are matched in the order of the list. Otherwise
+// only dependencies count, by the prefix rule: an action may move its element k once every
 // dependency of the same length has moved its element k and every dependency of another length is
-// complete. The rule is what makes a ring or a chain stream: a segment travels on while the next
-// one is arriving. So a dependency of equal length must be about the same elements; put a fence
-// between others. A copy runs at once when all it waits for is complete.
+// complete. This rule makes a ring or a chain stream: a segment is sent on while the next one
+// arrives. So a dependency of equal length must be about the same elements; otherwise put a fence
+// between the two. A copy runs as a whole once all its dependencies are complete.
 #pragma once
 
 #include <array>
@@ -50,16 +50,17 @@ struct action {
   int peer = -1;
   region from{};
   region to{};
-  /// Indices of earlier actions that must run ahead of this one (see the prefix rule).
+  /// Dependencies: indices of earlier actions (see the prefix rule).
   std::array<std::int32_t, 2> after{no_action, no_action};
-  /// This is the last contribution to `to`: the engine applies the average's factor here.
+  /// This is the last contribution to `to`: the engine scales the result here (avg, premul_sum).
   bool completes = false;
-  /// receive_reduce forms (what `peer` sends) op from, instead of from op (what `peer` sends): the
-  /// received values belong to lower ranks. Only a reduction that does not commute can tell.
+  /// Of a receive_reduce: to = (what `peer` sends) op from, instead of from op (what `peer` sends),
+  /// because the received values are of lower ranks. Matters only if the operation does not
+  /// commute.
   bool received_first = false;
-  /// Of a combine, where not empty: this rank's part of the sum. In its shared buffer is none then,
-  /// and the result is put there too. Of a receive_reduce, where not empty: this rank's part, which
-  /// comes last: to = (from op what `peer` sends) op own.
+  /// Of a combine, if not empty: this rank's contribution, which is then not in its shared buffer;
+  /// the result is written there too. Of a receive_reduce, if not empty: this rank's contribution,
+  /// which comes last: to = (from op what `peer` sends) op own.
   region own{};
 
   /// The number of elements this action moves.
@@ -72,8 +73,8 @@ struct schedule {
   algorithm name = algorithm::automatic;
   std::vector<action> actions{};
   std::size_t scratch_count = 0;  ///< elements of place::scratch (staged: in shared memory)
-  // Of a staged algorithm: the slices for which it takes the memory's parts in turn, and the
-  // elements of the largest.
+  // Of a staged algorithm: the number of slices, which use the memory's parts in turn, and the
+  // elements of the largest slice.
   int slices = 0;
   std::size_t slice_count = 0;
 
@@ -93,8 +94,8 @@ struct schedule {
                     std::int32_t also = no_action) {
     return add({.kind = action_kind::copy, .from = from, .to = to, .after = {after, also}});
   }
-  /// Moves nothing and is done once both are. Whoever waits for a fence waits for whole actions, so
-  /// it takes the place of a third dependency, and of one of equal length over other elements.
+  /// Moves nothing and is complete once both actions are. Use it for a third dependency, and for a
+  /// dependency of equal length on other elements: a fence waits for whole actions.
   std::int32_t fence(std::int32_t first, std::int32_t second = no_action) {
     return copy({}, {}, first, second);
   }

@@ -1,5 +1,5 @@
-// Barriers. Dissemination: ceil(log2 P) rounds of signals (Hensgen, Finkel and Manber, 1988). In
-// round k a rank signals the rank 2^k ahead and waits for the one 2^k behind.
+// barrier: the dissemination barrier, ceil(log2 P) rounds of signals (Hensgen, Finkel and Manber,
+// 1988). In round k a rank signals the rank 2^k ahead and waits for the one 2^k behind.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -8,8 +8,9 @@ namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 
-/// Appends a barrier that begins once `after` is complete; returns what completes when all have
-/// come. A signal is one element of scratch: only the first message on a link has a header.
+/// Appends a barrier that begins once `after` is complete; returns the action that completes when
+/// all ranks have arrived. A signal is one element of scratch: only the first message on a link has
+/// a header.
 inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int32_t after,
                                    std::size_t signal_at = 0) {
   const region signal{place::scratch, signal_at, 1};
@@ -23,7 +24,7 @@ inline std::int32_t append_barrier(schedule& plan, int rank, int world, std::int
   return arrived;
 }
 
-/// The same among ranks that share memory.
+/// The same for ranks that share memory.
 inline std::int32_t append_host_barrier(schedule& plan, int rank, int world, std::int32_t after,
                                    std::size_t signal_at = 0) {
   if (world > most_in_host_barrier) return append_barrier(plan, rank, world, after, signal_at);

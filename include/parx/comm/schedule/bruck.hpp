@@ -1,11 +1,11 @@
 // Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997): log2(P) messages for any
 // number of ranks.
 //
-// bruck_all_gather: at distance d = 1, 2, 4, ... a rank passes on the d blocks it has. They go
-// straight to their places: what wraps round the end of the vector is sent as two pieces, so
+// bruck_all_gather: at distance d = 1, 2, 4, ... a rank sends the d blocks it has. They arrive at
+// their final places: a run that wraps around the end of the vector is sent as two messages, so
 // nothing is rotated or copied, and the blocks may be uneven.
-// bruck_all_to_all: a block for the rank i ahead travels the distances of i's bits, and so is sent
-// up to log2(P) times: for tiny, even blocks only. Blocks are packed into one message a step.
+// bruck_all_to_all: a block for the rank i ahead is sent once for each set bit of i, up to log2(P)
+// times: for tiny, even blocks only. The blocks of a step are packed into one message.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ void for_each_run(int begin, int count, int world, Use use) {
     return region{where, static_cast<std::size_t>(index) * block, block};
   };
   plan.copy(block_of(place::input, rank), block_of(place::output, rank));
-  // Where in scratch the block that is to go (in all) i ranks ahead lies, once it has moved.
+  // By i: where in scratch the block lies that goes i ranks ahead in total, once it has moved.
   std::vector<int> moved_to(static_cast<std::size_t>(world));
   int stored = 0;  // blocks in scratch
 

@@ -1,4 +1,4 @@
-// call_shape: all that an algorithm, its price and its choice depend on. No buffers, no types.
+// call_shape: what an algorithm, its price and its choice depend on, without buffers and types.
 #pragma once
 
 #include <algorithm>
@@ -15,50 +15,49 @@ struct call_shape {
   operation what = operation::barrier;
   int rank = 0;
   int world = 1;
-  /// Elements of the whole vector: what all_reduce, broadcast, reduce and the scans have on each
-  /// rank; all blocks of reduce_scatter, all_gather, gather and scatter; what this rank sends in
-  /// all_to_all.
+  /// Elements of the whole vector: each rank's vector in all_reduce, broadcast, reduce and the
+  /// scans; all blocks of reduce_scatter, all_gather, gather and scatter; all that this rank sends
+  /// in all_to_all.
   std::size_t count = 0;
   int root = 0;
   std::size_t element_bytes = 1;
   reduction_order order = reduction_order::any;
-  /// Those elements in one block a rank; left empty it is an even cut of `count`. In all_to_all it
-  /// is what goes to each rank.
+  /// Those elements in one block per rank; if empty, `count` is cut evenly. In all_to_all: the
+  /// block sent to each rank.
   partition blocks{};
-  /// all_to_all with uneven blocks: what comes from each rank.
+  /// all_to_all with uneven blocks: the block received from each rank.
   partition incoming{};
   /// Whether the buffers lie in shared areas, at the same offset on all ranks.
   bool shared_input = false;
   bool shared_output = false;
-  /// For staged algorithms: bytes of a slice that passes through memory which all ranks see; 0
-  /// where there is none.
+  /// For staged algorithms: bytes of a slice; 0 if the ranks do not share memory.
   std::size_t staging_bytes = 0;
-  /// The host of each rank, numbered 0, 1, 2, ... in any order, for hierarchical algorithms; empty
-  /// where that is unknown. Borrowed.
+  /// For hierarchical algorithms: the host of each rank, numbered 0, 1, 2, ... in any order; empty
+  /// if unknown. Borrowed.
   std::span<const int> host_of{};
 
   [[nodiscard]] partition cut() const {
     return blocks.parts() == 0 ? partition::even(count, world) : blocks;
   }
-  /// all_to_all: what comes in, where every rank cuts alike if nothing else is said.
+  /// all_to_all: the received blocks; by default all ranks cut alike.
   [[nodiscard]] partition arriving() const {
     return incoming.parts() != 0
                ? incoming
                : partition::even(cut().count(rank) * static_cast<std::size_t>(world), world);
   }
-  /// Elements of a slice that is staged; 0 where none can be.
+  /// Elements of a staged slice; 0 if staging is not possible.
   [[nodiscard]] std::size_t slice_count() const noexcept { return staging_bytes / element_bytes; }
-  /// Whether it is so short that each rank reduces all of what is staged.
+  /// Whether the vector is so short that each rank reduces the whole of it when staged.
   [[nodiscard]] bool is_staged_whole() const noexcept {
     return count <= slice_count() &&
            count * element_bytes * static_cast<std::size_t>(world) <= most_staged_whole;
   }
-  /// 0 where host_of is unknown.
+  /// Number of hosts; 0 if unknown.
   [[nodiscard]] int hosts() const noexcept {
     return host_of.empty() ? 0 : 1 + *std::max_element(host_of.begin(), host_of.end());
   }
-  /// Bytes by which the algorithms are compared: equal on all ranks, as the choice must be. What
-  /// one rank sends in an uneven all_to_all is not known to the others, so it counts for nothing.
+  /// The size by which algorithms are compared. It must be equal on all ranks, as the choice must
+  /// be; so it is 0 for an uneven all_to_all, where ranks do not know what the others send.
   [[nodiscard]] double bytes() const noexcept {
     if (what == operation::all_to_all && incoming.parts() != 0) return 0;
     const std::size_t elements = blocks.parts() == 0 ? count : blocks.total();

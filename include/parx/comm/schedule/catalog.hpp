@@ -1,7 +1,7 @@
-// catalog: which algorithms each operation has, how each is made, and what it costs.
+// catalog: the algorithms of each operation: how a schedule is made, and its price.
 //
-// The one table that the groups, explain, the simulator, the benchmark and the tests all read: an
-// algorithm that is in it is chosen by price, selectable by name and proven by the tests.
+// Groups, explain, the simulator, the benchmark and the tests all read this table. An algorithm in
+// it can be chosen by price, selected by name, and is proven by the tests.
 #pragma once
 
 #include <array>
@@ -37,15 +37,15 @@ struct catalog_entry {
   /// The schedule of one rank, for worlds of two and more.
   schedule (*make)(const call_shape&);
   double (*price)(const prices::load&, const link_costs&);  ///< seconds
-  /// In which order it reduces, on worlds of any size.
+  /// The order in which it reduces, for any number of ranks.
   reduction_order order = reduction_order::any;
-  /// Why else it cannot do a call, null when it can; a null function where it always can.
+  /// Another reason why it cannot do a call, or null. The function is null if it can do any call.
   const char* (*objection)(const call_shape&) = nullptr;
 };
 
 namespace detail {
 
-// What speaks against an algorithm for a call; null when nothing does.
+// Objections: why an algorithm cannot do a call; null if it can.
 inline constexpr auto must_start_at_first = [](const call_shape& s) -> const char* {
   return s.order == reduction_order::any || s.root == 0
              ? nullptr
@@ -74,7 +74,7 @@ inline constexpr auto must_share_output = [](const call_shape& s) -> const char*
 inline constexpr auto must_share_input = [](const call_shape& s) -> const char* {
   return s.shared_input ? nullptr : "needs an input from allocate_shared";
 };
-/// A slice is some actions and one for each rank; plans of more than thousands take memory.
+/// A slice takes a few actions and one per rank. Longer plans would take too much memory.
 inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
   constexpr std::size_t most_actions = 16384;
   if (s.slice_count() == 0) {
@@ -84,7 +84,7 @@ inline constexpr auto must_stage = [](const call_shape& s) -> const char* {
   return s.count <= slices * s.slice_count() ? nullptr : "is for fewer bytes";
 };
 
-// Makers take what of a call their algorithm depends on: these hand it to them.
+// Makers take only the fields that their algorithm depends on: these adapt them to call_shape.
 template <schedule (*maker)(int rank, int world, std::size_t count)>
 [[nodiscard]] schedule made_by(const call_shape& s) {
   return maker(s.rank, s.world, s.count);
@@ -230,8 +230,8 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
      prices::dissemination_barrier},
 });
 
-/// A world of one has nobody to talk to: its input is its output. (exscan writes none; a schedule
-/// has an action all the same.)
+/// The schedule for a world of one: copies the input to the output. (exscan writes nothing, but a
+/// schedule must have an action.)
 [[nodiscard]] inline schedule lone_schedule(const call_shape& shape, algorithm use) {
   schedule plan{.name = use};
   if (shape.what == operation::exscan) {
@@ -254,7 +254,7 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 /// Every algorithm of every operation; the first of equal price is chosen.
 [[nodiscard]] constexpr const auto& catalog() noexcept { return detail::catalog_table; }
 
-/// Why `entry`, an algorithm of shape.what, cannot do this call; null when it can.
+/// Why `entry`, an algorithm of shape.what, cannot do this call; null if it can.
 [[nodiscard]] inline const char* objection_to(const catalog_entry& entry, const call_shape& shape) {
   if (entry.order < shape.order) {
     return shape.order == reduction_order::serial ? "does not reduce in serial order"
@@ -286,8 +286,8 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
   return names;
 }
 
-/// The entry of `use`. Throws usage_error where the operation has no such algorithm or where that
-/// cannot do this call.
+/// The entry of `use`. Throws usage_error if the operation has no such algorithm or it cannot do
+/// this call.
 [[nodiscard]] inline const catalog_entry& require_algorithm(const call_shape& shape,
                                                             algorithm use) {
   const catalog_entry* found = find_algorithm(shape.what, use);
@@ -302,7 +302,7 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
   return *found;
 }
 
-/// What `shape.rank` does. Throws usage_error as require_algorithm does.
+/// The schedule of rank `shape.rank`. Throws usage_error as require_algorithm does.
 [[nodiscard]] inline schedule make_schedule(const call_shape& shape, algorithm use) {
   const catalog_entry& entry = require_algorithm(shape, use);
   return shape.world == 1 ? detail::lone_schedule(shape, use) : entry.make(shape);
@@ -314,15 +314,16 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
   return require_algorithm(shape, use).price(detail::load_of(shape), costs);
 }
 
-/// Whether a call that may be reduced in any order is in serial order all the same: all_reduce and
-/// reduce_scatter of ranks that share memory, where nothing is faster. Over TCP, inside a host as
-/// well, short vectors take up to 1.4 times as long so. (Two ranks sum in one order only.)
+/// Whether a call that may be reduced in any order uses serial order anyway: all_reduce and
+/// reduce_scatter of ranks that share memory, where no other order is faster. Over TCP, even inside
+/// a host, serial order takes up to 1.4 times as long for short vectors. (Two ranks have one
+/// order.)
 [[nodiscard]] inline bool is_serial_anyway(const call_shape& shape) noexcept {
   return (shape.what == operation::all_reduce || shape.what == operation::reduce_scatter) &&
          shape.staging_bytes > 0 && shape.world > 2;
 }
 
-/// The cheapest algorithm that can do this call: the same on all ranks when the costs are.
+/// The cheapest algorithm that can do this call. Equal on all ranks if the costs are.
 [[nodiscard]] inline algorithm choose(call_shape shape, const link_costs& costs = {}) {
   const prices::load load = detail::load_of(shape);
   if (is_serial_anyway(shape)) shape.order = reduction_order::serial;

@@ -1,18 +1,18 @@
 // Pipelined chains: broadcast and reduce of large vectors at the speed of one link.
 //
-// Ranks form a line starting (broadcast) or ending (reduce) at the root. The prefix rule of the
-// engine makes each rank pass bytes on as they arrive, so n bytes take about n beta + (P-2) alpha
-// with no chunk size to choose. A sum is grouped along the line: its bits are not the tree's.
-// An all_reduce runs up the line from rank 0, which sums in serial order, and the sum back down:
-// all ranks together send as much as in a ring, in the fewest messages there can be. So does a
-// reduce_scatter; on its way down each rank keeps its block and passes the lower ones on.
+// Ranks form a line that starts (broadcast) or ends (reduce) at the root. By the engine's prefix
+// rule each rank forwards bytes as they arrive, so n bytes take about n beta + (P-2) alpha, without
+// a chunk size to choose. A sum is grouped along the line: its bits differ from the tree's. An
+// all_reduce sums up the line from rank 0, in serial order, and sends the sum back down: all ranks
+// together send as many bytes as in a ring, in the fewest possible messages. A reduce_scatter does
+// the same; on the way down each rank keeps its block and forwards those of lower ranks.
 #pragma once
 
 #include <parx/comm/schedule/partition.hpp>
 
 namespace parx::inline PARX_ABI::schedules {
 
-/// The root's input is copied to everybody's output (`count` elements each).
+/// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule chain_broadcast(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::chain};
   const int position = wrap(rank - root, world);
@@ -29,8 +29,8 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output, from the far end of the line: to root 0 it
-/// is x0 op (x1 op (x2 ...
+/// All inputs are reduced into the root's output, starting at the far end of the line: for root 0
+/// the result is x0 op (x1 op (x2 ...
 [[nodiscard]] inline schedule chain_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::chain};
   const int position = wrap(rank - root, world);
@@ -88,7 +88,7 @@ namespace parx::inline PARX_ABI::schedules {
                                 .from = input, .to = sum, .completes = last,
                                 .received_first = true});
   if (!last) {
-    // The partial sum makes room for the sums of all blocks up to this rank's.
+    // The partial sum is overwritten by the sums of all blocks up to this rank's.
     here = plan.fence(plan.send(rank + 1, sum, here));
     here = plan.receive(rank + 1, blocks.blocks(place::scratch, 0, rank + 1), here);
   }

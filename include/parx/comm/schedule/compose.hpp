@@ -1,4 +1,4 @@
-// compose: schedules made of schedules.
+// compose: schedules made of other schedules.
 #pragma once
 
 #include <span>
@@ -8,8 +8,9 @@
 
 namespace parx::inline PARX_ABI::schedules {
 
-/// Appends a schedule for the ranks `members` (part's rank i is members[i]), which begins after
-/// action `start` and reads its input from `input`. Returns an action that ends when all of it has.
+/// Appends schedule `part` for the ranks `members` (part's rank i is members[i]). It begins after
+/// action `start` and reads its input from `input`. Returns an action that completes when all of
+/// `part` has.
 inline std::int32_t append(schedule& plan, const schedule& part, std::span<const int> members,
                            place input, std::int32_t start) {
   const auto base = static_cast<std::int32_t>(plan.actions.size());
@@ -18,7 +19,7 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
     if (at.where == place::scratch) at.offset += plan.scratch_count;
     return at;
   };
-  std::vector<int> waiters(part.actions.size(), 0);  // of the part, for each of its actions
+  std::vector<int> waiters(part.actions.size(), 0);  // by action of the part
   for (const action& each : part.actions) {
     action step = each;
     step.from = placed(each.from);
@@ -31,7 +32,7 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
       dependency += base;
       waits = true;
     }
-    // What waits for an action of the part waits for `start` through it.
+    // An action that depends on another one of the part thereby depends on `start`.
     if (!waits) step.after[0] = start;
     plan.add(step);
   }

@@ -1,9 +1,9 @@
-// Direct algorithms: everybody talks to everybody at once, one latency, P-1 messages a rank.
+// Direct algorithms: every rank sends to every other at once: one latency, P-1 messages per rank.
 //
-// Best for few ranks and small chunks. Peers are visited starting after the rank itself, so that
-// not all of them send to rank 0 first. A sum is formed at one place, one contribution after the
-// other in the order of the ranks. What comes early waits in its link's staging (of 256 KiB at
-// most) and then with its sender; the lower ranks' sum needs one block of scratch.
+// Best for few ranks and small chunks. Each rank starts with the rank after itself, so that not all
+// send to rank 0 first. A sum is formed on one rank, in rank order. Contributions that arrive early
+// wait in their link's staging buffer (256 KiB at most), then at their sender; the sum of the lower
+// ranks needs one block of scratch.
 #pragma once
 
 #include <parx/comm/schedule/partition.hpp>
@@ -28,13 +28,13 @@ namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 
-/// Appends the reduction of what all others send and `mine`, which may be where `sum` is. Returns
-/// its last action.
+/// Appends the reduction of `mine` and the data that all other ranks send; `sum` may be the same
+/// region as `mine`. Returns its last action.
 inline std::int32_t fold_serially(schedule& plan, int rank, int world, region mine, region sum) {
   std::int32_t partial = no_action;
   region current = mine;
   if (rank > 1) {
-    // Of the lower ranks. `mine` comes after it, so `sum` must not be written yet.
+    // The sum of the lower ranks. It must not overwrite `mine`, which comes after it.
     current = {place::scratch, plan.scratch_count, mine.count};
     plan.scratch_count += mine.count;
     partial = plan.receive(0, current);
@@ -93,7 +93,7 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output (`count` elements each).
+/// All inputs are reduced into the root's output (`count` elements each).
 [[nodiscard]] inline schedule direct_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::direct};
   const region input{place::input, 0, count};

@@ -1,9 +1,9 @@
-// Recursive doubling: log2(P) exchanges, the fewest there can be.
+// Recursive doubling: log2(P) exchanges, the fewest possible.
 //
-// In step k a rank exchanges all it has with the one whose position differs in bit k. For an
+// In step k a rank exchanges all it has with the rank whose position differs in bit k. For an
 // all-reduce that is the whole vector each time; for an all-gather it doubles, so that no byte is
 // sent twice (Thakur, Rabenseifner and Gropp, 2005). Sums combine neighbouring positions, the lower
-// first: the order of the ranks is kept, and all ranks form the same tree, halving_all_reduce too.
+// first: rank order is kept, and all ranks group the sum alike, as halving_all_reduce does.
 #pragma once
 
 #include <parx/comm/schedule/fold.hpp>
@@ -37,7 +37,7 @@ namespace parx::inline PARX_ABI::schedules {
   for (int bit = 1; bit < folded.power; bit *= 2) {
     const int partner = folded.rank_at(position ^ bit);
     const std::int32_t sent = plan.send(partner, current, partial);
-    // The partial sum may be overwritten only where it has been sent.
+    // The partial sum may be overwritten only once it has been sent.
     partial = plan.add({.kind = action_kind::receive_reduce,
                         .peer = partner,
                         .from = current,

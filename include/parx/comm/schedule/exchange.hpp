@@ -1,10 +1,10 @@
 // all_to_all: every rank has a block for every other.
 //
-// Each block goes straight to its rank. In step s a rank sends to the one s ahead and receives from
-// the one s behind (or, in a power of two, exchanges with rank xor s), so that no two send to the
-// same rank in one step. A step begins when the one `window` steps before has ended: a window of
-// one is the classic pairwise exchange; a larger one hides latency without letting all P - 1
-// streams meet in one host.
+// Each block is sent directly to its rank. In step s a rank sends to the rank s ahead and receives
+// from the one s behind (or, for a power of two, exchanges with rank xor s), so that no two ranks
+// send to the same rank in one step. A step begins when the step `window` before it has ended. A
+// window of one is the classic pairwise exchange; a larger window hides latency, but does not let
+// all P - 1 streams enter one host at once.
 #pragma once
 
 #include <bit>
@@ -40,8 +40,8 @@ inline schedule exchange(algorithm name, int rank, const partition& outgoing,
 
 }  // namespace detail
 
-/// Input holds block `outgoing(r)` for each rank r, output receives `incoming(r)` from each: what
-/// rank r calls outgoing(rank). Input and output do not overlap.
+/// Input holds block r of `outgoing` for each rank r; output receives block r of `incoming` from
+/// each, which is block `rank` of rank r's `outgoing`. Input and output do not overlap.
 [[nodiscard]] inline schedule direct_all_to_all(int rank, const partition& outgoing,
                                                 const partition& incoming,
                                                 int window = default_window) {

@@ -1,7 +1,7 @@
 // execution_plan: a schedule sorted for the engine, by the links it uses.
 //
-// Made once for a call's shape and kept (plan_cache::find), so that a training loop's collectives
-// build and allocate nothing after their first round.
+// It is made once for a call's shape and cached (plan_cache::find), so that a training loop's
+// collectives build and allocate nothing after the first iteration.
 #pragma once
 
 #include <algorithm>

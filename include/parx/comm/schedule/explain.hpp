@@ -1,4 +1,4 @@
-// explain: what each algorithm would take for a call, which one is chosen, and why.
+// explain: the predicted time of each algorithm for a call, which one is chosen, and why.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace parx::inline PARX_ABI {
 
 struct explanation {
   algorithm name = algorithm::automatic;
-  double seconds = 0;  ///< predicted; not a number where the algorithm cannot do the call
+  double seconds = 0;  ///< predicted; NaN if the algorithm cannot do the call
   bool chosen = false;
   std::string why{};  ///< "cheapest", "rules.txt:3 says so", "2.1 x the cheapest", "needs ..."
 };
@@ -66,7 +66,7 @@ struct explanation {
   return rows;
 }
 
-/// "all_reduce of 1048576 bytes on 8 ranks", and a line for each algorithm.
+/// "all_reduce of 1048576 bytes on 8 ranks", then a line for each algorithm.
 [[nodiscard]] inline std::string explain_text(const call_shape& shape,
                                               const std::vector<explanation>& rows) {
   std::string text = formatted("{} of {:.0f} bytes on {} ranks\n", name_of(shape.what),

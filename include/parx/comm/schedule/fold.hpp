@@ -1,8 +1,8 @@
-// fold: a power of two out of any world, for algorithms that pair ranks by a bit.
+// fold: reduces any number of ranks to a power of two, for algorithms that pair ranks by a bit.
 //
-// The first 2 (P - 2^k) ranks pair up: the even one takes no part; the odd one (its proxy) gets its
-// input before and sends it the result after. The 2^k ranks that remain are numbered in rank order,
-// so that an algorithm that combines neighbouring positions keeps the order of the ranks.
+// The first 2 (P - 2^k) ranks form pairs: the even rank sits out; the odd one, its proxy, receives
+// its input before and sends it the result after. The remaining 2^k ranks get positions in rank
+// order, so an algorithm that combines neighbouring positions keeps the order of the ranks.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 struct fold {
   int power;  ///< positions: the largest power of two <= world
-  int extra;  ///< pairs
+  int extra;  ///< number of pairs
 
   explicit constexpr fold(int world) noexcept
       : power(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))),

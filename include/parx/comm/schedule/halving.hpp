@@ -1,13 +1,12 @@
-// Recursive halving: in each step a rank exchanges half of what it is responsible for with a
-// partner and keeps the sum of the other half, until one block is left. log2(P) steps, n (P-1)/P
-// elements a rank.
+// Recursive halving: in each step a rank exchanges half of its elements with a partner and keeps
+// the sum of the other half, until one block is left. log2(P) steps, n (P-1)/P elements per rank.
 //
 // halving_all_reduce is Rabenseifner's (2004): halving over distances 1, 2, 4, ..., then an
-// all-gather by doubling back through the same partners: as few bytes as the ring, as few steps as
-// a tree. Each sum combines neighbouring positions, the lower first, so the order of the ranks is
-// kept and the bits are those of doubling_all_reduce, on every rank.
+// all-gather by doubling through the same partners in reverse: as few bytes as a ring, as few steps
+// as a tree. Each sum combines neighbouring positions, the lower first, so rank order is kept, and
+// the bits are those of doubling_all_reduce, on every rank.
 // halving_reduce_scatter goes from distance P/2 down to 1, which leaves block r at rank r without a
-// permutation; that needs an operation that commutes, and its bits are its own.
+// permutation. That needs an operation that commutes, and gives other bits.
 #pragma once
 
 #include <parx/comm/schedule/fold.hpp>
@@ -128,8 +127,8 @@ namespace parx::inline PARX_ABI::schedules {
     first = keep;
   }
 
-  // The last exchange is block by block: this rank's block goes to the output; a proxy sends the
-  // block of the rank that it stands for on to it.
+  // The last exchange is block by block: this rank's block goes to the output; a proxy forwards the
+  // block of its partner that sits out.
   const int other = position ^ 1;
   const int partner = folded.rank_at(other);
   for (int r = folded.first(other); r < folded.first(other + 1); ++r) {

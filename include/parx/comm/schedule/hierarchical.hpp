@@ -1,13 +1,13 @@
 // Hierarchical algorithms: inside each host, then between the hosts' leaders, then inside again, so
-// that a vector crosses the network once a host and not once a rank.
+// that a vector crosses the network once per host instead of once per rank.
 //
 // host_of[rank] is the number of the rank's host; ranks of one host need not be neighbours. A
 // host's leader is its first rank (in a broadcast, the root for its own host).
-// all_reduce: a tree to the leader, Rabenseifner's algorithm between the leaders, a tree back. Its
-//   bits are its own, the same on all ranks; they depend on the placement, and the order of the
-//   ranks is not kept.
-// all_gather: blocks go to the leader, round a ring of leaders, and down a chain of the host's
-//   ranks, each block streaming on as it arrives.
+// all_reduce: a tree to the leader, Rabenseifner's algorithm between the leaders, a tree back. The
+//   bits are the same on all ranks, but depend on the placement of the ranks, whose order is not
+//   kept.
+// all_gather: blocks go to the leader, around a ring of leaders, and down a chain of the host's
+//   ranks; each block is forwarded as it arrives.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 
 namespace parx::inline PARX_ABI::schedules {
 
-/// Who shares a host with whom, as one rank sees it.
+/// The ranks of each host, from the view of one rank.
 struct host_layout {
-  std::vector<std::vector<int>> hosts;  ///< ranks in order; hosts in the order of their first rank
+  std::vector<std::vector<int>> hosts;  ///< their ranks; hosts in the order of their first rank
   int host = 0;                         ///< this rank's, an index of `hosts`
   int position = 0;                     ///< this rank's, an index of hosts[host]
 
@@ -44,7 +44,7 @@ struct host_layout {
     }
   }
 
-  /// Makes `leader` the first of its host.
+  /// Makes `leader` the first rank of its host.
   void lead(int rank, int leader) {
     for (auto& each : hosts) {
       const auto found = std::find(each.begin(), each.end(), leader);
@@ -95,7 +95,7 @@ struct host_layout {
   return plan;
 }
 
-/// The root's input is copied to everybody's output (`count` elements each).
+/// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule hierarchical_broadcast(int rank, std::span<const int> host_of,
                                                      std::size_t count, int root) {
   schedule plan{.name = algorithm::hierarchical};
@@ -109,7 +109,7 @@ struct host_layout {
   std::int32_t arrived = no_action;
   if (layout.leads() && hosts > 1) {
     append(plan, tree_broadcast(layout.host, hosts, count, from), leaders, place::input, no_action);
-    // A leader receives first of all, and passes the vector on to its host while it comes in.
+    // A leader's action 0 is its receive; it forwards the vector to its host while it arrives.
     if (rank != root) arrived = 0;
   }
   if (local.size() > 1) {

@@ -1,4 +1,4 @@
-// operation: what a group of ranks can be asked to do together.
+// operation: the operations of a group.
 //
 // The numbers go over the wire in every call's header: append, never reorder.
 #pragma once
@@ -22,7 +22,7 @@ enum class operation : std::uint8_t {
   scatter,
   all_to_all,
   scan,    ///< rank r gets x0 op ... op xr
-  exscan,  ///< rank r gets x0 op ... op x(r-1); rank 0's output is left alone
+  exscan,  ///< rank r gets x0 op ... op x(r-1); rank 0's output is unchanged
   barrier,
   send,
   recv,
@@ -37,13 +37,13 @@ inline constexpr std::array<std::string_view, 13> operation_names{
   return i < operation_names.size() ? operation_names[i] : std::string_view("unknown");
 }
 
-/// One rank has a part of its own: the source, or the only one that gets the result.
+/// Whether one rank is special: the source, or the only one that receives the result.
 [[nodiscard]] constexpr bool has_root(operation what) noexcept {
   return what == operation::broadcast || what == operation::reduce || what == operation::gather ||
          what == operation::scatter;
 }
 
-/// Elements are combined, not only moved.
+/// Whether elements are combined, not only moved.
 [[nodiscard]] constexpr bool reduces(operation what) noexcept {
   return what == operation::all_reduce || what == operation::reduce_scatter ||
          what == operation::reduce || what == operation::scan || what == operation::exscan;

@@ -1,7 +1,7 @@
-// Trees that keep the order of the ranks whatever the root, for operations that do not commute: a
-// binomial tree over ranks 0, 1, 2, ... combines neighbours, the lower first. To sum in serial
-// order the contributions travel up as they are, and rank 0 combines them one by one: for vectors
-// so short that latency is all.
+// Trees that keep rank order for any root, for operations that do not commute: a binomial tree over
+// ranks 0, 1, 2, ... combines neighbours, the lower first. For serial order the contributions are
+// sent up the tree uncombined, and rank 0 combines them one by one: for vectors so short that only
+// latency counts.
 #pragma once
 
 #include <numeric>
@@ -23,8 +23,8 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-/// All contributions go to rank 0, and their sum to everybody. Input and output hold `count`
-/// elements; scratch holds those of the ranks below this one in the tree.
+/// All contributions go to rank 0, and their sum to all ranks. Input and output hold `count`
+/// elements; scratch holds the contributions of this rank's subtree.
 [[nodiscard]] inline schedule ordered_tree_all_reduce(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::ordered_tree};
   const region input{place::input, 0, count};
@@ -51,8 +51,8 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-/// Reduce to rank 0, which hands the result to the root. Everybody's input is reduced into the
-/// root's output (`count` elements each).
+/// Reduces to rank 0, which sends the result to the root. All inputs are reduced into the root's
+/// output (`count` elements each).
 [[nodiscard]] inline schedule ordered_tree_reduce(int rank, int world, std::size_t count,
                                                   int root) {
   schedule plan = tree_reduce(rank, world, count, 0);

@@ -1,7 +1,7 @@
-// partition: how a vector is cut into one block a rank, block 0 first, without gaps.
+// partition: how a vector is cut into one block per rank, block 0 first, without gaps.
 //
-// Even blocks differ by one element at most (the first ones are longer) and cost no memory; the
-// uneven forms (all_gather_v and its kind) name each block's size. Algorithms see no difference.
+// Even blocks differ by at most one element (the first ones are longer) and take no memory; uneven
+// ones (all_gather_v and the like) have a size each. Algorithms need not distinguish them.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class partition {
   [[nodiscard]] region blocks(place where, int first, int last) const noexcept {
     return {where, offset(first), offset(last) - offset(first)};
   }
-  /// The size of block i at the start of a buffer that holds nothing else.
+  /// Block i in a buffer that holds only this block.
   [[nodiscard]] region alone(place where, int i) const noexcept { return {where, 0, count(i)}; }
 
   friend bool operator==(const partition&, const partition&) = default;

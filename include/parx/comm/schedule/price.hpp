@@ -1,4 +1,4 @@
-// price: how long an algorithm takes, by formula.
+// price: formulas for the time that an algorithm takes.
 //
 // A price is seconds in the alpha-beta-gamma model: alpha per message that must be waited for, beta
 // per byte on a link, gamma per byte reduced (Thakur, Rabenseifner and Gropp, 2005). Flat
@@ -22,27 +22,27 @@ struct link_costs {
   double local_beta = 0.15e-9;   ///< beta between two ranks of one host
 };
 
-/// What is taken for ranks that share memory.
+/// Assumed for ranks that share memory.
 inline constexpr link_costs memory_costs{.alpha = 2.5e-6, .per_peer = 0.3e-6, .beta = 0.12e-9,
                                          .gamma = 0.08e-9, .crowding = 1, .local_alpha = 2.5e-6,
                                          .local_beta = 0.12e-9};
 
-/// What is taken for ranks of one host that talk over TCP: fitted to 4 and 8 ranks on two cores,
-/// where each message in flight costs the processor time that all are short of. A byte costs what
-/// it costs, whoever it goes to.
+/// Assumed for ranks of one host that communicate over TCP: fitted to 4 and 8 ranks on two cores,
+/// where processor time is scarce and each message in flight costs some. The cost per byte does not
+/// depend on the receiver.
 inline constexpr link_costs loopback_costs{
     .alpha = 12e-6, .per_peer = 6e-6, .beta = 0.35e-9, .gamma = 0.15e-9, .crowding = 1.03};
 
 namespace prices {
 
-/// What is to be done: p ranks on `hosts` hosts (0 where that is unknown), a vector of n bytes.
+/// A call: p ranks on `hosts` hosts (0 if unknown) and a vector of n bytes.
 struct load {
   double p;
   double n;
   double hosts = 0;
 };
 
-/// Steps of an algorithm that doubles what it reaches in each.
+/// The number of steps of an algorithm that doubles in each step.
 [[nodiscard]] constexpr double log2_ceil(double p) noexcept {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(p) - 1));
 }
@@ -52,13 +52,13 @@ struct load {
 /// The part of n bytes that is not a rank's own.
 [[nodiscard]] constexpr double others(const load& w) noexcept { return w.n * (w.p - 1) / w.p; }
 
-/// Many large streams into one host get in each other's way (incast). So do the pairs of a
-/// recursive algorithm, which all cross the middle of the network at once.
+/// Slowdown by congestion: many large streams into one host (incast), or the pairs of a recursive
+/// algorithm, which all cross the middle of the network at once.
 [[nodiscard]] constexpr double crowd(const load& w, const link_costs& c) noexcept {
   return w.p > 2 ? 1 + (c.crowding - 1) * (log2_ceil(w.p) - 1) : 1.0;
 }
 
-/// The same load among the leaders of the hosts, and the ranks of a host if all are equally full.
+/// The same load among the leaders of the hosts; and the number of ranks per host if all are alike.
 [[nodiscard]] constexpr load among_leaders(const load& w) noexcept { return {w.hosts, w.n}; }
 [[nodiscard]] constexpr double ranks_a_host(const load& w) noexcept {
   return static_cast<double>((static_cast<long>(w.p) + static_cast<long>(w.hosts) - 1) /
@@ -93,17 +93,17 @@ struct load {
          halving_all_reduce(among_leaders(w), c);
 }
 
-/// Up the line and down again. Ranks of one host take turns at its processors, so that it is what
-/// all of them do together that counts: few messages, of as many bytes as in a ring, but each rank
-/// waits for the one before it. (Fitted to 3 to 8 ranks on two cores, over TCP: faster than direct
-/// up to 128 KiB at 4 ranks, never than doubling.)
+/// Up the line and down again. Ranks of one host share its processors, so the work of all ranks
+/// together counts: few messages, as many bytes as in a ring, but each rank waits for the one
+/// before it. (Fitted to 3 to 8 ranks on two cores, over TCP: faster than direct up to 128 KiB at 4
+/// ranks, never faster than doubling.)
 [[nodiscard]] constexpr double chain_all_reduce(const load& w, const link_costs& c) noexcept {
   if (w.hosts == 1) {
     return 2 * log2_ceil(w.p) * c.alpha + others(w) * (2.9 * c.beta + c.gamma);
   }
   return 2 * (w.p - 1) * c.alpha + w.n * (2 * c.beta + c.gamma);
 }
-/// Every vector but its own comes to rank 0.
+/// Rank 0 receives the vectors of all other ranks.
 [[nodiscard]] constexpr double ordered_tree_all_reduce(const load& w,
                                                        const link_costs& c) noexcept {
   return 2 * log2_ceil(w.p) * c.alpha +
@@ -117,7 +117,7 @@ struct load {
 [[nodiscard]] constexpr double doubling_all_gather(const load& w, const link_costs& c) noexcept {
   return log2_ceil(w.p) * c.alpha + crowd(w, c) * others(w) * c.beta;
 }
-/// What wraps round the end of the vector is a second message.
+/// A run that wraps around the end of the vector is a second message.
 [[nodiscard]] constexpr double bruck_all_gather(const load& w, const link_costs& c) noexcept {
   return doubling_all_gather(w, c) + log2_ceil(w.p) * c.per_peer;
 }
@@ -131,7 +131,7 @@ struct load {
 }
 
 // reduce_scatter
-/// What arrives is staged before it is reduced, in its turn.
+/// Received bytes are staged, then reduced in rank order.
 [[nodiscard]] constexpr double direct_reduce_scatter(const load& w, const link_costs& c) noexcept {
   return direct_all_gather(w, c) + (w.p - 1) * c.per_peer + others(w) * c.gamma;
 }
@@ -147,8 +147,8 @@ struct load {
   return ring_all_gather(w, c) + others(w) * c.gamma;
 }
 
-/// On the way down a rank passes on what it has received as a whole, half of the vector on average.
-/// (Inside a host fitted as chain_all_reduce is: from 64 KiB on, twice the time of direct.)
+/// On the way down a rank forwards what it has received as a whole: half of the vector on average.
+/// (Inside a host fitted as chain_all_reduce: from 64 KiB on, twice the time of direct.)
 [[nodiscard]] constexpr double chain_reduce_scatter(const load& w, const link_costs& c) noexcept {
   if (w.hosts == 1) return (w.p - 1) * c.alpha + others(w) * (3 * c.beta + c.gamma);
   return 2 * (w.p - 1) * c.alpha + w.n * ((1 + (w.p - 1) / 2) * c.beta + c.gamma);
@@ -176,7 +176,7 @@ struct load {
 [[nodiscard]] constexpr double chain_reduce(const load& w, const link_costs& c) noexcept {
   return (w.p - 1) * c.alpha + w.n * (c.beta + c.gamma);
 }
-/// All into one host at once.
+/// All streams enter one host at once.
 [[nodiscard]] constexpr double direct_reduce(const load& w, const link_costs& c) noexcept {
   return c.alpha + (w.p - 1) * (c.per_peer + w.n * (crowd(w, c) * c.beta + c.gamma));
 }
@@ -184,11 +184,11 @@ struct load {
   return tree_reduce(w, c) + c.alpha + w.n * c.beta;
 }
 
-// gather and scatter. What an inner rank of the tree carries comes in and goes out.
+// gather and scatter. An inner rank of the tree receives and sends its subtree's blocks.
 [[nodiscard]] constexpr double tree_blocks(const load& w, const link_costs& c) noexcept {
   return log2_ceil(w.p) * c.alpha + 1.5 * others(w) * c.beta;
 }
-/// A call from the root for every window of ranks but the first.
+/// In a gather, the root sends a request for every window of ranks but the first.
 [[nodiscard]] constexpr double direct_blocks(const load& w, const link_costs& c) noexcept {
   return (1 + std::max(0.0, (w.p - 2) / default_window)) * c.alpha + (w.p - 1) * c.per_peer +
          others(w) * c.beta;
@@ -202,7 +202,7 @@ struct load {
 [[nodiscard]] constexpr double pairwise_all_to_all(const load& w, const link_costs& c) noexcept {
   return (w.p - 1) * c.alpha + others(w) * c.beta;
 }
-/// Packing reads and writes what is sent, about as a reduction does.
+/// Packing reads and writes the data that is sent; it costs about as much as a reduction.
 [[nodiscard]] constexpr double bruck_all_to_all(const load& w, const link_costs& c) noexcept {
   return log2_ceil(w.p) * (c.alpha + w.n / 2 * (c.beta + c.gamma));
 }
@@ -221,27 +221,27 @@ struct load {
   return chain_scan(w, c) + c.alpha + w.n * c.beta;
 }
 
-/// Ranks that share memory come together at once, or in rounds of signals where they are many.
+/// Steps of a barrier of ranks that share memory: one, or rounds of signals if they are many.
 [[nodiscard]] constexpr double host_barrier_rounds(const load& w) noexcept {
   const double rounds = log2_ceil(w.p);
   return w.p <= most_in_host_barrier ? std::min(1.0, rounds) : rounds;
 }
 
-/// Through staging memory: a meeting a slice and one more, a copy in and out, the pass over all. Or
-/// one meeting, where each rank reduces what all of them have.
+/// Through staging memory: one barrier per slice and one more, a copy in and out, and a pass over
+/// all ranks' slices. A short vector: one barrier, and each rank reduces all ranks' vectors.
 [[nodiscard]] constexpr double staged_all_reduce(const load& w, const link_costs& c) noexcept {
-  const double meeting = host_barrier_rounds(w) * c.alpha;
+  const double barrier = host_barrier_rounds(w) * c.alpha;
   if (w.n * w.p <= static_cast<double>(most_staged_whole)) {
-    return 1.15 * meeting + 1.25 * w.n * w.p * c.gamma;
+    return 1.15 * barrier + 1.25 * w.n * w.p * c.gamma;
   }
   const auto slice = static_cast<double>(slice_bytes(static_cast<int>(w.p)));
   const double slices = std::max(1.0, w.n / slice);
-  return 1.2 * (slices + 1) * meeting + (0.8 * w.n + 1.4 * others(w)) * c.gamma;
+  return 1.2 * (slices + 1) * barrier + (0.8 * w.n + 1.4 * others(w)) * c.gamma;
 }
 
-/// In shared buffers: two meetings around a pass over this rank's part of all buffers. Measured at
-/// two ranks: about the time of reducing the vector once, and the meetings little more than a
-/// message; of more ranks, each takes a message's time.
+/// In shared buffers: two barriers around a pass over this rank's part of all buffers. Measured
+/// with two ranks: about the time of reducing the vector once, and both barriers take little more
+/// than one message; with more ranks, each barrier takes the time of a message.
 [[nodiscard]] constexpr double two_host_barriers(const load& w, const link_costs& c) noexcept {
   return (w.p > 2 ? 2 : 1.14) * host_barrier_rounds(w) * c.alpha;
 }
@@ -254,9 +254,9 @@ struct load {
 [[nodiscard]] constexpr double shared_all_gather(const load& w, const link_costs& c) noexcept {
   return two_host_barriers(w, c) + others(w) * c.gamma;
 }
-/// In a meeting each rank waits for all, in a tree only for the one above it. (One call after the
-/// other on two cores. 2 ranks: 1 KiB takes 0.34 us by meetings and 0.28 by a tree, 4 KiB 0.36 and
-/// 0.60. 4 ranks: 4 KiB takes 6.1 and 1.4 us, 16 KiB 6.5 and 9.0.)
+/// In a barrier each rank waits for all, in a tree only for its parent. (Successive calls on two
+/// cores. 2 ranks: 1 KiB takes 0.34 us with barriers and 0.28 us by a tree, 4 KiB 0.36 and 0.60 us.
+/// 4 ranks: 4 KiB takes 6.1 and 1.4 us, 16 KiB 6.5 and 9.0 us.)
 [[nodiscard]] constexpr double shared_broadcast(const load& w, const link_costs& c) noexcept {
   return std::min(1.04 * (w.p - 1), 1.5 * log2_ceil(w.p)) * c.alpha + w.n * c.gamma;
 }

@@ -1,4 +1,4 @@
-// Ring algorithms: bandwidth-optimal, two links a rank.
+// Ring algorithms: bandwidth-optimal, two links per rank.
 //
 // The vector is cut into `world` chunks. In the reduce-scatter phase chunk c starts at rank c+1 and
 // collects one contribution a step until rank c holds its sum; in the all-gather phase the sums
@@ -38,7 +38,7 @@ std::int32_t ring_reduce_phase(schedule& plan, int rank, const partition& blocks
   return received;
 }
 
-/// Appends the all-gather phase: block `rank` is in `own` once action `ready` has moved it.
+/// Appends the all-gather phase: block `rank` is in `own` once action `ready` is complete.
 inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks, region own,
                               std::int32_t ready) {
   const int world = blocks.parts();
@@ -77,8 +77,8 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
         return region{place::scratch, static_cast<std::size_t>(step % 2) * largest,
                       blocks.count(index)};
       });
-  // A partial sum may be overwritten once it has been sent on, two steps later. (Where the two
-  // blocks have one length, element by element.)
+  // A partial sum may be overwritten once it has been sent on, two steps later. (By the prefix
+  // rule, element by element if the two blocks have the same length.)
   for (std::size_t step = 2; step + 1 < static_cast<std::size_t>(world) - 1; ++step) {
     plan.actions[2 * step + 1].after[0] = static_cast<std::int32_t>(2 * (step - 1));
   }

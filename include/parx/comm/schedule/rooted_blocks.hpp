@@ -1,11 +1,11 @@
-// gather and scatter: one block a rank, to or from the root.
+// gather and scatter: one block per rank, to or from the root.
 //
-// tree: a binomial tree in which every block travels as one action and streams through the ranks on
-//   its way. log2(P) messages at the root, but an inner rank carries its whole subtree's blocks:
-//   for small ones.
-// direct: each block takes the one link there is between its rank and the root. At most `window`
-//   blocks are on their way at a time: more streams into one host get in each other's way (incast).
-//   In a gather the root calls the later ranks by an empty message.
+// tree: a binomial tree in which each block is forwarded by its own actions and streams through the
+//   ranks on its way. log2(P) messages at the root, but an inner rank carries the blocks of its
+//   whole subtree: for small blocks.
+// direct: each block is sent over the link between its rank and the root. At most `window` blocks
+//   are in flight at a time: more streams into one host would be slower (incast). In a gather the
+//   root requests the later ranks' blocks by an empty message.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ namespace parx::inline PARX_ABI::schedules {
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
   const int parent = wrap(v - edge + root, world);
-  // The farthest block first: it has the longest way to go.
+  // The farthest block first: it has the longest way.
   for (int u = std::min(v + edge, world) - 1; u > v; --u) {
     const int owner = wrap(u + root, world);
     const int child = wrap(v + detail::tree_child(u - v) + root, world);
@@ -78,8 +78,8 @@ namespace parx::inline PARX_ABI::schedules {
   const int world = blocks.parts();
   const region own = blocks.alone(place::input, rank);
   if (rank != root) {
-    const bool is_called = wrap(rank - root, world) > window;
-    plan.send(root, own, is_called ? plan.receive(root, {}) : no_action);
+    const bool is_requested = wrap(rank - root, world) > window;
+    plan.send(root, own, is_requested ? plan.receive(root, {}) : no_action);
     return plan;
   }
   plan.copy(own, blocks.block(place::output, rank));

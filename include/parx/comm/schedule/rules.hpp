@@ -1,4 +1,4 @@
-// rules: a site's or a user's own choice of algorithms, ahead of the prices.
+// rules: a site's or a user's choice of algorithms, which overrides the choice by price.
 //
 // PARX_ALGO is a list, "all_reduce:ring,broadcast:tree". A rules file has one rule a line,
 //
@@ -6,10 +6,10 @@
 //   all_reduce    0         64K        2         16         doubling
 //   all_reduce    64K       *          2         *          ring
 //
-// where sizes are of the whole vector, limits belong to the range, * is no limit and K, M, G are
-// 1024, 1024^2, 1024^3. The first rule that matches decides, unless its algorithm cannot do the
-// call; "automatic" leaves it to the prices. Every rank must have the same rules. Pure functions:
-// no file, no environment.
+// where sizes are of the whole vector, limits are inclusive, * is no limit and K, M, G are 1024,
+// 1024^2, 1024^3. The first rule that matches and whose algorithm can do the call decides;
+// "automatic" means choice by price. Every rank must have the same rules. Pure functions: no file,
+// no environment.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct algorithm_rule {
 
 namespace detail {
 
-/// A word of the rules, and where it stands.
+/// A word of the rules and its position.
 struct rule_word {
   std::string_view text;
   std::string_view source;
@@ -48,8 +48,7 @@ struct rule_word {
 
   template <typename... Args>
   [[noreturn]] void refuse(counted_text<sizeof...(Args)> why, const Args&... args) const {
-    throw_usage("{}:{}:{}: {}", source, line, column,
-                formatted(why, args...));
+    throw_usage("{}:{}:{}: {}", source, line, column, formatted(why, args...));
   }
 };
 
@@ -75,7 +74,7 @@ struct rule_word {
   word.refuse("\"{}\" is no algorithm of {}; it has: {}", word.text, name_of(what), names);
 }
 
-/// A number, perhaps with K, M or G; * is `unlimited`.
+/// A number, optionally with K, M or G; * gives `unlimited`.
 [[nodiscard]] inline std::size_t parse_limit(const rule_word& word, std::size_t unlimited) {
   if (word.text == "*") return unlimited;
   std::size_t value = 0;
@@ -91,7 +90,7 @@ struct rule_word {
   return value << shift;
 }
 
-/// A rule has six words; of a line with more, the seventh is kept, to point at.
+/// A rule has six words. The seventh of a longer line is kept for the error message.
 struct rule_line {
   std::array<rule_word, 7> words{};
   std::size_t count = 0;
@@ -117,7 +116,7 @@ struct rule_line {
 }  // namespace detail
 
 /// The value of PARX_ALGO: "operation:algorithm", separated by commas; an empty text has no rules.
-/// Throws usage_error that names the column, as `source`:1:column, and the valid names.
+/// Throws usage_error with the position, as `source`:1:column, and the valid names.
 [[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_list(
     std::string_view text, std::string_view source = "PARX_ALGO") {
   std::vector<algorithm_rule> rules;
@@ -140,8 +139,8 @@ struct rule_line {
   return rules;
 }
 
-/// The text of a rules file; `source` is its name. Throws usage_error that names line and column
-/// and, where it is about a name, the valid ones.
+/// The text of a rules file; `source` is its name. Throws usage_error with line, column and, for an
+/// unknown name, the valid ones.
 [[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_rules(std::string_view text,
                                                                        std::string_view source) {
   static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();

@@ -1,12 +1,12 @@
 // Prefix reductions in rank order: rank r gets x0 op x1 op ... op xr (scan) or op x(r-1) (exscan).
 //
-// doubling: at distance d = 1, 2, 4, ... a rank hands what it has to the rank d ahead (Hillis and
-//   Steele, 1986): log2(P) steps of the whole vector.
-// chain: each rank adds its own to what comes from the one before and passes it on. It streams:
+// doubling: at distance d = 1, 2, 4, ... a rank sends its partial result to the rank d ahead
+//   (Hillis and Steele, 1986): log2(P) steps of the whole vector.
+// chain: each rank combines its input with the previous rank's result and sends it on. It streams:
 //   about n beta + (P-1) alpha.
-// An exscan hands each contribution to the next rank first, and is then a scan of ranks 1 to P - 1;
-// rank 0's output is left alone. The two algorithms group differently: their bits may differ. The
-// next ranks build on what one gets, so no action `completes`: a scan has no average and no factor.
+// An exscan first sends each contribution to the next rank, and is then a scan of ranks 1 to P - 1;
+// rank 0's output is unchanged. The two algorithms group differently, so their bits may differ. No
+// action `completes`: results are inputs of the next ranks, so a scan has no average and no factor.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -15,11 +15,11 @@ namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 
-/// What a scan starts from: where this rank's value is, and the actions that bring it there.
+/// The start of a scan: where this rank's value is, and the actions that bring it there.
 struct scan_start {
   region value;
-  std::int32_t here = no_action;   ///< the value is there
-  std::int32_t taken = no_action;  ///< the input has been sent: an in-place output may be written
+  std::int32_t here = no_action;   ///< completes when the value is there
+  std::int32_t taken = no_action;  ///< sends the input; an in-place output may be written after it
   int first = 0;                   ///< the lowest rank that takes part
 };
 
@@ -40,9 +40,9 @@ inline void doubling_scan_steps(schedule& plan, int rank, int world, const scan_
   region current = start.value;
   std::int32_t partial = start.here;
   std::int32_t taken = start.taken;
-  const int below = rank - start.first;  // how many take part before this rank
+  const int below = rank - start.first;  // participating ranks before this one
   for (int distance = 1; distance < world - start.first; distance *= 2) {
-    // The value may be overwritten only where it has been sent.
+    // The value may be overwritten only once it has been sent.
     if (rank + distance < world) {
       const std::int32_t sent = plan.send(rank + distance, current, partial);
       if (current.where != place::scratch) taken = sent;

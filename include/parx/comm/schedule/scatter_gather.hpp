@@ -1,9 +1,9 @@
 // van de Geijn's broadcast (Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, 1994): the root
-// scatters the vector by a binomial tree, then a ring gathers it everywhere. Each link carries
-// little more than the vector once, as in a chain, but every block is on its way at a time.
+// scatters the vector by a binomial tree, then a ring gathers it on all ranks. Each link carries
+// little more than the vector once, as in a chain, but all blocks are in flight at the same time.
 //
-// An inner rank of the tree keeps its subtree's blocks, and the ring leaves out what the next rank
-// has: every rank but the root receives every element exactly once, n (P-1) elements in all.
+// An inner rank of the tree keeps its subtree's blocks, and the ring skips blocks that the next
+// rank has: every rank but the root receives every element exactly once, n (P-1) elements in all.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace parx::inline PARX_ABI::schedules {
 
-/// The root's input is copied to everybody's output (`count` elements each).
+/// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule scatter_gather_broadcast(int rank, int world, std::size_t count,
                                                        int root) {
   schedule plan{.name = algorithm::scatter_gather};
@@ -35,7 +35,8 @@ namespace parx::inline PARX_ABI::schedules {
     }
   }
 
-  // Block u passes from each rank to the next, from u's own rank on; nobody sends to the root.
+  // Block u is forwarded from each rank to the next, from u's own rank on; no rank sends to the
+  // root.
   const auto has_from_tree = [&](int who, int u) {
     return who == 0 || (u >= who && u < last_of(who));
   };

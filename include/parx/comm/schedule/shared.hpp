@@ -1,10 +1,10 @@
 // Algorithms in shared buffers: ranks of one host read and write each other's memory in place.
 //
-// Nothing travels but signals: a meeting when all have entered (the contents may be read), and
-// one when all are done (the buffers may be changed again). Between them a rank reduces its own
-// block over all ranks' buffers in one pass, or does its share of the copying. Sums are formed in
-// rank order, the same for every element: all ranks get the same bits, which need not be those of
-// ring or doubling.
+// No data is sent. There are two barriers: after the first, when all ranks have entered, the
+// buffers may be read; after the second, when all are done, they may be changed again. In between a
+// rank reduces its own block over all ranks' buffers in one pass, or does its part of the copying.
+// Sums are formed in rank order for every element: all ranks get the same bits, which may differ
+// from those of ring or doubling.
 #pragma once
 
 #include <parx/comm/schedule/action.hpp>
@@ -52,8 +52,8 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-/// The output is shared; `count` elements from the root, which does its share of the copying: it
-/// writes the last part of all others' buffers while they read the rest from its own.
+/// The output is shared; `count` elements from the root. The root does its part of the copying: it
+/// writes the last chunk into all other buffers while the other ranks read the rest from its own.
 [[nodiscard]] inline schedule shared_broadcast(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::shared};
   const region written = chunk(place::output, count, world, world - 1);

@@ -1,19 +1,19 @@
-// Staged algorithms: buffers that only their own rank sees, through memory that all of a host see.
+// Staged algorithms: private buffers, copied through shared memory of the host's ranks.
 //
-// A rank copies in what others reduce, and copies out what they have reduced; its own share of all
-// ranks' copies it reduces in one pass, straight into its output. With more ranks than cores it is
-// the copies that take the time, and those of a ring are as many for every rank more. Slices go
-// through one after another, in three parts of the staging memory in turn, with one meeting a
-// slice:
+// A rank copies in the chunks that other ranks reduce, reduces its own chunk of all ranks' copies
+// in one pass straight into its output, and copies out the chunks that others have reduced. With
+// more ranks than cores the copies take the time, and in a ring every further rank adds as many
+// again. Slices follow one another through three parts of the staging memory in turn, with one
+// barrier per slice:
 //
-//   copy in 0 | meet | combine 0, copy in 1 | meet | copy out 0, combine 1, copy in 2 | ...
+//   copy in 0 | barrier | combine 0, copy in 1 | barrier | copy out 0, combine 1, copy in 2 | ...
 //
-// What is short, each rank reduces whole, all ranks' copies of it: copy in | meet | combine.
+// A short vector is reduced as a whole by each rank: copy in | barrier | combine.
 //
-// A part is written again two meetings after others began to copy out of it: whoever is at the
-// second of them has ended that. The next call takes the part that follows the last one's
-// (comm/detail/progress/host_memory.hpp), so this holds from call to call too. Sums are formed in
-// rank order, as in shared buffers: their bits are the same.
+// A part is written again two barriers after other ranks began to copy out of it: a rank that has
+// arrived at the second one has finished copying. The next call starts with the part after the last
+// call's (comm/detail/progress/host_memory.hpp), so this also holds from call to call. Sums are
+// formed in rank order, as in shared buffers, with the same bits.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ namespace parx::inline PARX_ABI::schedules {
 /// Parts of a rank's staging memory.
 inline constexpr int staging_parts = 3;
 
-/// Input and output hold `count` elements, cut into slices of `most` elements at most. Scratch is
-/// this rank's staging memory: the parts, of `most` elements each, and one element more. `whole`:
-/// each rank reduces all of it; needs count <= most.
+/// Input and output hold `count` elements, cut into slices of at most `most` elements. Scratch is
+/// this rank's staging memory: the parts, of `most` elements each, and one more element for
+/// signals. `whole`: each rank reduces the whole vector; needs count <= most.
 [[nodiscard]] inline schedule staged_all_reduce(int rank, int world, std::size_t count,
                                                 std::size_t most, bool whole) {
   schedule plan{.name = algorithm::staged};
@@ -44,14 +44,14 @@ inline constexpr int staging_parts = 3;
     }
     return all;
   };
-  // Rank r's share of a slice.
-  const auto share = [&](place where, int slice, int r) {
+  // The chunk of a slice that rank r reduces.
+  const auto chunk_of = [&](place where, int slice, int r) {
     const region all = slice_at(where, slice);
     region part = chunk(where, all.count, world, r);
     part.offset += all.offset;
     return part;
   };
-  // What comes before this rank's share, and what comes after it.
+  // Copies the elements before and after this rank's chunk.
   const auto copy_in = [&](int slice, std::int32_t after) {
     const std::size_t size = slice_at(place::input, slice).count;
     const std::size_t begin = chunk_begin(size, world, rank);
@@ -65,25 +65,25 @@ inline constexpr int staging_parts = 3;
 
   if (whole) {
     const region copy = slice_at(place::scratch, 0);
-    const std::int32_t met = detail::append_host_barrier(
+    const std::int32_t ready = detail::append_host_barrier(
         plan, rank, world, plan.copy(slice_at(place::input, 0), copy), signal);
     plan.add({.kind = action_kind::combine, .from = copy, .to = slice_at(place::output, 0),
-              .after = {met, no_action}, .completes = true});
+              .after = {ready, no_action}, .completes = true});
     return plan;
   }
-  std::int32_t met = detail::append_host_barrier(plan, rank, world, copy_in(0, no_action), signal);
+  std::int32_t ready = detail::append_host_barrier(plan, rank, world, copy_in(0, no_action), signal);
   for (int slice = 0; slice < plan.slices; ++slice) {
     std::int32_t done = plan.add(
-        {.kind = action_kind::combine, .from = share(place::scratch, slice, rank),
-         .to = share(place::output, slice, rank), .after = {met, no_action}, .completes = true,
-         .own = share(place::input, slice, rank)});
+        {.kind = action_kind::combine, .from = chunk_of(place::scratch, slice, rank),
+         .to = chunk_of(place::output, slice, rank), .after = {ready, no_action}, .completes = true,
+         .own = chunk_of(place::input, slice, rank)});
     if (slice + 1 < plan.slices) done = copy_in(slice + 1, done);
-    met = detail::append_host_barrier(plan, rank, world, done, signal);
+    ready = detail::append_host_barrier(plan, rank, world, done, signal);
     for (int ahead = 1; ahead < world; ++ahead) {
       const int r = wrap(rank + ahead, world);
-      met = plan.add({.kind = action_kind::fetch, .peer = r,
-                      .from = share(place::scratch, slice, r),
-                      .to = share(place::output, slice, r), .after = {met, no_action}});
+      ready = plan.add({.kind = action_kind::fetch, .peer = r,
+                        .from = chunk_of(place::scratch, slice, r),
+                        .to = chunk_of(place::output, slice, r), .after = {ready, no_action}});
     }
   }
   return plan;

@@ -14,21 +14,21 @@ namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 
-/// The weight of v's edge to its parent: its lowest set bit; the root's a power of two >= world.
+/// v minus its parent: the lowest set bit of v. For the root a power of two >= world.
 [[nodiscard]] constexpr int tree_edge(int v, int world) noexcept {
   int bit = 1;
   while (bit < world && (v & bit) == 0) bit *= 2;
   return bit;
 }
 
-/// Which child of v leads to v + distance, as its distance from v.
+/// The child of v whose subtree has v + distance, as its distance from v.
 [[nodiscard]] constexpr int tree_child(int distance) noexcept {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(distance)));
 }
 
 }  // namespace detail
 
-/// The root's input is copied to everybody's output (`count` elements each).
+/// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule tree_broadcast(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::tree};
   const int v = wrap(rank - root, world);
@@ -49,8 +49,8 @@ namespace detail {
   return plan;
 }
 
-/// Everybody's input is reduced into the root's output. The other ranks need no output: their
-/// partial sums lie in the schedule's own scratch space.
+/// All inputs are reduced into the root's output. The other ranks need no output: their partial
+/// sums are in scratch.
 [[nodiscard]] inline schedule tree_reduce(int rank, int world, std::size_t count, int root) {
   schedule plan{.name = algorithm::tree};
   const int v = wrap(rank - root, world);

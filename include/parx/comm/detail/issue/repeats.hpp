@@ -2,8 +2,7 @@
 //
 // Most calls are repeated from the same line with other data. Such a call reuses plan, kernels and
 // header of the last one; only the buffers are written. So issuing a small call costs tens of
-// nanoseconds, and its loads do not stall on the previous call's stores (store forwarding, see
-// shared_pipe's copy_words).
+// nanoseconds, and its loads do not stall on the previous call's stores (store forwarding).
 // Threads: that of its group.
 #pragma once
 
