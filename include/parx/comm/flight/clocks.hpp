@@ -1,8 +1,8 @@
-// How far apart the clocks of the ranks are, from their logs alone. Pure.
+// clocks: the offsets between the ranks' clocks, computed from their logs alone. Pure.
 //
-// Ranks of one host read the same steady clock. Between hosts the wall clocks say it first; then
-// each barrier or all_reduce that both sides finished bounds it: no rank leaves before the other
-// has come. The estimate is moved into these bounds.
+// Ranks of one host read the same steady clock. Between hosts the first estimate is by the wall
+// clocks. Then each barrier, all_reduce or all_gather that both ranks finished gives bounds,
+// because no rank leaves it before the other has entered; the estimate is clamped to these bounds.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// Nobody finishes it before all have entered.
+/// Whether no rank can finish this call before all ranks have entered it.
 [[nodiscard]] inline bool synchronises(const flight_record& each) noexcept {
   const auto what = static_cast<operation>(each.call.operation);
   const bool all_depend = what == operation::barrier ||

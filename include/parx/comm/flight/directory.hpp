@@ -1,6 +1,6 @@
-// Where the flight recorders of a job lie: PARX_RECORDER=DIR, which keeps them, else a directory of
-// the job's own, which a job that ends well removes. Others of the machine can neither read the
-// files nor put theirs in their place.
+// directory: where the flight recorders of a job are stored. PARX_RECORDER=DIR keeps them there;
+// otherwise they are in a directory per job, which is removed when the job succeeds. Other users of
+// the machine can neither read the files nor replace them.
 #pragma once
 
 #include <dirent.h>
@@ -25,20 +25,20 @@ namespace parx::inline PARX_ABI {
 
 enum class flight_files : std::uint8_t { kept, removed_after_success };
 
-/// Where a job's files go; an empty directory: nothing is recorded.
+/// The directory of a job's files; if empty, nothing is recorded.
 struct flight_place {
   std::string directory;
   flight_files files = flight_files::kept;
 };
 
-/// What tells one start of a job from others on its hosts.
+/// Distinguishes one start of a job from others on the same hosts.
 [[nodiscard]] inline std::string name_of_start(std::string_view run_id, std::string_view host,
                                                std::uint16_t port) {
   return formatted("{}|{}|{}", run_id, host, port);
 }
 
-/// PARX_RECORDER: a directory, "off", or unset for one that is named by `start`, as
-/// name_of_start() gives it.
+/// By PARX_RECORDER: a directory, "off", or unset for a directory named by `start`, the result of
+/// name_of_start().
 [[nodiscard]] inline flight_place find_flight_place(const environment& env,
                                                     std::string_view start) {
   const std::string given = env_string(env, "PARX_RECORDER").value_or("");
@@ -56,7 +56,7 @@ namespace detail {
   return formatted("rank_{}{}", rank, flight_suffix);
 }
 
-/// The names of the recorders in a directory, in no order; none where it cannot be read.
+/// The names of the recorders in a directory, in no order; none if it cannot be read.
 [[nodiscard]] inline std::vector<std::string> flight_file_names(const std::string& directory) {
   std::vector<std::string> names;
   DIR* const entries = ::opendir(directory.c_str());
@@ -69,8 +69,8 @@ namespace detail {
   return names;
 }
 
-/// The directory, made where it is missing; not valid, with errno, where another user could write
-/// into it.
+/// Opens the directory and makes it if it is missing. Not valid, with errno, if another user could
+/// write into it.
 [[nodiscard]] inline descriptor open_flight_directory(const std::string& directory) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return {};
   descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -83,11 +83,11 @@ namespace detail {
   return opened;
 }
 
-/// An empty file of mode 0600 in place of what an earlier job has left; not valid, with errno,
-/// where it cannot be made.
+/// Makes an empty file of mode 0600; one that an earlier job left is replaced. Not valid, with
+/// errno, if it cannot be made.
 [[nodiscard]] inline descriptor make_flight_file(const std::string& directory,
                                                  const std::string& name) {
-  // A job that ends may remove the directory, and another may take the name, in between.
+  // Meanwhile a job that ends may remove the directory, and another may take the name.
   for (int attempt = 0; attempt < 10; ++attempt) {
     const descriptor folder = open_flight_directory(directory);
     if (!folder.valid()) return {};
@@ -99,7 +99,7 @@ namespace detail {
   return {};
 }
 
-/// Whether a file is of that job and its rank has left it well.
+/// Whether a file is of that job and its rank has left the job without failure.
 [[nodiscard]] inline bool has_left(const std::string& path, std::uint64_t job) {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   flight_header header;
@@ -116,7 +116,7 @@ inline void clear_flight_directory(const std::string& directory) {
   ::rmdir(directory.c_str());
 }
 
-/// Removes a job's files and their directory, unless a rank is still there, has failed or was
+/// Removes a job's files and their directory, unless a rank is still running, has failed or was
 /// killed.
 inline void remove_flight_files(const std::string& directory, std::uint64_t job) noexcept try {
   for (const std::string& name : flight_file_names(directory)) {
@@ -124,7 +124,7 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
   }
   clear_flight_directory(directory);
 } catch (const std::exception&) {
-  // No memory: the files stay.
+  // Out of memory: the files stay.
 }
 
 }  // namespace detail

@@ -1,8 +1,8 @@
-// Where the ranks of a job parted: the first operation of each group that they did not all finish
-// together, found by lining up their logs by (group, sequence). Pure.
+// divergence: where the ranks of a job diverged, i.e. the first operation of each group that not
+// all of its ranks finished, found by comparing their logs by (group, sequence). Pure.
 //
-// Collectives alone are lined up; messages have no number that both sides share. A rank whose log
-// has dropped what is asked for counts neither way.
+// Only collectives are compared; messages have no number that both ranks share. A rank whose log no
+// longer has the operation is left out.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@
 namespace parx::inline PARX_ABI {
 
 enum class flight_part {
-  never_entered,  ///< it has not come to this operation of the group
-  called_other,   ///< it called something else here than most ranks
-  in_it,          ///< it entered and did not finish
+  never_entered,  ///< it has not entered this operation
+  called_other,   ///< it called a different operation than most ranks
+  in_it,          ///< it entered and has not finished
   failed,         ///< the group ended while it was in it
   finished,
 };
@@ -35,14 +35,14 @@ struct flight_rank {
   flight_part part = flight_part::never_entered;
   std::optional<flight_record> here{};  ///< its call of this number
   std::optional<flight_record> last{};  ///< its last call of the group before it
-  /// Of a rank that never entered: what it has entered last anywhere and did not finish.
+  /// Of a rank that never entered: its last unfinished call of another group.
   std::optional<flight_record> elsewhere{};
 };
 
 struct flight_divergence {
   std::uint64_t group = 0;
   std::string name{};
-  int members = 0;  ///< of the group; those beyond `ranks` have no log
+  int members = 0;  ///< of the group; may exceed `ranks`, since some may have no log
   flight_record call{};  ///< what most ranks called
   std::int64_t entered_ns = 0;  ///< when the first rank entered, on the aligned clock
   std::vector<flight_rank> ranks{};
@@ -56,12 +56,12 @@ struct flight_column {
   std::map<std::uint64_t, flight_record> calls;
 };
 
-/// True where all that is before the first known call of the column may have been dropped.
+/// Whether the call may have been dropped from the log.
 [[nodiscard]] inline bool has_forgotten(const flight_column& column, std::uint64_t sequence) {
   return column.log->forgot && (column.calls.empty() || sequence < column.calls.begin()->first);
 }
 
-/// The fingerprint of `sequence` that most ranks gave; the lowest rank's of several.
+/// The call of most ranks under this number; on a tie, the lowest rank's.
 [[nodiscard]] inline const flight_record* usual_call(const std::vector<flight_column>& columns,
                                                      std::uint64_t sequence) {
   const flight_record* usual = nullptr;
@@ -129,8 +129,8 @@ struct flight_column {
 
 }  // namespace detail
 
-/// One for each group that diverged, the cause first: a group that keeps no other one waiting goes
-/// after it, else the one that was entered earlier leads.
+/// One for each group that diverged, the cause first: groups whose missing ranks are all stuck in
+/// another diverged group go last; otherwise in the order of the first entry.
 [[nodiscard]] inline std::vector<flight_divergence> find_divergences(
     const std::vector<flight_log>& logs) {
   const std::vector<std::int64_t> ahead = align_clocks(logs);
@@ -195,7 +195,7 @@ struct flight_column {
   return number + describe(record.call);
 }
 
-/// How a rank's process ended, as far as its log tells.
+/// How a rank's process ended, according to its log.
 [[nodiscard]] inline std::string to_text(flight_ending ending) {
   switch (ending) {
     case flight_ending::left: return "it left the job";
@@ -205,7 +205,7 @@ struct flight_column {
   return "it runs, is stopped or was killed";
 }
 
-/// Several lines without a last line break: the operation, then the ranks by what they did.
+/// Several lines, without a final line break: the operation, then what each rank did.
 [[nodiscard]] inline std::string to_text(const flight_divergence& found,
                                          const std::vector<flight_log>& logs) {
   std::string text = formatted("{} on group \"{}\"", to_text(found.call), found.name);

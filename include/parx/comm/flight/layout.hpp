@@ -1,9 +1,10 @@
-// The flight recorder's file: what one rank did last, in a form that outlives its process.
+// layout: the flight recorder's file format. It holds a rank's last operations and outlives its
+// process.
 //
-// A header of 8192 bytes, then `capacity` records of 128 bytes, of which record n (from 1 on) lies
-// in slot (n - 1) % capacity. Little-endian, fixed offsets, no pointers. A record whose ticket does
-// not belong to its slot is empty or was being written. Another layout gets another version.
-// Times are nanoseconds on the writer's steady clock.
+// A header of 8192 bytes, then `capacity` records of 128 bytes; record n (from 1 on) is in slot
+// (n - 1) % capacity. Little-endian, fixed offsets, no pointers. A record whose ticket does not
+// match its slot is empty or was being written. A change of the layout needs a new version. Times
+// are nanoseconds on the writer's steady clock.
 #pragma once
 
 #include <array>
@@ -24,11 +25,11 @@ inline constexpr std::uint32_t flight_header_bytes = 8192;
 /// How far an operation has come.
 enum class flight_state : std::uint32_t { entered, finished, failed };
 
-/// How the process left the job. A process that was killed has no time to change `running`.
+/// How the process left the job. A killed process leaves `running`.
 enum class flight_ending : std::uint32_t { running, left, failed };
 
 struct flight_record {
-  std::uint64_t ticket = 0;  ///< counts the rank's operations from 1 on; 0 while it is written
+  std::uint64_t ticket = 0;  ///< the rank's operations, from 1 on; 0 while it is being written
   std::int64_t entered_ns = 0;
   std::int64_t finished_ns = 0;  ///< 0: not yet
   std::uint64_t bytes = 0;
@@ -43,7 +44,7 @@ struct flight_group {
   std::uint64_t id = 0;
   std::int32_t size = 0;
   std::int32_t rank = 0;
-  std::array<char, 48> name{};  ///< ends with its first zero or with the array
+  std::array<char, 48> name{};  ///< zero-terminated unless it fills the array
 };
 
 struct flight_header {
@@ -59,7 +60,7 @@ struct flight_header {
   std::int64_t made_unix_ns = 0;
   std::int64_t unix_minus_steady_ns = 0;
   std::array<char, 64> host{};
-  std::array<char, 40> boot_id{};  ///< equal where the steady clock is the same
+  std::array<char, 40> boot_id{};  ///< equal if the steady clock is the same
   flight_ending ending = flight_ending::running;
   std::uint32_t groups_made = 0;  ///< group n lies in groups[n % groups.size()]
   std::array<char, 512> reason{};  ///< why the first group of the rank failed
@@ -68,7 +69,7 @@ struct flight_header {
 static_assert(std::is_trivially_copyable_v<flight_header>);
 static_assert(sizeof(flight_header) <= flight_header_bytes);
 
-/// Of one file, with its name in the job's directory.
+/// Size of a file, and the suffix of its name in the job's directory.
 inline constexpr std::size_t flight_file_bytes =
     flight_header_bytes + std::size_t{flight_capacity} * sizeof(flight_record);
 inline constexpr std::string_view flight_suffix = ".flight";  // rank_3.flight

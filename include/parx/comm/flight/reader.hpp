@@ -1,5 +1,5 @@
-// Reads flight recorders, of ranks that live or have died. Every number of a file is checked before
-// it is used: a damaged file gives an error that names it, or records fewer.
+// reader: reads flight recorders of ranks that are running or have ended. Every number of a file is
+// checked before use: a damaged file gives an error that names it, or fewer records.
 #pragma once
 
 #include <sys/stat.h>
@@ -41,8 +41,8 @@ struct flight_log {
   std::string reason;
   std::vector<flight_group_name> groups{};
   std::vector<flight_record> records{};  ///< by ticket
-  std::size_t damaged = 0;             ///< slots that hold no record and are not empty
-  bool forgot = false;                 ///< operations before the first of `records` were dropped
+  std::size_t damaged = 0;             ///< slots that are not empty and hold no valid record
+  bool forgot = false;                 ///< earlier operations than `records` were dropped
 };
 
 namespace detail {
@@ -61,8 +61,8 @@ template <std::size_t N>
 
 }  // namespace detail
 
-/// The log in the bytes of a file; `name` is for errors. Throws errc::bad_data where they are no
-/// flight recorder of this version, or not all of one.
+/// The log in the bytes of a file; `name` is for errors. Throws errc::bad_data if they are not a
+/// complete flight recorder of this version.
 [[nodiscard]] inline flight_log parse_flight_log(std::string_view bytes, const std::string& name) {
   const auto refuse = [&](const std::string& why) {
     throw_error(errc::bad_data, "{} is no flight recorder that can be read: {}", name, why);
@@ -121,7 +121,7 @@ template <std::size_t N>
   return log;
 }
 
-/// Throws errc::io where the file cannot be read, else as parse_flight_log.
+/// Throws errc::io if the file cannot be read, else as parse_flight_log.
 [[nodiscard]] inline flight_log read_flight_log(const std::string& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) == 0 && found.st_size > std::int64_t{flight_file_bytes}) {
@@ -134,13 +134,13 @@ template <std::size_t N>
   return parse_flight_log(*bytes, path);
 }
 
-/// The logs of the job that began last, by rank, and a sentence about each file that is left out.
+/// The logs of the job that started last, by rank, and a sentence about each file left out.
 struct flight_logs {
   std::vector<flight_log> ranks;
   std::vector<std::string> left_out;
 };
 
-/// Throws errc::io where the directory holds no flight recorder.
+/// Throws errc::io if the directory has no flight recorder.
 [[nodiscard]] inline flight_logs read_flight_logs(const std::string& directory) {
   flight_logs found;
   for (const std::string& name : detail::flight_file_names(directory)) {

@@ -1,10 +1,10 @@
-// flight_recorder: writes down each operation of a rank's groups, in a mapped file.
+// flight_recorder: records each operation of a rank's groups in a memory-mapped file.
 //
-// Always on. The kernel keeps the mapped pages when the process is killed, so the file then tells
-// what the rank did last (reader.hpp, parx_doctor recorder DIR). Recording is two clock readings
-// and two cache lines; it takes no lock and makes no system call. The file's blocks are reserved
-// first: a full disk must not become a SIGBUS later. Threads: safe from any.
-// Source of the idea: the flight recorder of PyTorch's ProcessGroupNCCL.
+// Always on. The kernel keeps the mapped pages when the process is killed, so the file then shows
+// the rank's last operations (reader.hpp, parx_doctor recorder DIR). Recording an operation takes
+// two clock readings and two cache lines, no lock and no system call. The file's blocks are
+// reserved first, so that a full disk does not cause a SIGBUS later. Threads: safe from any. The
+// idea is from the flight recorder of PyTorch's ProcessGroupNCCL.
 #pragma once
 
 #include <sys/mman.h>
@@ -32,16 +32,16 @@
 namespace parx::inline PARX_ABI {
 
 struct flight_options {
-  std::string directory;  ///< made with mode 0700 where it is missing
+  std::string directory;  ///< made with mode 0700 if it is missing
   int rank = 0;
   int world_size = 1;
-  std::uint64_t job = 0;  ///< equal on all ranks of one start, another for another start
+  std::uint64_t job = 0;  ///< equal on all ranks of one start, different for each start
   flight_files files = flight_files::kept;
 };
 
 class flight_recorder {
  public:
-  /// Throws errc::io where the directory is not this user's own, or has no room.
+  /// Throws errc::io if the directory is not this user's own, or the disk is full.
   explicit flight_recorder(flight_options options) : options_(std::move(options)) {
     const std::string name = detail::flight_file_name(options_.rank);
     const std::string path = options_.directory + "/" + name;
@@ -51,7 +51,7 @@ class flight_recorder {
     };
     const descriptor file = detail::make_flight_file(options_.directory, name);
     if (!file.valid()) fail(errno);
-    // What cannot be reserved must not be mapped.
+    // Writing to mapped pages without reserved blocks could raise SIGBUS.
     if (const int full = ::posix_fallocate(file.get(), 0, flight_file_bytes); full != 0) {
       ::unlink(path.c_str());
       fail(full);
@@ -99,7 +99,7 @@ class flight_recorder {
     return ticket;
   }
 
-  /// It is over. Of an operation that later ones have replaced nothing is recorded.
+  /// The operation has ended. Does nothing if a later operation has taken its slot.
   void finish(std::uint64_t ticket, flight_state state) noexcept {
     flight_record& slot = slot_of(ticket);
     if (std::atomic_ref(slot.ticket).load(std::memory_order_relaxed) != ticket) return;
@@ -107,7 +107,7 @@ class flight_recorder {
     std::atomic_ref(slot.state).store(state, std::memory_order_release);
   }
 
-  /// A group of this rank has failed. The first reason is kept.
+  /// A group of this rank has failed. Only the first reason is recorded.
   void fail(std::string_view reason) noexcept {
     auto before = flight_ending::running;
     if (!std::atomic_ref(header_->ending).compare_exchange_strong(before, flight_ending::failed)) {
@@ -117,8 +117,8 @@ class flight_recorder {
                 header_->reason.begin());
   }
 
-  /// The rank leaves the job, which has gone well for it. The last one of a host removes the files
-  /// of all, unless they are to be kept; where a rank has failed or was killed, all files stay.
+  /// The rank leaves the job without failure. The last rank of a host removes the files of all,
+  /// unless they are to be kept; if a rank has failed or was killed, all files stay.
   void leave() noexcept {
     auto before = flight_ending::running;
     if (!std::atomic_ref(header_->ending).compare_exchange_strong(before, flight_ending::left)) {
@@ -155,7 +155,7 @@ class flight_recorder {
     try {
       const auto boot = detail::file_text("/proc/sys/kernel/random/boot_id").value_or("");
       std::copy_n(boot.begin(), std::min<std::size_t>(boot.size(), 36), header_->boot_id.begin());
-    } catch (const std::bad_alloc&) {  // the clocks are then compared as those of two hosts
+    } catch (const std::bad_alloc&) {  // the clock is then treated as another host's
     }
     std::atomic_thread_fence(std::memory_order_release);
     header_->magic = flight_magic;

@@ -71,7 +71,8 @@ inline constexpr int staging_parts = 3;
               .after = {ready, no_action}, .completes = true});
     return plan;
   }
-  std::int32_t ready = detail::append_host_barrier(plan, rank, world, copy_in(0, no_action), signal);
+  std::int32_t ready =
+      detail::append_host_barrier(plan, rank, world, copy_in(0, no_action), signal);
   for (int slice = 0; slice < plan.slices; ++slice) {
     std::int32_t done = plan.add(
         {.kind = action_kind::combine, .from = chunk_of(place::scratch, slice, rank),
