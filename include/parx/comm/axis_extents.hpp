@@ -14,7 +14,6 @@
 #include <type_traits>
 
 #include <parx/core/check.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -50,7 +50,7 @@ struct explanation {
       row.why = "cheapest";
     } else if (is_serial_anyway(shape) &&
                find_algorithm(shape.what, row.name)->order != reduction_order::serial) {
-      row.why = "not in serial order, as all is where the ranks share memory";
+      row.why = "not in serial order, which is kept where the ranks share memory";
     } else {
       row.why = row.seconds > least && least > 0
                     ? formatted("{:.3g} x the cheapest", row.seconds / least)

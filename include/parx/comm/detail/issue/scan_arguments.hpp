@@ -15,7 +15,8 @@ template <typename In, typename Out, typename Options>
   given.count = given.input.count;
   check.require(
       given.combine.op != reduce_op::avg && given.combine.op != reduce_op::premul_sum,
-      "{} is not defined for it: what one rank gets the next ones build on; scale the result",
+      "{} is not defined for it, since each rank's result is an input of the next ranks'; use sum "
+      "and scale the result",
       name_of(given.combine.op));
   return given;
 }

@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -74,12 +72,5 @@ static_assert(sizeof(call_header) == prefix_bytes &&
 
 inline constexpr std::size_t header_size = sizeof(call_header);
 using header_bytes = std::array<std::byte, header_size>;
-
-[[nodiscard]] inline std::optional<call_header> parse_call_header(
-    const header_bytes& bytes) noexcept {
-  const auto header = std::bit_cast<call_header>(bytes);
-  if (header.magic != call_header::expected_magic) return std::nullopt;
-  return header;
-}
 
 }  // namespace parx::detail

@@ -4,6 +4,7 @@
 // root of its last call, both send and neither reads. Data that arrives later is not seen.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -39,7 +40,8 @@ struct unread_call {
     } catch (const link_lost&) {
       return;  // the peer has ended, which no longer matters
     }
-    if (const auto theirs = parse_call_header(bytes)) found = {peer, *theirs};
+    const auto theirs = std::bit_cast<call_header>(bytes);
+    if (theirs.magic == call_header::expected_magic) found = {peer, theirs};
   });
   return found;
 }
