@@ -103,8 +103,7 @@ class group_core final : private inline_groups::group {
     request.rethrow();
   }
 
-  /// Issues a set-up call; the call issued right after it makes progress on both. `request` must
-  /// outlive the group.
+  /// Issues a set-up call; the call that follows it at once makes progress on both.
   void issue(call& request) {
     call_lock lock(mutex_, locking_now());
     enqueue(request);
@@ -201,8 +200,7 @@ class group_core final : private inline_groups::group {
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds longest_sleep{100};
-  /// If this thread's other groups have pending operations: a sleep is only woken by one group's
-  /// links.
+  /// While other groups of this thread have pending operations: their links do not end the sleep.
   static constexpr std::chrono::milliseconds nap{1};
 
   [[nodiscard]] locking locking_now() const noexcept { return locking{has_other_threads_}; }
