@@ -1,4 +1,4 @@
-// Operations over real links, again and again: after the first ones no rank asks for memory.
+// Operations over real links, repeated: after the first ones no rank allocates memory.
 #include <parx/comm.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -61,7 +61,7 @@ void repeat_all(parx::process_group& group, std::size_t n) {
       {"scan", [&] { parx::scan(group, x); }},
       {"exscan", [&] { parx::exscan(group, x); }},
       {"barrier", [&] { parx::barrier(group); }},
-      // A message that comes before it is asked for is kept in memory, so the token goes round.
+      // An unexpected message would be buffered, so a token goes around instead.
       {"send and recv",
        [&] {
          if (group.rank() == 0) parx::send(group, part, next);

@@ -12,8 +12,8 @@
 
 #include "comm/jobs.hpp"
 
-// How operations behave beside each other, and what holds for all of them. That each is exact, by
-// every algorithm, is in matrix_test.cpp.
+// How operations interact, and what holds for all of them. That each is exact, by every algorithm,
+// is tested in matrix_test.cpp.
 namespace {
 
 using parx::algorithm;

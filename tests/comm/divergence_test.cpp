@@ -1,5 +1,5 @@
-// Random programs of which one rank takes another root, or leaves a call out: told long before the
-// deadline, on every rank, whatever moves the bytes.
+// Random programs in which one rank uses a different root or skips a call: every rank reports it
+// long before the deadline, over every transport.
 #include <parx/comm.hpp>
 #include <parx/core/log.hpp>
 

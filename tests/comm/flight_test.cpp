@@ -1,5 +1,5 @@
 // Flight recorders: what is written is read back, damaged files are refused by name, and the first
-// operation at which ranks parted is found. The logs of the tables are written by hand.
+// operation at which ranks diverged is found. The logs in the tables are written by hand.
 #include <parx/comm/flight/recorder.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// Several groups of the same ranks: who waits for whom across them, and who moves what on.
+// Several groups of the same ranks: waits across groups, and which thread makes progress on which.
 #include <parx/comm/collectives/split.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -42,7 +42,7 @@ std::vector<int> everyone(const process_group& group) {
 void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
-/// More than links hold, so that both ends must move it on.
+/// More than links buffer, so that both ends must make progress.
 std::vector<int> megabytes(const process_group& group) {
   return std::vector<int>(600'000, group.rank() + 1);
 }

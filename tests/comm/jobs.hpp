@@ -17,9 +17,9 @@
 
 namespace jobs {
 
-/// shm_ring: shared memory where the kernel lets nobody read another process's memory.
-/// tcp_striped: several connections for each link; rank 0 wishes for 3, the others for 4.
-/// hybrid: ranks 0, 2, 4, ... take themselves for one host and 1, 3, 5, ... for another.
+/// shm_ring: shared memory when the kernel forbids reading another process's memory.
+/// tcp_striped: several connections for each link; rank 0 asks for 3, the others for 4.
+/// hybrid: ranks 0, 2, 4, ... act as one host and 1, 3, 5, ... as another.
 enum class kind { inproc, tcp, tcp_striped, shm, shm_ring, hybrid };
 
 inline std::string name_of(kind which) {
@@ -36,7 +36,7 @@ inline std::string name_of(kind which) {
 
 using body = std::function<void(parx::process_group&)>;
 
-/// Runs body on every rank and returns what each rank threw ("" where it did not).
+/// Runs body on every rank and returns the text of each rank's exception, "" if none.
 inline std::vector<std::string> run_collecting(kind which, int world, const body& run,
                                                parx::group_options options = {}) {
   // Measuring between hosts takes a tenth of a second, each time.
@@ -85,7 +85,7 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
   return failures;
 }
 
-/// The first thing that any rank threw, or "".
+/// The first exception text of any rank, or "".
 inline std::string run(kind which, int world, const body& run_rank,
                        parx::group_options options = {}) {
   for (const auto& failure : run_collecting(which, world, run_rank, options)) {

@@ -1,8 +1,8 @@
-// matrix: one call of any operation, and what it must leave in every buffer.
+// matrix: one call of any operation, and the expected contents of every buffer.
 //
-// Contributions are formulas of rank and index, small integers that no dtype rounds, so the results
-// are formulas as well and know nothing of parx. Buffers are views of a dtype known at run time:
-// one instance of each operation, whatever is tried.
+// Contributions are formulas of rank and index: small integers that no dtype rounds. So the
+// expected results are formulas as well, independent of parx. Buffers are views with a dtype known
+// at run time: one template instance of each operation serves all trials.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +48,8 @@ inline bool has_blocks(operation what) {
          what == operation::gather || what == operation::scatter || what == operation::all_to_all;
 }
 
-/// What rank `rank` contributes at index i. Products stay below 2^4 on 8 ranks, sums below 32; of
-/// avg all contribute alike, 0, 1 or 2, which no rounded 1/world makes inexact.
+/// Rank `rank`'s contribution at index i. Products stay below 2^4 on 8 ranks, sums below 32. For
+/// avg all ranks contribute the same, 0, 1 or 2, so a rounded 1/world gives exact results.
 inline int value(reduce_op op, int rank, std::size_t i) {
   const std::size_t mixed = i + 3 * static_cast<std::size_t>(rank);
   if (op == reduce_op::avg) return static_cast<int>(i % 3);
@@ -176,7 +176,7 @@ class arena {
   std::span<std::byte> area_;
 };
 
-/// Runs one trial on one rank; throws what is wrong with its result.
+/// Runs one trial on one rank; throws a text that says what is wrong with its result.
 inline void run(parx::process_group& group, const trial& t, std::span<std::byte> area = {}) {
   const int world = group.size(), rank = group.rank();
   const bool is_root = rank == t.root;

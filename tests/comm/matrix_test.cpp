@@ -14,16 +14,14 @@
 //   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place
 //             and apart, first and last root; float32
 //   types     inproc, tcp, shm and hybrid, the same worlds: every dtype with every reduce_op that
-//   is
-//             defined for it; the count, root, place and evenness changing from one to the next
+//             is defined for it; the count, root, place and evenness change from one to the next
 //   links     tcp, shm and hybrid: the same worlds and counts; the dtype, root, place and evenness
-//             changing from one algorithm to the next
+//             change from one algorithm to the next
 //   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links
-//             keep almost nothing, so that a schedule which leans on their buffers stands still
-//   lateness  every kind of link between ranks, world 4: one rank comes to each call when the
-//   others
-//             have looked what it is in and have compared what they are in themselves
-// hierarchical runs where there are several hosts: over hybrid. shared runs where memory is shared.
+//             buffer almost nothing, so a schedule that relies on their buffers deadlocks
+//   lateness  every kind of link between ranks, world 4: one rank enters each call only after the
+//             others have published their notices and compared their calls
+// hierarchical runs with several hosts, over hybrid. shared runs if memory is shared.
 namespace {
 
 using namespace std::chrono_literals;
@@ -72,8 +70,8 @@ bool is_defined(const trial& t) {
   return parx::is_defined(t.type, t.op);
 }
 
-/// Runs what `trials` adds for each algorithm in one job. The ranks agree on it without talking.
-/// With `lateness` one rank, another one each time, is so much later than the others.
+/// Runs the trials that `trials` adds for each algorithm in one job; all ranks compute the same
+/// list. With `lateness` one rank, a different one each time, is that much later than the others.
 template <typename Trials>
 void run(jobs::kind kind, int world, std::size_t shared_bytes, Trials trials,
          std::chrono::milliseconds lateness = {}) {
@@ -216,7 +214,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_is_late_is_waited_for_by_every_algorithm_even_a
     run(kind, 4, 1 << 20, [](const catalog_entry& entry, std::vector<trial>& out) {
       for (const bool uneven : {false, true}) {
         if (uneven && !matrix::has_blocks(entry.what)) continue;
-        // More than a link of shared memory holds of a message that its receiver has not asked for.
+        // More than a shared-memory link buffers of an unexpected message.
         out.push_back({.count = 20'000, .root = 1, .uneven = uneven});
       }
     }, 15ms);

@@ -1,4 +1,4 @@
-// Messages from anybody, in batches, and of ranks that end.
+// Messages from any rank, in batches, and from ranks that end.
 #include <parx/comm.hpp>
 
 #include <boost/test/unit_test.hpp>

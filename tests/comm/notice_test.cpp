@@ -1,4 +1,4 @@
-// When ranks wait for each other: who is named.
+// When ranks wait for each other: which ranks the errors name.
 #include <parx/comm/detail/progress/notice.hpp>
 
 #include <boost/test/unit_test.hpp>

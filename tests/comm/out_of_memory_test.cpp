@@ -1,4 +1,4 @@
-// A group whose thread finds no memory any more ends with an error.
+// A group whose thread runs out of memory ends with an error.
 #include <parx/comm.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_call_and_again_for_each_differenc
   std::vector<std::shared_ptr<const parx::execution_plan>> plans;
   for (const auto& key : keys) plans.push_back(find(key));
   BOOST_TEST(made == 12);
-  // The counts are remembered, not where they were.
+  // The cache copies the counts, not their address.
   const counts copy = one;
   plan_key same = base;
   same.counts = same.incoming = copy;

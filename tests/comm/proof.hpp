@@ -1,4 +1,4 @@
-// proof: runs the schedules of a call on all ranks and says what is wrong with the result.
+// proof: runs the schedules of a call on all ranks and reports what is wrong with the result.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace proof {
 
-/// The ranks first to last - 1's element `index`, in order.
+/// Element `index` of ranks first to last - 1, in order.
 inline symbol in_order(int first, int last, std::size_t index) {
   symbol value = leaf(first, index);
   for (int r = first + 1; r < last; ++r) value = combine(value, leaf(r, index));
@@ -74,10 +74,10 @@ inline std::vector<symbol> expected_output(const std::vector<call_shape>& shapes
   return wanted;
 }
 
-/// How what all ranks send together falls on them.
+/// How the sent elements are distributed over the ranks.
 enum class burden { equal, any };
 
-/// Runs one call on all ranks and compares every element with what it must be. "" when all is well.
+/// Runs one call on all ranks and compares every element with the expected one. "" if all is well.
 inline std::string prove(const std::vector<call_shape>& shapes, algorithm use, memory where,
                          std::size_t sent, burden share, std::size_t most_scratch, unsigned seed) {
   const call_shape& first = shapes.front();

@@ -1,5 +1,5 @@
-// proof_cases: the calls that an algorithm of the catalog is proven on, and what each may send and
-// keep, by formulas that know nothing of the schedules.
+// proof_cases: the calls on which an algorithm of the catalog is proven, and how much each may send
+// and store, by formulas that are independent of the schedules.
 #pragma once
 
 #include <bit>
@@ -104,8 +104,8 @@ inline std::size_t expected_sent(const std::vector<call_shape>& shapes, algorith
   }
 }
 
-/// Where no rank is a root or takes the part of another, and all blocks are of one size, none sends
-/// more than another.
+/// If no rank is a root or a proxy and all blocks have the same size, all ranks send the same
+/// amount.
 inline burden expected_burden(const call_shape& shape, algorithm use) {
   const auto p = static_cast<std::size_t>(shape.world);
   if (shape.what == operation::barrier || use == algorithm::shared || use == algorithm::staged) {

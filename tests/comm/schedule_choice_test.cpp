@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(serial_order_is_chosen_where_it_is_asked_for_and_in_shared_
 }
 
 BOOST_AUTO_TEST_CASE(a_small_broadcast_in_shared_buffers_waits_for_no_meeting) {
-  // As measured: a tree or a chain is faster up to the first size, meetings are from the second on.
+  // As measured: a tree or chain is faster up to the first size, shared buffers from the second on.
   struct border {
     int world;
     std::size_t relayed, shared;
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(every_price_is_positive_and_grows_with_the_bytes) {
 }
 
 BOOST_AUTO_TEST_CASE(the_choice_is_the_same_on_all_ranks) {
-  // In an uneven all_to_all every rank sends another number of bytes.
+  // In an uneven all_to_all each rank sends a different number of bytes.
   for (const auto& entry : parx::catalog()) {
     algorithm first = algorithm::automatic;
     for (int rank = 0; rank < 6; ++rank) {

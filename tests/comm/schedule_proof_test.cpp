@@ -4,9 +4,9 @@
 
 using parx::operation;
 
-// Each: every rank contributes exactly once, the right block is in the right place, nobody waits
-// for ever in any order of delivery, no more is sent or kept than the formula says, in place and
-// apart.
+// For each algorithm: every rank contributes exactly once, every block is in the right place, no
+// rank deadlocks in any order of delivery, and no more is sent or stored than the formula says, in
+// place and out of place.
 
 BOOST_AUTO_TEST_CASE(every_all_reduce_is_exact_and_combines_alike_on_all_ranks) {
   BOOST_TEST(proof::prove_all({operation::all_reduce}) == "");

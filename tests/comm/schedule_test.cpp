@@ -106,8 +106,8 @@ BOOST_AUTO_TEST_CASE(what_an_operation_cannot_do_is_said_with_what_it_can) {
 }
 
 BOOST_AUTO_TEST_CASE(the_largest_incast_of_a_windowed_schedule_is_its_window) {
-  // Only ranks that need no call may send to the root at once; the first of the others is called by
-  // a message that waits for the first block.
+  // Only ranks within the window may send to the root at once; the root's request to the next one
+  // waits for the first block.
   const int world = 64;
   std::size_t uncalled = 0;
   for (int r = 1; r < world; ++r) {

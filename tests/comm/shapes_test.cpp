@@ -1,4 +1,4 @@
-// Messages whose type and shape the sender alone knows, and links that are opened ahead.
+// Messages whose type and shape only the sender knows, and links opened by warm_up.
 #include <parx/comm/collectives/any_shape.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -37,7 +37,7 @@ void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// What has come, as its sender described it.
+/// A received message, as its sender described it.
 struct arrived {
   int calls = 0;
   dtype type{};

@@ -55,7 +55,7 @@ inline symbol leaf(int rank, std::size_t index) {
   const std::uint64_t bits = mix(static_cast<std::uint64_t>(rank) << 32 | index);
   return {bits, mix(bits), mix(bits + 1) | 1, mix(bits + 2), 0};
 }
-/// What memory holds that nobody has written.
+/// The content of memory that was never written.
 inline constexpr symbol unwritten{1, 2, 3, 4, 5};
 
 inline symbol combine(const symbol& x, const symbol& y) {
@@ -237,12 +237,12 @@ class simulation {
     }
   }
 
-  /// Copies and their kind run whole, once all that they wait for is complete.
+  /// Local actions run as a whole once all their dependencies are complete.
   static bool is_local(const action& step) {
     return step.kind != action_kind::send && step.kind != action_kind::receive &&
            step.kind != action_kind::receive_reduce;
   }
-  /// What the prefix rule asks of a dependency of equal length.
+  /// Checks the prefix rule for a dependency of equal length.
   static bool moves_the_same(const action& before, const action& step) {
     if (before.count() != step.count() || is_local(step) || is_local(before)) return true;
     const auto touched = [](const action& each) {

@@ -1,4 +1,4 @@
-// Threads as ranks: whose exception comes out, and figures over all ranks.
+// Threads as ranks: which exception is rethrown, and metrics over all ranks.
 #include <parx/comm/threads.hpp>
 
 #include <boost/test/unit_test.hpp>
