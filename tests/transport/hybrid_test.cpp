@@ -40,17 +40,17 @@ bool is_readable(int number) {
   return ::poll(&polled, 1, 0) > 0;
 }
 
-/// The two ends of a doorbell.
-std::array<std::unique_ptr<parx::detail::doorbell>, 2> connected_doorbells() {
+/// The two ends of a wake_channel.
+std::array<std::unique_ptr<parx::detail::wake_channel>, 2> connected_wake_channels() {
   int ends[2] = {-1, -1};
   ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
-  return {std::make_unique<parx::detail::doorbell>(parx::descriptor(ends[0])),
-          std::make_unique<parx::detail::doorbell>(parx::descriptor(ends[1]))};
+  return {std::make_unique<parx::detail::wake_channel>(parx::descriptor(ends[0])),
+          std::make_unique<parx::detail::wake_channel>(parx::descriptor(ends[1]))};
 }
 
-std::vector<std::uint64_t> heard_at(parx::detail::doorbell& bell) {
+std::vector<std::uint64_t> woken_groups(parx::detail::wake_channel& wakes) {
   std::vector<std::uint64_t> groups;
-  bell.listen([&](std::uint64_t group) { groups.push_back(group); });
+  wakes.receive([&](std::uint64_t group) { groups.push_back(group); });
   return groups;
 }
 
@@ -100,46 +100,46 @@ std::string end_of_receive(parx::transport& network) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_doorbell_names_the_groups_that_it_rings_for_and_tells_of_the_others_end) {
-  auto [here, there] = connected_doorbells();
+BOOST_AUTO_TEST_CASE(a_wake_channel_names_the_groups_to_wake_and_tells_of_the_others_end) {
+  auto [here, there] = connected_wake_channels();
   BOOST_TEST(here->pid() == ::getpid());
-  BOOST_TEST(heard_at(*here).empty());
-  std::vector<std::uint64_t> rung;
-  for (std::uint64_t group = 0; group < 100; ++group) rung.push_back(group << 40);
-  for (const auto group : rung) there->ring(group);
+  BOOST_TEST(woken_groups(*here).empty());
+  std::vector<std::uint64_t> sent;
+  for (std::uint64_t group = 0; group < 100; ++group) sent.push_back(group << 40);
+  for (const auto group : sent) there->wake(group);
   BOOST_TEST(is_readable(here->descriptor()));
-  BOOST_TEST(heard_at(*here) == rung);
+  BOOST_TEST(woken_groups(*here) == sent);
   BOOST_TEST(!is_readable(here->descriptor()));
   BOOST_TEST(!here->ended());
-  there->ring(7);
+  there->wake(7);
   there.reset();
-  BOOST_TEST(heard_at(*here) == std::vector<std::uint64_t>{7});
-  BOOST_TEST(heard_at(*here).empty());
+  BOOST_TEST(woken_groups(*here) == std::vector<std::uint64_t>{7});
+  BOOST_TEST(woken_groups(*here).empty());
   BOOST_TEST(here->ended());
-  here->ring(7);  // nobody hears it
+  here->wake(7);  // nobody receives it
 }
 
-BOOST_AUTO_TEST_CASE(a_sleeper_is_roused_by_itself_and_lends_its_descriptor_to_the_next) {
+BOOST_AUTO_TEST_CASE(a_sleeper_is_woken_by_itself_and_its_descriptor_is_used_again) {
   parx::detail::sleepers all;
-  const int first = all.fall_asleep(1);
-  const int second = all.fall_asleep(2);
+  const int first = all.begin_sleep(1);
+  const int second = all.begin_sleep(2);
   BOOST_TEST(first != second);
-  all.rouse(3);
-  all.rouse(2);
-  all.rouse(2);
+  all.wake(3);
+  all.wake(2);
+  all.wake(2);
   BOOST_TEST(!is_readable(first));
   BOOST_TEST(is_readable(second));
-  all.wake_up(1);
-  all.wake_up(2);
-  all.rouse(2);  // it is up
+  all.end_sleep(1);
+  all.end_sleep(2);
+  all.wake(2);  // it does not sleep
   for (const std::uint64_t group : {4U, 5U}) {
-    const int number = all.fall_asleep(group);
+    const int number = all.begin_sleep(group);
     BOOST_TEST((number == first || number == second));
     BOOST_TEST(!is_readable(number));
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_ring_that_another_group_hears_reaches_the_sleeper_that_it_is_for) {
+BOOST_AUTO_TEST_CASE(a_wake_up_that_another_group_receives_reaches_the_sleeper_that_it_is_for) {
   const joined_pair pair;
   static constexpr std::uint64_t sleeping = 5;
   const auto one = pair.subgroup(sleeping);
@@ -157,15 +157,15 @@ BOOST_AUTO_TEST_CASE(a_ring_that_another_group_hears_reaches_the_sleeper_that_it
   std::byte byte{};
   static_cast<void>(one[1]->link_to(0, parx::channel::message).try_send({&byte, 1}, {}));
   BOOST_TEST(is_readable(polled.front().fd));
-  BOOST_TEST(!is_readable(asleep.alarm()));
+  BOOST_TEST(!is_readable(asleep.descriptor()));
   static_cast<void>(listener.before_sleep(true, false, polled));
   listener.after_sleep(POLLIN);
   BOOST_TEST(!is_readable(polled.front().fd));
-  BOOST_TEST(is_readable(asleep.alarm()));
+  BOOST_TEST(is_readable(asleep.descriptor()));
   sleeper.after_sleep(0);
 }
 
-BOOST_AUTO_TEST_CASE(groups_on_threads_of_their_own_sleep_over_one_doorbell) {
+BOOST_AUTO_TEST_CASE(groups_on_threads_of_their_own_sleep_over_one_wake_channel) {
   static constexpr int rounds = 200;
   const auto started = clock_type::now();
   const auto failure = jobs::run(jobs::kind::shm, 2, [&](parx::process_group& world) {
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(groups_on_threads_of_their_own_sleep_over_one_doorbell) {
   BOOST_TEST((clock_type::now() - started < 10s));
 }
 
-BOOST_AUTO_TEST_CASE(a_group_that_ends_is_found_to_have_ended_while_the_doorbell_goes_on) {
+BOOST_AUTO_TEST_CASE(a_group_that_ends_is_found_to_have_ended_while_the_wake_channel_goes_on) {
   const joined_pair pair;
   BOOST_TEST_CONTEXT("both had opened the link") {
     const auto group = pair.subgroup(5);

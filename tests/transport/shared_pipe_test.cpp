@@ -108,7 +108,7 @@ struct offering_pipe : test_pipe {
   }
   void send_some() {
     sent += sender.send(
-        {}, {.data = source.data() + sent, .size = source.size() - sent, .at_ease = true});
+        {}, {.data = source.data() + sent, .size = source.size() - sent, .send_only = true});
   }
   std::size_t receive_some() {
     const std::size_t rest = target.size() - received;
@@ -133,7 +133,7 @@ struct offering_pipe : test_pipe {
     other.join();
   }
   [[nodiscard]] std::uint32_t stage() const {
-    return state.share.load() % parx::detail::pipe_state::share_stages;
+    return state.request.load() % parx::detail::pipe_state::request_stages;
   }
 };
 
@@ -219,31 +219,31 @@ BOOST_AUTO_TEST_CASE(a_stream_of_small_messages_arrives_whole_while_both_sides_r
 }
 
 BOOST_AUTO_TEST_CASE(
-    a_sender_at_ease_writes_its_share_of_a_large_message_while_the_receiver_reads_the_rest) {
+    a_sender_that_receives_nothing_writes_half_of_a_large_message_while_the_receiver_reads_half) {
   offering_pipe between(std::size_t{3} << 20 | 12345);
   bool helped = false;
   for (int i = 0; i < 500 && (!helped || i < 20); ++i) {
     between.pass_on_two_threads();
     BOOST_REQUIRE((between.target == between.source));
-    if (between.stage() != parx::detail::pipe_state::share_written) continue;
+    if (between.stage() != parx::detail::pipe_state::request_written) continue;
     helped = true;
-    BOOST_TEST(between.state.landed + parx::detail::pipe_state::share_written ==
-               between.state.share);
+    BOOST_TEST(between.state.completed + parx::detail::pipe_state::request_written ==
+               between.state.request);
   }
   BOOST_TEST(helped);
 }
 
-BOOST_AUTO_TEST_CASE(a_share_that_the_sender_cannot_write_is_read_by_the_receiver) {
+BOOST_AUTO_TEST_CASE(a_half_that_the_sender_cannot_write_is_read_by_the_receiver) {
   offering_pipe between(std::size_t{1} << 20, 0x3fffffff);  // no process has this number
   for (int i = 0; i < 50; ++i) {
     between.pass_on_two_threads();
     BOOST_REQUIRE((between.target == between.source));
-    BOOST_TEST(between.stage() == parx::detail::pipe_state::share_refused);
+    BOOST_TEST(between.stage() == parx::detail::pipe_state::request_refused);
   }
 }
 
 BOOST_AUTO_TEST_CASE(
-    while_the_sender_writes_its_share_the_receiver_waits_and_says_that_its_memory_is_in_use) {
+    while_the_sender_writes_its_half_the_receiver_waits_and_says_that_its_memory_is_in_use) {
   using state = parx::detail::pipe_state;
   offering_pipe between(std::size_t{1} << 20);
   bool taken = false;
@@ -253,13 +253,14 @@ BOOST_AUTO_TEST_CASE(
     between.sent = between.received = 0;
     between.send_some();
     std::atomic<bool> runs{false};
-    const std::uint32_t before = between.state.share.load();
-    std::thread stopped_sender([&] {  // takes the share and then stands still
+    const std::uint32_t before = between.state.request.load();
+    std::thread stopped_sender([&] {  // accepts the request and then stands still
       runs = true;
-      std::uint32_t share = before;
-      while (share == before) share = between.state.share.load();
-      taken = share % state::share_stages == state::share_open &&
-              between.state.share.compare_exchange_strong(share, share + state::share_taken);
+      std::uint32_t request = before;
+      while (request == before) request = between.state.request.load();
+      taken = request % state::request_stages == state::request_open &&
+              between.state.request.compare_exchange_strong(request,
+                                                            request + state::request_accepted);
     });
     while (!runs) std::this_thread::yield();
     own = between.receive_some();
@@ -274,11 +275,11 @@ BOOST_AUTO_TEST_CASE(
   BOOST_TEST(!between.receiver.reclaim());
   std::copy(between.source.begin() + static_cast<std::ptrdiff_t>(own), between.source.end(),
             between.target.begin() + static_cast<std::ptrdiff_t>(own));
-  between.state.landed =
-      between.state.share - state::share_taken;  // the sender is stopped after its system call
+  between.state.completed =
+      between.state.request - state::request_accepted;  // stopped after its system call
   BOOST_TEST(between.receiver.reclaim());
   BOOST_TEST(!between.receiver.ready());
-  between.state.share.fetch_add(state::share_written - state::share_taken);
+  between.state.request.fetch_add(state::request_written - state::request_accepted);
   BOOST_TEST(between.receiver.reclaim());
   BOOST_TEST(between.receiver.ready());
   BOOST_TEST(between.receive_some() == between.source.size() - own);
@@ -286,13 +287,13 @@ BOOST_AUTO_TEST_CASE(
 }
 
 BOOST_AUTO_TEST_CASE(
-    a_sender_that_comes_as_its_share_is_refused_neither_takes_it_nor_the_next_one) {
+    a_sender_that_comes_as_a_request_is_refused_accepts_neither_it_nor_the_next_one) {
   using state = parx::detail::pipe_state;
   offering_pipe between(std::size_t{1} << 20);
   between.send_some();
-  between.state.share_size = 1;
-  between.state.share_to = reinterpret_cast<std::uintptr_t>(between.target.data());
-  std::atomic<std::uint32_t>& share = between.state.share;
+  between.state.request_size = 1;
+  between.state.request_to = reinterpret_cast<std::uintptr_t>(between.target.data());
+  std::atomic<std::uint32_t>& request = between.state.request;
   std::atomic<bool> ends{false};
   std::thread sender([&] {
     while (!ends) between.send_some();
@@ -300,14 +301,14 @@ BOOST_AUTO_TEST_CASE(
   std::uint64_t wrong = 0;
   std::uint32_t number = 0;
   for (int i = 0; i < 3'000'000 && wrong == 0; ++i) {
-    share = number += state::share_stages;
+    request = number += state::request_stages;
     for (int wait = i % 512; wait > 0 && !ends.load(); --wait) continue;  // some 100 ns
     std::uint32_t stage = number;
-    if (share.compare_exchange_strong(stage, number + state::share_refused)) {
-      for (int look = 0; look < 16; ++look) wrong += share != number + state::share_refused;
+    if (request.compare_exchange_strong(stage, number + state::request_refused)) {
+      for (int look = 0; look < 16; ++look) wrong += request != number + state::request_refused;
     } else {
-      while (share == number + state::share_taken) std::this_thread::yield();
-      wrong += share / state::share_stages != number / state::share_stages;
+      while (request == number + state::request_accepted) std::this_thread::yield();
+      wrong += request / state::request_stages != number / state::request_stages;
     }
   }
   ends = true;

@@ -118,7 +118,7 @@ std::unique_ptr<parx::hybrid_transport> transport_of(const std::shared_ptr<parx:
 BOOST_AUTO_TEST_CASE(descriptors_that_strangers_pass_do_no_harm_and_do_not_stay) {
   const std::string name = "parx-test-" + random_hex();
   arrivals incoming("127.0.0.1", name);
-  incoming.take_in(token, std::nullopt, "");
+  incoming.accept_with(token, std::nullopt, "");
   const auto before = open_descriptors();
   for (const int passed : {1, 2, 3, 200}) {
     for (const std::size_t size : {std::size_t{1}, sizeof(link_hello)}) {
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(descriptors_that_strangers_pass_do_no_harm_and_do_not_stay)
 
 BOOST_AUTO_TEST_CASE(a_later_hello_does_not_take_the_place_of_the_first) {
   arrivals incoming("127.0.0.1", "");
-  incoming.take_in(token, std::nullopt, "");
+  incoming.accept_with(token, std::nullopt, "");
   link_hello greeting = hello_of(1, 0);
   std::copy(token.begin(), token.end(), greeting.proof.begin());
   const auto address = socket_address::tcp("127.0.0.1", incoming.port());
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(a_later_hello_does_not_take_the_place_of_the_first) {
 
 BOOST_AUTO_TEST_CASE(only_a_hello_that_is_proven_for_this_rank_and_fresh_is_taken) {
   arrivals incoming("127.0.0.1", "");
-  incoming.take_in(token, key, challenge);
+  incoming.accept_with(token, key, challenge);
   const link_hello genuine = proven(hello_of(1, 0));
   const claimed first = claim_after(incoming, genuine);
   BOOST_TEST(first.taken);

@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(short_messages_that_come_together_cost_one_call_and_nobody_
   constexpr std::size_t messages = 20, bytes = 100;
   std::vector<std::byte> sent(bytes, std::byte{3}), taken(bytes);
   for (std::size_t i = 0; i < messages;) {
-    i += from.try_send({}, {.data = sent.data(), .size = bytes, .others_wait = i + 1 < messages}) >
+    i += from.try_send({}, {.data = sent.data(), .size = bytes, .more_follows = i + 1 < messages}) >
          0;
   }
   const auto receive = [&] {

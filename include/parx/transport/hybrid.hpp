@@ -1,10 +1,11 @@
-// hybrid_transport: ranks as processes, through shared memory inside a host and over TCP across.
+// hybrid_transport: ranks are processes, joined by shared memory inside a host and by TCP between
+// hosts.
 //
-// A rank sleeps in one poll(2) over exactly the links that can move it on. Two more descriptors are
-// always in that set: one to wake the sleeper, and the job's abort key in the store, so that any
-// rank's failure ends every wait within milliseconds. Links inside a host take no descriptor: their
-// groups have a pair of processes' doorbell in common. A TCP link has its own connection, or what
-// one group does not take in would stand in another's way.
+// A rank sleeps in one poll(2) over the links that it waits for. Two more descriptors are always in
+// that set: the one that wake() makes readable, and the watch on the job's abort key in the store,
+// so that any rank's failure ends every wait within milliseconds. Links inside a host take no
+// descriptor of their own: two processes have one wake_channel for all their groups. Each TCP link
+// has a connection of its own, so that unread bytes of one group never block another group.
 #pragma once
 
 #include <poll.h>
@@ -51,20 +52,20 @@ class hybrid_transport final : public transport {
   }
 
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
-    // Another group's thread may accept a connection meant for this one, so look again soon.
+    // Another group's thread may accept a connection meant for this one, so check again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};
     const detail::sleep_scope asleep(shared_->sleepers(), group_);
     if (woken_.exchange(false)) limit = limit.zero();
     polled_.clear();
     ends_.clear();
-    polled_.push_back({asleep.alarm(), POLLIN, 0});
+    polled_.push_back({asleep.descriptor(), POLLIN, 0});
     polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
     bool opening = false;
     bool look_again = false;
     for (const link_interest& each : interests) {
       detail::process_link& stream = *link_slot(each.peer, each.traffic);
-      // A link that is not open yet may append nothing: poll refuses more entries than a process
-      // may have descriptors, -1 or not.
+      // A link that is not open yet may append nothing, not even -1: poll(2) fails with more
+      // entries than the process may have descriptors.
       const auto plan = stream.before_sleep(each.readable, each.writable, polled_);
       ends_.push_back(polled_.size());
       opening |= plan.awaiting;
@@ -92,13 +93,13 @@ class hybrid_transport final : public transport {
       for (; next < ends_[i]; ++next) events = static_cast<short>(events | polled_[next].revents);
       link_slot(interests[i].peer, interests[i].traffic)->after_sleep(events);
     }
-    // Read as well: who forgets a wake() must see what it was called for.
+    // exchange() rather than a store: the read makes the writes before wake() visible here.
     if (polled_[0].revents != 0) woken_.exchange(false);
     if (polled_[1].revents != 0) abort_signalled_ = true;
   }
   void wake() override {
     woken_ = true;
-    shared_->sleepers().rouse(group_);
+    shared_->sleepers().wake(group_);
   }
   [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
 
@@ -112,22 +113,24 @@ class hybrid_transport final : public transport {
     shared_->incoming().forget(group_);
   }
   std::optional<std::string> abort_reason() override {
-    // Asking the store's connection costs a system call, which each sleep would pay; poll has told.
-    const bool told = abort_signalled_ || shared_->abort_known() || shared_->abort_descriptor() < 0;
-    if (!told) return std::nullopt;
+    // Reading the watch is a system call, so do it only once poll(2) or another group has seen the
+    // abort.
+    const bool may_be_set =
+        abort_signalled_ || shared_->abort_known() || shared_->abort_descriptor() < 0;
+    if (!may_be_set) return std::nullopt;
     return shared_->abort_reason();
   }
 
   void post_notice(std::string_view text) override {
     shared_->own_notices().post(group_, text, [&](const std::string& all) {
-      shared_->ask_for_words([&](store& job_store, const deadline& limit) {
+      shared_->ask_for_diagnosis([&](store& job_store, const deadline& limit) {
         job_store.set(notice_key(job_rank(rank_)), all, limit);
       });
     });
   }
   std::vector<std::string> notices_of(int job_rank) override {
     std::string found;
-    shared_->ask_for_words([&](store& job_store, const deadline& limit) {
+    shared_->ask_for_diagnosis([&](store& job_store, const deadline& limit) {
       const std::vector<std::string> keys{notice_key(job_rank)};
       if (job_store.check(keys, limit)) found = job_store.get(keys.front(), limit);
     });
@@ -139,14 +142,14 @@ class hybrid_transport final : public transport {
     return shared_->has_ended(job_rank(peer));
   }
   [[nodiscard]] bool may_have_left(int peer) override {
-    // It says that it leaves before it stops listening.
+    // A rank publishes that it leaves before it stops listening.
     return !shared_->has_ended(job_rank(peer)) || shared_->may_have_left(job_rank(peer));
   }
 
   [[nodiscard]] std::string describe(int peer) override {
-    const auto* record = shared_->record_for_words(job_rank(peer));
+    const auto* record = shared_->record_for_diagnosis(job_rank(peer));
     std::string where;
-    // A group's own numbers mean little to who looks for that rank's output.
+    // Logs and output are labelled with the rank in the job, so name that one as well.
     if (job_rank(peer) != peer) where = formatted("rank {} of the job", job_rank(peer));
     if (record != nullptr) {
       where += formatted("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
@@ -155,7 +158,7 @@ class hybrid_transport final : public transport {
   }
 
   [[nodiscard]] std::string host_of(int peer) override {
-    const auto* record = shared_->record_for_words(job_rank(peer));
+    const auto* record = shared_->record_for_diagnosis(job_rank(peer));
     return record != nullptr ? record->host : std::string();
   }
   [[nodiscard]] int job_rank(int peer) const noexcept override {
@@ -169,7 +172,7 @@ class hybrid_transport final : public transport {
 
   [[nodiscard]] std::vector<int> hosts() override {
     std::vector<int> numbers;
-    std::vector<int> firsts;  // the job's number of each host, in the order of this group's ranks
+    std::vector<int> firsts;  // host numbers in the job, in the order of this group's ranks
     for (int rank = 0; rank < size(); ++rank) {
       const auto found = std::find(firsts.begin(), firsts.end(), place_of(rank).host);
       numbers.push_back(static_cast<int>(found - firsts.begin()));
@@ -182,7 +185,7 @@ class hybrid_transport final : public transport {
     const std::vector<int> ranks = host_ranks();
     const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
     const std::size_t whole = part * ranks.size();
-    // A sum of group and id would not do: numbers of groups lie apart by such products, too.
+    // The id is a field of its own in the key: group + id could equal another group's number.
     const detail::link_key key{group_, ranks.front(), detail::purpose::memory,
                                static_cast<int>(id)};
     std::shared_ptr<detail::shared_memory> memory;
@@ -212,7 +215,7 @@ class hybrid_transport final : public transport {
   using link_owner = std::unique_ptr<detail::process_link>;
   struct member {
     int job_rank = -1;
-    std::array<link_owner, channel_count> links;  ///< once asked for
+    std::array<link_owner, channel_count> links;  ///< null until first use
   };
 
   hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members,
@@ -223,12 +226,12 @@ class hybrid_transport final : public transport {
     for (const int each : members) members_.push_back({each, {}});
   }
 
-  /// Whether a peer's move has come to be seen that was made before the peer could see this rank
-  /// asleep: a store takes some 100 ns to another core. Should one take longer, no more is
-  /// lost than a short first nap.
+  /// Checks again for bytes that a peer published before it could see that this rank sleeps, for as
+  /// long as a store needs to become visible on another core (some 100 ns). If one takes longer,
+  /// the short first nap bounds the delay.
   [[nodiscard]] bool can_move_after_all(const std::vector<link_interest>& interests) {
-    static constexpr std::chrono::nanoseconds way_of_a_store{500};
-    const auto until = std::chrono::steady_clock::now() + way_of_a_store;
+    static constexpr std::chrono::nanoseconds store_latency{500};
+    const auto until = std::chrono::steady_clock::now() + store_latency;
     do {
       for (const link_interest& each : interests) {
         const detail::process_link& stream = *link_slot(each.peer, each.traffic);
@@ -286,7 +289,7 @@ class hybrid_transport final : public transport {
   [[nodiscard]] const detail::placement& place_of(int peer) {
     return shared_->placements()[static_cast<std::size_t>(job_rank(peer))];
   }
-  /// Known once it was asked for. Throws link_lost.
+  /// Asks the store once; later calls return the stored record. Throws link_lost.
   [[nodiscard]] const detail::peer_record& record_of(int peer,
                                                      std::chrono::milliseconds patience) {
     using time = std::chrono::milliseconds;
@@ -301,7 +304,7 @@ class hybrid_transport final : public transport {
     }
   }
 
-  /// The memory of all ranks of this host: the first of them makes it, the others are sent it.
+  /// The memory of all ranks of this host: the first of them creates it and passes it on.
   [[nodiscard]] detail::shared_memory share_among(const std::vector<int>& ranks,
                                                   const detail::link_key& key, std::size_t bytes,
                                                   std::size_t whole, const deadline& limit) {
@@ -354,7 +357,7 @@ class hybrid_transport final : public transport {
       }
       const auto [tcp, memory] = shared_->incoming().listeners();
       pollfd polled[] = {{memory, POLLIN, 0}, {shared_->abort_descriptor(), POLLIN, 0}};
-      ::poll(polled, 2, 2);  // another thread may take it in
+      ::poll(polled, 2, 2);  // not longer: another thread may accept the connection
     }
   }
 
@@ -366,9 +369,9 @@ class hybrid_transport final : public transport {
   std::vector<member> members_;
   int rank_;
   std::uint64_t group_;
-  std::atomic<bool> woken_{false};  ///< wake() was called, and no wait() has ended for it yet
+  std::atomic<bool> woken_{false};  ///< wake() was called, and no wait() has consumed it yet
   std::vector<pollfd> polled_;
-  std::vector<std::size_t> ends_;  ///< of each interest's entries in polled_, from the third on
+  std::vector<std::size_t> ends_;  ///< end of each interest's entries in polled_, which begin at 2
   std::chrono::milliseconds nap_ = first_nap;
   bool abort_signalled_ = false;
   std::optional<bool> shares_memory_;

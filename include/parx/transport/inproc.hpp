@@ -1,9 +1,9 @@
-// inproc: threads as ranks, with memory for a network.
+// inproc: a transport for ranks that are threads of one process.
 //
-// For tests, teaching and sandboxes without sockets. Every pair of ranks is joined by two bounded
-// pipes a channel. A network can be given a delay (each byte becomes visible that much later), and
-// any rank can be killed, upon which its peers lose their links as they would over TCP. Threads: an
-// inproc_network is safe from any thread; each transport belongs to its rank's thread.
+// For tests, teaching and sandboxes without sockets. Each pair of ranks has two bounded pipes per
+// channel. A network can have a delay (each byte becomes visible that much later), and any rank can
+// be killed: its peers then lose their links as they would over TCP. Threads: an inproc_network is
+// safe from any thread; each transport belongs to its rank's thread.
 #pragma once
 
 #include <algorithm>
@@ -29,42 +29,38 @@ namespace parx::inline PARX_ABI {
 
 struct inproc_options {
   std::chrono::microseconds delay{0};  ///< how much later a byte arrives than it was sent
-  std::size_t pipe_bytes = std::size_t{256} << 10;  ///< how much fits between two ranks
 };
 
 namespace detail {
 
-/// Rings when anything that a rank may be waiting for has happened.
-class inproc_bell {
+/// Counts the events that a rank may be waiting for.
+class inproc_events {
  public:
-  void ring() {
+  void add() {
     {
       const std::lock_guard lock(mutex_);
-      ++rings_;
+      ++count_;
     }
     changed_.notify_all();
   }
-  [[nodiscard]] std::uint64_t rings() {
-    const std::lock_guard lock(mutex_);
-    return rings_;
-  }
-  void wait_beyond(std::uint64_t seen, std::chrono::steady_clock::time_point until) {
+  /// Waits until more than `seen` events have happened or `until` has passed; returns their count.
+  [[nodiscard]] std::uint64_t wait_beyond(std::uint64_t seen,
+                                          std::chrono::steady_clock::time_point until) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, until, [&] { return rings_ > seen; });
+    changed_.wait_until(lock, until, [&] { return count_ > seen; });
+    return count_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t rings_ = 0;
+  std::uint64_t count_ = 0;
 };
 
 /// One direction between two ranks.
 class inproc_pipe {
  public:
   using clock = std::chrono::steady_clock;
-
-  explicit inproc_pipe(std::size_t capacity) : bytes_(capacity) {}
 
   std::size_t write(const_bytes from, clock::time_point visible) {
     const std::lock_guard lock(mutex_);
@@ -98,7 +94,7 @@ class inproc_pipe {
     return got;
   }
 
-  /// When the next byte becomes visible; the far future when none is on its way.
+  /// When the next byte becomes visible; time_point::max() when none is pending.
   [[nodiscard]] clock::time_point next_arrival() {
     const std::lock_guard lock(mutex_);
     return arrivals_.empty() ? clock::time_point::max() : arrivals_.front().first;
@@ -112,7 +108,7 @@ class inproc_pipe {
 
  private:
   std::mutex mutex_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(std::size_t{256} << 10);
   std::size_t written_ = 0;
   std::size_t visible_ = 0;
   std::size_t read_ = 0;
@@ -131,13 +127,13 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   /// The transport of one rank. The network must be held by a shared_ptr.
   [[nodiscard]] std::unique_ptr<transport> attach(int rank);
 
-  /// As if the rank's process had been killed: its peers lose their links to it.
+  /// Simulates that the rank's process is killed: its peers lose their links to it.
   void kill(int rank) {
     {
       const std::lock_guard lock(mutex_);
       at(rank).alive = false;
     }
-    ring_all();
+    notify_all();
   }
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
@@ -147,9 +143,9 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   friend class inproc_link;
   struct rank_state {
     bool alive = true;
-    detail::inproc_bell bell;
+    detail::inproc_events events;
     detail::notices notices;
-    std::string posted;  ///< them, as others read them
+    std::string posted;  ///< the notices as others read them
   };
   struct pipe_key {
     std::uint64_t group;
@@ -158,12 +154,12 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
     auto operator<=>(const pipe_key&) const = default;
   };
 
-  /// Lives as long as the network.
+  /// Created on first use; valid as long as the network.
   [[nodiscard]] detail::inproc_pipe& pipe(const pipe_key& key) {
     const std::lock_guard lock(mutex_);
-    return pipes_.try_emplace(key, options_.pipe_bytes).first->second;
+    return pipes_[key];
   }
-  /// The area of a group; its last rank takes it off the list.
+  /// The shared area of a group, created by its first rank. The last rank removes it from areas_.
   [[nodiscard]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key,
                                   std::size_t ranks, std::size_t bytes) {
     static constexpr std::size_t line = 64;
@@ -193,9 +189,9 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
     const std::lock_guard lock(mutex_);
     return at(rank).alive;
   }
-  [[nodiscard]] detail::inproc_bell& bell(int rank) { return at(rank).bell; }
-  void ring_all() {
-    for (rank_state& each : ranks_) each.bell.ring();
+  [[nodiscard]] detail::inproc_events& events(int rank) { return at(rank).events; }
+  void notify_all() {
+    for (rank_state& each : ranks_) each.events.add();
   }
   [[nodiscard]] rank_state& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -219,7 +215,7 @@ class inproc_link final : public link {
     const auto visible = std::chrono::steady_clock::now() + network_.options_.delay;
     std::size_t sent = out_.write(first, visible);
     if (sent == first.size) sent += out_.write(second, visible);
-    if (sent > 0) network_.bell(peer_in_network_).ring();
+    if (sent > 0) network_.events(peer_in_network_).add();
     return sent;
   }
 
@@ -228,7 +224,7 @@ class inproc_link final : public link {
     std::size_t received = in_.read(first);
     if (received == first.size) received += in_.read(second);
     if (received > 0) {
-      network_.bell(peer_in_network_).ring();  // there is room again
+      network_.events(peer_in_network_).add();  // there is room again
     } else if (!network_.alive(peer_in_network_) && in_.drained()) {
       throw link_lost(peer_, "its thread has ended");
     } else if (ended && in_.drained()) {
@@ -237,7 +233,7 @@ class inproc_link final : public link {
     return received;
   }
 
-  void nudge() override { network_.bell(peer_in_network_).ring(); }
+  void nudge() override { network_.events(peer_in_network_).add(); }
   [[nodiscard]] bool has_unread() override {
     const bool alive = network_.alive(peer_in_network_);
     const bool closed = in_.closed;
@@ -266,7 +262,7 @@ class inproc_transport final : public transport {
       : network_(std::move(network)), members_(std::move(members)), rank_(rank), group_(group) {}
   ~inproc_transport() override {
     close();
-    // The job's own transport goes last: the rank has ended.
+    // Group 0, all ranks of the job, is destroyed last: the rank has ended.
     if (group_ == 0) network_->kill(job_rank(rank_));
   }
 
@@ -295,11 +291,9 @@ class inproc_transport final : public transport {
       if (!each.readable) continue;
       until = std::min(until, links_.at({each.peer, each.traffic}).next_arrival());
     }
-    detail::inproc_bell& bell = network_->bell(job_rank(rank_));
-    bell.wait_beyond(heard_, until);
-    heard_ = bell.rings();
+    seen_ = network_->events(job_rank(rank_)).wait_beyond(seen_, until);
   }
-  void wake() override { network_->bell(job_rank(rank_)).ring(); }
+  void wake() override { network_->events(job_rank(rank_)).add(); }
   [[nodiscard]] bool may_spin() const noexcept override { return false; }
 
   void abort(std::string_view reason) noexcept override {
@@ -310,15 +304,15 @@ class inproc_transport final : public transport {
         try {
           *network_->abort_reason_ = reason;
         } catch (const std::bad_alloc&) {
-          // The others end without a reason.
+          // The others abort without a reason.
         }
       }
     }
-    network_->ring_all();
+    network_->notify_all();
   }
   void close() noexcept override {
     for (auto& [key, each] : links_) each.close();
-    network_->ring_all();
+    network_->notify_all();
   }
   std::optional<std::string> abort_reason() override {
     const std::lock_guard lock(network_->mutex_);
@@ -337,12 +331,12 @@ class inproc_transport final : public transport {
 
   [[nodiscard]] bool has_ended(int peer) override {
     if (network_->alive(job_rank(peer))) return false;
-    // What it sent before may still be on its way.
+    // Not before all that it sent has been received.
     return std::none_of(links_.begin(), links_.end(), [peer](auto& each) {
       return each.first.first == peer && !each.second.drained();
     });
   }
-  /// A group's own numbers mean little to who looks for that rank's output.
+  /// Output is labelled with the rank in the job, so that one is named as well.
   [[nodiscard]] std::string describe(int peer) override {
     if (job_rank(peer) == peer) return formatted("rank {}", peer);
     return formatted("rank {} (rank {} of the job)", peer, job_rank(peer));
@@ -374,7 +368,7 @@ class inproc_transport final : public transport {
   int rank_;
   std::uint64_t group_;
   std::map<std::pair<int, channel>, inproc_link> links_;
-  std::uint64_t heard_ = 0;
+  std::uint64_t seen_ = 0;  ///< events, by the last wait()
 };
 
 inline std::unique_ptr<transport> inproc_network::attach(int rank) {

@@ -1,9 +1,9 @@
 // shm_link: a link through memory that two processes of one host share.
 //
-// The connecting side makes the memory and passes it on; neither then keeps a descriptor of it.
-// The two processes' doorbell (detail/doorbell.hpp) tells when either dies and wakes a sleeper.
-// Nobody pays for a wake-up that nobody sleeps for: each side says in the shared memory when it
-// goes to sleep, and also when it closes the link.
+// The connecting side creates the memory and passes it on; then neither keeps a descriptor of it.
+// The two processes' wake_channel wakes a sleeping peer and tells when the peer's process ends.
+// Each side sets a flag in the shared memory before it sleeps, so that no wake-up is sent to a peer
+// that is awake, and another one when it closes the link.
 #pragma once
 
 #include <poll.h>
@@ -18,12 +18,12 @@
 #include <vector>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/transport/detail/doorbell.hpp>
 #include <parx/transport/detail/endpoint.hpp>
 #include <parx/transport/detail/link_memory.hpp>
 #include <parx/transport/detail/process_link.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/shared_pipe.hpp>
+#include <parx/transport/detail/wake_channel.hpp>
 #include <parx/transport/detail/write_guard.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -40,7 +40,7 @@ class shm_link final : public detail::process_link {
   std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!opened()) return 0;
     const std::size_t sent = sender_.send(first, second);
-    if (sender_.published()) ring_bell();
+    if (sender_.published()) wake_peer();
     if (sent == 0 && ended_) throw link_lost(key_.peer, "it closed the connection");
     return sent;
   }
@@ -48,14 +48,14 @@ class shm_link final : public detail::process_link {
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
     if (!opened()) return 0;
     const bool ended = ended_;
-    const std::size_t received = receiver_.receive(first, second, bell_->pid(), key_.peer);
-    if (received > 0 && receiver_.awaited()) ring_bell();
+    const std::size_t received = receiver_.receive(first, second, wakes_->pid(), key_.peer);
+    if (received > 0 && receiver_.awaited()) wake_peer();
     if (received == 0 && ended) throw link_lost(key_.peer, "it closed the connection");
     return received;
   }
 
   void nudge() override {
-    if (opened()) ring_bell();
+    if (opened()) wake_peer();
   }
   [[nodiscard]] bool has_unread() override {
     if (!opened()) return false;
@@ -69,7 +69,7 @@ class shm_link final : public detail::process_link {
                                                 std::vector<pollfd>& polled) override {
     if (state_ != state::open) return {.awaiting = true};
     mine().asleep.store(1, std::memory_order_seq_cst);
-    polled.push_back({bell_->descriptor(), POLLIN, 0});
+    polled.push_back({wakes_->descriptor(), POLLIN, 0});
     return {.looks_twice = true};
   }
   [[nodiscard]] bool ready(bool readable, bool writable) const noexcept override {
@@ -79,7 +79,7 @@ class shm_link final : public detail::process_link {
   void after_sleep(short events) override {
     if (state_ != state::open) return;
     mine().asleep.store(0, std::memory_order_relaxed);
-    if (events != 0) listen();
+    if (events != 0) receive_wakes();
     ended_ = has_ended();
   }
 
@@ -88,7 +88,7 @@ class shm_link final : public detail::process_link {
       sender_.withdraw();
       await_writer();
       mine().closed.store(1, std::memory_order_seq_cst);
-      if (theirs().asleep.load(std::memory_order_seq_cst) != 0) bell_->ring(key_.group);
+      if (theirs().asleep.load(std::memory_order_seq_cst) != 0) wakes_->wake(key_.group);
     }
     state_ = state::closed;
   }
@@ -105,40 +105,40 @@ class shm_link final : public detail::process_link {
     return shared_layout().sides[connects_ ? 1 : 0];
   }
 
-  /// No fence between this side's move and its look at the sleeper, though the look may come before
-  /// the move is seen: a fence would make every small message wait until it has reached the other
-  /// core. It is the sleeper who waits that long (hybrid_transport::wait) and looks again.
-  void ring_bell() noexcept {
+  /// There is no fence between the store that publishes bytes and the load of `asleep`, though the
+  /// load may be executed before the store is visible: a fence would delay every small message
+  /// until it has reached the other core. Instead the sleeper, after setting `asleep`, waits that
+  /// long and checks again (hybrid_transport::can_move_after_all).
+  void wake_peer() noexcept {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::atomic<std::uint32_t>& asleep = theirs().asleep;
     if (asleep.load(std::memory_order_relaxed) == 0 ||
         asleep.exchange(0, std::memory_order_relaxed) == 0) {
       return;
     }
-    bell_->ring(key_.group);
+    wakes_->wake(key_.group);
   }
-  void listen() noexcept {
-    bell_->listen([this](std::uint64_t group) {
-      if (group != key_.group) shared_.sleepers().rouse(group);
+  void receive_wakes() noexcept {
+    wakes_->receive([this](std::uint64_t group) {
+      if (group != key_.group) shared_.sleepers().wake(group);
     });
   }
-  /// What the peer has sent before can still be received.
+  /// Whether the peer has closed the link or ended. What it sent before can still be received.
   [[nodiscard]] bool has_ended() const noexcept {
-    return bell_->ended() || theirs().closed.load(std::memory_order_acquire) != 0;
+    return wakes_->ended() || theirs().closed.load(std::memory_order_acquire) != 0;
   }
 
-  /// The memory that this rank receives into is its own again once this returns: a peer that writes
-  /// it at this moment ends that within microseconds. One that is stopped in the 100 ns before is
-  /// not allowed to any more.
+  /// Waits until the peer no longer writes into this rank's memory. A write that is under way ends
+  /// within microseconds. A peer that is stopped just before its write loses the permission to it.
   void await_writer() noexcept {
     static constexpr std::chrono::milliseconds patience{200};
     const auto began = std::chrono::steady_clock::now();
-    while (!receiver_.reclaim() && !bell_->ended()) {
+    while (!receiver_.reclaim() && !wakes_->ended()) {
       const auto waited = std::chrono::steady_clock::now() - began;
       if (waited > patience && !guard_.closed()) guard_.close();
-      // Twice, for a write that was passing the guard just then.
+      // The second interval is for a write that passed the guard just before it was closed.
       if (guard_.closed() && waited > 2 * patience && !receiver_.write_has_begun()) return;
-      listen();
+      receive_wakes();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
@@ -146,14 +146,14 @@ class shm_link final : public detail::process_link {
   [[nodiscard]] bool opened() { return state_ == state::open || opens_now(); }
   [[nodiscard]] bool opens_now() {
     if (state_ == state::closed) throw link_lost(key_.peer, "this rank closed the connection");
-    if (bell_ == nullptr) bell_ = shared_.doorbell_with(rank_, key_.peer, peer_);
-    if (bell_ == nullptr) return false;
+    if (wakes_ == nullptr) wakes_ = shared_.wake_channel_with(rank_, key_.peer, peer_);
+    if (wakes_ == nullptr) return false;
     return connects_ ? connect() : take_arrival();
   }
 
   [[nodiscard]] bool take_arrival() {
-    listen();  // nobody may be polling it for a link that is not open
-    const bool ended = bell_->ended();
+    receive_wakes();  // no thread may be polling for a link that is not open
+    const bool ended = wakes_->ended();
     auto arrived = shared_.incoming().claim(key_);
     if (!arrived && ended) throw link_lost(key_.peer, "it closed the connection");
     if (!arrived) return false;
@@ -167,14 +167,14 @@ class shm_link final : public detail::process_link {
         memory_.size() != layout::bytes_for(ring_bytes)) {
       throw link_lost(key_.peer, "its shared memory is not laid out as this version of parx does");
     }
-    finish_opening(shared_.can_read(bell_->pid(), peer_));
+    finish_opening(shared_.can_read(wakes_->pid(), peer_));
     return true;
   }
 
   [[nodiscard]] bool connect() {
     const descriptor socket = shared_.connect_to_memory(key_.peer, peer_);
     if (!socket.valid()) return false;
-    const bool readable = shared_.can_read(bell_->pid(), peer_);
+    const bool readable = shared_.can_read(wakes_->pid(), peer_);
     const std::size_t ring_bytes = readable ? layout::small_ring : layout::large_ring;
     const descriptor file = detail::shared_memory::create(layout::bytes_for(ring_bytes));
     memory_ = detail::shared_memory(file, layout::bytes_for(ring_bytes));
@@ -195,7 +195,7 @@ class shm_link final : public detail::process_link {
     if (readable) {
       guard_ = detail::write_guard::create();
       receiver_.permit_offers(guard_);
-      sender_.permit_writes(bell_->pid());  // the kernel asks for the same right
+      sender_.permit_writes(wakes_->pid());  // needs the same permission as reading
     }
     state_ = state::open;
   }
@@ -208,7 +208,7 @@ class shm_link final : public detail::process_link {
   const bool connects_ = shared_.connects_to(rank_);
   bool ended_ = false;
   state state_ = state::opening;
-  detail::doorbell* bell_ = nullptr;  ///< once it is open; the endpoint's
+  detail::wake_channel* wakes_ = nullptr;  ///< once it is open; owned by the endpoint
   detail::shared_memory memory_;
   detail::write_guard guard_;
   detail::pipe_sender sender_;

@@ -1,5 +1,5 @@
-// solo_transport: a world of one. Nothing travels; what remains is to wait for other threads of the
-// process.
+// solo_transport: a world of one rank. It has no links; wait() only waits for wake() from another
+// thread of the process.
 //
 // Threads: wake() and abort() from any thread, the rest from the one that drives the group.
 #pragma once
@@ -40,13 +40,13 @@ class solo_transport final : public transport {
 
   void wait(const std::vector<link_interest>&, std::chrono::milliseconds limit) override {
     std::unique_lock lock(all_->mutex);
-    all_->changed.wait_for(lock, limit, [&] { return all_->rings != heard_; });
-    heard_ = all_->rings;
+    all_->changed.wait_for(lock, limit, [&] { return all_->wakes != seen_; });
+    seen_ = all_->wakes;
   }
   void wake() override {
     {
       const std::lock_guard lock(all_->mutex);
-      ++all_->rings;
+      ++all_->wakes;
     }
     all_->changed.notify_all();
   }
@@ -88,18 +88,18 @@ class solo_transport final : public transport {
   }
 
  private:
-  /// What the world and its subgroups have in common.
+  /// Shared by the world and its subgroups.
   struct state {
     std::mutex mutex;
     std::condition_variable changed;
-    std::uint64_t rings = 0;
+    std::uint64_t wakes = 0;  ///< calls of wake()
     std::optional<std::string> abort_reason;
   };
 
   explicit solo_transport(std::shared_ptr<state> all) : all_(std::move(all)) {}
 
   std::shared_ptr<state> all_;
-  std::uint64_t heard_ = 0;
+  std::uint64_t seen_ = 0;  ///< of `wakes`, by this group's last wait()
 };
 
 }  // namespace parx

@@ -1,12 +1,12 @@
-// striped_link: a link over several TCP connections, for networks that hold each single one back.
+// striped_link: a link over several TCP connections, for networks that limit the rate of each one.
 //
-// The link's bytes are cut into segments, each with a header that says where it lies among them. A
+// The link's byte stream is cut into segments. Each has a header with its offset in the stream. A
 // small message goes over the first connection, and so does the first segment of a large one, whose
-// header says how many bytes after it may come over any connection. Such a segment goes to the
-// next connection that takes it: one that holds `credit` unsent bytes takes none, so that a slow
-// one gets less. The receiver reads the segments in their order, whichever connection they are on;
-// what comes early waits in the kernel, where the window of its connection bounds it. No byte is
-// copied for the sake of the order. Losing one connection is losing the peer.
+// header says how many bytes after it may come over any connection. Such bytes go to the next
+// connection that accepts a segment: one that holds `credit` unsent bytes accepts none, so that a
+// slow connection gets less. The receiver reads the segments in stream order from whichever
+// connection has the next one. Bytes that arrive early wait in the kernel, bounded by their
+// connection's window, so reordering needs no copy. Losing one connection is losing the peer.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI {
 
 class striped_link final : public detail::process_link {
  public:
-  /// Over make_stream(0), make_stream(1), ...: `count` of them.
+  /// A link over `count` connections: make_stream(0), make_stream(1), ...
   template <typename MakeStream>
   striped_link(int peer, int count, const MakeStream& make_stream) : peer_(peer) {
     for (int number = 0; number < count; ++number) {
@@ -30,15 +30,15 @@ class striped_link final : public detail::process_link {
     }
   }
 
-  /// What is taken beyond a segment that has not left whole is not counted yet, but dealt: as with
-  /// any link, the caller offers the rest of the same bytes again.
+  /// Bytes after a segment that was not sent completely are assigned to connections, but not
+  /// counted in the result yet. As with any link, the caller passes them again.
   std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!opened()) return 0;
     const std::uint64_t end = sent_ + first.size + second.size;
     for (lane& each : lanes_) {
       if (each.sending()) push(each, first, second);
     }
-    // One segment a connection, and then the other direction has its turn.
+    // One segment per connection, and then the caller serves the other direction.
     for (std::size_t tries = 0; tries < lanes_.size() && dealt_ < end; ++tries) {
       const bool anywhere = dealt_ < stripes_end_;
       lane& taker = lanes_[anywhere ? next_++ % lanes_.size() : 0];
@@ -59,12 +59,12 @@ class striped_link final : public detail::process_link {
     std::size_t got = 0;
     while (got < room) {
       lane* source = holder();
-      if (source == nullptr && look()) continue;
+      if (source == nullptr && read_headers()) continue;
       const std::size_t read = source == nullptr ? 0 : pull(*source, first, second, got);
       if (read == 0) break;
       got += read;
     }
-    if (got == 0) mind_the_ended();
+    if (got == 0) check_ended();
     return got;
   }
 
@@ -102,21 +102,21 @@ class striped_link final : public detail::process_link {
   }
 
  private:
-  /// Large enough to make a segment's cost small, small enough for a megabyte to use all
-  /// connections.
+  /// Large enough to amortize a segment's cost, small enough for a megabyte to use all connections.
   static constexpr std::size_t segment_bytes = std::size_t{128} << 10;
   static constexpr int credit = 2 * int{segment_bytes};
   static constexpr std::size_t header_bytes = sizeof(detail::segment_header);
   static constexpr std::uint64_t most_striped = std::uint64_t{1} << 30;
-  /// A peer that leaves ends all its connections at once; here their ends may come in any order.
+  /// A peer that leaves closes all its connections at once. Their ends may arrive in any order,
+  /// within this time.
   static constexpr std::chrono::seconds end_patience{1};
 
   struct lane {
     detail::tcp_stream stream;
-    detail::segment_header out{};  ///< the latest segment that it was dealt
-    std::size_t out_sent = 0;      ///< of it, header included
-    detail::segment_header in{};   ///< the segment that comes next over it
-    std::size_t in_received = 0;   ///< of it, header included
+    detail::segment_header out{};  ///< the latest segment assigned to it
+    std::size_t out_sent = 0;      ///< of `out`, header included
+    detail::segment_header in{};   ///< the segment being received over it
+    std::size_t in_received = 0;   ///< of `in`, header included
 
     [[nodiscard]] bool sending() const noexcept {
       return out.length > 0 && out_sent < header_bytes + out.length;
@@ -136,7 +136,7 @@ class striped_link final : public detail::process_link {
     return open_ = true;
   }
 
-  /// Gives a connection the next segment, if it takes any of it now.
+  /// Assigns the next segment to a connection, if that accepts at least one byte of it now.
   void deal(lane& taker, std::uint64_t offered, std::size_t to_follow, const_bytes first,
             const_bytes second) {
     const auto length = std::min<std::uint64_t>(offered, segment_bytes);
@@ -167,7 +167,7 @@ class striped_link final : public detail::process_link {
     to.out_sent += to.stream.send({parts, used});
   }
 
-  /// Bytes skip to skip + size of two buffers that are one. Returns in how many parts, at most 2.
+  /// Bytes [skip, skip + size) of two buffers taken as one. Returns the number of parts, at most 2.
   [[nodiscard]] static std::size_t slice(mutable_bytes first, mutable_bytes second,
                                          std::size_t skip, std::size_t size,
                                          iovec* parts) noexcept {
@@ -182,7 +182,7 @@ class striped_link final : public detail::process_link {
     return used;
   }
 
-  /// The connection that brings the next byte, if its header has been read.
+  /// The connection that brings the stream's next byte, if the segment's header has been read.
   [[nodiscard]] const lane* holder() const noexcept {
     for (const lane& each : lanes_) {
       if (each.knows_next() && each.in.offset + (each.in_received - header_bytes) == received_) {
@@ -194,21 +194,21 @@ class striped_link final : public detail::process_link {
   [[nodiscard]] lane* holder() noexcept {
     return const_cast<lane*>(std::as_const(*this).holder());
   }
-  /// Whether what comes next is read from this connection; `source` is the holder.
+  /// Whether the next read is from this connection; `source` is the holder.
   [[nodiscard]] bool brings_next(std::size_t number, const lane* source) const noexcept {
-    return source != nullptr ? &lanes_[number] == source : looked_at(number);
+    return source != nullptr ? &lanes_[number] == source : may_bring_next(number);
   }
-  /// Whether the next byte may come over this connection, which has not told yet what it brings.
-  [[nodiscard]] bool looked_at(std::size_t number) const noexcept {
+  /// Whether the next byte may come over this connection, whose next header is not read yet.
+  [[nodiscard]] bool may_bring_next(std::size_t number) const noexcept {
     const lane& each = lanes_[number];
     return (number == 0 || received_ < incoming_stripes_end_) && !each.knows_next() &&
            !each.stream.ended();
   }
-  /// Reads headers. True when one is whole that was not before.
-  [[nodiscard]] bool look() {
+  /// Reads headers; true when one has been completed.
+  [[nodiscard]] bool read_headers() {
     bool found = false;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
-      if (!looked_at(i)) continue;
+      if (!may_bring_next(i)) continue;
       lane& each = lanes_[i];
       iovec part{reinterpret_cast<std::byte*>(&each.in) + each.in_received,
                  header_bytes - each.in_received};
@@ -230,7 +230,7 @@ class striped_link final : public detail::process_link {
     if (next.striped > 0) incoming_stripes_end_ = next.offset + next.length + next.striped;
   }
 
-  /// Receives bytes of the segment that a connection brings, and the header of its next one.
+  /// Receives bytes of a connection's present segment, and the header of its next one.
   std::size_t pull(lane& from, mutable_bytes first, mutable_bytes second, std::size_t skip) {
     const std::size_t left = header_bytes + from.in.length - from.in_received;
     const std::size_t size = std::min(left, first.size + second.size - skip);
@@ -249,8 +249,8 @@ class striped_link final : public detail::process_link {
     return body;
   }
 
-  /// Nothing has come: it may be that nothing will.
-  void mind_the_ended() {
+  /// Throws link_lost if no more bytes can arrive, since connections have ended.
+  void check_ended() {
     using clock = std::chrono::steady_clock;
     const auto has_ended = [](const lane& each) { return each.stream.ended(); };
     if (std::none_of(lanes_.begin(), lanes_.end(), has_ended)) return;
@@ -270,10 +270,10 @@ class striped_link final : public detail::process_link {
   std::vector<lane> lanes_;
   int peer_;
   bool open_ = false;
-  // Places among the bytes of the link, which are counted from its opening.
-  std::uint64_t sent_ = 0;         ///< all before it have left, and the caller knows
-  std::uint64_t dealt_ = 0;        ///< all before it were given to a connection
-  std::uint64_t stripes_end_ = 0;  ///< where only the first connection may be used again
+  // Offsets in the link's byte stream.
+  std::uint64_t sent_ = 0;         ///< all bytes before it are sent and reported to the caller
+  std::uint64_t dealt_ = 0;        ///< all bytes before it are assigned to a connection
+  std::uint64_t stripes_end_ = 0;  ///< from here on only the first connection may be used
   std::uint64_t received_ = 0;
   std::uint64_t incoming_stripes_end_ = 0;
   std::size_t next_ = 1;

@@ -19,7 +19,7 @@ class tcp_link final : public detail::process_link {
     if (!stream_.opened()) return 0;
     iovec parts[2] = {{const_cast<std::byte*>(first.data), first.size},
                       {const_cast<std::byte*>(second.data), std::min(second.size, most_bytes)}};
-    return stream_.send(used(parts), second.others_wait);
+    return stream_.send(used(parts), second.more_follows);
   }
 
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
@@ -46,18 +46,19 @@ class tcp_link final : public detail::process_link {
   void close() noexcept override { stream_.close(); }
 
  private:
-  /// Sent by one call: enough to make its cost small; then the other direction has its turn.
+  /// Most that one call sends: enough to amortize the system call, and then the caller serves the
+  /// other direction.
   static constexpr std::size_t most_bytes = std::size_t{256} << 10;
 
-  /// What is wanted in pieces of at most this size is read with what follows it: many short
-  /// messages, or a header and the body that it announces, cost one call.
+  /// Reads of at most this size are buffered: many short messages, or a header and its body, cost
+  /// one system call.
   static constexpr std::size_t most_read_ahead = std::size_t{2} << 10;
 
-  /// Bytes that were received before somebody wanted them.
+  /// Bytes that were received before they were asked for.
   class read_ahead {
    public:
     [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
-    /// Of an empty one: read(to, room) returns how many bytes it has written.
+    /// The buffer must be empty. read(to, room) returns how many bytes it has written.
     template <typename Read>
     void fill(const Read& read) {
       if (!bytes_) bytes_.reset(new std::byte[capacity]);

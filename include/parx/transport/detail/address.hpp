@@ -1,5 +1,5 @@
-// address: a place in a process's memory as a number, for another process that reads or writes
-// there with process_vm_readv or process_vm_writev.
+// Memory addresses as numbers, for another process to use with process_vm_readv or
+// process_vm_writev.
 #pragma once
 
 #include <sys/uio.h>

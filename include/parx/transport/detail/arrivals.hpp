@@ -1,11 +1,11 @@
 // arrivals: the connections that peers have opened, until their links claim them.
 //
-// Listens for TCP and, where memory is shared, at an abstract Unix socket. A connection there is
-// the doorbell of two processes, or brings memory: that is mapped at once, so that what nobody has
-// claimed yet takes no descriptor. A connection counts only after a hello that proves that it is of
-// this job, at the Unix socket only of the same user; nothing that others send is an error here. At
-// most `most_strangers` may be half open, for five seconds each. What a group has not
-// claimed when it closes is closed with it, and so is what comes for it later.
+// Listens for TCP and, where memory is shared, at an abstract Unix socket. A connection to the Unix
+// socket is a wake_channel or passes memory. Such memory is mapped at once, so that an unclaimed
+// arrival takes no descriptor. A connection is accepted after a hello that proves that its peer is
+// a rank of this job; at the Unix socket the peer must also run as the same user. All others are
+// closed and are no error. At most `most_pending` connections may be without a complete hello, for
+// five seconds each. When a group closes, its unclaimed arrivals are closed, and so are later ones.
 // Threads: safe from any thread.
 #pragma once
 
@@ -37,23 +37,23 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Which link a connection belongs to.
+/// Identifies the link that a connection belongs to.
 struct link_key {
   std::uint64_t group = 0;
   int peer = -1;  ///< in the group's numbering
   purpose what_for = purpose::collective;
-  int stream = 0;  ///< of the connections that are one link, or of the group's shared areas
+  int stream = 0;  ///< index among a link's connections, or a shared area's id
   bool operator==(const link_key&) const = default;
 };
 
-/// In link_key::group: a connection of two processes, not of one group.
+/// In link_key::group: the connection is for all groups of two processes.
 inline constexpr std::uint64_t all_groups = ~std::uint64_t{0};
 
-/// A connection, or the memory that one has brought; neither where none has come.
+/// A connection, or the memory that was passed over one; neither where none has arrived.
 struct arrival {
   descriptor socket;
   shared_memory memory;
-  mac proof{};  ///< that this rank has answered a TCP connection's hello with, in a job with a key
+  mac proof{};  ///< with which this rank answered a TCP connection's hello, in a job with a key
 
   [[nodiscard]] explicit operator bool() const noexcept {
     return socket.valid() || memory.data() != nullptr;
@@ -62,10 +62,10 @@ struct arrival {
 
 class arrivals {
  public:
-  /// Nothing is taken in before a token is set. Throws errc::io where nothing can listen.
+  /// Listens; connections are not accepted before accept_with(). Throws errc::io.
   arrivals(const std::string& address, const std::string& memory_name)
       : address_(socket_address::tcp(address, 0)), tcp_(stream_socket(address_.storage.ss_family)) {
-    // A connection inherits the listener's congestion control, before it is known who connected.
+    // A connection inherits the listener's congestion control before the peer's host is known.
     network_control_ = congestion_control_of(tcp_.get());
     if (network_control_.starts_with("bbr")) avoid_pacing(tcp_.get());
     const bool listens = tcp_.valid() &&
@@ -83,30 +83,30 @@ class arrivals {
   }
 
   [[nodiscard]] std::uint16_t port() const noexcept { return address_.port(); }
-  /// What the kernel would have given to connections with other hosts.
+  /// The kernel's default congestion control, for connections with other hosts.
   [[nodiscard]] const std::string& network_control() const noexcept { return network_control_; }
   [[nodiscard]] bool shares_memory() const noexcept { return memory_.valid(); }
-  /// What becomes readable when a peer connects; the second one may be -1.
+  /// The descriptors that become readable when a peer connects; the second one may be -1.
   [[nodiscard]] std::pair<int, int> listeners() const noexcept {
     return {tcp_.get(), memory_.get()};
   }
 
-  /// How hellos are judged: by the key, with the challenge that this rank has published, or by the
-  /// token where the job has no secret.
-  void take_in(std::string token, std::optional<job_key> key, std::string challenge) {
+  /// Sets what hellos are checked with: the key and the challenge that this rank has published, or
+  /// the token where the job has no secret.
+  void accept_with(std::string token, std::optional<job_key> key, std::string challenge) {
     const std::lock_guard lock(mutex_);
     token_ = std::move(token);
     key_ = std::move(key);
     challenge_ = std::move(challenge);
   }
 
-  /// Takes what has come for a link, once it is there. Does not block. Throws errc::io where
-  /// descriptors have run out.
+  /// Accepts new connections, and returns the one for a link if it has arrived. Does not block.
+  /// Throws errc::io where descriptors have run out.
   [[nodiscard]] arrival claim(const link_key& key) {
     const std::lock_guard lock(mutex_);
     accept_from(tcp_.get());
     if (memory_.valid()) accept_from(memory_.get());
-    std::erase_if(strangers_, [this](caller& each) { return heard(each); });
+    std::erase_if(pending_, [this](connection& each) { return read_hello(each); });
     const auto found = find_arrived(key);
     if (found == arrived_.end()) return {};
     arrival taken = std::move(found->second);
@@ -114,8 +114,8 @@ class arrivals {
     return taken;
   }
 
-  /// Whether the process that has connected to a Unix socket, or that listens at the one that this
-  /// process has connected to, belongs to this one's user: as when it started to listen, or now.
+  /// Whether the process at the other end of a Unix connection runs as this process's user, by its
+  /// user id when it started to listen or its present one.
   [[nodiscard]] bool is_of_this_user(int socket) const noexcept {
     ucred peer{};
     socklen_t size = sizeof peer;
@@ -123,7 +123,7 @@ class arrivals {
            (peer.uid == user_ || peer.uid == ::geteuid());
   }
 
-  /// Closes what nobody has claimed of a group that has ended here, now and when it comes later.
+  /// A group has closed: closes its unclaimed arrivals, and those that come later.
   void forget(std::uint64_t group) {
     const std::lock_guard lock(mutex_);
     if (ended(group)) return;
@@ -136,16 +136,17 @@ class arrivals {
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr std::size_t most_strangers = 256;
-  static constexpr std::chrono::seconds stranger_patience{5};
-  static constexpr std::chrono::seconds hello_patience{1};  ///< where descriptors are scarce
+  static constexpr std::size_t most_pending = 256;
+  static constexpr std::chrono::seconds hello_timeout{5};
+  static constexpr std::chrono::seconds scarce_hello_timeout{1};  ///< where descriptors run out
 
-  struct caller {
+  /// A connection whose hello is not complete.
+  struct connection {
     descriptor socket;
     clock::time_point since;
     hello_bytes bytes{};  ///< of its hello
     std::size_t received = 0;
-    descriptor memory{};  ///< that it has brought
+    descriptor memory{};       ///< passed over it
     bool lost_memory = false;  ///< this process had no descriptor for it
   };
 
@@ -155,18 +156,18 @@ class arrivals {
       if (!socket.valid()) {
         const int why = errno;
         if (why != EMFILE && why != ENFILE) return;
-        if (!is_awaited(listener)) return;  // accept4() says so also where nobody is waiting
-        if (strangers_.empty()) throw_shortage(why);
-        // The oldest makes room, unless it may still be about to say that it is a rank of this job.
-        if (clock::now() - strangers_.front().since < hello_patience) return;
-        strangers_.erase(strangers_.begin());
+        if (!is_awaited(listener)) return;  // accept4() fails so even if no connection waits
+        if (pending_.empty()) throw_shortage(why);
+        // Closes the oldest connection, unless it is so young that its hello may still arrive.
+        if (clock::now() - pending_.front().since < scarce_hello_timeout) return;
+        pending_.erase(pending_.begin());
         continue;
       }
       if (listener == memory_.get() && !is_of_this_user(socket.get())) continue;
-      caller next{.socket = std::move(socket), .since = clock::now()};
-      if (heard(next)) continue;  // usually its hello is there already
-      if (strangers_.size() >= most_strangers) strangers_.erase(strangers_.begin());
-      strangers_.push_back(std::move(next));
+      connection next{.socket = std::move(socket), .since = clock::now()};
+      if (read_hello(next)) continue;  // usually it has arrived already
+      if (pending_.size() >= most_pending) pending_.erase(pending_.begin());
+      pending_.push_back(std::move(next));
     }
   }
 
@@ -179,40 +180,40 @@ class arrivals {
     return ::poll(&interest, 1, 0) > 0;
   }
 
-  /// Reads on; true when the connection needs no more attention, welcomed or not.
-  bool heard(caller& each) {
+  /// Reads more of a hello; true when the connection was accepted or is to be closed.
+  bool read_hello(connection& each) {
     iovec part{each.bytes.data() + each.received, sizeof(link_hello) - each.received};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
-    // Not sizeof control, whose padding has room for a second descriptor.
+    // Not sizeof control: its padding has room for a second descriptor.
     message.msg_controllen = CMSG_LEN(sizeof(int));
     const auto got = ::recvmsg(each.socket.get(), &message, MSG_CMSG_CLOEXEC);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
     if (got > 0) {
       each.received += static_cast<std::size_t>(got);
       const cmsghdr* head = CMSG_FIRSTHDR(&message);
-      const bool brings =
+      const bool passes_memory =
           head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS;
-      if (brings) {
+      if (passes_memory) {
         int sent = -1;
         std::memcpy(&sent, CMSG_DATA(head), sizeof sent);
         each.memory = descriptor(sent);
       }
       if ((message.msg_flags & MSG_CTRUNC) != 0) {
-        if (brings) return true;  // more than one
-        // The kernel passes no memory to a process that has no descriptor left for it.
+        if (passes_memory) return true;  // more than one
+        // The kernel drops the memory where this process has no descriptor left for it.
         each.lost_memory = true;
       }
     }
-    if (each.received < sizeof(link_hello)) return clock::now() - each.since > stranger_patience;
-    welcome(each);
+    if (each.received < sizeof(link_hello)) return clock::now() - each.since > hello_timeout;
+    accept(each);
     return true;
   }
 
-  void welcome(caller& each) {
+  void accept(connection& each) {
     const auto greeting = parse_hello(each.bytes);
     if (!greeting || !is_proven(*greeting)) {
       log(log_level::debug, "closed a connection that did not prove to be of this job");
@@ -221,25 +222,24 @@ class arrivals {
     if (each.lost_memory) throw_shortage(EMFILE);
     const link_key wants{greeting->group, greeting->from, greeting->what_for,
                          greeting->stream};
-    arrival came;
-    if (!each.memory.valid()) came.socket = std::move(each.socket);
-    else came.memory = shared_memory(each.memory, shared_memory::size_of(each.memory));
-    if (ended(wants.group)) return refuse(wants, came);
-    // The first one counts: a link is opened once.
-    if (find_arrived(wants) != arrived_.end()) return refuse(wants, came);
-    if (key_ && came.socket.valid() && is_tcp(came.socket.get())) {
-      came.proof = proof_of_welcome(*key_, *greeting);
-      // There is always room for it; where the peer has gone already, its link finds out.
+    arrival made;
+    if (!each.memory.valid()) made.socket = std::move(each.socket);
+    else made.memory = shared_memory(each.memory, shared_memory::size_of(each.memory));
+    // A link is opened once: a second connection for it is refused.
+    if (ended(wants.group) || find_arrived(wants) != arrived_.end()) return refuse(wants, made);
+    if (key_ && made.socket.valid() && is_tcp(made.socket.get())) {
+      made.proof = proof_of_welcome(*key_, *greeting);
+      // A new socket has room for it. If the peer is gone already, the link finds out.
       static_cast<void>(
-          ::send(came.socket.get(), came.proof.data(), came.proof.size(), MSG_NOSIGNAL));
+          ::send(made.socket.get(), made.proof.data(), made.proof.size(), MSG_NOSIGNAL));
     }
-    arrived_.emplace_back(wants, std::move(came));
+    arrived_.emplace_back(wants, std::move(made));
   }
 
   [[nodiscard]] bool is_proven(const link_hello& greeting) {
     if (key_) {
       return equal_in_constant_time(greeting.proof, proof_of_hello(*key_, greeting, challenge_)) &&
-             heard_.take(greeting.rank, greeting.count);
+             received_.take(greeting.rank, greeting.count);
     }
     return token_.size() == greeting.proof.size() &&
            std::equal(token_.begin(), token_.end(), job_key::view(greeting.proof).begin());
@@ -250,11 +250,11 @@ class arrivals {
     return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX;
   }
 
-  /// A connection is closed with its arrival. The rank that passed a link's memory reads there that
-  /// it was refused.
-  static void refuse(const link_key& wants, const arrival& came) noexcept {
-    if (wants.what_for == purpose::memory || came.memory.size() < link_memory::rings_at) return;
-    refuse_link(came.memory.data());
+  /// A connection is closed with its arrival. Memory of a link is marked instead, for the rank that
+  /// passed it.
+  static void refuse(const link_key& wants, const arrival& refused) noexcept {
+    if (wants.what_for == purpose::memory || refused.memory.size() < link_memory::rings_at) return;
+    refuse_link(refused.memory.data());
   }
 
   using arrived = std::pair<link_key, arrival>;
@@ -278,10 +278,10 @@ class arrivals {
   std::string token_;
   std::optional<job_key> key_;
   std::string challenge_;
-  heard_hellos heard_;
-  std::vector<caller> strangers_;  ///< the longest waiting first
-  std::vector<arrived> arrived_;   ///< not claimed yet
-  // The latest groups that have ended: a peer is late by a few of them, not by hundreds.
+  received_hellos received_;
+  std::vector<connection> pending_;  ///< the oldest first
+  std::vector<arrived> arrived_;     ///< not claimed yet
+  // The latest groups that have ended: a peer lags behind by a few of them, not by hundreds.
   std::array<std::uint64_t, 512> ended_{};
   std::size_t ended_count_ = 0;
 };

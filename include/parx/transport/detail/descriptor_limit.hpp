@@ -1,4 +1,4 @@
-// descriptor_limit: how many descriptors a process may have, and what is said when they run out.
+// descriptor_limit: raises the limit on open descriptors, and explains errors where they run out.
 #pragma once
 
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Raises the soft limit of open descriptors to the hard one: every TCP link of every group takes
+/// Raises the soft limit on open descriptors to the hard limit: each TCP link of each group takes
 /// one.
 inline void raise_descriptor_limit() noexcept {
   rlimit limit{};
@@ -20,7 +20,7 @@ inline void raise_descriptor_limit() noexcept {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// The text of an error of a call that makes a descriptor, with what to do where none is left.
+/// The text of an errno from a call that makes a descriptor, with advice where none is left.
 [[nodiscard]] inline std::string shortage_text(int number) {
   if (number == ENFILE) {
     return formatted("{}, all processes of this host together: raise fs.file-max there",

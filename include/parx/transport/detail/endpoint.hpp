@@ -1,8 +1,8 @@
-// endpoint: what all groups of one process share.
+// endpoint: the state that all groups of one process share: the arrivals, the peers' records and
+// the watch on the job's abort key.
 //
-// The arrivals, the peers' records and the job-wide abort key. For a pair of ranks the higher one
-// connects, so that there is never more than one attempt; whether they share memory follows from
-// the table of placements, so that both sides expect the same kind of link.
+// Of two ranks the higher one connects, so that there is never more than one attempt. Whether they
+// share memory follows from the table of placements, so that both expect the same kind of link.
 // Threads: safe from any thread.
 #pragma once
 
@@ -35,7 +35,6 @@
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
-#include <parx/transport/detail/doorbell.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/link_proof.hpp>
@@ -44,13 +43,14 @@
 #include <parx/transport/detail/shared_memory.hpp>
 #include <parx/transport/detail/sleepers.hpp>
 #include <parx/transport/detail/sockets.hpp>
+#include <parx/transport/detail/wake_channel.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 struct endpoint_options {
-  std::shared_ptr<parx::store> job_store;  ///< every key of the job lies under its prefix
-  std::string store_host;            ///< towards which this rank's address is chosen
+  std::shared_ptr<parx::store> job_store;  ///< prefixed: holds the keys of this job only
+  std::string store_host;  ///< this rank publishes its address on the route to it
   int rank = 0;
   int world_size = 1;
   int local_world_size = 1;
@@ -75,7 +75,7 @@ class endpoint {
     }
     std::copy_n(agreed.begin(), token_.size(), token_.begin());
     own_.challenge = random_hex();
-    arrivals_.take_in(agreed, options_.key, own_.challenge);
+    arrivals_.accept_with(agreed, options_.key, own_.challenge);
     own_.port = arrivals_.port();
     own_.probe = address_of(token_.data());
     if (!arrivals_.shares_memory()) own_.memory.clear();
@@ -90,7 +90,7 @@ class endpoint {
   endpoint(const endpoint&) = delete;
   endpoint& operator=(const endpoint&) = delete;
 
-  /// Lets go of the store, which may then end. What groups of this process are still there end too.
+  /// Releases the store, which may then end. Groups of this process that still exist are aborted.
   void leave() {
     std::shared_ptr<parx::store> last;
     {
@@ -103,7 +103,7 @@ class endpoint {
       abort_known_.store(true, std::memory_order_release);
     }
     if (last != nullptr) say_goodbye(*last);
-    // Not closed: a thread of such a group may be about to poll it.
+    // Shut down, not closed: a thread of such a group may be about to poll it.
     ::shutdown(abort_descriptor(), SHUT_RDWR);
   }
 
@@ -116,8 +116,8 @@ class endpoint {
     return abort_descriptor_.load(std::memory_order_acquire);
   }
 
-  /// The record of a rank of the job, for good. Throws parx::error where the store does not tell it
-  /// before `limit`.
+  /// The record of a rank of the job; the reference stays valid. Throws parx::error where the store
+  /// does not return it before `limit`.
   [[nodiscard]] const peer_record& record_of(int rank, deadline limit) {
     peer_record& known = records_[static_cast<std::size_t>(rank)];
     {
@@ -132,11 +132,11 @@ class endpoint {
     return known;
   }
 
-  /// Asks the store, as ask(store, limit), for what only makes words clearer; false where it gives
-  /// none. One that does not answer, because its process is stopped, would take the whole patience
-  /// for every question of a message: it is then not asked again for a while.
+  /// Calls ask(store, limit) for information that only improves a message; false where it fails. A
+  /// store that does not answer (its process may be stopped) is not asked again for a while,
+  /// because each question of a message would wait for the whole timeout.
   template <typename Ask>
-  bool ask_for_words(Ask ask) {
+  bool ask_for_diagnosis(Ask ask) {
     const auto job_store = store_of_job();
     if (job_store == nullptr || store_is_silent()) return false;
     try {
@@ -144,22 +144,22 @@ class endpoint {
       return true;
     } catch (const error& failure) {
       if (failure.code_value() == errc::timeout) {
-        asked_in_vain_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+        last_unanswered_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
       }
       return false;
     }
   }
   [[nodiscard]] bool store_is_silent() const noexcept {
     static constexpr std::chrono::seconds respite{10};
-    const auto last = asked_in_vain_.load(std::memory_order_relaxed);
+    const auto last = last_unanswered_.load(std::memory_order_relaxed);
     return last != 0 && clock::now() < clock::time_point(clock::duration(last)) + respite;
   }
-  /// For what is said to the store last: who keeps it may stand still.
+  /// For this rank's last requests to the store, whose process may be stopped.
   [[nodiscard]] deadline parting_deadline() const {
     return deadline::after(std::chrono::milliseconds(store_is_silent() ? 100 : 700));
   }
-  /// As record_of, where no more depends on it than words: null where it is not told.
-  [[nodiscard]] const peer_record* record_for_words(int rank) {
+  /// As record_of, for messages and diagnosis: null where the store does not return it.
+  [[nodiscard]] const peer_record* record_for_diagnosis(int rank) {
     const auto limit = store_is_silent() ? deadline::after(std::chrono::seconds(0))
                                          : deadline::after(std::chrono::seconds(1));
     try {
@@ -169,8 +169,8 @@ class endpoint {
     }
   }
 
-  /// Where each rank of the job is. From rank 0's table where it has published one, else from every
-  /// rank's record. Throws parx::error where a record is missing.
+  /// Where each rank of the job is: from rank 0's table if it has published one, else from all
+  /// ranks' records. Throws parx::error where a record is missing.
   [[nodiscard]] const std::vector<placement>& placements() {
     const std::lock_guard lock(placements_mutex_);
     if (!placements_.empty()) return placements_;
@@ -187,12 +187,12 @@ class endpoint {
     }
     return placements_;
   }
-  /// For rank 0, once all have arrived: spares the others a look at every record.
+  /// For rank 0, once all have arrived: then the others need not read every record.
   void publish_placements(deadline limit) {
     options_.job_store->set("placements", to_text(place(*options_.job_store, limit)), limit);
   }
 
-  /// What the connecting side of a link says first, to the rank of that record.
+  /// The hello that the connecting side of a link sends first, to the rank of `peer`.
   [[nodiscard]] link_hello hello(const link_key& key, int from, const peer_record& peer) {
     link_hello greeting;
     greeting.what_for = key.what_for;
@@ -210,36 +210,38 @@ class endpoint {
     }
     return greeting;
   }
-  /// What a peer that has heard it sends first over TCP; nothing in a job without a secret.
+  /// The proof that the accepting peer sends first over TCP; none in a job without a secret.
   [[nodiscard]] std::optional<mac> welcome_to(const link_hello& greeting) const {
     if (!options_.key) return std::nullopt;
     return proof_of_welcome(*options_.key, greeting);
   }
 
-  /// Whether TLS follows on TCP connections, and its key, bound to what the peer has been answered.
+  /// Whether TCP connections use TLS.
   [[nodiscard]] bool encrypts() const noexcept { return options_.key && options_.key->encrypts(); }
+  /// The key of that TLS, bound to the connection by the accepting rank's proof.
   [[nodiscard]] mac tls_key(const mac& welcome) const {
     return options_.key->sign("parx link tls", {job_key::view(welcome)});
   }
 
-  /// The connection with `rank` of the job, a process of this host, that all groups share. Null
-  /// while it is being opened. A group calls the rank `peer`. Throws link_lost.
-  [[nodiscard]] detail::doorbell* doorbell_with(int rank, int peer, const peer_record& record) {
-    const std::lock_guard lock(doorbells_mutex_);
-    auto& known = doorbells_[static_cast<std::size_t>(rank)];
+  /// The wake_channel to the process of `rank` in the job, on this host; all groups share it. Null
+  /// while it is being opened. `peer` is that rank's number in the calling group, for messages.
+  /// Throws link_lost.
+  [[nodiscard]] wake_channel* wake_channel_with(int rank, int peer, const peer_record& record) {
+    const std::lock_guard lock(wake_channels_mutex_);
+    auto& known = wake_channels_[static_cast<std::size_t>(rank)];
     if (known != nullptr) return known.get();
-    auto socket = connects_to(rank) ? call_at(rank, peer, record)
-                                    : arrivals_.claim(doorbell_key(rank)).socket;
+    auto socket = connects_to(rank) ? connect_wake_channel(rank, peer, record)
+                                    : arrivals_.claim(wake_channel_key(rank)).socket;
     if (!socket.valid()) return nullptr;
-    known.reset(new detail::doorbell(std::move(socket)));
+    known.reset(new wake_channel(std::move(socket)));
     return known.get();
   }
-  /// Of two ranks that share memory the higher one connects, whatever a group calls them.
+  /// Of two ranks that share memory the one with the higher number in the job connects.
   [[nodiscard]] bool connects_to(int rank) const noexcept { return options_.rank > rank; }
   [[nodiscard]] detail::sleepers& sleepers() noexcept { return sleepers_; }
 
-  /// A connection to where a rank of this host takes in shared memory; none while too many others
-  /// stand in line there. Throws link_lost, and parx::error where this process can make no socket.
+  /// Connects to the Unix socket at which a rank of this host accepts shared memory; not valid
+  /// while its backlog is full. Throws link_lost, and parx::error where no socket can be made.
   [[nodiscard]] descriptor connect_to_memory(int peer, const peer_record& record) const {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
@@ -255,7 +257,7 @@ class endpoint {
     if (errno == ECONNREFUSED) throw link_lost(peer, "it has ended");
     throw link_lost(peer, formatted("it does not share memory any more: {}", errno_text(errno)));
   }
-  /// Says over it what it is for, and passes the memory. Throws link_lost.
+  /// Sends the hello over such a connection and passes the memory with it. Throws link_lost.
   void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key,
                    int from, const peer_record& peer) {
     const auto greeting = hello(key, from, peer);
@@ -265,8 +267,7 @@ class endpoint {
     }
   }
 
-  /// Whether the process behind a Unix connection lets this one read its memory: tried at the place
-  /// where its token lies.
+  /// Whether this process may read the memory of a peer's process: tested by reading its token.
   [[nodiscard]] bool can_read(pid_t pid, const peer_record& peer) const noexcept {
     if (pid <= 0 || peer.probe == 0 || !single_copy_) return false;
     token_text found{};
@@ -276,10 +277,10 @@ class endpoint {
     return got == static_cast<ssize_t>(found.size()) && found == token_;
   }
 
-  /// Whether a rank's process is gone: its host answers, but nobody listens at its port any more.
-  [[nodiscard]] bool has_ended(int global_peer) {
+  /// Whether a rank's process has ended: its host answers, but nothing listens at its port.
+  [[nodiscard]] bool has_ended(int rank) {
     static constexpr int patience_ms = 200;
-    const auto* record = record_for_words(global_peer);
+    const auto* record = record_for_diagnosis(rank);
     if (record == nullptr) return false;
     const auto address = socket_address::tcp(record->address, record->port);
     const descriptor probe = stream_socket(address.storage.ss_family);
@@ -289,10 +290,10 @@ class endpoint {
     return connection_state(probe.get(), patience_ms) == ECONNREFUSED;
   }
 
-  /// Of a rank that has ended: false where it has not said that it leaves the job.
+  /// For a rank that has ended: false where it has not published that it leaves the job.
   [[nodiscard]] bool may_have_left(int rank) {
     bool left = true;
-    ask_for_words([&](parx::store& job_store, const deadline& limit) {
+    ask_for_diagnosis([&](parx::store& job_store, const deadline& limit) {
       left = job_store.check(std::vector{goodbye_key(rank)}, limit);
     });
     return left;
@@ -308,7 +309,7 @@ class endpoint {
     }
   }
 
-  /// Whether abort_reason() has been found by any group of this process. Costs nothing.
+  /// Whether any group of this process has found an abort_reason(). One atomic load.
   [[nodiscard]] bool abort_known() const noexcept {
     return abort_known_.load(std::memory_order_acquire);
   }
@@ -338,7 +339,7 @@ class endpoint {
   static constexpr int most_streams = 64;
   static constexpr std::size_t longest_reason = 4096;
   static constexpr std::size_t most_watches = 16;
-  /// Rank 0 mostly has ended; its death shall be known soon.
+  /// Usually rank 0 has ended, which should be reported soon.
   static constexpr std::chrono::milliseconds reconnect_patience{400};
 
   [[nodiscard]] static std::string goodbye_key(int rank) { return formatted("left/{}", rank); }
@@ -346,7 +347,7 @@ class endpoint {
     try {
       job_store.set(goodbye_key(options_.rank), "1", parting_deadline());
     } catch (const std::exception&) {
-      // The store has gone, and with it who would ask.
+      // The store is gone, so nobody can ask for it.
     }
   }
 
@@ -355,13 +356,13 @@ class endpoint {
     return options_.job_store;
   }
 
-  [[nodiscard]] static link_key doorbell_key(int rank) noexcept {
-    return {all_groups, rank, purpose::doorbell};
+  [[nodiscard]] static link_key wake_channel_key(int rank) noexcept {
+    return {all_groups, rank, purpose::wake_up};
   }
-  [[nodiscard]] descriptor call_at(int rank, int peer, const peer_record& record) {
+  [[nodiscard]] descriptor connect_wake_channel(int rank, int peer, const peer_record& record) {
     descriptor socket = connect_to_memory(peer, record);
     if (!socket.valid()) return socket;
-    const auto greeting = hello(doorbell_key(rank), options_.rank, record);
+    const auto greeting = hello(wake_channel_key(rank), options_.rank, record);
     if (::send(socket.get(), &greeting, sizeof greeting, MSG_NOSIGNAL) !=
         static_cast<ssize_t>(sizeof greeting)) {
       throw link_lost(peer, formatted("it does not take a greeting: {}", errno_text(errno)));
@@ -379,7 +380,8 @@ class endpoint {
     return place_ranks(records);
   }
 
-  /// All but what only listening tells. Throws usage_error for an unknown PARX_TRANSPORT.
+  /// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or
+  /// PARX_STREAMS.
   [[nodiscard]] static peer_record describe_self(const endpoint_options& options) {
     const std::string wanted = env_string(options.env, "PARX_TRANSPORT").value_or("auto");
     if (wanted != "auto" && wanted != "tcp") {
@@ -404,7 +406,8 @@ class endpoint {
     return self;
   }
 
-  /// Where Yama lets only ancestors read a process's memory, this one admits all of its user's.
+  /// Where Yama (ptrace_scope 1) lets only ancestors read this process's memory, allows it for all
+  /// processes of the same user.
   static void permit_reading() noexcept {
     if (read_line("/proc/sys/kernel/yama/ptrace_scope") == "1") {
       ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
@@ -415,7 +418,7 @@ class endpoint {
     abort_descriptor_.store(next->descriptor(), std::memory_order_release);
     abort_watches_.push_back(std::move(next));
   }
-  /// The connection may have broken where its other end lives: asks before that one is accused.
+  /// Connects again, since the connection may have broken although the store is alive.
   [[nodiscard]] bool watches_again() {
     if (abort_watches_.size() == most_watches) return false;
     try {
@@ -444,27 +447,27 @@ class endpoint {
   detail::arrivals arrivals_;
   notices notices_;
   token_text token_{};
-  /// The last one counts. Others are not closed: a thread may be about to poll their descriptors.
+  /// The last one is current. Others stay open: a thread may be about to poll their descriptors.
   std::vector<std::unique_ptr<store_watch>> abort_watches_;
   std::atomic<int> abort_descriptor_{-1};
 
-  std::mutex doorbells_mutex_;
-  /// By rank, once opened; until this process leaves.
-  std::vector<std::unique_ptr<detail::doorbell>> doorbells_ =
-      std::vector<std::unique_ptr<detail::doorbell>>(static_cast<std::size_t>(options_.world_size));
+  std::mutex wake_channels_mutex_;
+  /// By rank; null until opened, then kept until this process leaves.
+  std::vector<std::unique_ptr<wake_channel>> wake_channels_ =
+      std::vector<std::unique_ptr<wake_channel>>(static_cast<std::size_t>(options_.world_size));
   detail::sleepers sleepers_;
 
   std::mutex placements_mutex_;
   std::vector<placement> placements_;
   std::mutex mutex_;
-  /// By rank, once known.
+  /// By rank; is_known() once the store has returned it.
   std::vector<peer_record> records_ =
       std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));
-  /// To the peer of each challenge.
+  /// Hellos sent to each peer, by its challenge.
   std::map<std::string, std::uint64_t> hellos_;
   std::optional<std::string> abort_reason_;
   std::atomic<bool> abort_known_{false};
-  std::atomic<clock::rep> asked_in_vain_{0};  ///< when the store last gave no answer; 0: never
+  std::atomic<clock::rep> last_unanswered_{0};  ///< when the store last did not answer; 0: never
 };
 
 }  // namespace parx::detail

@@ -1,7 +1,7 @@
-// The bytes that the transport itself puts on a connection, without any I/O. Little-endian.
+// The transport's own bytes on a connection. No I/O. Little-endian.
 //
 // link_hello: what the connecting rank sends first; the accepting side closes anything else.
-// segment_header: precedes each piece of a link that runs over several connections.
+// segment_header: precedes each segment of a link over several connections (striped.hpp).
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@
 namespace parx::inline PARX_ABI::detail {
 
 static_assert(std::endian::native == std::endian::little,
-              "parx sends integers as they lie in memory; a big-endian port must swap them here");
+              "parx sends integers as they are in memory; a big-endian port must swap them here");
 
-/// What a connection is for. The first two are the channels of transport::link_to.
+/// The use of a connection. The first two are the channels of transport::link_to.
 enum class purpose : std::uint32_t {
   collective,
   message,
-  memory,   ///< brings the memory of transport::share
-  doorbell  ///< two processes of a host wake each other over it, in all their groups
+  memory,  ///< passes the memory of transport::share
+  wake_up  ///< two processes of a host wake each other over it, for all their groups
 };
 
 struct link_hello {
@@ -33,11 +33,11 @@ struct link_hello {
   std::uint64_t group = 0;
   std::int32_t from = -1;  ///< the connecting rank, in the group's numbering
   std::int32_t to = -1;
-  std::int32_t stream = 0;  ///< of the connections that are one link, or of the shared areas
+  std::int32_t stream = 0;  ///< index among a link's connections, or a shared area's id
   std::int32_t rank = -1;   ///< the connecting rank, in the job's numbering
   std::uint64_t count = 0;  ///< of its earlier hellos to this peer
-  /// That it is a rank of this job: see link_proof. In a job without a secret the token from the
-  /// job's store.
+  /// Proves that the sender is a rank of this job: see link_proof. In a job without a secret, the
+  /// token from the job's store.
   std::array<unsigned char, 32> proof{};
 };
 using hello_bytes = std::array<std::byte, sizeof(link_hello)>;
@@ -45,16 +45,16 @@ static_assert(sizeof(link_hello) == 72 && std::is_trivially_copyable_v<link_hell
 
 [[nodiscard]] inline std::optional<link_hello> parse_hello(const hello_bytes& bytes) noexcept {
   const auto hello = std::bit_cast<link_hello>(bytes);
-  if (hello.magic != link_hello::expected_magic || hello.what_for > purpose::doorbell) {
+  if (hello.magic != link_hello::expected_magic || hello.what_for > purpose::wake_up) {
     return std::nullopt;
   }
   return hello;
 }
 
 struct segment_header {
-  std::uint64_t offset = 0;   ///< of its first byte among all that the link has carried this way
+  std::uint64_t offset = 0;   ///< of its first byte in the link's byte stream
   std::uint32_t length = 0;   ///< bytes after this header
-  std::uint32_t striped = 0;  ///< bytes after those that may come over any of the connections
+  std::uint32_t striped = 0;  ///< bytes after the segment that may come over any connection
 };
 static_assert(sizeof(segment_header) == 16 && std::is_trivially_copyable_v<segment_header>);
 

@@ -1,7 +1,7 @@
-// Which of a host's addresses a rank tells the others.
+// Which of its host's addresses a rank publishes.
 //
-// By default the source address of its route to the job's store: it is by definition one that leads
-// there. PARX_SOCKET_IFNAME (else GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME) overrides it, in NCCL's
+// By default the source address of its route to the job's store, since that address is known to
+// work. PARX_SOCKET_IFNAME (else GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME) overrides it, in NCCL's
 // syntax plus CIDR: a comma-separated list of name prefixes ("eth,ib"), "=eth0" for an exact name,
 // "^docker,lo" to exclude, "10.0.0.0/8" for a network.
 #pragma once
@@ -38,7 +38,7 @@ struct interface_address {
 [[nodiscard]] inline bool is_loopback(std::string_view address) noexcept {
   return address.substr(0, 4) == "127." || address == "::1";
 }
-/// Link-local addresses are given out per link, so two hosts may have the same one.
+/// Link-local addresses are unique per network segment only, so two hosts may have the same one.
 [[nodiscard]] inline bool is_link_local(std::string_view address) noexcept {
   return address.substr(0, 8) == "169.254." || address.substr(0, 5) == "fe80:";
 }
@@ -67,7 +67,7 @@ struct interface_address {
   return std::nullopt;
 }
 
-/// Whether the rule of the file's head admits an interface.
+/// Whether a rule in the syntax described above admits an interface.
 [[nodiscard]] inline bool interface_matches(std::string_view rule,
                                             const interface_address& candidate) {
   const bool excludes = !rule.empty() && rule.front() == '^';
@@ -119,7 +119,7 @@ struct interface_address {
   if (::getaddrinfo(host.c_str(), "9", &hints, &raw) != 0) return {};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
   for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
-    // Connecting a datagram socket sends nothing; it only asks for the route.
+    // Connecting a datagram socket sends nothing; it only looks up the route.
     const descriptor probe(::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!probe.valid() || ::connect(probe.get(), each->ai_addr, each->ai_addrlen) != 0) continue;
     sockaddr_storage own{};
@@ -134,7 +134,7 @@ struct interface_address {
   return {};
 }
 
-/// The address that a rank advertises. `several_hosts`: ranks on other hosts must reach it.
+/// The address that a rank publishes. `several_hosts`: ranks on other hosts must reach it.
 [[nodiscard]] inline std::string choose_address(const environment& env,
                                                 const std::string& store_host, bool several_hosts) {
   const auto candidates = interface_addresses();
@@ -157,7 +157,8 @@ struct interface_address {
   std::string chosen = source_address_towards(store_host);
   if (chosen.empty()) chosen = "127.0.0.1";
   if (several_hosts && is_loopback(chosen)) {
-    // The store is on this host, whose name often resolves to 127.0.1.1; others need a way in.
+    // The store is on this host, whose name often resolves to 127.0.1.1. Other hosts need another
+    // address.
     for (const auto& each : candidates) {
       if (!is_loopback(each.address) && !is_link_local(each.address)) return each.address;
     }

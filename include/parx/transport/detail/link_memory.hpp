@@ -1,4 +1,4 @@
-// link_memory: how the memory of a link inside a host is laid out.
+// link_memory: the layout of the shared memory of a link inside a host.
 //
 // Index 0 is the connecting side and the pipe in which it sends.
 #pragma once
@@ -12,11 +12,12 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The head of the memory; the two rings follow.
+/// The first page; the two rings follow.
 struct link_memory {
   static constexpr std::size_t rings_at = 4096;
-  /// Measured: with single copies a ring of 256 KiB serves 64 KiB to 1 MiB best (a core's cache
-  /// holds both rings); without them large messages pass through it as well and want larger pieces.
+  /// Measured: with single copies (process_vm_readv) a ring of 256 KiB is best for messages of
+  /// 64 KiB to 1 MiB, as a core's cache holds both rings. Without them large messages pass through
+  /// the ring, too, and profit from larger pieces.
   static constexpr std::size_t small_ring = std::size_t{256} << 10;
   static constexpr std::size_t large_ring = std::size_t{512} << 10;
 
@@ -37,7 +38,7 @@ struct link_memory {
 };
 static_assert(sizeof(link_memory) <= link_memory::rings_at);
 
-/// What its peer finds where a rank does not want a link that was offered to it.
+/// Tells the connecting rank that its link was refused: marks the accepting side as closed.
 inline void refuse_link(std::byte* memory) noexcept {
   link_memory::at(memory).sides[1].closed.store(1, std::memory_order_release);
 }

@@ -1,11 +1,11 @@
-// link_proof: how two ranks of a job with a secret prove on a new connection that they are of it.
+// link_proof: mutual authentication of two ranks on a new connection, in a job with a secret.
 //
-// The challenges are exchanged beforehand, in the ranks' records in the job's store, which admits
-// only members: so no link waits for a round trip before it can send. The connecting rank signs its
-// hello, which names job ranks, group, purpose and its count of hellos to that peer, together with
-// the peer's challenge; the accepting rank signs what it has heard. A challenge is made for each
-// start of a process, and each count is taken once: a recorded hello is worth nothing.
-// Pure but for the key.
+// The challenges are exchanged in advance, in the ranks' records in the job's store, which admits
+// only members of the job, so that no link waits for a round trip before it can send. The
+// connecting rank signs its hello (job rank, group, purpose, its count of hellos to that peer)
+// together with the peer's challenge. The accepting rank signs the hello that it has received. Each
+// start of a process makes a new challenge, and each count is accepted once, so a recorded hello
+// cannot be replayed. No I/O.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ namespace parx::inline PARX_ABI::detail {
   greeting.proof = {};
   return key.sign("parx link", {job_key::view(greeting), challenge});
 }
-/// What the accepting rank sends first on a TCP connection.
+/// The accepting rank sends it first on a TCP connection.
 [[nodiscard]] inline mac proof_of_welcome(const job_key& key, const link_hello& greeting) {
   return key.sign("parx link accepted", {job_key::view(greeting)});
 }
 
-/// The hellos that have been heard of each rank, by their counts. Those of a rank follow each
-/// other, so that hardly more than the next one is kept.
-class heard_hellos {
+/// The counts of the hellos received from each rank. They arrive almost in order, so that little
+/// more than the next expected one is stored.
+class received_hellos {
  public:
-  /// False where this one was heard before.
+  /// Records a hello; false where it was received before (a replay).
   [[nodiscard]] bool take(int rank, std::uint64_t count) {
-    one_rank& heard = ranks_[rank];
-    if (count < heard.next || !heard.beyond.insert(count).second) return false;
-    while (!heard.beyond.empty() && *heard.beyond.begin() == heard.next) {
-      heard.beyond.erase(heard.beyond.begin());
-      ++heard.next;
+    one_rank& known = ranks_[rank];
+    if (count < known.next || !known.beyond.insert(count).second) return false;
+    while (!known.beyond.empty() && *known.beyond.begin() == known.next) {
+      known.beyond.erase(known.beyond.begin());
+      ++known.next;
     }
     return true;
   }

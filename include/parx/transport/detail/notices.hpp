@@ -1,8 +1,8 @@
-// notices: what the groups of one rank have posted for the others, as one text.
+// notices: the notices of one rank's groups (transport::post_notice), encoded as one text.
 //
-// One key of a store holds them all, so that whoever asks about a rank need not know its groups.
-// Each group has one notice; the oldest go when there are too many, as groups end without a word.
-// Threads: safe from any.
+// One key of the store holds all of them, so that readers need not know the rank's groups. Each
+// group has one notice. Beyond `most` the oldest is dropped, since a group that ends does not
+// remove its notice. Threads: safe from any.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ class notices {
  public:
   static constexpr std::size_t most = 16;
 
-  /// Replaces the notice of a group, and calls publish(all as one text): of two groups that post at
-  /// a time, one after the other, so that what is published last holds both.
+  /// Replaces the notice of a group and calls publish(all as one text). The lock is held during
+  /// publish(), so that the text published last holds the latest notices of all groups.
   template <typename Publish>
   void post(std::uint64_t group, std::string_view text, Publish publish) {
     const std::lock_guard lock(mutex_);
@@ -40,7 +40,7 @@ class notices {
     publish(joined);
   }
 
-  /// The notices in such a text; those that are cut off are left out.
+  /// Decodes such a text; a notice that is cut off is left out.
   [[nodiscard]] static std::vector<std::string> split(std::string_view joined) {
     std::vector<std::string> found;
     std::uint32_t size = 0;

@@ -1,4 +1,4 @@
-// peer_record: what a rank tells the others about itself through the store.
+// peer_record: how to reach a rank, published in the job's store. And where all ranks are placed.
 #pragma once
 
 #include <unistd.h>
@@ -19,18 +19,18 @@
 namespace parx::inline PARX_ABI::detail {
 
 struct peer_record {
-  std::string host;     ///< for people
-  std::string boot_id;  ///< tells hosts apart: names and addresses may repeat
+  std::string host;     ///< host name, for messages only
+  std::string boot_id;  ///< identifies the host: names and addresses may repeat
   std::string address;  ///< numeric
-  /// Its network namespace, within which abstract socket names are known, and PARX_HOST_ID, which
-  /// sets ranks of one machine apart as if they were on two hosts.
+  /// Its network namespace, in which abstract socket names are valid, and PARX_HOST_ID, which makes
+  /// ranks of one machine count as ranks of different hosts.
   std::string network;
-  std::string memory;   ///< the abstract socket at which it shares memory; empty where it does not
+  std::string memory;  ///< the abstract socket that accepts shared memory; empty where none does
   std::uint16_t port = 0;
   int pid = 0;
-  std::uint64_t probe = 0;  ///< where its token lies, to try whether its memory can be read
-  std::string challenge = {};  ///< what hellos to it sign, besides themselves
-  int streams = 1;  ///< TCP connections that it wants a link to have; of two ranks the fewer hold
+  std::uint64_t probe = 0;     ///< address of its token, to test whether its memory can be read
+  std::string challenge = {};  ///< signed together with each hello to it
+  int streams = 1;  ///< TCP connections that it wants per link; the smaller of two wishes holds
 
   [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
@@ -63,10 +63,10 @@ struct peer_record {
   }
 };
 
-/// Where a rank is: what algorithms and kinds of links are chosen by.
+/// Where a rank is. Decides which algorithms and which kinds of links are used.
 struct placement {
   int host = 0;         ///< numbered in the order of the hosts' first ranks
-  bool memory = false;  ///< it shares memory with the others there that do
+  bool memory = false;  ///< it shares memory with ranks of its host that do, too
 
   [[nodiscard]] bool shares_memory_with(const placement& other) const noexcept {
     return host == other.host && memory && other.memory;
@@ -82,13 +82,12 @@ struct placement {
     const auto number = static_cast<int>(found - hosts.begin());
     if (found == hosts.end()) hosts.push_back(host);
     const bool memory = !each.memory.empty() && !each.boot_id.empty() && !each.network.empty();
-    const placement next{number, memory};
-    places.push_back(next);
+    places.push_back({number, memory});
   }
   return places;
 }
 
-/// "0m 0m 1 ...": a rank's host, with an m where it shares memory.
+/// "0m 0m 1 ...": each rank's host, with an m where it shares memory.
 [[nodiscard]] inline std::string to_text(const std::vector<placement>& places) {
   std::string text;
   for (const placement& each : places) {
@@ -113,14 +112,14 @@ struct placement {
   return places;
 }
 
-/// One line of a file of /proc, or nothing.
+/// The first line of a file of /proc; empty where it cannot be read.
 [[nodiscard]] inline std::string read_line(const char* path) {
   std::string line = file_text(path).value_or("");
   line.resize(std::min(line.find('\n'), line.size()));
   return line;
 }
 
-/// What a symbolic link of /proc points at, or nothing.
+/// The target of a symbolic link of /proc; empty where it cannot be read.
 [[nodiscard]] inline std::string read_link(const char* path) {
   char text[256];
   const auto length = ::readlink(path, text, sizeof text);

@@ -1,4 +1,4 @@
-// process_link: a link between two processes, as the transport's sleeper sees it.
+// process_link: a link between two processes, with what hybrid_transport::wait() needs to sleep on.
 #pragma once
 
 #include <poll.h>
@@ -9,22 +9,22 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What a sleeper does about one link.
+/// How to sleep on one link.
 struct sleep_plan {
-  bool awaiting = false;    ///< the peer has not connected yet
-  bool looks_twice = false;  ///< poll sees not all: ask ready() once the peer can see this sleep
+  bool awaiting = false;     ///< the peer has not connected yet
+  bool looks_twice = false;  ///< poll alone is not enough: also check ready() before sleeping
 };
 
 class process_link : public link {
  public:
-  /// Called before a sleep: appends to `polled` what it is to be ended by.
+  /// Called before a sleep. Appends to `polled` the descriptors that end it.
   [[nodiscard]] virtual sleep_plan before_sleep(bool readable, bool writable,
                                                 std::vector<pollfd>& polled) = 0;
-  /// Of a link that looks twice: whether something can move at once, so that nobody should sleep.
+  /// For a link that looks twice: whether bytes can move now, so that the caller must not sleep.
   [[nodiscard]] virtual bool ready(bool /*readable*/, bool /*writable*/) const noexcept {
     return false;
   }
-  /// Called after it with the events that poll found, those of all appended entries in one.
+  /// Called after the sleep, with the events of all appended entries combined.
   virtual void after_sleep(short events) = 0;
   virtual void close() noexcept = 0;
 };

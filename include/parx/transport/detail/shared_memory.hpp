@@ -1,7 +1,7 @@
-// shared_memory: memory without a name that two processes map.
+// shared_memory: a memfd mapped by several processes.
 //
-// A memfd lives in no file system: nothing is left behind however its processes end, and the size
-// of /dev/shm does not bound it.
+// A memfd is in no file system: nothing is left behind however its processes end, and it is not
+// limited by the size of /dev/shm.
 #pragma once
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ class shared_memory {
     }
     map(file.get(), MAP_SHARED);
   }
-  /// Zeroed memory that is shared with nobody.
+  /// Zeroed private memory.
   explicit shared_memory(std::size_t bytes) : size_(bytes) { map(-1, MAP_PRIVATE | MAP_ANONYMOUS); }
   shared_memory(shared_memory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -49,14 +49,14 @@ class shared_memory {
     return length < 0 ? 0 : static_cast<std::size_t>(length);
   }
 
-  /// False where a sandbox refuses it whatever the size.
+  /// False where a sandbox forbids memfd_create.
   [[nodiscard]] static bool can_be_had() noexcept {
     const descriptor probe(::memfd_create("parx", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     return probe.valid() || (errno != ENOSYS && errno != EPERM && errno != EACCES);
   }
 
-  /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed: a peer that could shrink
-  /// it could end this process with SIGBUS.
+  /// Zeroed memory, not mapped yet. Throws errc::io. Its size is sealed, because a peer that shrank
+  /// it would kill this process with SIGBUS.
   [[nodiscard]] static descriptor create(std::size_t bytes) {
     descriptor file(::memfd_create("parx", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     const auto grow = [&] { return ::ftruncate(file.get(), static_cast<off_t>(bytes)); };
@@ -88,7 +88,8 @@ class shared_memory {
   std::size_t size_ = 0;
 };
 
-/// Sends bytes and a descriptor over a Unix socket, which keeps the descriptor alive meanwhile.
+/// Sends bytes and a descriptor over a Unix socket. The kernel keeps the file open until the
+/// receiver has it.
 [[nodiscard]] inline bool send_with_descriptor(int socket, const void* bytes, std::size_t size,
                                                int passed) noexcept {
   iovec part{const_cast<void*>(bytes), size};

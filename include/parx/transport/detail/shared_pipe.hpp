@@ -1,14 +1,14 @@
 // shared_pipe: one direction of a link through shared memory, an ordered stream of bytes.
 //
 // Small pieces go through a ring: one copy in, one out. A large piece is offered instead: the
-// sender says where it lies in its own memory, and the receiver copies it from there with
-// process_vm_readv, straight to where it is wanted. While an offer is not taken whole, nothing goes
-// into the ring, so the order of the stream is kept. An offered piece counts as sent only as far as
-// the receiver has taken it. A sender that has nothing else to do takes part in the copying: while
-// the receiver reads the first half of what it wants next, the sender writes the second half to
-// where it is wanted (pipe_state::share). What a message costs is the cache lines that pass from
-// core to core. So the smallest ones, whose prefix is that of the message before with another
-// number, lie on the line that announces them as well.
+// sender publishes its address, and the receiver copies it with process_vm_readv directly to its
+// destination. Nothing goes into the ring until the offer is taken completely, which keeps the
+// stream in order. Offered bytes count as sent once the receiver has taken them.
+// Split copy: while the receiver reads the first half of a piece, a sender with nothing to receive
+// writes the second half to its destination with process_vm_writev (pipe_state::request).
+// Inline message: the cost of a small message is the number of cache lines that move between the
+// cores. So the smallest messages whose prefix repeats, except for its number, are also stored on
+// the line that announces them.
 // Threads: one sender and one receiver, in two processes.
 #pragma once
 
@@ -38,12 +38,12 @@ class pipe_sender {
   pipe_sender(pipe_state& state, std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
-  /// Sends as link::try_send does. A small prefix and its payload are published together: the line
-  /// that says so costs as much on its way to the other core as they do.
+  /// Sends as link::try_send does. A prefix and a small payload are published together, as each
+  /// publication moves a cache line to the other core.
   std::size_t send(const const_bytes& first, const const_bytes& second) noexcept {
     published_ = false;
     if (taken_ < offered_) {
-      if (helps_) write_share();
+      if (writes_) serve_request();
       return collect(second);
     }
     if (const std::size_t both = first.size + second.size; fits_at_once(both)) {
@@ -70,43 +70,44 @@ class pipe_sender {
     return sent;
   }
 
-  /// Whether the last send() left something that the receiver may be waiting for.
+  /// Whether the last send() published something that the receiver may be waiting for.
   [[nodiscard]] bool published() const noexcept { return published_; }
 
-  /// This process may write the memory of the other end's.
+  /// Lets this end write the memory of the receiving process.
   void permit_writes(pid_t receiver) noexcept { receiver_ = receiver; }
 
-  /// The memory that was offered is about to be used for something else.
+  /// Invalidates all offers, before the offered memory is used for something else.
   void withdraw() noexcept { state_->withdrawn.store(1, std::memory_order_seq_cst); }
 
   /// Whether send() could do something.
   [[nodiscard]] bool ready() const noexcept {
     if (taken_ < offered_) {
       return state_->taken.load(std::memory_order_acquire) != taken_ ||
-             (helps_ && has_open_share());
+             (writes_ && has_open_request());
     }
     return written_ - state_->read.load(std::memory_order_acquire) < capacity_;
   }
 
  private:
-  /// Measured at two ranks. What the sender has just written is cheaper to copy twice up to half a
-  /// megabyte, because fetching it from another core's cache is what costs. Other pieces are read
-  /// where they lie from 8 KiB on: of 16 KiB that costs as much as copying once more, and half as
-  /// much where both ranks send. What travels one way only goes faster through the ring from two
-  /// megabytes on, because both cores copy, unless both do so without it.
+  /// Measured with two ranks. Bytes that the sender has just written are cheaper to copy twice up
+  /// to half a megabyte, because reading them from another core's cache is slow. Other pieces are
+  /// offered from 8 KiB on: at 16 KiB one system call costs as much as the second copy, and half as
+  /// much where both ranks send. Traffic in one direction only is faster through the ring from two
+  /// megabytes on, because there both cores copy, unless a split copy does the same.
   [[nodiscard]] bool should_offer(const const_bytes& piece) const noexcept {
-    if (piece.size <= (piece.fresh ? 2 * capacity_ : least_offered())) return false;
-    if (piece.at_ease && !can_help(piece) && piece.size > 8 * capacity_) return false;
-    return state_->can_take.load(std::memory_order_relaxed) != 0;
+    if (piece.size <= (piece.recently_written ? 2 * capacity_ : least_offered())) return false;
+    if (piece.send_only && !can_write(piece) && piece.size > 8 * capacity_) return false;
+    return state_->can_read.load(std::memory_order_relaxed) != 0;
   }
 
-  /// A receiver that reduces is kept busy by that: it needs the sender to copy ahead of it.
-  [[nodiscard]] bool can_help(const const_bytes& piece) const noexcept {
-    return piece.at_ease && !piece.reduced && receiver_ != 0;
+  /// Whether this sender takes part in copying the piece. Not where the receiver reduces: the
+  /// reduction keeps it busy, so the sender has to copy into the ring ahead of it.
+  [[nodiscard]] bool can_write(const const_bytes& piece) const noexcept {
+    return piece.send_only && !piece.receiver_reduces && receiver_ != 0;
   }
   [[nodiscard]] std::size_t least_offered() const noexcept { return capacity_ / 32; }
 
-  /// Whether a small message finds room, in one piece and as far as was last seen.
+  /// Whether a small message fits without wrapping around, by the `read` that was last seen.
   [[nodiscard]] bool fits_at_once(std::size_t bytes) const noexcept {
     const auto used = static_cast<std::size_t>(written_ - read_);
     const std::size_t at = written_ & (capacity_ - 1);
@@ -118,8 +119,8 @@ class pipe_sender {
     written_ += piece.size;
   }
 
-  /// In pieces, so that the receiver copies one while the next is written. Publishes all but the
-  /// last.
+  /// Copies in pieces, so that the receiver copies one while the next is written. Publishes all but
+  /// the last.
   std::size_t put(const const_bytes& piece) noexcept {
     std::size_t done = 0;
     while (done < piece.size) {
@@ -157,7 +158,7 @@ class pipe_sender {
     state_->inline_mark.store(inline_mark_of(written_, body.size), std::memory_order_release);
     has_inline_ = true;
   }
-  /// A number may come again after many bytes, but not with an inline message of old.
+  /// Marks repeat after many bytes, so an old inline message must not stay valid.
   void withdraw_inline() noexcept {
     if (std::exchange(has_inline_, false)) state_->inline_mark.store(0, std::memory_order_relaxed);
   }
@@ -169,43 +170,46 @@ class pipe_sender {
   void offer(const const_bytes& piece) noexcept {
     bias_ = address_of(piece.data) - offered_;
     state_->bias.store(bias_, std::memory_order_relaxed);
-    if (can_help(piece) != helps_) {
-      helps_ = !helps_;
-      state_->helps.store(helps_ ? 1 : 0, std::memory_order_relaxed);
+    if (can_write(piece) != writes_) {
+      writes_ = !writes_;
+      state_->sender_writes.store(writes_ ? 1 : 0, std::memory_order_relaxed);
     }
     offered_ += piece.size;
     state_->offered.store(offered_, std::memory_order_release);
     published_ = true;
   }
-  [[nodiscard]] static bool is_open(std::uint32_t share) noexcept {
-    return share % pipe_state::share_stages == pipe_state::share_open;
+  [[nodiscard]] static bool is_open(std::uint32_t request) noexcept {
+    return request % pipe_state::request_stages == pipe_state::request_open;
   }
-  [[nodiscard]] bool has_open_share() const noexcept {
-    return is_open(state_->share.load(std::memory_order_relaxed));
+  [[nodiscard]] bool has_open_request() const noexcept {
+    return is_open(state_->request.load(std::memory_order_relaxed));
   }
-  void write_share() noexcept {
-    // Looked at once: what is refused meanwhile is not taken.
-    std::uint32_t open = state_->share.load(std::memory_order_relaxed);
+  void serve_request() noexcept {
+    // One load and one exchange: a request that is refused in between is not accepted.
+    std::uint32_t open = state_->request.load(std::memory_order_relaxed);
     if (!is_open(open)) return;
-    const std::uint32_t taken = open + pipe_state::share_taken;
-    if (!state_->share.compare_exchange_strong(open, taken, std::memory_order_acquire)) return;
-    const auto size = static_cast<std::size_t>(state_->share_size.load(std::memory_order_relaxed));
-    const std::uint64_t from = bias_ + state_->share_at.load(std::memory_order_relaxed);
-    const std::uint64_t to = state_->share_to.load(std::memory_order_relaxed);
-    const std::uint64_t landed_at = state_->landed_at.load(std::memory_order_relaxed);
-    const std::uint64_t guard_at = state_->guard_at.load(std::memory_order_relaxed);
+    const std::uint32_t accepted = open + pipe_state::request_accepted;
+    if (!state_->request.compare_exchange_strong(open, accepted, std::memory_order_acquire)) return;
+    const auto size =
+        static_cast<std::size_t>(state_->request_size.load(std::memory_order_relaxed));
+    const std::uint64_t from = bias_ + state_->request_at.load(std::memory_order_relaxed);
+    const std::uint64_t to = state_->request_to.load(std::memory_order_relaxed);
+    const std::uint64_t completed = state_->completed_address.load(std::memory_order_relaxed);
+    const std::uint64_t guard = state_->guard_address.load(std::memory_order_relaxed);
     const iovec number{&open, sizeof open};
     const iovec here[] = {number, memory_at(from, size), number};
-    const iovec there[] = {memory_at(guard_at, sizeof open), memory_at(to, size),
-                           memory_at(landed_at, sizeof open)};
+    const iovec there[] = {memory_at(guard, sizeof open), memory_at(to, size),
+                           memory_at(completed, sizeof open)};
     const bool written = ::process_vm_writev(receiver_, here, 3, there, 3, 0) >=
                          static_cast<ssize_t>(sizeof open + size);
-    const std::uint32_t end = written ? pipe_state::share_written : pipe_state::share_refused;
-    state_->share.store(taken - pipe_state::share_taken + end, std::memory_order_release);
+    const std::uint32_t stage =
+        written ? pipe_state::request_written : pipe_state::request_refused;
+    state_->request.store(open + stage, std::memory_order_release);
     published_ = true;
   }
-  /// What was taken of the offer, of which `rest` is what its sender has not seen leave yet; a
-  /// longer rest than before extends the offer.
+  /// Returns how many offered bytes the receiver has taken since the last call. `rest` are the
+  /// bytes that the caller does not know to be sent; if they are more than before, the offer is
+  /// extended.
   std::size_t collect(const const_bytes& rest) noexcept {
     const std::uint64_t taken = state_->taken.load(std::memory_order_acquire);
     const auto newly = static_cast<std::size_t>(taken - taken_);
@@ -224,14 +228,14 @@ class pipe_sender {
   std::uint64_t written_ = 0;
   std::uint64_t read_ = 0;  ///< as last seen
   std::uint64_t offered_ = 0;
-  std::uint64_t taken_ = 0;  ///< as last told to the caller
+  std::uint64_t taken_ = 0;  ///< as last reported to the caller
   std::uint64_t bias_ = 0;
-  pid_t receiver_ = 0;  ///< 0 where its memory may not be written
-  bool helps_ = false;  ///< with what is offered
+  pid_t receiver_ = 0;   ///< 0 where its memory may not be written
+  bool writes_ = false;  ///< this end serves write requests for the present offer
   bool published_ = false;
   bool has_inline_ = false;
   bool knows_prefix_ = false;
-  prefix_words prefix_;  ///< the last one sent, if it went in one piece
+  prefix_words prefix_;  ///< the last one sent, valid if knows_prefix_
 };
 
 class pipe_receiver {
@@ -240,24 +244,24 @@ class pipe_receiver {
   pipe_receiver(pipe_state& state, const std::byte* ring, std::size_t capacity) noexcept
       : state_(&state), ring_(ring), capacity_(capacity) {}
 
-  /// Whether the sender may be waiting for what the last receive() has done: for its offer to be
-  /// taken, or for room. A sender that waits for room has filled the ring since, which takes
-  /// longer than a store needs to be seen.
+  /// Whether the sender may be waiting for the effect of the last receive(): that its offer is
+  /// taken, or that the ring has room. The relaxed load is recent enough: a sender that waits for
+  /// room has filled the ring, which takes longer than a store takes to become visible.
   [[nodiscard]] bool awaited() const noexcept {
     return took_ || state_->written.load(std::memory_order_relaxed) - read_before_ >= capacity_ / 2;
   }
 
-  /// The sender may write this rank's memory as long as `guard`, which must outlive the link, is
-  /// not closed.
+  /// Lets the sender offer its memory, and write this rank's memory until `guard` is closed. The
+  /// guard must outlive the link.
   void permit_offers(const write_guard& guard) noexcept {
     guard_ = guard.passed();
-    state_->can_take.store(1, std::memory_order_relaxed);
+    state_->can_read.store(1, std::memory_order_relaxed);
   }
 
   /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws
   /// link_lost where that process is gone.
   std::size_t receive(mutable_bytes first, mutable_bytes second, pid_t sender, int peer) {
-    // What is in the ring came before what is offered, and is seen by whoever sees the offer.
+    // The ring's bytes come before the offer. This acquire makes them visible with the offer.
     const std::uint64_t offered = state_->offered.load(std::memory_order_acquire);
     took_ = false;
     read_before_ = read_;
@@ -284,27 +288,28 @@ class pipe_receiver {
 
   /// Whether receive() could do something.
   [[nodiscard]] bool ready() const noexcept {
-    if (shared_ > 0) {
-      return state_->share.load(std::memory_order_acquire) != share_ + pipe_state::share_taken;
+    if (requested_ > 0) {
+      return state_->request.load(std::memory_order_acquire) !=
+             request_ + pipe_state::request_accepted;
     }
     return state_->written.load(std::memory_order_acquire) != read_ ||
            state_->offered.load(std::memory_order_acquire) != taken_;
   }
 
-  /// Takes back what the sender was asked to write, if it has not begun. False while it writes: the
-  /// memory that receive() was given must then stay what it is.
+  /// Refuses the write request, if the sender has not accepted it. False while the sender writes:
+  /// the memory that receive() was given must not be used for anything else yet.
   [[nodiscard]] bool reclaim() noexcept {
-    return end_asking() != share_ + pipe_state::share_taken ||
-           state_->landed.load(std::memory_order_acquire) == share_;
+    return close_request() != request_ + pipe_state::request_accepted ||
+           state_->completed.load(std::memory_order_acquire) == request_;
   }
-  /// Whether the sender has begun to write the last share, which it then does in the kernel.
+  /// Whether the sender's system call for the last request has begun to write.
   [[nodiscard]] bool write_has_begun() const noexcept {
-    return guard_->load(std::memory_order_acquire) == share_;
+    return guard_->load(std::memory_order_acquire) == request_;
   }
 
  private:
-  /// The message that the sender has just announced, off the line that did so. 0 where not all is
-  /// there.
+  /// Receives the latest message from the cache line that announced it; 0 where the message that
+  /// is wanted is not stored there.
   std::size_t take_inline(mutable_bytes prefix, mutable_bytes body) noexcept {
     const auto there = static_cast<std::size_t>(written_ - read_);
     const std::size_t size = there - prefix_bytes;
@@ -316,7 +321,7 @@ class pipe_receiver {
     for (std::size_t i = 0; i * sizeof words[0] < size; ++i) {
       words[i] = state_->inline_body[i].load(std::memory_order_acquire);
     }
-    // Being written anew?
+    // As in a seqlock: it may have been overwritten meanwhile.
     if (state_->inline_mark.load(std::memory_order_relaxed) != mark) return 0;
     prefix_.of[prefix_words::number] = number;
     prefix_.write(prefix.data);
@@ -328,7 +333,7 @@ class pipe_receiver {
     return there;
   }
 
-  /// Whether all that is asked for lies in the ring, in one small piece.
+  /// Whether all wanted bytes lie in the ring, in one small contiguous piece.
   [[nodiscard]] bool is_there_at_once(std::size_t bytes) noexcept {
     if (bytes > capacity_ / 32 || bytes > capacity_ - (read_ & (capacity_ - 1))) return false;
     if (written_ - read_ < bytes) written_ = state_->written.load(std::memory_order_acquire);
@@ -339,14 +344,14 @@ class pipe_receiver {
     read_ += to.size;
   }
 
-  /// Less than that is read before the sender has seen that it could help. Where both wait for each
-  /// other once in a megabyte, that does not count.
-  static constexpr std::size_t least_shared = std::size_t{64} << 10;
-  static constexpr std::size_t most_shared = std::size_t{1} << 20;
-  /// What the kernel looks up at one time. A call for each quarter of a megabyte is a tenth slower.
+  /// Bounds of a split copy. A smaller piece is read completely before the sender has seen the
+  /// request. Per megabyte the two ends wait for each other once, which costs little.
+  static constexpr std::size_t least_split = std::size_t{64} << 10;
+  static constexpr std::size_t most_split = std::size_t{1} << 20;
+  /// Bytes that one process_vm_readv reads. With a quarter of a megabyte each it is a tenth slower.
   static constexpr std::size_t most_at_once = std::size_t{4} << 20;
 
-  /// A quarter of the ring at a time: what has been read makes room at once.
+  /// Copies out of the ring, at most a quarter of it at a time, so that the sender soon has room.
   std::size_t get(mutable_bytes to, std::size_t skip = 0) noexcept {
     std::size_t done = skip;
     while (done < to.size) {
@@ -367,21 +372,21 @@ class pipe_receiver {
 
   std::size_t take(mutable_bytes to, std::size_t skip, std::uint64_t offered, pid_t sender,
                    int peer) {
-    if (shared_ > 0) return end_share(to.data + skip, sender, peer);
+    if (requested_ > 0) return finish_request(to.data + skip, sender, peer);
     const auto there = static_cast<std::size_t>(offered - taken_);
     const std::size_t room = to.room - std::min(to.room, skip);
-    const std::size_t both = std::min({there, most_shared, room});
-    if (both < least_shared || state_->helps.load(std::memory_order_relaxed) == 0) {
-      const std::size_t wanted = to.at_ease ? std::min(room, most_at_once) : 0;
+    const std::size_t both = std::min({there, most_split, room});
+    if (both < least_split || state_->sender_writes.load(std::memory_order_relaxed) == 0) {
+      const std::size_t wanted = to.no_dependents ? std::min(room, most_at_once) : 0;
       const std::size_t size = std::min(there, std::max(to.size - skip, wanted));
       read_offered(to.data + skip, size, sender, peer);
       return size;
     }
-    const std::size_t page = 4096;  // one that both copied to would be looked up twice
+    const std::size_t page = 4096;  // split at a page boundary, so that no page is pinned twice
     const std::size_t own = both / 2 + page - (address_of(to.data + skip) + both / 2) % page;
-    open_share(to.data + skip + own, taken_ + own, both - own);
+    open_request(to.data + skip + own, taken_ + own, both - own);
     read_offered(to.data + skip, own, sender, peer);
-    return own + end_share(to.data + skip + own, sender, peer);
+    return own + finish_request(to.data + skip + own, sender, peer);
   }
   void read_offered(std::byte* to, std::size_t size, pid_t sender, int peer) {
     while (size > 0) {
@@ -393,7 +398,7 @@ class pipe_receiver {
         throw link_lost(peer,
                         formatted("its memory cannot be read any more: {}", errno_text(errno)));
       }
-      // Looked at after the copy: what was copied before the sender closed is what it offered.
+      // Checked after the copy: bytes copied before the sender closed are those that it offered.
       std::atomic_thread_fence(std::memory_order_acquire);
       if (state_->withdrawn.load(std::memory_order_relaxed) != 0) {
         throw link_lost(peer, "it closed the connection");
@@ -409,30 +414,30 @@ class pipe_receiver {
     state_->taken.store(taken_, std::memory_order_release);
   }
 
-  void open_share(const std::byte* to, std::uint64_t at, std::size_t size) noexcept {
-    shared_ = size;
-    share_ += pipe_state::share_stages;
-    state_->share_at.store(at, std::memory_order_relaxed);
-    state_->share_size.store(size, std::memory_order_relaxed);
-    state_->share_to.store(address_of(to), std::memory_order_relaxed);
-    state_->landed_at.store(address_of(&state_->landed), std::memory_order_relaxed);
-    state_->guard_at.store(address_of(guard_), std::memory_order_relaxed);
-    state_->share.store(share_, std::memory_order_release);
+  void open_request(const std::byte* to, std::uint64_t at, std::size_t size) noexcept {
+    requested_ = size;
+    request_ += pipe_state::request_stages;
+    state_->request_at.store(at, std::memory_order_relaxed);
+    state_->request_size.store(size, std::memory_order_relaxed);
+    state_->request_to.store(address_of(to), std::memory_order_relaxed);
+    state_->completed_address.store(address_of(&state_->completed), std::memory_order_relaxed);
+    state_->guard_address.store(address_of(guard_), std::memory_order_relaxed);
+    state_->request.store(request_, std::memory_order_release);
   }
-  /// The stage of the share, which is refused from here on where it was still open.
-  std::uint32_t end_asking() noexcept {
-    std::uint32_t stage = share_;
-    state_->share.compare_exchange_strong(stage, share_ + pipe_state::share_refused,
-                                          std::memory_order_acquire);
-    return stage;
+  /// Refuses the request if it is still open. Returns its number plus the stage that it had.
+  std::uint32_t close_request() noexcept {
+    std::uint32_t found = request_;
+    state_->request.compare_exchange_strong(found, request_ + pipe_state::request_refused,
+                                            std::memory_order_acquire);
+    return found;
   }
-  /// Counts the share that lies at `to` as taken, or reads it where the sender has not begun; 0
-  /// while the sender writes it.
-  std::size_t end_share(std::byte* to, pid_t sender, int peer) {
-    const std::uint32_t stage = end_asking();
-    if (stage == share_ + pipe_state::share_taken) return 0;
-    const std::size_t size = std::exchange(shared_, 0);
-    if (stage == share_ + pipe_state::share_written) count_taken(size);
+  /// Counts the requested bytes at `to` as taken if the sender has written them, else reads them; 0
+  /// while the sender is still writing.
+  std::size_t finish_request(std::byte* to, pid_t sender, int peer) {
+    const std::uint32_t found = close_request();
+    if (found == request_ + pipe_state::request_accepted) return 0;
+    const std::size_t size = std::exchange(requested_, 0);
+    if (found == request_ + pipe_state::request_written) count_taken(size);
     else read_offered(to, size, sender, peer);
     return size;
   }
@@ -443,10 +448,10 @@ class pipe_receiver {
   std::uint64_t written_ = 0;  ///< as last seen
   std::uint64_t read_ = 0;
   std::uint64_t taken_ = 0;
-  std::uint64_t read_before_ = 0;  ///< the last receive()
-  bool took_ = false;              ///< of an offer, in the last receive()
-  std::uint32_t share_ = 0;        ///< the number of the last share
-  std::size_t shared_ = 0;         ///< bytes of a share that has not ended
+  std::uint64_t read_before_ = 0;  ///< `read_` before the last receive()
+  bool took_ = false;              ///< the last receive() took bytes of an offer
+  std::uint32_t request_ = 0;      ///< the number of the last write request
+  std::size_t requested_ = 0;      ///< bytes of a request that is not finished
   const write_guard::word* guard_ = nullptr;
   prefix_words prefix_;            ///< the last one received
 };

@@ -1,8 +1,7 @@
-// sleepers: the groups of one process that sleep, and how each is woken by itself.
+// sleepers: the groups of one process that sleep, each woken through an eventfd of its own.
 //
-// A sleeper borrows an eventfd for as long as it sleeps: a process holds as many of them as it ever
-// had threads asleep at a time, not one a group.
-// Threads: safe from any thread.
+// A group borrows an eventfd while it sleeps, so a process holds as many of them as it ever had
+// threads asleep at the same time, not one per group. Threads: safe from any thread.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -20,41 +19,41 @@ namespace parx::inline PARX_ABI::detail {
 
 class sleepers {
  public:
-  /// A group falls asleep: what rouse() will make readable. -1 where no descriptor is left: links
-  /// say so, and a sleep that nobody can end is short.
-  [[nodiscard]] int fall_asleep(std::uint64_t group) {
+  /// Returns the descriptor that wake() makes readable. -1 where the process has no descriptor
+  /// left: then only the sleep's timeout ends it.
+  [[nodiscard]] int begin_sleep(std::uint64_t group) {
     const std::lock_guard lock(mutex_);
     if (spare_.empty()) spare_.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    spare_.reserve(spare_.size() + asleep_.size());  // wake_up() may not fail
+    spare_.reserve(spare_.size() + asleep_.size());  // end_sleep() must not throw
     asleep_.push_back({group, std::move(spare_.back()), false});
     spare_.pop_back();
-    return asleep_.back().alarm.get();
+    return asleep_.back().event.get();
   }
-  void wake_up(std::uint64_t group) noexcept {
+  void end_sleep(std::uint64_t group) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = find(group);
     if (found == asleep_.end()) return;
-    if (found->roused) {
+    if (found->woken) {
       std::uint64_t count = 0;
-      [[maybe_unused]] const auto got = ::read(found->alarm.get(), &count, sizeof count);
+      [[maybe_unused]] const auto got = ::read(found->event.get(), &count, sizeof count);
     }
-    if (found->alarm.valid()) spare_.push_back(std::move(found->alarm));
+    if (found->event.valid()) spare_.push_back(std::move(found->event));
     asleep_.erase(found);
   }
-  /// Does nothing to a group that is up.
-  void rouse(std::uint64_t group) noexcept {
+  /// Does nothing where the group does not sleep.
+  void wake(std::uint64_t group) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = find(group);
-    if (found == asleep_.end() || std::exchange(found->roused, true)) return;
+    if (found == asleep_.end() || std::exchange(found->woken, true)) return;
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto put = ::write(found->alarm.get(), &one, sizeof one);
+    [[maybe_unused]] const auto put = ::write(found->event.get(), &one, sizeof one);
   }
 
  private:
   struct sleeper {
     std::uint64_t group;
-    descriptor alarm;
-    bool roused;
+    descriptor event;
+    bool woken;
   };
 
   [[nodiscard]] std::vector<sleeper>::iterator find(std::uint64_t group) noexcept {
@@ -67,21 +66,22 @@ class sleepers {
   std::vector<descriptor> spare_;
 };
 
-/// A group is asleep for as long as this lives.
+/// A group sleeps for the lifetime of this object.
 class sleep_scope {
  public:
   sleep_scope(sleepers& all, std::uint64_t group)
-      : all_(all), group_(group), alarm_(all.fall_asleep(group)) {}
-  ~sleep_scope() { all_.wake_up(group_); }
+      : all_(all), group_(group), event_(all.begin_sleep(group)) {}
+  ~sleep_scope() { all_.end_sleep(group_); }
   sleep_scope(const sleep_scope&) = delete;
   sleep_scope& operator=(const sleep_scope&) = delete;
 
-  [[nodiscard]] int alarm() const noexcept { return alarm_; }
+  /// Becomes readable when the group is woken.
+  [[nodiscard]] int descriptor() const noexcept { return event_; }
 
  private:
   sleepers& all_;
   std::uint64_t group_;
-  int alarm_;
+  int event_;
 };
 
 }  // namespace parx::detail

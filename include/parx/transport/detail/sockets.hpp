@@ -1,4 +1,4 @@
-// sockets: the few socket operations that links and the endpoint share.
+// sockets: socket operations that the links and the endpoint share.
 #pragma once
 
 #include <netdb.h>
@@ -46,7 +46,7 @@ struct socket_address {
     result.length = raw->ai_addrlen;
     return result;
   }
-  /// A name of the kernel's own, which leaves nothing in a file system.
+  /// An abstract Unix socket: its name is in no file system.
   [[nodiscard]] static socket_address abstract(std::string_view name) noexcept {
     socket_address result;
     auto& unix_address = reinterpret_cast<sockaddr_un&>(result.storage);
@@ -73,9 +73,10 @@ inline bool set_congestion_control(int socket, std::string_view name) noexcept {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
                       static_cast<socklen_t>(name.size())) == 0;
 }
-/// For a connection inside a host, ahead of connect() or listen(): once bbr has begun to pace a
-/// connection, the pacing stays when another control takes bbr's place, and a timer for every
-/// segment doubles what a byte costs the processor. Every kernel has reno and permits it.
+/// For a connection inside a host: replaces bbr as congestion control. To be called before
+/// connect() or listen(), since a connection that bbr has begun to pace stays paced under another
+/// control. Pacing takes a timer per segment, which doubles the CPU time per byte. reno is always
+/// allowed.
 inline void avoid_pacing(int socket) noexcept {
   if (!set_congestion_control(socket, "cubic")) set_congestion_control(socket, "reno");
 }

@@ -1,10 +1,9 @@
 // tcp_stream: one TCP connection to a peer, from its opening to its end.
 //
-// The hot path calls the socket's non-blocking operations directly, on the thread that needs the
-// progress. Opening does not block either: a connection that is on its way is looked at again. In a
-// job with a secret the connecting side believes nothing that comes before its peer's proof. Where
-// the job's key encrypts, TLS follows that proof: then the first bytes wait until the peer looks at
-// this stream, too.
+// The hot path calls the socket's non-blocking operations directly, on the calling thread. Opening
+// does not block either: the state of a pending connection is polled by opened(). In a job with a
+// secret the connecting side accepts no data before its peer's proof. Where the job's key encrypts,
+// TLS starts after that proof, so the first bytes wait until the peer has opened its end, too.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -30,12 +29,12 @@ namespace parx::inline PARX_ABI::detail {
 
 class tcp_stream {
  public:
-  /// A stream that waits for its peer to connect.
+  /// A stream whose peer connects.
   tcp_stream(endpoint& shared, const link_key& key, bool same_host)
       : shared_(&shared), key_(key), same_host_(same_host) {}
 
   /// A stream that connects to its peer as rank `from` of the group. Throws link_lost, and
-  /// parx::error where this process lacks what that takes.
+  /// parx::error where no socket can be made.
   tcp_stream(endpoint& shared, const link_key& key, int from, const peer_record& peer)
       : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id) {
     if (is_loopback(peer.address) && !same_host_) {
@@ -61,18 +60,18 @@ class tcp_stream {
     static_cast<void>(opened());
   }
 
-  /// Whether bytes can be moved: looks on where the stream is still being opened. Throws link_lost.
+  /// Continues to open the stream; true once bytes can be moved. Throws link_lost.
   [[nodiscard]] bool opened() {
     if (state_ == state::open) return true;
     return finish_opening();
   }
   [[nodiscard]] bool is_open() const noexcept { return state_ == state::open; }
-  /// The peer has sent its last byte, and it was received.
+  /// Whether the peer has closed its side and all its bytes were received.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
 
-  /// Only of an open stream: bytes moved, 0 when none can be. Throws link_lost. Where more is sent
-  /// at once, the kernel may keep what fills no packet.
+  /// The stream must be open. Returns the bytes moved, 0 when none can be. Throws link_lost. With
+  /// `more_follows` the kernel may hold back a packet that is not full (MSG_MORE).
   std::size_t send(std::span<iovec> parts, bool more_follows = false) {
     if (expected_ && !is_welcome() && shared_->encrypts()) return 0;
     const auto sent = put(parts, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
@@ -86,8 +85,8 @@ class tcp_stream {
     const auto received = take(parts);
     if (received > 0) {
       if (wanted > quick_ack_bytes) {
-        // After small messages the kernel delays acknowledgements by 40 ms and more, and a stream
-        // whose window is small stands still meanwhile. The flag does not last: set every time.
+        // After small messages the kernel delays acknowledgements by 40 ms and more, which stalls
+        // a stream whose window is small. The flag is not permanent (tcp(7)): set it every time.
         const int on = 1;
         ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
       }
@@ -101,24 +100,24 @@ class tcp_stream {
     throw link_lost(key_.peer, reason(errno));
   }
 
-  /// For link::before_sleep while it is being opened: what a sleeper polls. True where there is
-  /// nothing to poll yet.
+  /// For process_link::before_sleep while the stream is being opened: appends what to poll. True
+  /// where the peer has to connect first, so that there is nothing to poll.
   [[nodiscard]] bool awaits_peer(std::vector<pollfd>& polled) const {
     if (state_ == state::connecting) polled.push_back({socket_.get(), POLLOUT, 0});
     return state_ == state::awaiting;
   }
 
-  /// Of an open stream: what to poll it for by who wants to receive, and to send.
+  /// The stream must be open. The events to poll for in order to receive, to send, or both.
   [[nodiscard]] short events(bool to_receive, bool to_send) const noexcept {
     if (tls_) return tls_->events(to_receive, to_send);
     const bool waits = to_send && expected_ && shared_->encrypts();
     return static_cast<short>((to_receive || waits ? POLLIN : 0) |
                               (to_send && !waits ? POLLOUT : 0));
   }
-  /// Whether bytes can be received that no poll tells of.
+  /// Whether TLS may hold bytes that were read from the socket already, which poll does not report.
   [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }
 
-  /// Of an open stream: send() takes nothing more while this many bytes have not left this host.
+  /// The stream must be open. send() takes nothing while this many bytes are unsent in the kernel.
   void limit_unsent(int bytes) noexcept {
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
   }
@@ -133,8 +132,8 @@ class tcp_stream {
  private:
   enum class state { awaiting, connecting, open, closed };
   static constexpr std::size_t quick_ack_bytes = std::size_t{32} << 10;
-  /// Measured: to send a header and four bytes takes the kernel 300 ns where they lie apart, 240
-  /// where they are one buffer.
+  /// Up to this size the parts are copied into one buffer. Measured: sending a header and four
+  /// bytes takes the kernel 300 ns as two parts and 240 ns as one.
   static constexpr std::size_t most_copied = std::size_t{2} << 10;
 
   [[nodiscard]] static std::size_t size_of_all(std::span<const iovec> parts) noexcept {
@@ -183,7 +182,7 @@ class tcp_stream {
     return ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
   }
 
-  /// Whether the peer's proof is there: takes what has come of it. Throws link_lost for a wrong
+  /// Receives the peer's proof; true once it is complete and correct. Throws link_lost for a wrong
   /// one.
   [[nodiscard]] bool is_welcome() {
     const auto got = ::recv(socket_.get(), proof_.data() + proof_size_,
@@ -202,7 +201,7 @@ class tcp_stream {
     expected_.reset();
     return true;
   }
-  /// Bound to this connection by its peer's proof.
+  /// The key is bound to this connection by the accepting rank's proof.
   void encrypt(tls_side side, const mac& proof) {
     tls_.emplace(socket_.get(), side, shared_->tls_key(proof));
   }
@@ -254,9 +253,9 @@ class tcp_stream {
   endpoint* shared_;
   link_key key_;
   bool same_host_;
-  link_hello greeting_;         ///< of a stream that connects
-  std::optional<mac> expected_;  ///< its peer's proof, until that has come
-  mac proof_{};                  ///< what has come of it
+  link_hello greeting_;          ///< of a stream that connects
+  std::optional<mac> expected_;  ///< the peer's proof, until it has arrived
+  mac proof_{};                  ///< the part of it that has arrived
   std::size_t proof_size_ = 0;
   std::string address_;
   parx::descriptor socket_;

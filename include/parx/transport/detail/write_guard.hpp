@@ -1,10 +1,10 @@
-// write_guard: lets a rank take back the permission to write its memory (process_vm_writev), also
+// write_guard: lets a rank revoke a peer's permission to write its memory (process_vm_writev), even
 // from a peer that is stopped just before it writes.
 //
-// A write goes to one page of this rank's first, then to where it is wanted. The kernel takes the
-// pieces in order and ends at the first that cannot be written. So once the page is read-only, no
-// write can begin any more; and the number in it tells whether the last one had begun.
-// Threads: one, but for the peer's writes.
+// Each process_vm_writev first writes the request's number to a page of the receiver, then the
+// bytes to their destination. The kernel takes the pieces in order and ends at the first that
+// cannot be written. So once the page is read-only, no write can begin, and the number in it tells
+// whether the last write had begun. Threads: one, except for the peer's writes.
 #pragma once
 
 #include <sys/mman.h>
@@ -26,8 +26,8 @@ class write_guard {
 
   write_guard() = default;
   [[nodiscard]] static write_guard create() {
-    // Shared, because private pages may become part of a neighbour's mapping, and to part them
-    // again can fail.
+    // Shared, because the kernel may merge private pages with a neighbouring mapping, and the
+    // mprotect that splits them again can fail.
     void* const page =
         ::mmap(nullptr, page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) throw_error(errc::io, "no page for a link: {}", errno_text(errno));
@@ -42,12 +42,12 @@ class write_guard {
     std::swap(closed_, other.closed_);
     return *this;
   }
-  /// A page that was closed stays for good: at its address, a late write must find nothing else.
+  /// A closed page is never unmapped: a late write to its address must not hit other memory.
   ~write_guard() {
     if (passed_ != nullptr && !closed_) ::munmap(passed_, page_size);
   }
 
-  /// Where the number of the last write that has begun lies; null without a page.
+  /// The number of the last write that has begun; null without a page.
   [[nodiscard]] const word* passed() const noexcept { return passed_; }
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   void close() noexcept {

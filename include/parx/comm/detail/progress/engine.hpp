@@ -308,9 +308,9 @@ class engine {
       const const_bytes body{.data = memory_.read_at(from) + done_at(index),
                              .size = permitted,
                              .to_follow = size - done_at(index) - permitted,
-                             .fresh = overwrites_input_ || from.where != place::input,
-                             .at_ease = only_sends_,
-                             .reduced = static_cast<bool>(data_->reduce)};
+                             .recently_written = overwrites_input_ || from.where != place::input,
+                             .send_only = only_sends_,
+                             .receiver_reduces = static_cast<bool>(data_->reduce)};
       if (head.size + body.size > 0) {
         std::size_t sent = state.stream->try_send(head, body);
         if (sent == 0) return progressed;

@@ -314,7 +314,7 @@ class messages {
         const std::size_t sent =
             state.stream->try_send(head, {.data = extents + done,
                                           .size = front_size - header_size - done,
-                                          .others_wait = true});
+                                          .more_follows = true});
         if (sent == 0) return progressed;
         count(bytes_sent_, sent);
         progressed = true;
@@ -323,7 +323,7 @@ class messages {
       }
       const const_bytes body{.data = front.memory + state.body_sent,
                              .size = front.bytes - state.body_sent,
-                             .others_wait = state.sends.size() > 1};
+                             .more_follows = state.sends.size() > 1};
       const const_bytes rest = state.front_sent < header_size ? head : const_bytes{};
       if (rest.size + body.size > 0) {
         const std::size_t sent = state.stream->try_send(rest, body);
