@@ -67,7 +67,6 @@ BOOST_AUTO_TEST_CASE(a_client_finds_out_that_the_server_speaks_the_newest_dialec
   const parx::tcp_store_server server;
   parx::tcp_store store({.port = server.port()});
   BOOST_TEST((store.dialect() == store_dialect::torch_2_5));
-  BOOST_TEST(store.local_address() == "127.0.0.1");
   store.set("k", "v");
   BOOST_TEST(server.clients() == 1U);
 }

@@ -76,7 +76,7 @@ class hash_store final : public store {
 
   std::string do_compare_set(std::string_view key, std::string_view expected,
                              std::string_view desired, deadline) override {
-    return change([&] { return values_.compare_set(key, expected, desired).answer; });
+    return change([&] { return values_.compare_set(key, expected, desired); });
   }
 
   bool do_delete_key(std::string_view key, deadline) override {

@@ -1,6 +1,6 @@
-// prefix_store: another store seen through a prefix, so that its users do not meet each other.
+// prefix_store: another store whose keys get a prefix, so that its users' keys do not collide.
 //
-// The key k becomes "prefix/k" (PyTorch's rule). Nested, the outermost prefix ends up nearest the
+// The key k becomes "prefix/k", as in PyTorch. When nested, the outermost prefix is next to the
 // key: prefix_store("outer", prefix_store("inner", s)) turns k into "inner/outer/k".
 //
 // Borrows the other store, which must outlive it. Threads: as the other store.

@@ -1,10 +1,10 @@
 // store: a key-value service through which ranks find each other before they can talk directly.
 //
-// Keys and values are opaque bytes; the operations and their corner cases are PyTorch's
-// (c10d::Store), so that any store here can serve a job that PyTorch takes part in. No store is
-// meant for bulk data: over TCP a key is at most 8 KiB and a value at most 8 MiB.
+// Keys and values are opaque bytes. The operations and their corner cases are those of PyTorch's
+// c10d::Store, so that any store here can serve a job in which PyTorch takes part. Stores are not
+// meant for bulk data: over TCP a key has at most 8 KiB and a value at most 8 MiB.
 //
-// Threads: every store may be called from several threads at once; a store_watch belongs to one.
+// Threads: a store may be called from several threads at once; a store_watch belongs to one thread.
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@ namespace parx::inline PARX_ABI {
 enum class watch_state {
   pending,  ///< the key does not exist yet
   set,      ///< the key exists: value() returns without waiting for another rank
-  lost,     ///< the server has gone, or broke the protocol: the key will never be seen
+  lost,     ///< the server is gone or broke the protocol: this watch will not see the key
 };
 
-/// A wait for one key that can sit in a poll set beside other descriptors. It must not outlive the
-/// store that made it, except that of a tcp_store, which has a connection of its own.
+/// A wait for one key that can be part of a poll(2) set. It must not outlive the store that made
+/// it; only the watch of a tcp_store may, since it has a connection of its own.
 class store_watch {
  public:
   store_watch() = default;
@@ -38,24 +38,23 @@ class store_watch {
   store_watch& operator=(const store_watch&) = delete;
   virtual ~store_watch() = default;
 
-  /// Becomes readable (POLLIN) when ready() would no longer say pending. -1 where this kind of
-  /// store has no descriptor: then call ready() now and then. Owned by the watch; never read from
-  /// it.
+  /// Becomes readable (POLLIN) when ready() no longer returns pending. -1 where this kind of store
+  /// has no descriptor: then call ready() periodically. Owned by the watch; never read from it.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
 
-  /// Never blocks. Once it has said set or lost it keeps saying so.
+  /// Does not block. set and lost are final.
   [[nodiscard]] virtual watch_state ready() = 0;
 
-  /// The key's value. Waits for the key where ready() has not said set yet; throws parx::error when
-  /// the deadline passes or the server has gone.
+  /// The key's value. Waits for the key where ready() has not returned set yet; throws parx::error
+  /// when the deadline passes or the server is gone.
   [[nodiscard]] virtual std::string value(deadline limit) = 0;
 };
 
-/// The interface of all stores. Every call blocks at most until its deadline, which is the store's
-/// default timeout from now where the argument is left out. Failures are parx::error with
-/// errc::timeout (the deadline passed; the store stays usable), errc::peer_lost (the server has
-/// gone), errc::protocol (it answered nonsense) or errc::io, and name the operation, the keys, the
-/// server and the time spent; and usage_error in a process that was forked from the store's own.
+/// The interface of all stores. Every call blocks at most until its deadline, which defaults to the
+/// store's timeout from now. Failures are parx::error with errc::timeout (the deadline passed; the
+/// store stays usable), errc::peer_lost (the server is gone), errc::protocol (its answer is wrong)
+/// or errc::io. They name the operation, the keys, the server and the time spent. In a forked child
+/// of the store's process every call throws usage_error.
 class store {
  public:
   store() = default;
@@ -63,8 +62,8 @@ class store {
   store& operator=(const store&) = delete;
   virtual ~store() = default;
 
-  /// Stores the value, replacing an older one, and wakes those who wait for the key. When it
-  /// returns, every other process can see the value, whatever becomes of this one.
+  /// Stores the value, replacing an older one, and ends the waits for the key. When it returns, all
+  /// processes can see the value, even if this process ends.
   void set(std::string_view key, std::string_view value, std::optional<deadline> limit = {}) {
     do_set(key, value, or_default(limit));
   }
@@ -74,9 +73,9 @@ class store {
     return do_get(key, or_default(limit));
   }
 
-  /// Adds to a counter and returns the new value; a missing key counts as 0. The value is kept as
-  /// decimal text, so get() of a counter returns "5". Throws errc::bad_data (tcp_store: peer_lost,
-  /// because such servers hang up) when the key holds something else.
+  /// Adds to a counter and returns the new value; a missing key counts as 0. The value is stored as
+  /// decimal text, so get() of a counter returns "5". Throws errc::bad_data where the key holds
+  /// something else; a tcp_store throws peer_lost, because the server then closes the connection.
   std::int64_t add(std::string_view key, std::int64_t delta, std::optional<deadline> limit = {}) {
     return do_add(key, delta, or_default(limit));
   }
@@ -92,26 +91,26 @@ class store {
     return do_check(keys, or_default(limit));
   }
 
-  /// Stores `desired` where the value equals `expected`, or where the key is missing and `expected`
-  /// is empty, and returns `desired`. Otherwise changes nothing and returns the present value, or
-  /// `expected` where the key is missing.
+  /// Compare and swap. Stores `desired` and returns it if the value equals `expected`, or if the
+  /// key is missing and `expected` is empty. Otherwise changes nothing and returns the present
+  /// value, or `expected` if the key is missing.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
                           std::optional<deadline> limit = {}) {
     return do_compare_set(key, expected, desired, or_default(limit));
   }
 
-  /// Whether the key existed.
+  /// Deletes the key; returns whether it existed.
   bool delete_key(std::string_view key, std::optional<deadline> limit = {}) {
     return do_delete_key(key, or_default(limit));
   }
 
-  /// The number of keys of the whole store: those of other users, other prefixes, and PyTorch's own
-  /// "init/" (a counter of the processes that joined) count too.
+  /// The number of keys in the whole store, those of other users and prefixes and PyTorch's "init/"
+  /// (its count of the processes that joined) included.
   [[nodiscard]] std::int64_t num_keys(std::optional<deadline> limit = {}) {
     return do_num_keys(or_default(limit));
   }
 
-  /// Appends to the key's value, creating it where it is missing, and wakes those who wait for it.
+  /// Appends to the key's value, creating it where it is missing, and ends the waits for the key.
   void append(std::string_view key, std::string_view value, std::optional<deadline> limit = {}) {
     do_append(key, value, or_default(limit));
   }
@@ -130,17 +129,17 @@ class store {
     do_multi_set(keys, values, or_default(limit));
   }
 
-  /// Starts to wait for a key without blocking for it. Throws when the watch cannot be set up
-  /// before the deadline.
+  /// Starts to wait for a key in the background. Throws when the watch cannot be set up before the
+  /// deadline.
   [[nodiscard]] std::unique_ptr<store_watch> watch(std::string_view key,
                                                    std::optional<deadline> limit = {}) {
     return do_watch(key, or_default(limit));
   }
 
-  /// What error messages call this store: "tcp_store at n1:29500".
+  /// The name of this store in error messages: "tcp_store n1:29500".
   [[nodiscard]] virtual std::string describe() const = 0;
 
-  /// The limit of calls without a deadline, initially PyTorch's 300 s.
+  /// The timeout of calls without a deadline, initially 300 s as in PyTorch.
   [[nodiscard]] std::chrono::milliseconds default_timeout() const noexcept {
     return std::chrono::milliseconds(default_timeout_.load(std::memory_order_relaxed));
   }

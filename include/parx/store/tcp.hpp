@@ -1,12 +1,12 @@
 // tcp_store: the client of a store on the network, over PyTorch's TCPStore protocol.
 //
-// The server is a tcp_store_server of parx or PyTorch's own (any release since 1.x); the dialect is
-// found out by probing. Every call is one or two round trips and complete when it returns: also
-// after set() every other rank can see the value. A failed call throws its connection away, so a
-// timeout leaves the store usable; once the server has gone, every later call fails at once.
+// The server is a tcp_store_server of parx or PyTorch's own (any release since 1.x); the client
+// probes for its dialect. Every call takes one or two round trips and is complete when it returns:
+// after set() every other rank can see the value. A failed call closes its connection, so the store
+// stays usable after a timeout. Once the server is gone, every later call fails at once.
 //
-// Threads: any number. Each call has a connection to itself, an idle one or, where all are busy
-// waiting, a new one; a program with one thread holds one connection.
+// Threads: any number. Each call uses a connection of its own, an idle one or else a new one; a
+// program with one thread holds one connection.
 #pragma once
 
 #include <algorithm>
@@ -39,24 +39,24 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Whether to count this process in PyTorch's "init/" counter. A PyTorch host that was given a
-/// world size waits for that many; parx's own server does not.
+/// Whether to count this process in PyTorch's "init/" counter. A PyTorch server that was given a
+/// world size waits for that many processes; parx's own server does not.
 enum class worker_count { leave, increment };
 
 struct tcp_store_options {
   std::string host = "127.0.0.1";
   std::uint16_t port = 29500;
-  std::optional<store_dialect> dialect = std::nullopt;  ///< nothing: find out
+  std::optional<store_dialect> dialect = std::nullopt;  ///< nullopt: probe
   std::chrono::milliseconds timeout{300'000};           ///< to connect, and the default of calls
   worker_count workers = worker_count::leave;
-  /// What the server of a job with a secret demands. Only servers of parx know keys.
+  /// Required by the server of a job with a secret. Only servers of parx know keys.
   std::optional<job_key> key = std::nullopt;
 };
 
 class tcp_store final : public store {
  public:
-  /// Connects. Waits for a server that is not there yet until the deadline (default:
-  /// options.timeout from now); after 5 s it logs once what it waits for.
+  /// Connects. Waits until the deadline (default: options.timeout from now) for a server that has
+  /// not started yet; after 5 s it logs once what it waits for.
   explicit tcp_store(tcp_store_options options, std::optional<deadline> limit = {})
       : address_{std::move(options.host), options.port, std::move(options.key)} {
     set_default_timeout(options.timeout);
@@ -64,7 +64,6 @@ class tcp_store final : public store {
     try {
       auto met = detail::meet(address_, options.dialect, describe(), until);
       dialect_ = met.dialect;
-      local_address_ = detail::local_address_of(met.server);
       idle_.push_back(std::move(met.server));
     } catch (const detail::store_failure& failure) {
       detail::throw_store_error(failure.code, "connect", {}, describe(), until, failure.reason);
@@ -83,7 +82,8 @@ class tcp_store final : public store {
                      bare_ipv6 ? "]" : "", address_.port);
   }
 
-  /// Hangs up. Every later call throws errc::closed; one that is under way ends first.
+  /// Closes the connections. Every later call throws errc::closed; one that is under way ends
+  /// first.
   void close() noexcept {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -92,8 +92,6 @@ class tcp_store final : public store {
   }
 
   [[nodiscard]] store_dialect dialect() const noexcept { return dialect_; }
-  /// This host's numeric address on the route to the server.
-  [[nodiscard]] const std::string& local_address() const noexcept { return local_address_; }
 
  private:
   using operation = detail::store_protocol::operation;
@@ -214,7 +212,7 @@ class tcp_store final : public store {
     }
   }
 
-  // A user's key always starts with a slash, so that it never meets PyTorch's "init/".
+  // A user's key starts with a slash on the wire, so that it never collides with PyTorch's "init/".
   static std::string wire(std::string_view key) { return formatted("/{}", key); }
   static std::vector<std::string> wire(std::span<const std::string> keys) {
     std::vector<std::string> result;
@@ -230,7 +228,8 @@ class tcp_store final : public store {
     server.send(bytes, limit);
   }
 
-  // A request that the protocol leaves unanswered, made certain by a second one after it.
+  // Sends a request to which the protocol has no answer, and then one that has, which confirms
+  // both.
   void change(std::string_view name, request question, const deadline& limit) {
     detail::store_protocol::require_within_limits(question);
     std::string bytes;
@@ -262,7 +261,7 @@ class tcp_store final : public store {
     return server.receive<std::uint8_t>(limit) == 0;
   }
 
-  // False when the deadline passed first; the connection is then usable, or closed.
+  // False when the deadline passed first; the connection is then usable or closed.
   bool wait_on(detail::connection& server, std::span<const std::string> keys,
                const deadline& limit) const {
     ask(server, limit, {.op = operation::wait, .keys = wire(keys)});
@@ -271,7 +270,7 @@ class tcp_store final : public store {
       throw detail::store_failure{errc::protocol, "the server answered a wait with nonsense"};
     }
     if (dialect_ == store_dialect::torch_1_13) {
-      // It cannot be told, and would send its late answer before that of the next request.
+      // This dialect cannot cancel: the late answer would precede that of the next request.
       server.close();
       return false;
     }
@@ -298,7 +297,7 @@ class tcp_store final : public store {
     return values;
   }
 
-  // Values that exist, after those in `values`.
+  // Appends the values of existing keys to `values`.
   void get_part(detail::connection& server, std::span<const std::string> keys,
                 std::vector<std::string>& values, const deadline& limit) const {
     if (keys.size() > 1 && dialect_ != store_dialect::torch_1_13) {
@@ -312,7 +311,8 @@ class tcp_store final : public store {
     }
   }
 
-  // Calls act(part) for as many keys as go into a request, until it returns false.
+  // Calls act(part) for parts of at most as many keys as fit into a request, until it returns
+  // false.
   template <typename Act>
   static void for_each_part(std::span<const std::string> keys, Act act) {
     constexpr std::size_t most = detail::store_protocol::max_keys;
@@ -323,9 +323,9 @@ class tcp_store final : public store {
     } while (!keys.empty());
   }
 
-  // torch 1.13 has no append. One made of get and set must not be interleaved with another, and a
-  // compare_set on the value itself cannot tell its own success from somebody's equal value, so a
-  // key beside it is the lock: only its owner's token comes back.
+  // torch 1.13 has no append. One made of get and set must not interleave with another one, and
+  // compare_set on the value cannot distinguish its own success from an equal value stored by
+  // another process. So a second key is the lock; it holds the owner's token.
   void append_under_lock(std::string_view key, std::string_view value, const deadline& limit) {
     const std::string lock = formatted("{}.append-lock", key);
     const std::string token = detail::random_hex();
@@ -343,7 +343,7 @@ class tcp_store final : public store {
     delete_key(lock, limit);
   }
 
-  // Runs `action` on a connection of its own; what fails is reported as this operation.
+  // Runs `action` on a connection of its own; its failures are reported as this operation's.
   template <typename Action>
   void call(std::string_view name, std::span<const std::string> keys, const deadline& limit,
             Action action) {
@@ -381,12 +381,12 @@ class tcp_store final : public store {
     if (server.open() && idle_.size() < most_idle) idle_.push_back(std::move(server));
   }
 
-  // Locked.
+  // The caller holds the lock.
   void require_open() const {
     if (closed_) throw detail::store_failure{errc::closed, "this process has hung up"};
   }
 
-  // No retry: a server that was there and now refuses has gone.
+  // No retry: a server that accepted before and refuses now is gone.
   [[nodiscard]] detail::connection connect_again(const deadline& limit) const {
     detail::connection server = detail::dial(address_, limit);
     detail::greet(server, dialect_, limit);
@@ -405,7 +405,7 @@ class tcp_store final : public store {
       }
       give_back(std::move(server));
     } catch (const detail::store_failure&) {
-      // Then the message names all of them.
+      // Then the message names all keys.
     }
     detail::throw_store_error(errc::timeout, name, detail::quoted_keys(keys), describe(), limit,
                               "nobody set " + (missing.empty() ? detail::quoted_keys(keys)
@@ -414,7 +414,6 @@ class tcp_store final : public store {
 
   detail::server_address address_;
   store_dialect dialect_ = store_dialect::torch_2_5;
-  std::string local_address_;
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<detail::connection> idle_;

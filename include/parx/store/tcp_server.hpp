@@ -1,13 +1,13 @@
-// tcp_store_server: hosts a store on a TCP port for clients of parx and of every release of
-// PyTorch, all at once.
+// tcp_store_server: hosts a store on a TCP port, for clients of parx and of all releases of PyTorch
+// at the same time.
 //
-// It never blocks on a client, and what all clients together can make it keep is limited
-// (detail/protocol.hpp has the figures, detail/server_loop.hpp how it goes on at its limits). Bytes
-// that are no request (scanners, browsers, TLS) cost their connection and nothing else. A server
-// that was given a job's key answers nobody who has not proved to know it.
+// It never blocks on a client. The memory that all clients together can make it use is limited:
+// detail/protocol.hpp has the figures, detail/server_loop.hpp what happens at the limits. A
+// connection that sends other bytes than requests (port scanners, browsers, TLS) is closed, without
+// other effects. A server with a job's key serves only clients that prove to know it.
 //
-// Threads: construct, destroy and ask from any one thread; the constructor starts the server's own
-// thread, the destructor stops it, closes every connection and frees the port.
+// Threads: construct, destroy and query from any one thread. The constructor starts the server's
+// own thread; the destructor stops it, closes every connection and frees the port.
 #pragma once
 
 #include <fcntl.h>
@@ -33,26 +33,26 @@
 namespace parx::inline PARX_ABI {
 
 struct tcp_store_server_options {
-  std::string address = {};  ///< a name or number of this host; empty: all addresses
+  std::string address = {};  ///< name or number of this host; empty: all addresses
   std::uint16_t port = 0;    ///< 0: a free one, see port()
-  /// A socket that listens already (then address and port are not used), -1 for none. The server
-  /// owns it from the call on.
+  /// A socket that listens already, of which the server takes ownership; address and port are then
+  /// ignored. -1 for none.
   int listening_descriptor = -1;
   /// How to read opcodes 7 and 8 of clients without the hello of torch 2.2: torch_1_13 or
   /// torch_2_1.
   store_dialect legacy_dialect = store_dialect::torch_1_13;
-  /// Admits only clients that know it: tcp_stores that were given the same.
+  /// Admits only clients that know this key: tcp_stores with the same one.
   std::optional<job_key> key = std::nullopt;
 };
 
 class tcp_store_server {
  public:
-  /// Listens when it returns. Throws parx::error(io) where the port cannot be had; the message
-  /// names the process that has it. Throws usage_error where this process has it.
+  /// The server listens when this returns. Throws parx::error(io) where the port is not available;
+  /// the message names the process that uses it. Throws usage_error where this process does.
   explicit tcp_store_server(tcp_store_server_options options = {})
       : loop_(listening_socket(options), checked(options.legacy_dialect), std::move(options.key),
               members_) {
-    // The program's signals are not for this thread.
+    // The new thread inherits this mask: the program's signals are handled by other threads.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -63,7 +63,7 @@ class tcp_store_server {
   tcp_store_server(const tcp_store_server&) = delete;
   tcp_store_server& operator=(const tcp_store_server&) = delete;
   ~tcp_store_server() {
-    if (!process_.is_this()) {  // a forked copy, which has no such thread
+    if (!process_.is_this()) {  // a forked child, which has no such thread
       thread_.detach();
       return;
     }
@@ -73,13 +73,13 @@ class tcp_store_server {
 
   [[nodiscard]] std::uint16_t port() const noexcept { return loop_.port(); }
 
-  /// The connections that have made at least one request and are open. A client may have several: a
-  /// tcp_store has one, and one more for each watch and each call that waits beside another.
+  /// The open connections that have made at least one request. A client may have several: a
+  /// tcp_store has one, plus one for each watch and each concurrent call.
   [[nodiscard]] std::size_t clients() const { return members_.now(); }
 
-  /// Waits until at most `own_connections` clients are left: the host of a job calls this before it
-  /// ends, so that ranks that are still finishing do not lose the store under their feet. False
-  /// when the deadline passed first.
+  /// Waits until at most `own_connections` clients are left. The process that keeps a job's store
+  /// calls this before it ends, for the ranks that still need the store. False when the deadline
+  /// passed first.
   [[nodiscard]] bool wait_for_leavers(std::size_t own_connections, const deadline& limit) const {
     return members_.wait_for(own_connections, limit);
   }

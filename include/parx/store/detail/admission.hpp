@@ -1,12 +1,12 @@
-// admission: how a store's server and its clients prove to each other that they know the job's key.
+// admission: mutual authentication of a store's server and its clients by the job's key.
 //
 //   client: "PXAUTH1\n" and a nonce    server: a nonce    client: its proof    server: its proof
 //
-// A proof is a MAC over its side's purpose and both nonces, 32 bytes each, so that a recorded
-// exchange is worth nothing. The client is the first to prove: a stranger gets no text with its MAC
-// to guess secrets by. Of a key that encrypts, TLS follows, bound to the nonces. No opcode of
-// PyTorch's protocol is 'P': a server without a key hangs up.
-// admission is the server's side, without I/O, and holds no more than one message.
+// A proof is a MAC over the side's purpose and both nonces, 32 bytes each, so that a recorded
+// exchange cannot be replayed. The client proves first, so that an unauthenticated client never
+// gets a MAC with which it could test guessed secrets. With a key that encrypts, TLS follows, bound
+// to the nonces. 'P' is no opcode of PyTorch's protocol, so a server without a key closes the
+// connection. The class is the server's side, without I/O; it buffers at most one message.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 inline constexpr std::string_view admission_magic = "PXAUTH1\n";
-/// What a client that shows no knowledge of the key gets in place of its ping's nonce.
+/// Sent to a client that does not authenticate, in place of its ping's nonce.
 inline constexpr std::uint32_t key_is_missing = 0x59454b50;  // "PKEY"
 
 using admission_nonce = std::array<unsigned char, 32>;
@@ -37,7 +37,7 @@ using admission_nonce = std::array<unsigned char, 32>;
   return key.sign(side, {job_key::view(client), job_key::view(server)});
 }
 
-/// Of the TLS that follows.
+/// The key of the TLS that follows.
 [[nodiscard]] inline mac tls_key_of(const job_key& key, const admission_nonce& client,
                                     const admission_nonce& server) {
   return proof_of(key, "store tls", client, server);
@@ -49,7 +49,7 @@ class admission {
 
   explicit admission(const job_key& key) : key_(&key) {}
 
-  /// Takes what belongs to the exchange off the front of `bytes`; appends what to send to `answer`.
+  /// Consumes the exchange's bytes from the front of `bytes`; appends the reply to `answer`.
   [[nodiscard]] status feed(std::string_view& bytes, std::string& answer) {
     while (!bytes.empty()) {
       const std::size_t wanted = greeted_ ? sizeof(mac) : sizeof buffer_;
@@ -64,7 +64,7 @@ class admission {
       }
       if (received_ < wanted) break;
       received_ = 0;
-      if (greeted_) return judge(answer);
+      if (greeted_) return check_proof(answer);
       greeted_ = true;
       std::memcpy(client_.data(), buffer_.data() + admission_magic.size(), client_.size());
       server_ = random_bytes<sizeof(admission_nonce)>();
@@ -73,11 +73,11 @@ class admission {
     return status::need_more;
   }
 
-  /// Of one that has admitted its client.
+  /// To be called once the client is admitted.
   [[nodiscard]] mac tls_key() const { return tls_key_of(*key_, client_, server_); }
 
  private:
-  status judge(std::string& answer) const {
+  status check_proof(std::string& answer) const {
     mac proof;
     std::memcpy(proof.data(), buffer_.data(), proof.size());
     if (!equal_in_constant_time(proof, proof_of(*key_, "store client", client_, server_))) {

@@ -1,8 +1,8 @@
-// Opening a TCP connection by a deadline: resolve, race the addresses, retry.
+// Opening a TCP connection before a deadline: resolve the name, try its addresses, retry.
 //
-// Addresses of a name are tried in the resolver's order, each a quarter of a second after the one
-// before or as soon as that failed (RFC 8305): an unreachable IPv6 address costs 250 ms, not
-// minutes. Functions are free of shared state and may run on any thread; they throw store_failure.
+// Addresses are tried in the resolver's order, each 250 ms after the previous one or as soon as all
+// attempts so far have failed (as in RFC 8305, Happy Eyeballs): an unreachable IPv6 address costs
+// 250 ms, not minutes. The functions have no shared state and may run on any thread.
 #pragma once
 
 #include <fcntl.h>
@@ -31,7 +31,8 @@ namespace parx::inline PARX_ABI::detail {
 
 using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-/// Blocks as long as the system's resolver does, which knows no deadline.
+/// Null, with a `reason`, where the name cannot be resolved. Blocks as long as the system's
+/// resolver does, which takes no deadline.
 [[nodiscard]] inline address_list resolve(const std::string& host, std::uint16_t port,
                                           std::string& reason) {
   addrinfo hints{};
@@ -48,19 +49,15 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   return {found, &::freeaddrinfo};
 }
 
-/// A numeric address: "10.0.0.7", "fe80::1%eth0".
-[[nodiscard]] inline std::string address_text(const sockaddr* address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  if (::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-    return "?";
-  return text;
-}
-
+/// The numeric form of an address: "10.0.0.7", "fe80::1%eth0".
 [[nodiscard]] inline std::string address_text(const addrinfo& address) {
-  return address_text(address.ai_addr, address.ai_addrlen);
+  char text[NI_MAXHOST] = "";
+  const int code = ::getnameinfo(address.ai_addr, address.ai_addrlen, text, sizeof text, nullptr, 0,
+                                 NI_NUMERICHOST);
+  return code == 0 ? text : "?";
 }
 
-/// The errno with which a connection that was begun has failed, 0 where it stands.
+/// The errno with which a non-blocking connect() has failed; 0 where it has succeeded.
 [[nodiscard]] inline int connection_error(int socket) noexcept {
   int error_number = 0;
   socklen_t length = sizeof error_number;
@@ -68,12 +65,12 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   return error_number;
 }
 
-/// One attempt at every address. An invalid descriptor and a reason where none accepts.
+/// Tries every address once. Not valid, with a `reason`, where none accepts.
 [[nodiscard]] inline descriptor connect_any(const addrinfo* addresses, const deadline& limit,
                                             std::string& reason) {
   using clock = deadline::clock;
   constexpr auto stagger = std::chrono::milliseconds(250);
-  // A SYN that nobody answers is given up after this long, so that the name is looked up again.
+  // Attempts without an answer are given up after 10 s, so that the name is resolved again.
   const auto give_up =
       clock::now() + std::min<deadline::duration>(limit.remaining(), std::chrono::seconds(10));
   struct attempt {
@@ -127,7 +124,7 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   }
 }
 
-/// Counts the attempts of one long wait for a server, sleeps between them, and after 5 s says once
+/// Repeated attempts to reach a server: counts them, sleeps in between, and after 5 s logs once
 /// what the program waits for.
 class retry_loop {
  public:
@@ -135,8 +132,8 @@ class retry_loop {
              std::chrono::milliseconds silence = std::chrono::seconds(5))
       : what_(std::move(what)), limit_(limit), silence_(silence) {}
 
-  /// Call after each failure: returns when it is time for another attempt. Throws store_failure
-  /// once the deadline has passed.
+  /// To be called after each failure; returns when it is time for another attempt. Throws
+  /// store_failure once the deadline has passed.
   void failed(const std::string& reason) {
     ++attempts_;
     const double elapsed = started_.elapsed_seconds();
@@ -144,8 +141,7 @@ class retry_loop {
       warned_ = true;
       log(log_level::warn,
           "still waiting for {} after {:.0f} s and {} attempts (the last one: {}); is the process "
-          "that "
-          "hosts it, usually rank 0, running there?",
+          "that hosts it, usually rank 0, running there?",
           what_, elapsed, attempts_, reason);
     }
     std::this_thread::sleep_for(std::min(pause_, limit_.remaining()));

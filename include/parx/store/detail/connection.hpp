@@ -1,7 +1,7 @@
-// connection: a client's non-blocking socket with buffered reads, each step bounded by a deadline.
+// connection: a client's non-blocking socket with buffered reads. Each step has a deadline.
 //
-// After any store_failure the stream may stand in the middle of an answer: throw the connection
-// away. One thread at a time.
+// After a store_failure the stream may be in the middle of an answer, so the connection must be
+// closed. One thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -35,9 +35,9 @@ class connection {
   [[nodiscard]] int descriptor_number() const noexcept { return socket_.socket().get(); }
   [[nodiscard]] bool open() const noexcept { return socket_.socket().valid(); }
   void close() noexcept { socket_.close(); }
-  /// What follows is encrypted; see store_socket.
+  /// Encrypts everything from now on; see store_socket.
   void encrypt(const mac& key) { socket_.encrypt(tls_side::client, key); }
-  /// The server sees the end at once, also where a forked process still has the socket.
+  /// The server sees the end at once, even if a forked process still has the socket.
   void hang_up() noexcept {
     if (open()) ::shutdown(descriptor_number(), SHUT_RDWR);
     close();
@@ -58,7 +58,7 @@ class connection {
     }
   }
 
-  /// Waits until at least `count` bytes can be taken. False when the deadline passed first.
+  /// Waits until at least `count` bytes are buffered. False when the deadline passed first.
   [[nodiscard]] bool available(std::size_t count, const deadline& limit) {
     while (buffered() < count) {
       if (receive_some() != 0) continue;
@@ -67,7 +67,7 @@ class connection {
     return true;
   }
 
-  /// A number, or an array of bytes.
+  /// Receives a number or an array of bytes.
   template <typename Value>
   [[nodiscard]] Value receive(const deadline& limit) {
     require_bytes(sizeof(Value), limit);
@@ -96,13 +96,13 @@ class connection {
     return value;
   }
 
-  /// Takes a byte that has already arrived; never blocks. Throws when the server has gone.
+  /// A byte that has already arrived, or nullopt; does not block. Throws when the server is gone.
   [[nodiscard]] std::optional<std::uint8_t> try_receive_byte() {
     if (buffered() == 0 && receive_some() == 0) return std::nullopt;
     return static_cast<std::uint8_t>(buffer_[read_++]);
   }
 
-  /// Whether an idle connection has nothing to say: no end of stream, no error, no stray byte.
+  /// Whether an idle connection can be used again: no end of stream, no error, no stray byte.
   [[nodiscard]] bool quiet() noexcept {
     if (!open() || buffered() > 0) return false;
     pollfd polled{descriptor_number(), POLLIN, 0};
@@ -118,7 +118,7 @@ class connection {
     }
   }
 
-  // Zero: nothing has arrived.
+  // Returns 0 when nothing has arrived.
   std::size_t receive_some() {
     if (read_ == buffer_.size()) {
       buffer_.clear();

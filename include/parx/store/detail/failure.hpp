@@ -1,4 +1,4 @@
-// The one shape of a store's error message:
+// The form of all error messages of a store:
 //   store get of "rank/3" at tcp_store n1:29500 failed after 30.0 s: nobody set "rank/3".
 #pragma once
 
@@ -14,13 +14,14 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Thrown below the store's operations, which catch it and add their name and keys.
+/// Thrown by the functions below a store's operations. The operation catches it and throws a
+/// parx::error with its name and keys.
 struct store_failure {
   errc code;
   std::string reason;
 };
 
-/// A key in quotes; bytes that are not printable, and quotes, as \xNN.
+/// A key in quotes; unprintable bytes, quotes and backslashes as \xNN.
 [[nodiscard]] inline std::string quoted_key(std::string_view key) {
   std::string result = "\"";
   for (const char c : key.substr(0, 200)) {
@@ -33,7 +34,7 @@ struct store_failure {
   return result + (key.size() > 200 ? "...\"" : "\"");
 }
 
-/// The first eight keys, and how many more there are.
+/// The first eight keys and the number of the others.
 [[nodiscard]] inline std::string quoted_keys(std::span<const std::string> keys) {
   constexpr std::size_t shown = 8;
   std::string result;
@@ -44,7 +45,7 @@ struct store_failure {
   return result;
 }
 
-/// `keys` is text made by the functions above, empty for an operation without keys.
+/// `keys` is the result of one of the functions above, empty for an operation without keys.
 [[noreturn]] inline void throw_store_error(errc code, std::string_view operation,
                                            std::string_view keys, std::string_view where,
                                            const deadline& limit, std::string_view reason) {

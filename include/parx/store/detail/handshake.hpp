@@ -1,17 +1,16 @@
-// Meeting a TCPStore server: connect, be admitted, greet, and find out which dialect it speaks.
+// Connecting to a TCPStore server: connect, prove to know the job's key, greet, probe the dialect.
 //
-// A server that demands the job's key is one of parx, and not probed. The probe, each step on a
-// connection of its own, as a server hangs up on what it does not know:
+// A server with a job's key is one of parx and is not probed. The probe takes a new connection for
+// each step, because a server closes a connection on an unknown request:
 //
 // 1. Magic + ping in one segment: echoed by torch 2.5 and later and by parx. A torch 1.13 server
-//    takes the ten bytes for a SET of absurd length and hangs up without harm to others.
+//    reads the ten bytes as a SET of absurd length and closes the connection, nothing else.
 // 2. The byte 06 is GETNUMKEYS in the dialects without magic: eight bytes come back.
 // 3. Magic + four times GETNUMKEYS of torch 2.2. Never the magic alone: a torch 1.13 server would
 //    block inside reading it and freeze every other client of that store.
-// 4. The byte 0b is CANCEL_WAIT for torch 2.1, which answers 01; torch 1.13 hangs up.
+// 4. The byte 0b is CANCEL_WAIT for torch 2.1, which answers 01; torch 1.13 closes.
 #pragma once
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -38,7 +37,7 @@ namespace parx::inline PARX_ABI::detail {
 struct server_address {
   std::string host;
   std::uint16_t port = 0;
-  std::optional<job_key> key = {};  ///< that it demands
+  std::optional<job_key> key = {};  ///< required by the server
 };
 
 /// Connects once. Throws store_failure{peer_lost} where no address accepts, protocol where the
@@ -66,7 +65,7 @@ enum class greeting { magic_only, magic_and_ping };
   return bytes;
 }
 
-/// Greets a server of a known dialect.
+/// Sends the hello of a known dialect, and checks the answer where there is one.
 inline void greet(connection& server, store_dialect dialect, const deadline& limit) {
   if (dialect == store_dialect::torch_2_2) server.send(hello(greeting::magic_only), limit);
   if (dialect != store_dialect::torch_2_5) return;
@@ -89,9 +88,9 @@ struct greeted {
   store_dialect dialect = store_dialect::torch_2_5;
 };
 
-/// Probes for the dialect. Throws store_failure; peer_lost may be cured by trying again.
+/// Probes for the dialect. Throws store_failure; with peer_lost it makes sense to try again.
 [[nodiscard]] inline greeted probe(const server_address& address, const deadline& limit) {
-  // Whether the server answers `question` with that many bytes within a second; hanging up is a no.
+  // Whether the server answers `question` with that many bytes within a second.
   const auto answers = [&](connection& server, std::string_view question, std::size_t bytes) {
     const auto patience = deadline::after(std::min(limit.remaining(), deadline::duration(1000)));
     try {
@@ -127,7 +126,8 @@ struct greeted {
   return {dial(address, limit), store_dialect::torch_1_13};
 }
 
-/// Meets a server for the first time: retries what time can cure until the deadline.
+/// The first connection to a server. Retries until the deadline, as the server may not have started
+/// yet; a wrong key or protocol is thrown at once.
 [[nodiscard]] inline greeted meet(const server_address& address,
                                   std::optional<store_dialect> dialect,
                                   const std::string& server_name, const deadline& limit) {
@@ -144,15 +144,6 @@ struct greeted {
       retry.failed(failure.reason);
     }
   }
-}
-
-/// The numeric address that this host has on the route to the server.
-[[nodiscard]] inline std::string local_address_of(const connection& server) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* const address = reinterpret_cast<sockaddr*>(&storage);
-  if (::getsockname(server.descriptor_number(), address, &length) != 0) return {};
-  return address_text(address, length);
 }
 
 }  // namespace parx::detail

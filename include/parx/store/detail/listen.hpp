@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include <parx/core/descriptor.hpp>
@@ -19,7 +18,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The port that a socket is bound to; 0 where it is bound to none.
+/// The port that a socket is bound to; 0 where it is not bound.
 [[nodiscard]] inline std::uint16_t bound_port(int socket) noexcept {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
@@ -33,7 +32,7 @@ namespace parx::inline PARX_ABI::detail {
   return 0;
 }
 
-/// Not valid, and `why` is the errno, where that address cannot be had.
+/// A socket that listens at `address`. Not valid, with the errno in `why`, where that fails.
 [[nodiscard]] inline descriptor listen_at(const addrinfo& address, int& why) noexcept {
   descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const auto set = [&](int level, int name, int value) {
@@ -43,7 +42,7 @@ namespace parx::inline PARX_ABI::detail {
     why = errno;
     return {};
   }
-  // So that a restarted job need not wait for the old connections' TIME_WAIT.
+  // A restarted job need not wait until old connections have left TIME_WAIT.
   set(SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.ai_family == AF_INET6) set(IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
@@ -69,9 +68,9 @@ namespace parx::inline PARX_ABI::detail {
               owner.pid != 0 ? formatted(" by process {} ({})", owner.pid, owner.command) : "");
 }
 
-/// Where to listen for those who are told to come to `host`: at its address where it has one, which
-/// is this host's and can be reached from others, or at loopback where that is all that it means.
-/// Else, as for "this host" in a file of names that says 127.0.1.1, at all addresses ("").
+/// The address to listen at for clients that connect to `host`: its one address, if that belongs to
+/// this host and is not loopback; `host` itself, if that is a loopback address or "localhost". Else
+/// all addresses (""), for instance where /etc/hosts maps this host's name to 127.0.1.1.
 [[nodiscard]] inline std::string narrowest_address(const std::string& host) {
   std::string reason;
   const address_list found = resolve(host, 0, reason);
@@ -88,9 +87,9 @@ namespace parx::inline PARX_ABI::detail {
   return found != nullptr && listen_at(*found, unused).valid() ? only : std::string();
 }
 
-/// Listens on `address` (a name or number; empty: every address, IPv6 and IPv4 on one socket) and
-/// `port` (0: a free one). Throws parx::error(io), which names the port's present owner where it
-/// can; usage_error where that is this process.
+/// Listens on `address` (a name or number; empty: all addresses, IPv6 and IPv4 on one socket) and
+/// `port` (0: a free one). Throws parx::error(io), which names the process that uses the port if it
+/// can be found; usage_error where that is this process.
 [[nodiscard]] inline descriptor listen_on(const std::string& address, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -105,7 +104,7 @@ namespace parx::inline PARX_ABI::detail {
                 "address of this host, or none for all of them.",
                 address, ::gai_strerror(code));
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  const address_list addresses(found, &::freeaddrinfo);
   int last_error = 0;
   // IPv6 first: with V6ONLY off, [::] takes IPv4 connections too.
   for (const int family : {AF_INET6, AF_INET}) {

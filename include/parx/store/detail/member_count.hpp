@@ -1,4 +1,4 @@
-// member_count: the clients of a store's server that have made a request and are connected.
+// member_count: the number of a server's open connections that have made a request.
 // Threads: safe from any.
 #pragma once
 

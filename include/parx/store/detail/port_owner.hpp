@@ -1,7 +1,7 @@
-// Who listens on a port: for the error message of a port that is in use.
+// port_owner: which process listens on a port, for the error message about a port in use.
 //
-// /proc/net/tcp names the socket's inode, the links in /proc/<pid>/fd tell who holds it. Only the
-// processes of the same user (or all, for root) can be looked into.
+// /proc/net/tcp has the socket's inode, and the links in /proc/<pid>/fd tell which process has it
+// open. Only processes of the same user (for root: all) are readable.
 #pragma once
 
 #include <dirent.h>
@@ -38,7 +38,7 @@ namespace parx::inline PARX_ABI::detail {
   return 0;
 }
 
-/// The names in a folder; none where it may not be looked into.
+/// The names in a folder; none where it is not readable.
 [[nodiscard]] inline std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   DIR* const opened = ::opendir(folder.c_str());
@@ -53,7 +53,7 @@ struct process_named {
   std::string command;  ///< "python3 train.py"
 };
 
-/// Who listens on `port`; pid 0 where /proc does not show it.
+/// The process that listens on `port`; pid 0 where /proc does not show it.
 [[nodiscard]] inline process_named port_owner(std::uint16_t port) {
   std::uint64_t inode = 0;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {

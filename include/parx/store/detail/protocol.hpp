@@ -1,7 +1,8 @@
 // The TCPStore protocol as data: operations, opcode tables, layouts of requests, the encoder.
 //
 // Integers are little-endian; a string is a u64 length and its bytes; a key list is a u64 count and
-// its strings. No request carries its own length, so a reader must know every layout. No I/O here.
+// its strings. A request does not contain its own length, so a reader must know every layout. No
+// I/O.
 //
 // Source: torch/csrc/distributed/c10d/{TCPStore,TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
 #pragma once
@@ -23,21 +24,21 @@ namespace parx::inline PARX_ABI::detail::store_protocol {
 /// Follows opcode 0 in the first five bytes of a connection from torch 2.2 on.
 inline constexpr std::uint32_t magic = 0x3C85F7CE;
 
-// Of one request. The first two are those of PyTorch's libuv server. That takes 131 072 keys, which
-// keep a thread busy for a tenth of a second and longer.
+// Limits of one request. The first two are those of PyTorch's libuv server. That server accepts
+// 131 072 keys, but so many keep a thread busy for a tenth of a second or longer.
 inline constexpr std::size_t max_key_bytes = std::size_t{8} << 10;
 inline constexpr std::size_t max_value_bytes = std::size_t{8} << 20;
 inline constexpr std::size_t max_keys = std::size_t{4} << 10;
 inline constexpr std::size_t max_message_bytes = std::size_t{10} << 20;
-/// Longer answers are not given.
+/// A request with a longer answer is refused.
 inline constexpr std::size_t max_answer_bytes = std::size_t{10} << 20;
 
-// Of all clients of a server together; with one request and one answer on top, less than 64 MiB.
+// Limits for all clients of a server together: with one request and one answer, less than 64 MiB.
 inline constexpr std::size_t max_stored_keys = std::size_t{128} << 10;
-inline constexpr std::size_t max_stored_bytes = std::size_t{24} << 20;    ///< with the maps' own
-inline constexpr std::size_t max_waiting_bytes = std::size_t{8} << 20;    ///< keys waited for
-inline constexpr std::size_t max_arriving_bytes = std::size_t{4} << 20;   ///< of half requests
-inline constexpr std::size_t max_leaving_bytes = std::size_t{12} << 20;   ///< of untaken answers
+inline constexpr std::size_t max_stored_bytes = std::size_t{24} << 20;   ///< map nodes included
+inline constexpr std::size_t max_waiting_bytes = std::size_t{8} << 20;   ///< keys waited for
+inline constexpr std::size_t max_arriving_bytes = std::size_t{4} << 20;  ///< incomplete requests
+inline constexpr std::size_t max_leaving_bytes = std::size_t{12} << 20;  ///< unsent answers
 
 enum class operation : std::uint8_t {
   validate,
@@ -107,7 +108,7 @@ inline constexpr std::array torch_2_5 = {validate,  set,       compare_set, get,
 
 enum class field : std::uint8_t { u32, i64, key, value };
 
-/// What follows an opcode: `fields` once, or, where counted, a u64 and that many times `fields`.
+/// What follows an opcode: `fields` once or, if `counted`, a u64 and that many times `fields`.
 struct layout {
   std::array<field, 3> fields{};
   std::size_t size = 0;
@@ -172,8 +173,8 @@ inline void put_string(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-/// Appends a request to `out`. The operation must exist in the dialect, and keys and values must be
-/// as many as its layout says.
+/// Appends a request to `out`. The operation must exist in the dialect, and the numbers of keys and
+/// values must match its layout.
 inline void encode(std::string& out, store_dialect dialect, const request& r) {
   out.push_back(static_cast<char>(opcode_of(dialect, r.op).value()));
   const layout form = layout_of(r.op);
@@ -201,7 +202,7 @@ inline void encode(std::string& out, store_dialect dialect, const request& r) {
   }
 }
 
-/// Throws usage_error where a server would hang up on the request because of its size.
+/// Throws usage_error for a request so large that a server would close the connection.
 inline void require_within_limits(const request& r) {
   std::size_t total = 0;
   require(r.keys.size() <= max_keys, "a store request lists {} keys; at most {} go into one",
@@ -215,8 +216,7 @@ inline void require_within_limits(const request& r) {
   for (const std::string& value : r.values) {
     require(value.size() <= max_value_bytes,
             "a store value of {} bytes is too long; at most {} are allowed: a store is for "
-            "addresses and "
-            "settings, send bulk data by a collective",
+            "addresses and settings, send bulk data by a collective",
             value.size(), max_value_bytes);
     total += value.size();
   }

@@ -1,8 +1,8 @@
 // request_parser: bytes of one client in, requests out. No I/O.
 //
-// Finds out the client's dialect from its first bytes. Linear in the bytes fed, however they are
-// cut: a field is taken out of the buffer when it is whole. Every length is checked before memory
-// is provided for it, so a scanner's random bytes cost nothing. One thread.
+// Recognizes the client's dialect by its first bytes. Takes time linear in the bytes fed, however
+// they are split: each field is consumed once, when it is complete. Every length is checked before
+// memory is allocated for it, so random bytes (a port scanner's) cost nothing. One thread.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,7 @@ enum class parse_status {
 class request_parser {
  public:
   /// `legacy` is the dialect of clients that start without the hello of torch 2.2: torch_1_13 or
-  /// torch_2_1. They differ from opcode 7 up; a client that uses 9, 10 or 11 is known to be
-  /// torch_2_1.
+  /// torch_2_1. The two differ from opcode 7 up; a client that uses 9, 10 or 11 must be torch_2_1.
   explicit request_parser(store_dialect legacy) : dialect_(legacy) {}
 
   void feed(std::string_view bytes) {
@@ -43,7 +42,7 @@ class request_parser {
     if (status == parse_status::complete) {
       out = std::move(current_);
       in_request_ = false;
-      // A big value comes once; its memory is not kept for every client that ever sent one.
+      // Frees the memory of a large value, which each client that ever sent one would keep.
       if (rest().empty() && buffer_.capacity() > 256 * 1024) {
         buffer_ = {};
         read_ = 0;
@@ -52,7 +51,7 @@ class request_parser {
     return status;
   }
 
-  /// Bytes kept for a request that is not whole.
+  /// Bytes buffered for an incomplete request.
   [[nodiscard]] std::size_t held() const noexcept {
     if (!in_request_) return buffer_.size() - read_;
     return buffer_.size() - read_ + message_bytes_ +
@@ -94,7 +93,7 @@ class request_parser {
   }
 
   step detect() {
-    // Opcode 0 is SET in the legacy dialects; as such the hello's magic would be a key of 1 GB.
+    // Opcode 0 is SET in the legacy dialects, for which the hello's magic would mean a key of 1 GB.
     static constexpr std::string_view hello{"\x00\xce\xf7\x85\x3c", 5};
     const std::string_view first = rest().substr(0, hello.size());
     if (first.empty()) return step::need_more;

@@ -1,9 +1,9 @@
-// server_core: what a TCPStore server does with a request, without any socket.
+// server_core: executes the requests of a TCPStore server, without sockets.
 //
-// Requests of numbered clients in, bytes for clients out through a callback; a wait is answered
-// when its last key appears. Never blocks; a request costs time in proportion to its keys and to
-// the clients that it wakes. What is stored and waited for has limits, which are looked at before
-// memory is taken. One thread.
+// Takes requests of numbered clients and passes bytes for clients to a callback. A wait is answered
+// when its last key appears. Does not block; a request takes time in proportion to its keys and to
+// the clients that it wakes. Stored data and pending waits are limited; the limits are checked
+// before memory is allocated. One thread.
 //
 // Source: torch/csrc/distributed/c10d/{TCPStoreBackend,TCPStoreLibUvBackend}.cpp.
 #pragma once
@@ -36,7 +36,7 @@ class server_core {
 
   explicit server_core(sender send) : send_(std::move(send)) {}
 
-  /// What the answer to a request takes at least, where that is more than a few bytes.
+  /// A lower bound of the size of a request's answer; fixed-size answers count as 0.
   [[nodiscard]] std::size_t answer_bytes(const request& r) const {
     std::size_t total = 0;
     const auto count_value = [&](const std::string& key) {
@@ -60,14 +60,14 @@ class server_core {
     return total;
   }
 
-  /// The limit that the latest hang_up is for; empty where it is for none.
+  /// The limit that caused the latest hang_up; empty where none did.
   [[nodiscard]] const std::string& passed_limit() const noexcept { return passed_limit_; }
 
-  /// Executes one request. hang_up: the client asked for what its dialect answers by closing, or
-  /// for more than a limit allows.
+  /// Executes one request. hang_up: the connection must be closed, which is the dialect's answer to
+  /// an error, or because of a limit.
   verdict execute(client_id client, store_dialect dialect, const request& r) {
-    // Between a wait and its answer a client sends nothing but a cancellation; torch 1.13, which
-    // has none, sends its next request after a timeout and would take the late answer for that
+    // Until its wait is answered a client sends nothing but a cancellation. torch 1.13 cannot
+    // cancel: after a timeout it sends its next request, and would mistake the late answer for that
     // one's.
     stop_waiting(client);
     passed_limit_.clear();
@@ -131,18 +131,18 @@ class server_core {
  private:
   enum class event : std::uint8_t { updated, created, removed };
 
-  /// What a key has besides its value; those that have nothing are not in keys_.
+  /// State of a key besides its value. Keys without any are not in keys_.
   struct key_state {
     std::vector<client_id> waiters;   // in the order of their waits
     std::vector<client_id> watchers;  // torch 1.13 only
     std::deque<std::string> queue;
   };
   struct client_state {
-    std::vector<std::string> waited;  // the keys that were missing when its wait began, each once
-    std::size_t missing = 0;          // of those, still
+    std::vector<std::string> waited;  // the keys that were missing when its wait began
+    std::size_t missing = 0;          // how many of them are still missing
     std::vector<std::string> watched;
   };
-  // What the maps take for an entry besides its key and value, about: measured with glibc.
+  // Approximate memory of a map entry besides its key and value, measured with glibc.
   static constexpr std::size_t entry_bytes = 160;
   static constexpr std::size_t state_bytes = 256;
   static constexpr std::size_t waiter_bytes = 64;
@@ -151,7 +151,7 @@ class server_core {
     passed_limit_ = std::move(limit);
     return verdict::hang_up;
   }
-  // Whether `grown` bytes more may be kept, of a key that is new if `added`.
+  // Whether `grown` more bytes may be stored; `added`: for a new key.
   verdict make_room(std::size_t grown, bool added) {
     if (added && values_.size() >= max_stored_keys) {
       return refuse(formatted("a store holds at most {} keys", max_stored_keys));
@@ -190,7 +190,7 @@ class server_core {
     return verdict::keep;
   }
 
-  // Sets or appends, then tells those who wait for the key or watch it.
+  // Sets or appends, then notifies the clients that watch the key or wait for it.
   void change(const std::string& key, std::string_view value,
               void (value_map::*how)(std::string_view, std::string_view)) {
     const auto state = keys_.find(key);
@@ -246,8 +246,8 @@ class server_core {
   verdict get(client_id client, store_dialect dialect, const std::string& key) {
     const std::string* value = values_.find(key);
     if (value != nullptr) return answer_value(client, *value);
-    // PyTorch's clients wait before they get. Its older server hangs up here, its newer one does
-    // this:
+    // PyTorch's clients wait before they get. For a missing key its newer server answers with an
+    // empty value, its older one closes the connection.
     return dialect == store_dialect::torch_2_5 ? answer_value(client, {}) : verdict::hang_up;
   }
 
@@ -294,7 +294,7 @@ class server_core {
       }
       if (!state->second.queue.empty()) continue;
       std::vector<client_id>& waiters = state->second.waiters;
-      if (!waiters.empty() && waiters.back() == client) continue;  // it names the key twice
+      if (!waiters.empty() && waiters.back() == client) continue;  // the key is listed twice
       waiters.push_back(client);
       waiting.waited.push_back(key);
       waiting_bytes_ += waiter_bytes + key.size();
@@ -305,8 +305,8 @@ class server_core {
     return answer(client, std::uint8_t{0});
   }
 
-  /// The state of a key that somebody is about to wait for or to watch; end() where that would pass
-  /// the limit.
+  /// The state of a key, created where it is missing; end() where one more waiter would exceed the
+  /// limit.
   [[nodiscard]] std::map<std::string, key_state>::iterator state_of(const std::string& key) {
     const auto state = keys_.lower_bound(key);
     const bool known = state != keys_.end() && state->first == key;
@@ -321,7 +321,7 @@ class server_core {
     return keys_.emplace_hint(state, key, key_state{});
   }
 
-  /// Takes a client off a list of a key, as far as it is on it.
+  /// Removes a client from a list of a key, if it is in it.
   void take_off(client_id client, std::vector<client_id> key_state::*list,
                 std::map<std::string, key_state>::iterator state) {
     if (state == keys_.end()) return;
@@ -339,7 +339,7 @@ class server_core {
     drop_if_unused(known);
   }
 
-  // One of those that it waits for.
+  // One of the keys that a client waits for exists now.
   void key_appeared(client_id client) {
     const auto waiting = clients_.find(client);
     if (--waiting->second.missing > 0) return;
@@ -377,7 +377,7 @@ class server_core {
     if (state == keys_.end()) return verdict::hang_up;
     stored_bytes_ += value.size() + waiter_bytes;
     state->second.queue.push_back(value);
-    // One value is for one waiter: waking all would send the others into an empty queue.
+    // One value wakes one waiter: the others would find an empty queue.
     std::vector<client_id>& waiters = state->second.waiters;
     if (waiters.empty()) return verdict::keep;
     const client_id first = waiters.front();
@@ -435,7 +435,7 @@ class server_core {
   std::map<client_id, client_state> clients_;
   std::size_t stored_bytes_ = 0;   // of values and queues
   std::size_t key_bytes_ = 0;      // of the keys in values_
-  std::size_t waiting_bytes_ = 0;  // of keys_ and clients_
+  std::size_t waiting_bytes_ = 0;  // memory of keys_ and clients_
   std::string passed_limit_;
 };
 

@@ -1,12 +1,12 @@
-// server_loop: what a store's server does in its thread.
+// server_loop: the event loop of a store's server, run by the server's own thread.
 //
-// It waits in epoll for sockets that are ready and never blocks on a client. Requests are parsed
-// from whatever bytes have come; answers that do not fit the socket are queued, and a client that
-// does not take its answers is not read from. What half requests and untaken answers occupy is
-// limited for all clients together: those that would go beyond it are not read from until there is
-// room, which a client that holds it for seconds has to give. Where descriptors run out,
-// connections that have made no request give theirs; the last ones are for the program that the
-// server is a part of.
+// It waits in epoll and never blocks on a client. Answers that do not fit into the socket are
+// queued, and a client with queued answers is not read from. The memory of incomplete requests and
+// of queued answers is limited for all clients together: a client that would exceed a limit is
+// paused (not read from) until there is room. While clients are paused, the one that has occupied
+// room longest is disconnected if it makes no progress for 250 ms or takes more than 5 s. Where
+// descriptors run out, connections that have made no request are closed; the last free descriptors
+// are left to the program that the server is a part of.
 #pragma once
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class server_loop {
  public:
-  /// Where `key` is given, nobody is answered who has not proved to know it. Throws errc::io.
+  /// With a `key`, only clients that prove to know it are served. Throws errc::io.
   server_loop(descriptor listener, store_dialect legacy, std::optional<job_key> key,
               member_count& members)
       : legacy_(legacy),
@@ -93,18 +93,18 @@ class server_loop {
     client_id id;
     store_socket wire;
     request_parser parser;
-    std::optional<admission> door;  // until it is admitted, where that takes a proof
-    std::string outgoing = {};  // what the socket did not take yet
+    std::optional<admission> authentication;  // until it is admitted, where the server has a key
+    std::string outgoing = {};                // answers that the socket did not take yet
     std::size_t outgoing_sent = 0;
-    std::optional<store_protocol::request> postponed = {};  // its answer has no room yet
-    clock::time_point since = clock::now();  // its request is half, its answers are on their way
-    clock::time_point resumed = since;  // when it was let go on
-    clock::time_point moved = since;  // when a part of them did
-    std::size_t held = 0;                    // of arriving_
-    bool awaiting_write = false;  // for its socket to take answers, else for its requests
-    bool paused = false;          // for room here
-    bool member = false;
-    bool marked_for_hang_up = false;  // closed as soon as the stack is back in guarded()
+    std::optional<store_protocol::request> postponed = {};  // there is no room for its answer yet
+    clock::time_point since = clock::now();  // when it began to occupy room
+    clock::time_point resumed = since;       // when it was last resumed
+    clock::time_point moved = since;         // when it last made progress
+    std::size_t held = 0;                    // bytes of its incomplete request, part of arriving_
+    bool awaiting_write = false;             // polled for EPOLLOUT, else for EPOLLIN
+    bool paused = false;                     // until there is room
+    bool member = false;                     // has made a request
+    bool marked_for_hang_up = false;         // closed when control is back in guarded()
   };
 
   // False when the server is to stop.
@@ -112,7 +112,7 @@ class server_loop {
     std::array<epoll_event, 64> ready;
     const int count =
         ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()), patience_ms());
-    if (is_paused_ && clock::now() >= accept_after_) accept_all();
+    if (accepting_paused_ && clock::now() >= accept_after_) accept_all();
     if (!paused_.empty()) free_room();
     for (int i = 0; i < count; ++i) {
       const client_id id = ready[static_cast<std::size_t>(i)].data.u64;
@@ -120,21 +120,21 @@ class server_loop {
       if (id == listener_id) {
         accept_all();
       } else if (const auto found = clients_.find(id); found != clients_.end()) {
-        // No reading before it has taken its answers: flush() goes on with it.
+        // It is not read from while answers are queued; flush() continues with it afterwards.
         peer& c = found->second;
         guarded(c, [&] { c.awaiting_write ? flush(c) : read_from(c); });
       }
     }
-    read_the_unread();
+    read_buffered_tls();
     return true;
   }
 
   [[nodiscard]] int patience_ms() const noexcept {
-    if (!unread_.empty()) return 0;
-    return is_paused_ || !paused_.empty() ? look_again_after_ms : -1;
+    if (!tls_buffered_.empty()) return 0;
+    return accepting_paused_ || !paused_.empty() ? look_again_after_ms : -1;
   }
 
-  // Level-triggered: what is not done now is reported again.
+  // Level-triggered: readiness that is not used now is reported again.
   void watch(int change, const descriptor& what, std::uint32_t events, client_id id) const {
     epoll_event wanted{};
     wanted.events = events;
@@ -146,7 +146,7 @@ class server_loop {
 
   void accept_all() {
     while (true) {
-      if (is_scarce() && !drop_strangers()) {
+      if (is_scarce() && !drop_silent()) {
         warn_of_shortage(EMFILE);
         return pause_accepting(true);
       }
@@ -162,17 +162,16 @@ class server_loop {
         return pause_accepting(false);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         const int why = errno;
-        if (drop_strangers()) continue;
+        if (drop_silent()) continue;
         warn_of_shortage(why);
         return pause_accepting(true);
       } else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) {
         log(log_level::error, "the store's server on port {} takes no more clients: {}", port_,
             errno_text(errno));
-        is_paused_ = false;
+        accepting_paused_ = false;
         return watch(EPOLL_CTL_DEL, listener_, 0, listener_id);
       }
-      // Anything else is the failure of one connection that was waiting (accept(2), "Error
-      // handling").
+      // Other errors concern one pending connection (accept(2), "Error handling").
     }
   }
 
@@ -184,8 +183,8 @@ class server_loop {
         port_, errno_text(reason));
   }
 
-  // The last descriptors are for the program that the server is a part of. The kernel hands out the
-  // lowest free number.
+  // Whether the free descriptors are down to the reserve for the program that the server is a part
+  // of. The kernel always allocates the lowest free number.
   [[nodiscard]] bool is_scarce() const noexcept {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -193,10 +192,10 @@ class server_loop {
     const descriptor next(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
     return !next.valid() || static_cast<rlim_t>(next.get()) >= limit.rlim_cur - reserve;
   }
-  // Hangs up on those who have not made a request in the time that this takes a client. Whether
-  // there were any.
-  bool drop_strangers() {
-    const auto latest = clock::now() - stranger_patience;
+  // Closes connections that have made no request within the time that a client needs for one.
+  // Returns whether there were any.
+  bool drop_silent() {
+    const auto latest = clock::now() - first_request_timeout;
     std::vector<client_id> found;
     for (const auto& [id, each] : clients_) {
       if (!each.member && each.since < latest) found.push_back(id);
@@ -207,7 +206,7 @@ class server_loop {
 
   void pause_accepting(bool pause) {
     if (pause) accept_after_ = clock::now() + std::chrono::milliseconds(look_again_after_ms);
-    if (std::exchange(is_paused_, pause) == pause) return;
+    if (std::exchange(accepting_paused_, pause) == pause) return;
     watch(EPOLL_CTL_MOD, listener_, pause ? 0U : EPOLLIN, listener_id);
   }
 
@@ -215,15 +214,12 @@ class server_loop {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
-    clients_.emplace(
-        id, peer{id, store_socket(std::move(socket)), request_parser(legacy_), new_door()});
+    auto authentication = key_ ? std::optional<admission>(*key_) : std::nullopt;
+    clients_.emplace(id, peer{id, store_socket(std::move(socket)), request_parser(legacy_),
+                              std::move(authentication)});
   }
 
-  [[nodiscard]] std::optional<admission> new_door() const {
-    return key_ ? std::optional<admission>(*key_) : std::nullopt;
-  }
-
-  // Whatever goes wrong for one client costs that client only.
+  // An exception in serving one client disconnects that client only.
   template <typename Action>
   void guarded(peer& c, Action action) {
     guard(c, action);
@@ -245,32 +241,33 @@ class server_loop {
     return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
   }
 
-  // What TLS has taken from the socket no poll tells of.
-  void read_on(peer& c) {
-    if (c.wire.may_hold_bytes()) unread_.push_back(c.id);
+  // epoll does not report bytes that TLS has read from the socket already.
+  void note_buffered_tls(peer& c) {
+    if (c.wire.may_hold_bytes()) tls_buffered_.push_back(c.id);
   }
-  void read_the_unread() {
-    for (const client_id id : std::exchange(unread_, {})) {
+  void read_buffered_tls() {
+    for (const client_id id : std::exchange(tls_buffered_, {})) {
       const auto found = clients_.find(id);
       if (found == clients_.end() || found->second.awaiting_write || found->second.paused) continue;
       guarded(found->second, [&] { read_from(found->second); });
     }
   }
 
-  // One piece a turn, so that a client with much to say does not keep the others waiting.
+  // One read per turn, so that a client with a large request does not keep the others waiting.
   void read_from(peer& c) {
     const ssize_t got = c.wire.take(incoming_.get(), incoming_size);
     if (got < 0 && is_transient(errno)) return;
     if (got <= 0) return mark_for_hang_up(c);
     std::string_view bytes(incoming_.get(), static_cast<std::size_t>(got));
-    if (c.door && !admitted(c, bytes)) return;
+    if (c.authentication && !admitted(c, bytes)) return;
     c.parser.feed(bytes);
-    read_on(c);
+    note_buffered_tls(c);
     serve(c);
     count_arriving(c);
   }
 
-  // What has come of a request that is not whole, or waits behind an answer.
+  // Updates the count of the bytes of incomplete requests, or of requests that wait behind an
+  // answer.
   void count_arriving(peer& c) {
     const std::size_t now = c.parser.held();
     if (now != c.held) c.moved = clock::now();
@@ -278,7 +275,7 @@ class server_loop {
     arriving_ += now - c.held;
     c.held = now;
     using store_protocol::max_arriving_bytes;
-    // The oldest goes on, so that all come to their end one after the other.
+    // The oldest continues, so that the requests are completed one after the other.
     if (arriving_ <= max_arriving_bytes || now == 0 || c.awaiting_write) return;
     if (oldest(is_arriving) != &c) pause(c);
   }
@@ -289,16 +286,17 @@ class server_loop {
     watch(EPOLL_CTL_MOD, c.wire.socket(), 0, c.id);
   }
 
-  // Lets those go on that wait for room, the longest waiting first. Who occupies it for long has to
-  // give it.
+  // Disconnects the client that has occupied room longest, if it is too slow. Then resumes paused
+  // clients, the longest paused first.
   void free_room() {
     const auto now = clock::now();
     const bool arriving = arriving_ > store_protocol::max_arriving_bytes;
     const peer* const occupant = arriving ? oldest(is_arriving) : oldest(is_leaving);
     if (occupant != nullptr && !occupant->paused &&
-        (now - occupant->moved > standstill_patience ||
-         now - occupant->resumed > occupant_patience)) {
-      complain("it does not end its request, or take its answers, while others wait for room");
+        (now - occupant->moved > standstill_timeout ||
+         now - occupant->resumed > occupant_timeout)) {
+      warn_sometimes(
+          "it does not end its request, or take its answers, while others wait for room");
       hang_up(occupant->id);
     }
     for (const client_id id : std::exchange(paused_, {})) {
@@ -309,14 +307,14 @@ class server_loop {
       c.resumed = c.moved = now;
       guard(c, [&] {
         if (!c.awaiting_write) watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
-        read_on(c);
+        note_buffered_tls(c);
         serve(c);
         count_arriving(c);
       });
     }
     hang_up_on_marked();
   }
-  // Which has begun to occupy room before all others.
+  // The client that began to occupy room first.
   template <typename Occupies>
   [[nodiscard]] const peer* oldest(const Occupies& occupies) const {
     const peer* found = nullptr;
@@ -328,9 +326,11 @@ class server_loop {
   }
   static bool is_arriving(const peer& c) noexcept { return c.held > 0; }
   static bool is_leaving(const peer& c) noexcept { return !c.outgoing.empty(); }
+
+  // Feeds the authentication; true once the client is admitted and `bytes` may hold requests.
   bool admitted(peer& c, std::string_view& bytes) {
     std::string answer;
-    const auto status = c.door->feed(bytes, answer);
+    const auto status = c.authentication->feed(bytes, answer);
     if (!answer.empty()) send(c.id, answer);
     if (status == admission::status::refused) {
       log(log_level::info,
@@ -338,11 +338,11 @@ class server_loop {
       mark_for_hang_up(c);
     }
     if (status != admission::status::admitted) return false;
-    const mac tls_key = c.door->tls_key();
-    c.door.reset();
+    const mac tls_key = c.authentication->tls_key();
+    c.authentication.reset();
     if (!key_->encrypts()) return true;
     c.wire.encrypt(tls_side::server, tls_key);
-    if (!bytes.empty() || c.awaiting_write) mark_for_hang_up(c);  // what is not encrypted
+    if (!bytes.empty() || c.awaiting_write) mark_for_hang_up(c);  // bytes that are not encrypted
     return false;
   }
 
@@ -371,7 +371,7 @@ class server_loop {
       }
       if (core_.execute(c.id, c.parser.dialect(), r) == verdict::hang_up) {
         if (!core_.passed_limit().empty()) {
-          complain(formatted("{}; a client asked for more", core_.passed_limit()));
+          warn_sometimes(formatted("{}; a client asked for more", core_.passed_limit()));
           return mark_for_hang_up(c);
         }
         log(log_level::info,
@@ -393,7 +393,8 @@ class server_loop {
       if (sent < 0 && !is_transient(errno)) return mark_for_hang_up(c);
       if (bytes.empty()) return;
     }
-    // Many small answers, or events of a watch: who has nothing waiting yet may go a bit beyond.
+    // serve() has not checked the room for small answers and watch events. They may exceed the
+    // limit if nothing is queued yet.
     using store_protocol::max_leaving_bytes;
     if (leaving_ + bytes.size() > max_leaving_bytes && (c.awaiting_write || leaving_ > 0)) {
       return mark_for_hang_up(c);
@@ -423,19 +424,19 @@ class server_loop {
     c.outgoing_sent = 0;
     c.awaiting_write = false;
     watch(EPOLL_CTL_MOD, c.wire.socket(), c.paused ? 0U : EPOLLIN, c.id);
-    read_on(c);
+    note_buffered_tls(c);
     serve(c);  // requests that came while the answer was on its way
     count_arriving(c);
   }
 
-  // Of what somebody may repeat a thousand times a second.
-  void complain(std::string_view text) {
-    if (clock::now() < complain_after_) return;
-    complain_after_ = clock::now() + complaint_interval;
+  // For warnings that a client could provoke a thousand times a second.
+  void warn_sometimes(std::string_view text) {
+    if (clock::now() < warn_after_) return;
+    warn_after_ = clock::now() + warning_interval;
     log(log_level::warn, "the store's server on port {} hangs up on a client: {}", port_, text);
   }
 
-  // A client cannot be closed in the middle of an operation that still counts on it: see guarded().
+  // A client is not erased while an operation still uses it: see guarded().
   void mark_for_hang_up(peer& c) {
     c.marked_for_hang_up = true;
     marked_.push_back(c.id);
@@ -465,26 +466,26 @@ class server_loop {
   static constexpr std::size_t incoming_size = 16 * 1024;
   static constexpr std::size_t small_answer = 16 * 1024;
   static constexpr rlim_t most_reserved = 1024;  ///< descriptors
-  static constexpr std::chrono::milliseconds stranger_patience{1000};
-  static constexpr std::chrono::milliseconds standstill_patience{250};
-  static constexpr std::chrono::seconds occupant_patience{5};
-  static constexpr std::chrono::seconds complaint_interval{10};
+  static constexpr std::chrono::milliseconds first_request_timeout{1000};
+  static constexpr std::chrono::milliseconds standstill_timeout{250};
+  static constexpr std::chrono::seconds occupant_timeout{5};
+  static constexpr std::chrono::seconds warning_interval{10};
 
   store_dialect legacy_;
   std::optional<job_key> key_;
   descriptor listener_;
   std::uint16_t port_;
-  bool is_paused_ = false;  // in accepting, for want of descriptors
+  bool accepting_paused_ = false;  // does not accept, for lack of descriptors
   bool warned_of_shortage_ = false;
   client_id last_id_ = stop_id;
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
   std::map<client_id, peer> clients_;
   std::vector<client_id> marked_;
-  std::vector<client_id> paused_;  // the longest waiting first
-  std::vector<client_id> unread_;  // whose bytes are here, but not read
-  std::size_t arriving_ = 0;       // bytes of half requests
-  std::size_t leaving_ = 0;        // bytes of answers that no socket has taken
-  clock::time_point complain_after_{};
+  std::vector<client_id> paused_;        // the longest paused first
+  std::vector<client_id> tls_buffered_;  // TLS may hold bytes of theirs
+  std::size_t arriving_ = 0;             // bytes of incomplete requests
+  std::size_t leaving_ = 0;              // bytes of queued answers
+  clock::time_point warn_after_{};
   clock::time_point accept_after_{};  // while accepting is paused
   store_protocol::server_core core_;
   descriptor poller_{::epoll_create1(EPOLL_CLOEXEC)};

@@ -1,5 +1,5 @@
-// store_socket: the socket of a store's client or server, plain until encrypt().
-// Nothing blocks. Threads: one at a time.
+// store_socket: the socket of a store's client or server; plain until encrypt(), then TLS.
+// Does not block. Threads: one at a time.
 #pragma once
 
 #include <poll.h>
@@ -30,11 +30,11 @@ class store_socket {
     socket_.close();
   }
 
-  /// What follows, in both directions, is encrypted: to be called where nothing is on its way.
-  /// Throws errc::io where libssl cannot be had.
+  /// Encrypts everything from now on, in both directions. No bytes may be in flight. Throws
+  /// errc::io where libssl cannot be loaded.
   void encrypt(tls_side side, const mac& key) { tls_.emplace(socket_.get(), side, key); }
 
-  /// As send(2) and recv(2); what is not sent is to be offered again, see tls_session.
+  /// As send(2) and recv(2). Bytes that were not sent must be passed again, see tls_session.
   ssize_t put(std::string_view bytes) noexcept {
     if (!tls_) return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     const iovec part{const_cast<char*>(bytes.data()), bytes.size()};
@@ -46,17 +46,17 @@ class store_socket {
     return tls_->receive({&part, 1});
   }
 
-  /// What to poll the socket for before the next take(), or put().
+  /// The events to poll for before the next take() or put().
   [[nodiscard]] short events_to_take() const noexcept {
     return tls_ ? tls_->events(true, false) : short{POLLIN};
   }
   [[nodiscard]] short events_to_put() const noexcept {
     return tls_ ? tls_->events(false, true) : short{POLLOUT};
   }
-  /// Whether take() may have bytes that no poll tells of.
+  /// Whether TLS may hold bytes that were read from the socket already, which poll does not report.
   [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }
 
-  /// Of a put() or take() that has failed with this errno.
+  /// The text for a put() or take() that has failed with this errno.
   [[nodiscard]] std::string reason(int error_number) const {
     return tls_ && error_number == EPROTO ? tls_->reason() : errno_text(error_number);
   }

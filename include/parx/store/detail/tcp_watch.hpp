@@ -1,5 +1,5 @@
-// tcp_watch: a WAIT left pending on a connection of its own, whose descriptor wakes a poll set when
-// the key is set or the server goes away. One thread.
+// tcp_watch: a WAIT request pending on a connection of its own. The socket becomes readable when
+// the key is set or the server ends. One thread.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// value_map: what the operations of a store mean, on a map in memory.
+// value_map: the semantics of a store's operations, on a map in memory.
 //
-// The in-process store and the TCP server both use this one, so that the corner
-// cases are the same everywhere. No lock: the owner has one.
+// Used by the in-process store and the TCP server, so that both have the same corner cases. Not
+// synchronized: the owner has a lock or one thread.
 //
 // Source of the semantics: torch/csrc/distributed/c10d/{HashStore,TCPStoreBackend}.cpp.
 #pragma once
@@ -41,8 +41,8 @@ class value_map {
     return true;
   }
 
-  /// What a counter that holds `text` (nullptr: missing, counts as 0) becomes. nullopt where the
-  /// text is no whole decimal number or the sum leaves 64 bits.
+  /// The sum of `delta` and a counter's text (nullptr: missing, counts as 0). nullopt where the
+  /// text is not a decimal integer or the sum overflows 64 bits.
   [[nodiscard]] static std::optional<std::int64_t> plus(const std::string* text,
                                                         std::int64_t delta) {
     std::int64_t value = 0;
@@ -55,32 +55,29 @@ class value_map {
     return value;
   }
 
-  /// The new value of a counter; nullopt, with nothing changed, where plus() says so.
+  /// Adds to a counter and returns its new value; nullopt, with nothing changed, as from plus().
   [[nodiscard]] std::optional<std::int64_t> add(std::string_view key, std::int64_t delta) {
     const auto sum = plus(find(key), delta);
     if (sum) set(key, std::to_string(*sum));
     return sum;
   }
 
-  /// Whether compare_set stores: the value is the expected one, or is missing (nullptr) and
-  /// expected is empty.
+  /// Whether compare_set stores: the value equals `expected`, or is missing (nullptr) and
+  /// `expected` is empty.
   [[nodiscard]] static bool matches(const std::string* present,
                                     std::string_view expected) noexcept {
     return present == nullptr ? expected.empty() : *present == expected;
   }
 
-  struct swap_result {
-    std::string answer;  ///< what compare_set returns
-    bool stored = false;
-  };
-  [[nodiscard]] swap_result compare_set(std::string_view key, std::string_view expected,
-                                        std::string_view desired) {
+  /// As store::compare_set.
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) {
     const std::string* present = find(key);
     if (matches(present, expected)) {
       set(key, desired);
-      return {std::string(desired), true};
+      return std::string(desired);
     }
-    return {present == nullptr ? std::string(expected) : *present, false};
+    return present == nullptr ? std::string(expected) : *present;
   }
 
   [[nodiscard]] std::vector<std::string> missing(std::span<const std::string> keys) const {
