@@ -1,6 +1,5 @@
-// L4: which rank of which job this process is, and how it joins the others. What parxrun does is in
-// launch/agent.hpp, which programs that are launched do not need. It brings the collectives: who
-// joins a job wants to talk in it.
+// L4: which rank of which job this process is, and how it joins the others. Includes parx/comm.hpp
+// for the collectives. parxrun itself is in launch/agent.hpp, which launched programs do not need.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
 
 BOOST_AUTO_TEST_CASE(a_rank_with_words_of_its_own_is_to_blame_before_those_that_echo_it) {
   using parx::detail::find_cause;
-  // rank, pid, status, was_told, seconds, echoes
+  // rank, pid, status, was_signalled, seconds, echoes
   const parx::detail::rank_end echo{0, 1, {1, 0}, false, 1.0, true};
   const parx::detail::rank_end own{1, 2, {2, 0}, false, 1.2, false};
   const parx::detail::rank_end own_later{2, 3, {3, 0}, false, 1.3, false};

@@ -1,11 +1,11 @@
-// run_ranks: starts a program as N ranks on this host and looks after them; what parxrun does.
+// run_ranks: starts a program as N ranks on this host and supervises them. This is parxrun.
 //
-// One thread, which waits in Boost.Asio for the ranks' output, signals and times. A job ends in one
-// of four ways: all ranks return 0; one fails, and the others have to end within a second (unless
-// they go on after a loss: on_loss); parxrun is told to stop, and the ranks have `grace` to save
-// their work; they return 75 because they have saved it (stopped_exit_code), and those that have
-// not yet get the same time. No process of the ranks' process groups is left behind. Nothing else
-// in parx needs Boost: what is launched does without.
+// One thread, which waits in Boost.Asio for the ranks' output, for signals and timers. A job ends
+// in one of four ways. All ranks return 0. A rank fails: the others are ended within a second,
+// unless they go on (on_loss). parxrun is told to stop: the ranks have the time `grace` to save
+// their work. A rank returns 75 (stopped_exit_code) because it has saved its work: the others have
+// the time `grace` to do the same. No process of the ranks' process groups is left behind. Only
+// parxrun needs Boost; the ranks' programs do not.
 #pragma once
 
 #include <sched.h>
@@ -38,9 +38,9 @@
 #include <parx/core/stopped.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
+#include <parx/launch/detail/divergence_text.hpp>
 #include <parx/launch/detail/failure_report.hpp>
 #include <parx/launch/detail/output_channel.hpp>
-#include <parx/launch/detail/parting.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/secret_file.hpp>
@@ -54,19 +54,20 @@ enum class output_tags {
   none,
 };
 
-/// What a rank's failure is to the others.
+/// What happens to the other ranks when a rank fails.
 enum class on_loss {
-  end,    ///< they have to end within a second
+  end,    ///< they are ended within a second
   go_on,  ///< they go on, by world::shrink(); this process keeps the job's store
 };
 
 struct agent_options {
   int ranks = 1;
   std::vector<std::string> command = {};  ///< the program and its arguments
-  /// Where each rank's output goes, as rank_R.out and rank_R.err. Empty: to parxrun's own.
+  /// The folder for each rank's output, rank_R.out and rank_R.err. Empty: parxrun's own output.
   std::string log_dir = {};
   output_tags tags = output_tags::rank;
-  /// How long the ranks may take to end once parxrun was told to stop: as long as Slurm's KillWait.
+  /// How long the ranks may take to end after parxrun was told to stop; the default is that of
+  /// Slurm's KillWait.
   std::chrono::milliseconds grace{30'000};
   parx::on_loss on_loss = parx::on_loss::end;
   environment variables = {};  ///< added to the ranks' environment
@@ -88,7 +89,7 @@ class agent {
     for (const auto& [name, value] : options_.variables) env.insert_or_assign(name, value);
     const std::string file = find_program(options_.command.front(), env);
     const reserved_port port;
-    // Ranks without a secret warn of it.
+    // Without HMAC there is no secret; the ranks warn of that.
     const bool encrypts = env_flag(env, "PARX_TLS").value_or(false);
     const std::string secret = why_no_hmac().empty() ? random_hex() : std::string();
     const secret_file file_with_secret(secret);
@@ -109,7 +110,7 @@ class agent {
       for (int rank = 0; rank < options_.ranks; ++rank) {
         start_rank(file, rank_variables(env, job, rank), rank);
       }
-      // After the forks: it has a thread. Ranks that are faster try again.
+      // After the forks, because it starts a thread. Ranks that are faster retry.
       std::optional<tcp_store_server> server;
       if (goes_on()) {
         server.emplace(tcp_store_server_options{
@@ -121,7 +122,7 @@ class agent {
       for (rank_process& process : ranks_) {
         for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);
       }
-      // There is always something to wait for: the next signal.
+      // run_one() always has work: the wait for the next signal.
       while (!all_ended()) io_.run_one();
       end_leftovers();
       while (!drained()) io_.run_one();
@@ -137,16 +138,17 @@ class agent {
 
  private:
   using clock = deadline::clock;
-  // The others get a moment to say what they saw and one to clean up: together under a second.
-  static constexpr std::chrono::milliseconds last_words{250};
+  // After a failure the others have the first time to report it by themselves, and after SIGTERM
+  // the second one to clean up: together less than a second.
+  static constexpr std::chrono::milliseconds report_grace{250};
   static constexpr std::chrono::milliseconds failure_grace{500};
-  static constexpr std::chrono::milliseconds same_wish{100};
+  static constexpr std::chrono::milliseconds same_request{100};
 
   [[nodiscard]] bool goes_on() const noexcept {
     return options_.on_loss == on_loss::go_on;
   }
   [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
-  /// A single rank writes where parxrun would, so that it finds the terminal it expects.
+  /// A single rank inherits parxrun's output, so that it has the terminal that it expects.
   [[nodiscard]] bool passes_output_on() const noexcept { return !to_files() && options_.ranks > 1; }
 
   [[nodiscard]] int threads_per_rank() const {
@@ -169,7 +171,7 @@ class agent {
     if (options_.tags == output_tags::rank) process.prefix = formatted("[rank {}] ", rank);
     const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     standard_streams streams;
-    // A rank's process group is in the background: reading the terminal would stop it.
+    // A rank's process group is in the background: reading from the terminal would stop it.
     if (rank > 0 || ::isatty(STDIN_FILENO) == 1) streams.in = nothing.get();
     descriptor out;
     descriptor err;
@@ -188,7 +190,7 @@ class agent {
     ranks_.push_back(std::move(process));
   }
 
-  /// Prepares our end of a rank's output and returns the rank's.
+  /// Makes a pipe or terminal for a rank's output. Keeps the reader and returns the writer.
   [[nodiscard]] static descriptor open_stream(rank_process& process, stream which) {
     const bool terminal = process.rank == 0 && console::is_terminal(which);
     output_channel channel =
@@ -208,7 +210,7 @@ class agent {
       pass_output_on(process, which, console_);
       pass_next_output_on(process, which);
     };
-    // While our own reader is slow, the ranks wait: their pipes fill.
+    // While the reader of parxrun's own output is slow, the ranks block because their pipes fill.
     const auto read_if_room = [this, which, read](const boost::system::error_code&) {
       console_.queue(which).when_not_full(read);
     };
@@ -222,8 +224,8 @@ class agent {
          {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGTSTP}) {
       struct sigaction action {};
       ::sigaction(signal, nullptr, &action);
-      // What is ignored (SIGHUP under nohup) stays so. But who ignores SIGCHLD, as some parents
-      // make their children do, never learns how a child ended.
+      // An ignored signal (SIGHUP under nohup) stays ignored. Not SIGCHLD, which some parents make
+      // their children ignore: without it the exit status of a rank would be lost.
       if (action.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
       signals_.add(signal);
       ::sigaddset(&caught, signal);
@@ -253,7 +255,7 @@ class agent {
         ::raise(SIGSTOP);
         signal_ranks(SIGCONT);
         break;
-      // The reader of our output is gone (parxrun ... | head).
+      // The reader of parxrun's output is gone (parxrun ... | head).
       case SIGPIPE:
         stop(SIGPIPE, SIGTERM);
         break;
@@ -262,15 +264,15 @@ class agent {
     }
   }
 
-  /// Somebody wants the job to end. Who asks twice does not want to wait; what comes at once is the
-  /// same wish (timeout(1) tells its child, then the child's group).
+  /// Ends the job. A second request kills it, unless it follows at once, which is the same request:
+  /// timeout(1) signals its child and then the child's process group.
   void stop(int because, int tell) {
     if (all_ended()) {
       gave_up_on_output_ = true;
       return;
     }
     if (stopped_by_ || (failed_ && !goes_on())) {
-      if (because != SIGPIPE && clock::now() - asked_at_ > same_wish) signal_ranks(SIGKILL);
+      if (because != SIGPIPE && clock::now() - asked_at_ > same_request) signal_ranks(SIGKILL);
       return;
     }
     stopped_by_ = because;
@@ -279,13 +281,13 @@ class agent {
     after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
   }
 
-  /// To all ranks that still run, with all they have started.
+  /// Signals the process groups of all ranks that still run.
   void signal_ranks(int signal) {
-    notice_ends();  // who has ended by itself was not told
+    notice_ends();  // first, so that a rank that has ended by itself does not count as signalled
     for (rank_process& process : ranks_) {
       if (process.ended) continue;
       if (signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGSTOP && signal != SIGCONT) {
-        process.was_told = true;
+        process.was_signalled = true;
       }
       ::kill(-process.pid, signal);
     }
@@ -312,11 +314,11 @@ class agent {
     for (const rank_process& process : ranks_) {
       if (!process.ended && is_stopped(process.pid)) stopped_ranks_.push_back(process.rank);
     }
-    after(last_words, terminate_timer_, [this] {
+    after(report_grace, terminate_timer_, [this] {
       signal_ranks(SIGTERM);
-      signal_ranks(SIGCONT);  // a stopped process would not see it
+      signal_ranks(SIGCONT);  // a stopped process receives SIGTERM only then
     });
-    after(last_words + failure_grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
+    after(report_grace + failure_grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
   }
 
   template <typename Action>
@@ -332,20 +334,19 @@ class agent {
                        [](const auto& process) { return process.ended; });
   }
 
-  /// Kills what the ranks left running in their groups, and takes the ranks out of the process
-  /// table.
+  /// Kills the processes that are left in the ranks' groups, and reaps the ranks.
   void end_leftovers() {
     for (const rank_process& process : ranks_) {
       ::kill(-process.pid, SIGKILL);
       reap(process.pid);
     }
-    // A daemon that left its group may hold a pipe open for ever.
+    // A daemon that has left its group may keep a pipe open forever.
     after(std::chrono::seconds(1), drain_timer_, [this] { drain_time_is_over_ = true; });
   }
 
   [[nodiscard]] bool drained() const {
     if (gave_up_on_output_) return true;
-    // What waits for a slow reader of ours is not given up, however long it takes.
+    // Output that waits for a slow reader is never dropped.
     if (drain_time_is_over_ && console_.empty()) return true;
     return std::all_of(ranks_.begin(), ranks_.end(),
                        [](const rank_process& process) { return process.output_closed(); });
@@ -359,29 +360,28 @@ class agent {
     return {process.rank,
             process.pid,
             *process.ended,
-            process.was_told,
+            process.was_signalled,
             seconds_until(process.end_time),
             std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo),
             std::any_of(process.last_lines.begin(), process.last_lines.end(), is_accusation)};
   }
 
-  /// Who is to blame where the rank that failed first says that others are.
-  [[nodiscard]] std::string parting_of(const rank_end& cause) const {
+  /// The headline for a rank that failed because of others: which rank left early or diverged.
+  /// Empty where `cause` failed by itself or that is not known.
+  [[nodiscard]] std::string divergence_of(const rank_end& cause) const {
     if (!cause.accuses && !cause.echoes) return {};
     if (const rank_process* const lost = early_leaver(cause)) {
       return formatted("rank {} ended with exit code 0 while others still waited for it",
                        lost->rank);
     }
     try {
-      const auto parted = find_parting(read_flight_logs(recorder_.directory).ranks, stopped_ranks_);
-      if (parted) return parted->text;
+      return divergence_text(read_flight_logs(recorder_.directory).ranks, stopped_ranks_);
     } catch (const std::exception&) {
-      // No recorder, or a damaged one.
+      return {};  // no recorder, or a damaged one
     }
-    return {};
   }
-  /// The rank that ended as if all were well and that `cause` says it lost. Their processes end in
-  /// any order: the one that leaves closes its connections first.
+  /// The rank that ended with exit code 0 and that `cause` reports as lost. It may have ended after
+  /// `cause`, because a rank that leaves closes its connections before it ends.
   [[nodiscard]] const rank_process* early_leaver(const rank_end& cause) const {
     for (const rank_process& witness : ranks_) {
       if (witness.rank != cause.rank) continue;
@@ -395,7 +395,7 @@ class agent {
     return nullptr;
   }
 
-  /// Says how the job ended, unless all is well, and returns parxrun's exit code.
+  /// Prints how the job ended, unless it succeeded, and returns parxrun's exit code.
   [[nodiscard]] int report() {
     const std::string command = joined_text(options_.command, " ");
     const bool some_succeeded =
@@ -423,11 +423,11 @@ class agent {
           .add(failure_report(
               {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
                flight_file_names(recorder_.directory).empty() ? "" : recorder_.directory,
-               parting_of(ends[cause])}));
+               divergence_of(ends[cause])}));
       return ends[cause].status.shell_code();
     }
     if (!stopped_by_ && !saved_) {
-      // A rank that left by exit() has not said that it left.
+      // Ranks that ended by exit() have not removed theirs.
       if (recorder_.files == flight_files::removed_after_success) {
         clear_flight_directory(recorder_.directory);
       }
@@ -457,29 +457,28 @@ class agent {
   boost::asio::steady_timer kill_timer_{io_};
   boost::asio::steady_timer drain_timer_{io_};
   flight_place recorder_;
-  sigset_t mask_before_{};  ///< of blocked signals; the ranks get it
+  sigset_t mask_before_{};  ///< the signal mask at the start, which the ranks inherit
   console console_{io_};
   std::vector<rank_process> ranks_;
   clock::time_point start_{};
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
   bool failed_ = false;  ///< a rank failed by itself
-  std::vector<int> stopped_ranks_;  ///< when it did: those whose processes stood still
-  bool saved_ = false;   ///< a rank has ended, since it was told to, with its work saved
+  std::vector<int> stopped_ranks_;  ///< those whose processes were stopped at that time
+  bool saved_ = false;   ///< a rank has ended with its work saved
   bool drain_time_is_over_ = false;
   bool gave_up_on_output_ = false;
 };
 
 }  // namespace detail
 
-/// Runs a job of local ranks to its end and returns the exit code for parxrun: 0 when all ranks
-/// (with on_loss::go_on: at least one) returned 0, that of the rank whose failure was the cause
-/// (128 + signal when it was killed), 75 when the ranks ended with that code, or else 128 + signal
-/// when this process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
-/// SIGUSR2, SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and at their
-/// defaults: call it from a process with one thread. Throws usage_error for wrong options,
-/// program_error for a program that cannot be started, error when the system refuses files or
-/// processes.
+/// Runs a job of local ranks to its end and returns parxrun's exit code: 0 when all ranks (with
+/// on_loss::go_on: at least one) returned 0; the code of the rank that caused a failure (128 +
+/// signal when it was killed); 75 when the ranks ended with that code; else 128 + signal when this
+/// process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
+/// SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and at their defaults, so call
+/// it from a process with one thread. Throws usage_error for wrong options, program_error for a
+/// program that cannot be started, error when the system refuses files or processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   return detail::agent(options).run();
 }

@@ -1,7 +1,7 @@
-// health: what each rank of a job finds on its host, and what of that will hurt the job.
+// health: facts about each rank's host, and the problems that follow from them.
 //
-// Facts are plain values that travel as JSON; findings() is a pure function of all ranks' facts and
-// of the links that were measured. parx_doctor (examples/) collects, measures and prints.
+// Facts are plain values, sent as JSON. findings() is a pure function of all ranks' facts and of
+// the measured links. parx_doctor (examples/) collects the facts, measures and prints.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,12 @@ namespace parx::inline PARX_ABI {
 struct rank_health {
   int rank = 0;
   std::string host;
-  std::string boot_id;                    ///< tells machines apart where names repeat
-  std::string address;                    ///< the one that other hosts are told
+  std::string boot_id;                    ///< identifies the machine: host names may repeat
+  std::string address;                    ///< the one that it publishes to other hosts
   std::string version;                    ///< of parx, with its ABI tag
   std::string program;                    ///< hash of the executable's bytes
-  std::vector<int> cpus;                  ///< that the rank may run on
-  std::uint64_t descriptors = 0;          ///< the hard limit
+  std::vector<int> cpus;                  ///< its affinity mask
+  std::uint64_t descriptors = 0;          ///< the hard limit on open descriptors
   std::uint64_t shared_memory_bytes = 0;  ///< free in /dev/shm
   double clock_ahead_s = 0;               ///< of rank 0's clock
   bool reads_neighbour = true;            ///< process_vm_readv from the next rank of the host works
@@ -50,7 +50,7 @@ struct rank_health {
                                    {"clock_ahead_s", clock_ahead_s},
                                    {"reads_neighbour", reads_neighbour}});
   }
-  /// Throws json::error for what to_bytes() did not make.
+  /// Throws json::error for bytes that are not from to_bytes().
   [[nodiscard]] static rank_health from_bytes(std::span<const std::byte> bytes) {
     const json::value text =
         json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -70,12 +70,12 @@ struct rank_health {
   }
 };
 
-/// Between two ranks of different hosts.
+/// A measured link between two ranks of different hosts.
 struct link_health {
   int rank = 0;
   int peer = 0;
-  double seconds = 0;           ///< of a message of 8 bytes, one way
-  double bytes_per_second = 0;  ///< of a message of some MiB
+  double seconds = 0;           ///< one-way latency of a message of 8 bytes
+  double bytes_per_second = 0;  ///< with a message of some MiB
 };
 
 /// The ranks of each host, by its boot id, in rank order.
@@ -96,7 +96,7 @@ namespace detail {
                    ranks.size() - shown);
 }
 
-/// Says of a fact that should be the same everywhere who has what, where they differ.
+/// Reports which ranks have which value of a fact that should be equal on all ranks, if it differs.
 template <typename Fact>
 void require_equal(std::span<const rank_health> ranks, std::string_view what, Fact fact,
                    std::vector<std::string>& found) {
@@ -110,7 +110,7 @@ void require_equal(std::span<const rank_health> ranks, std::string_view what, Fa
   found.push_back(formatted("{}: {}", what, text));
 }
 
-inline void look_at_host(const std::vector<const rank_health*>& ranks,
+inline void check_host(const std::vector<const rank_health*>& ranks,
                          std::vector<std::string>& found) {
   const rank_health& first = *ranks.front();
   std::set<int> cpus;
@@ -126,7 +126,7 @@ inline void look_at_host(const std::vector<const rank_health*>& ranks,
                   "--cpus-per-task)",
                   first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
   }
-  // What a group keeps in shared memory: barrier flags, staging and rings, about 5 MiB a rank.
+  // A group's barrier flags, staging buffers and rings take about 5 MiB of shared memory per rank.
   const std::uint64_t wanted = ranks.size() * (std::uint64_t{16} << 20);
   if (ranks.size() > 1 && first.shared_memory_bytes < wanted) {
     found.push_back(formatted(
@@ -143,7 +143,7 @@ inline void look_at_host(const std::vector<const rank_health*>& ranks,
   }
 }
 
-inline void look_at_addresses(std::span<const rank_health> ranks, std::size_t hosts,
+inline void check_addresses(std::span<const rank_health> ranks, std::size_t hosts,
                               std::vector<std::string>& found) {
   if (hosts < 2) return;
   std::map<std::string, const rank_health*> owner;
@@ -167,8 +167,8 @@ inline void look_at_addresses(std::span<const rank_health> ranks, std::size_t ho
   }
 }
 
-/// Of links that ought to be alike, those that are much worse than most.
-inline void look_at_links(std::span<const link_health> links, std::vector<std::string>& found) {
+/// Reports links that are much slower than the median.
+inline void check_links(std::span<const link_health> links, std::vector<std::string>& found) {
   constexpr double much = 3;
   if (links.size() < 3) return;
   const auto median = [&](auto value) {
@@ -195,8 +195,8 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
 
 }  // namespace detail
 
-/// A sentence about each thing that will hurt the job, and what to do about it; none where all is
-/// well. `ranks` are those of the whole job.
+/// A sentence for each problem, with what to do about it; empty where there is none. `ranks` are
+/// all ranks of the job.
 [[nodiscard]] inline std::vector<std::string> findings(std::span<const rank_health> ranks,
                                                        std::span<const link_health> links) {
   std::vector<std::string> found;
@@ -207,9 +207,9 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
       ranks, "the ranks have different versions of parx",
       [](const rank_health& each) { return each.version; }, found);
   const auto hosts = by_host(ranks);
-  for (const auto& [id, those] : hosts) detail::look_at_host(those, found);
-  detail::look_at_addresses(ranks, hosts.size(), found);
-  // Two links to each other rank, and what a program has open besides.
+  for (const auto& [id, those] : hosts) detail::check_host(those, found);
+  detail::check_addresses(ranks, hosts.size(), found);
+  // Two links to each other rank, in more than one group, and what the program itself has open.
   const std::uint64_t descriptors = 64 + 4 * ranks.size();
   for (const rank_health& each : ranks) {
     if (each.descriptors >= descriptors) continue;
@@ -228,7 +228,7 @@ inline void look_at_links(std::span<const link_health> links, std::vector<std::s
                   "will seem out of order. Let chrony or ntpd set it",
                   those.front()->host, std::abs(ahead), ahead > 0 ? "ahead" : "behind"));
   }
-  detail::look_at_links(links, found);
+  detail::check_links(links, found);
   return found;
 }
 

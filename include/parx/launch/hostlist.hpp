@@ -1,9 +1,9 @@
 // expand_hostlist: Slurm's compressed lists of host names, "n[01-03,7],gpu-a".
 //
-// Our own, because `scontrol show hostnames` needs a readable slurm.conf and may retry for a minute
-// without one. A pure function of its text. A leading zero keeps its width; brackets do not nest,
-// as in Slurm. Several brackets in one name expand like nested loops, the last one fastest (Slurm
-// has the same first host, but another order from three brackets on).
+// Not by `scontrol show hostnames`, which needs a readable slurm.conf and may retry for a minute
+// without one. A pure function. Numbers keep their leading zeros; brackets do not nest, as in
+// Slurm. Several brackets in one name expand like nested loops, the last one fastest (Slurm has the
+// same first host, but another order from three brackets on).
 #pragma once
 
 #include <string>

@@ -26,8 +26,9 @@ struct init_options {
   environment env = process_environment();
 };
 
-/// All ranks of the job, and the owner of what joins them. It cannot be copied or moved: keep it in
-/// main() and pass it by reference. Leaving its scope by an exception tells the other ranks.
+/// The group of all ranks of the job, and the owner of its connections. It cannot be copied or
+/// moved: keep it in main() and pass it by reference. If an exception leaves its scope, the other
+/// ranks are told.
 class world : public process_group {
  public:
   world(const world&) = delete;
@@ -35,23 +36,23 @@ class world : public process_group {
 
   ~world();
 
-  /// This process's index among the job's processes on its host: which core or device is its own.
+  /// This process's index among the job's processes on its host, to choose a core or device by.
   [[nodiscard]] int local_rank() const noexcept { return job_.local_rank.value_or(job_.rank); }
-  /// The job's part of the store, for keys of the program's own; null in a world of one.
+  /// The job's part of the store, for the program's own keys; null in a world of one.
   [[nodiscard]] std::shared_ptr<store> job_store() const;
 
-  /// Collective over the ranks that are left: once a rank is lost and a call has failed, call it to
-  /// go on without that rank, as MPIX_Comm_shrink does. Revokes first, as abort() does: on every
-  /// other rank the calls on the world and its groups end, now and later, with a parx::error, upon
-  /// which that rank calls it, too. The new group has the ranks that came, in their order; all of
-  /// them return with the same one, also where others die meanwhile, and may call it again after
-  /// the next loss. It must not outlive this world. Waits `patience` for ranks whose processes seem
-  /// to live. Throws parx::error on a rank without which the others went on, and on all where rank
-  /// 0 was lost and kept the job's store.
+  /// Collective over the surviving ranks: to be called after a rank was lost and a call has failed,
+  /// to go on without that rank, as MPIX_Comm_shrink does. It first revokes all groups, as abort()
+  /// does: on the other ranks all present and later calls on the world and its groups end with a
+  /// parx::error, and then those ranks call shrink(), too. Returns a new group of the ranks that
+  /// called it, in their order, the same on all of them even if more ranks die meanwhile. May be
+  /// called again after the next loss. The group must not outlive this world. Waits `patience` for
+  /// ranks whose processes seem to be alive. Throws parx::error on a rank that came too late, and
+  /// on all ranks where rank 0 was lost and kept the job's store.
   [[nodiscard]] process_group shrink(std::chrono::milliseconds patience = std::chrono::seconds(30));
-  /// Whether ranks are left after a shrink(), none of which has failed since.
+  /// Whether there was a shrink() and none of its ranks has failed since.
   [[nodiscard]] bool goes_on() const;
-  /// As process_group::abort, for the group that shrink() made, too.
+  /// As process_group::abort; also aborts the group that shrink() made.
   void abort(std::string_view reason);
 
  private:
@@ -69,10 +70,10 @@ class world : public process_group {
   detail::own_process process_;
 };
 
-/// Collective over the job; blocks until all its ranks have come. Standard output is written line
-/// by line from here on: a rank may be ended because of another's failure. Throws usage_error where
-/// the launcher's variables are half set or contradict each other, parx::error where the ranks do
-/// not find each other.
+/// Collective over the job; blocks until all its ranks have arrived. From here on standard output
+/// is line buffered, so that no complete line is lost if another rank's failure ends this process.
+/// Throws usage_error where the launcher's variables are incomplete or contradictory, parx::error
+/// where the ranks do not find each other.
 [[nodiscard]] world init(init_options options = {});
 
 }  // namespace parx

@@ -1,13 +1,13 @@
-// detect_launch: which rank of which job this process is, from the variables its launcher left.
+// detect_launch: which rank of which job this process is, from its launcher's variables.
 //
 // A pure function of an environment map. Where launchers are nested (mpirun inside a Slurm
-// allocation, torchrun under srun) the innermost is right, since the outer one's variables describe
-// the inner one's daemon. Order: PARX_* (which only parxrun or a person sets, and which must agree
-// with RANK and WORLD_SIZE), torchrun's names, Open MPI, PMI, a Slurm step, alone.
+// allocation, torchrun under srun) the innermost one counts, since the outer one's variables
+// describe the inner one's daemon. Order: PARX_* (set only by parxrun or by hand; must agree with
+// RANK and WORLD_SIZE), torchrun's names, Open MPI, PMI, a Slurm step, alone.
 //
-// Under every launcher PARX_MASTER_ADDR or MASTER_ADDR, and PARX_MASTER_PORT or MASTER_PORT, say
-// where rank 0 keeps the store; PARX_RUN_ID names the job; PARX_SECRET, or the file that
-// PARX_SECRET_FILE names, is what its ranks share; PARX_TLS=1 has them encrypt what they send.
+// Under every launcher PARX_MASTER_ADDR or MASTER_ADDR, and PARX_MASTER_PORT or MASTER_PORT, are
+// the address of the store on rank 0. PARX_RUN_ID names the job. PARX_SECRET, or the file named by
+// PARX_SECRET_FILE, is the job's secret. With PARX_TLS=1 the ranks encrypt their TCP connections.
 #pragma once
 
 #include <parx/core/env.hpp>
@@ -16,7 +16,7 @@
 namespace parx::inline PARX_ABI {
 
 /// The job that `env` describes; a world of one where it describes none. Throws usage_error, naming
-/// the variables and what to do, where the description is half set or contradicts itself.
+/// the variables and what to do, where the description is incomplete or contradictory.
 [[nodiscard]] launch_env detect_launch(const environment& env);
 
 /// The job that this process was started in.

@@ -1,4 +1,4 @@
-// launch_env: this process's place in its job, as its launcher described it. A plain value.
+// launch_env: this process's rank and job, as its launcher described them. A plain value.
 #pragma once
 
 #include <cstdint>
@@ -43,28 +43,28 @@ enum class launcher {
 /// Who listens on master_host:master_port.
 enum class store_keeper {
   rank_zero,  ///< rank 0 must start the store there
-  agent,      ///< the launcher already serves a PyTorch TCPStore there; every rank is a client
+  agent,      ///< torchrun's agent serves a PyTorch TCPStore there; every rank is a client
   parxrun,    ///< parxrun keeps parx's own store there and outlives every rank
 };
 
 struct launch_env {
   int rank = 0;
   int world_size = 1;
-  /// Index of this process among the job's processes on its host, and their number. Not known where
-  /// a person set RANK and WORLD_SIZE without LOCAL_RANK and LOCAL_WORLD_SIZE.
+  /// Index of this process among the job's processes on its host, and their number. Unknown where
+  /// RANK and WORLD_SIZE are set by hand without LOCAL_RANK and LOCAL_WORLD_SIZE.
   std::optional<int> local_rank;
   std::optional<int> local_world_size;
   std::optional<int> node_rank;
   launcher started_by = launcher::alone;
   std::string master_host;        ///< empty only for a world of one
   std::uint16_t master_port = 0;  ///< 0 only for a world of one
-  std::string port_variable;      ///< that gave the port; empty where the job's number did
+  std::string port_variable;      ///< the variable with the port; empty if computed from the job id
   store_keeper keeper = store_keeper::rank_zero;
-  /// The same on all ranks of one start of the job, another for another start; may be empty.
+  /// Equal on all ranks of one start of the job, different for each start; may be empty.
   std::string run_id;
-  std::string secret;   ///< shared by the job's ranks; empty when it has none
-  bool encrypts = false;  ///< TCP connections, by that secret
-  std::string warning;  ///< for the log: probably not what the user meant; mostly empty
+  std::string secret;     ///< shared by the job's ranks; empty when it has none
+  bool encrypts = false;  ///< TCP connections use TLS, with keys from that secret
+  std::string warning;    ///< a probable mistake of the user, for the log; usually empty
 
   /// Whether this process must start the store's server at master_host:master_port.
   [[nodiscard]] bool hosts_store() const noexcept {

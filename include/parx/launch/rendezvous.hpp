@@ -1,11 +1,11 @@
-// rendezvous: from "I am rank 3 of 8" to a transport that joins all eight.
+// rendezvous: from "I am rank 3 of 8" to a transport between all eight ranks.
 //
-// Everything that a job keeps in its store lies under parx/<run id>/, apart from a second job on
-// the same store. Where the job has a secret, its store admits only those who prove to know it. All
-// ranks arrive before any goes on; those that do not are named after five seconds, and again when
-// the deadline passes. A rank that fails before that tells the others why, and one that is killed
-// is missed by rank 0, which looks after those that have come. Rank 0 keeps the store long enough
-// for the others to read why a job ends.
+// The job's keys in the store have the prefix parx/<run id>/, so that two jobs can use one store.
+// Where the job has a secret, its store serves only clients that prove to know it. No rank
+// continues before all have arrived. Missing ranks are named in a warning after five seconds and in
+// the error at the deadline. A rank that fails before that tells the others why; the end of a rank
+// that is killed is noticed by rank 0, which probes those that have arrived. Rank 0 keeps the store
+// long enough for the others to read why the job ends.
 #pragma once
 
 #include <poll.h>
@@ -41,12 +41,12 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What joins a job together. Operations of transports that outlive it end with an error.
+/// A rank's membership of its job. Operations of transports that outlive it end with an error.
 class rendezvous {
  public:
-  /// Collective over the job: returns when all ranks have arrived. `prepare` is called once the
-  /// others can be told: what it throws ends the job. Throws parx::error where ranks do not arrive
-  /// before `limit`, or disagree about the job.
+  /// Collective over the job: returns when all ranks have arrived. `prepare` is called as soon as
+  /// the other ranks can be told of a failure: an exception from it ends the job. Throws
+  /// parx::error where ranks do not arrive before `limit`, or disagree about the job.
   rendezvous(const launch_env& job, const environment& env, deadline limit,
              const std::function<void()>& prepare)
       : job_(job) {
@@ -60,7 +60,8 @@ class rendezvous {
                             job.world_size, to_string(job.started_by)),
                   context(limit), std::current_exception());
     }
-    // First of all: a stranger who comes to a running job as one of its ranks must not end it.
+    // Before all else: a process that joins a running job under a rank that is taken must not end
+    // it.
     claim_rank(limit);
     try {
       agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
@@ -87,8 +88,8 @@ class rendezvous {
   rendezvous(const rendezvous&) = delete;
   rendezvous& operator=(const rendezvous&) = delete;
 
-  /// Leaves the job. The rank that keeps the store stays until the others have left, or `patience`
-  /// has passed, so that nobody loses the store in mid-sentence. It does not wait for strangers.
+  /// Leaves the job. The rank that keeps the store waits until the others have left or `patience`
+  /// has passed, so that they can finish their requests. It does not wait for other clients.
   void leave(std::chrono::milliseconds patience) noexcept {
     const deadline limit = endpoint_ != nullptr ? endpoint_->parting_deadline()
                                                 : deadline::after(std::chrono::seconds(1));
@@ -98,7 +99,7 @@ class rendezvous {
     former_.clear();
     if (!server_) take_leave(limit);
     job_store_.reset();
-    // Somebody may hold it still, and would keep this rank waiting for itself.
+    // The program may still hold the store, whose connection would count as a client.
     if (store_ != nullptr) store_->whole.close();
     store_.reset();
     if (!server_) return;
@@ -118,16 +119,16 @@ class rendezvous {
   }
   ~rendezvous() { leave(std::chrono::seconds(0)); }
 
-  /// Leaves a job that comes to nothing, and tells the others why.
+  /// Leaves a job that has failed to start, and tells the others why.
   void leave_because_of(const std::string& reason) noexcept {
     tell_others(reason);
     if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
-    leave(std::chrono::seconds(1));  // they read it before the store goes
+    leave(std::chrono::seconds(1));  // time for the others to read the reason
   }
 
-  /// Collective over the ranks that are left, after a loss: ends what the groups so far do, and
-  /// returns those that go on, by their numbers in the job. connect() then joins these. Throws
-  /// parx::error where the job's store has gone, or where the others went on without this rank.
+  /// Collective over the surviving ranks, after a loss: aborts the present groups and returns the
+  /// ranks that go on, by their numbers in the job. connect() then joins these. Throws parx::error
+  /// where the job's store is gone, or where the others went on without this rank.
   [[nodiscard]] const std::vector<int>& shrink(std::chrono::milliseconds patience) {
     endpoint_->abort(formatted("rank {} goes on with the ranks that are left", job_.rank));
     try {
@@ -146,10 +147,10 @@ class rendezvous {
     }
     return members_;
   }
-  /// Those who go on, in ascending order; at first all.
+  /// The ranks that go on, in ascending order; before a shrink() all.
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
   [[nodiscard]] int times_shrunk() const noexcept { return static_cast<int>(former_.size()); }
-  /// Whether shrink() has left ranks that go on, none of which has failed since.
+  /// Whether there was a shrink() and none of its ranks has failed since.
   [[nodiscard]] bool goes_on() const {
     return !former_.empty() && endpoint_ != nullptr && !endpoint_->abort_reason();
   }
@@ -159,7 +160,7 @@ class rendezvous {
   [[nodiscard]] std::unique_ptr<transport> connect() {
     return std::unique_ptr<transport>(new hybrid_transport(endpoint_));
   }
-  /// The job's part of the store, for programs that want to keep keys of their own there.
+  /// The job's part of the store, also for the program's own keys.
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
 
  private:
@@ -173,7 +174,7 @@ class rendezvous {
           part(formatted("parx/{}", job.run_id), whole) {}
   };
 
-  /// PyTorch's own store, which torchrun keeps, knows no keys.
+  /// torchrun's store is PyTorch's own, which does not support a key.
   [[nodiscard]] static std::optional<job_key> key_of_store(const launch_env& job) {
     return job.keeper == store_keeper::agent ? std::nullopt : key_of(job);
   }
@@ -209,7 +210,7 @@ class rendezvous {
                 context(limit));
   }
 
-  /// A connection may be a stranger's, who stays: so ranks that leave are counted.
+  /// Counts the ranks that leave: open connections do not tell, as other clients may have some.
   void take_leave(const deadline& limit) noexcept {
     if (job_store_ == nullptr || job_.keeper != store_keeper::rank_zero) return;
     try {
@@ -225,13 +226,13 @@ class rendezvous {
     const std::vector<std::string> key{"all left"};
     do {
       const auto next_look = deadline::after(std::min(limit.remaining(), deadline::duration(50)));
-      if (server_->wait_for_leavers(1, next_look)) return true;  // `last` is the one
+      if (server_->wait_for_leavers(1, next_look)) return true;  // 1: `last` itself
       if (last.part.check(key, deadline::after(std::chrono::seconds(1)))) return true;
     } while (!limit.passed());
     return false;
   }
 
-  /// Ends the job with a reason, unless another rank was first.
+  /// Aborts the job with a reason, unless another rank has done so first.
   void tell_others(const std::string& reason) noexcept {
     try {
       job_store_->compare_set(
@@ -243,14 +244,14 @@ class rendezvous {
     }
   }
 
-  /// Ranks that are just starting would only find that nobody listens.
+  /// Waits for ranks that are still starting, which could not read the reason from a closed store.
   void await_latecomers(const deadline& limit) noexcept {
     try {
       std::vector<std::string> claims;
       for (int rank = 0; rank < job_.world_size; ++rank) claims.push_back(claim_key(rank));
       job_store_->wait(claims, limit);
     } catch (const std::exception&) {
-      // They are not on their way.
+      // They did not come.
     }
   }
 
@@ -269,7 +270,7 @@ class rendezvous {
                     std::move(where), std::current_exception());
       }
     }
-    // One owner for both: whoever holds the job's part holds the store that it is a part of.
+    // An aliasing pointer: an owner of the job's part also owns the store below it.
     store_ = std::make_shared<store_of_job>(job_, limit);
     job_store_ = {store_, &store_->part};
   }
@@ -330,8 +331,8 @@ class rendezvous {
     return text;
   }
 
-  /// Throws where a rank has come, and ended before all had. Looks at some ranks at a time.
-  void miss_the_dead(const deadline& limit) {
+  /// Throws where a rank has arrived and ended before all had arrived. Probes some ranks per call.
+  void check_for_ended(const deadline& limit) {
     static constexpr int most_asked = 64;
     for (int asked = 0; asked < std::min(most_asked, job_.world_size); ++asked) {
       const int rank = next_asked_++ % job_.world_size;
@@ -356,8 +357,8 @@ class rendezvous {
     auto look_at = deadline::after(std::chrono::seconds(1));
     for (;;) {
       const watch_state state = ready->ready();
-      // Before the abort: where all have come, a failure that follows belongs to the program, and
-      // this rank finds its own words for it.
+      // Checked before the abort reason: once all have arrived, a failure is one of the program,
+      // which this rank's next operation reports.
       if (state == watch_state::set) return;
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
@@ -383,7 +384,7 @@ class rendezvous {
             job_.world_size, job_.master_host, job_.master_port, missing_ranks());
       }
       if (job_.rank == 0 && look_at.passed()) {
-        miss_the_dead(limit);
+        check_for_ended(limit);
         look_at = deadline::after(std::chrono::seconds(1));
       }
       std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
@@ -393,14 +394,14 @@ class rendezvous {
   }
 
   launch_env job_;
-  int next_asked_ = 0;  ///< by miss_the_dead
+  int next_asked_ = 0;  ///< the next rank for check_for_ended()
   std::optional<tcp_store_server> server_;  ///< where this rank keeps the job's store
   std::shared_ptr<store_of_job> store_;
-  std::shared_ptr<store> job_store_;  ///< its part
+  std::shared_ptr<store> job_store_;  ///< the job's part of store_
   std::shared_ptr<detail::endpoint> endpoint_;
   std::vector<std::shared_ptr<detail::endpoint>> former_;  ///< from before each loss
-  int rounds_ = 0;            ///< of agreements on who is left
-  std::vector<int> members_;  ///< those who go on; at first all
+  int rounds_ = 0;            ///< rounds of agreement so far, see survivors.hpp
+  std::vector<int> members_;  ///< see members()
 };
 
 }  // namespace parx

@@ -1,4 +1,4 @@
-// run: the body of main() for a rank that should end well or say why not.
+// run: joins the job, runs a function, and turns its result or exception into an exit code.
 #pragma once
 
 #include <exception>
@@ -13,10 +13,10 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Joins the job, calls body(world&) and returns the process's exit code: 0, 2 after a usage_error,
-/// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together, 1 after any
-/// other exception. The text of a failure, with its causes, is printed to standard error and given
-/// to the other ranks as the reason why their operations end.
+/// Joins the job, calls body(world&) and returns the process's exit code: 0; 2 after a usage_error;
+/// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together; 1 after any
+/// other exception. The text of the exception, with its causes, is printed to standard error and
+/// sent to the other ranks as the reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
   static_assert(std::is_invocable_v<Body, world&>,
@@ -39,7 +39,7 @@ template <typename Body>
   try {
     world job = init(std::move(options));
     try {
-      // Beside the sentence above, no second error.
+      // The condition avoids a second compiler error after the static_assert.
       if constexpr (std::is_invocable_v<Body, world&>) std::forward<Body>(body)(job);
       return 0;
     } catch (const stopped_by_signal&) {

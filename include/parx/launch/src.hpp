@@ -1,4 +1,4 @@
-// The compiled part of launch, for parx/src.hpp.
+// The definitions of launch's non-template functions, for parx/src.hpp.
 #pragma once
 
 #include <parx/launch/detail/hostlist_impl.hpp>

@@ -1,7 +1,9 @@
-// Starting one rank: find the program, fork, arrange its descriptors, exec. How it ended.
+// child_process: starting one rank (find the program, fork, set up its descriptors, exec) and how
+// it ended.
 //
-// Each rank leads a process group of its own, so that a signal reaches what it has started in turn
-// and a Ctrl-C at the terminal reaches it once. It dies with its parent, even by SIGKILL.
+// Each rank leads a process group of its own, so that signals also reach the processes that it has
+// started, and Ctrl-C at the terminal reaches it once, by parxrun. It is killed when its parent
+// ends, even by SIGKILL.
 #pragma once
 
 #include <fcntl.h>
@@ -15,16 +17,16 @@
 #include <string>
 #include <vector>
 
-#include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/signal_name.hpp>
 #include <parx/core/stopped.hpp>
+#include <parx/launch/detail/output_channel.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// The program of a job cannot be started. exit_code() is the shell's for it: 127 where there is no
+/// The program of a job cannot be started. exit_code() follows the shell: 127 where there is no
 /// such program, 126 where it cannot be executed.
 class program_error : public usage_error {
  public:
@@ -80,11 +82,11 @@ struct exit_status {
   int signal = 0;  ///< what killed it
 
   [[nodiscard]] bool success() const noexcept { return code == 0 && signal == 0; }
-  /// It was stopped, and wants to be started again.
+  /// It was stopped, has saved its work, and can be started again.
   [[nodiscard]] bool has_saved() const noexcept {
     return code == stopped_exit_code && signal == 0;
   }
-  /// The shell's way of telling both in one number.
+  /// Both in one number, as the shell reports them.
   [[nodiscard]] int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
 };
 
@@ -95,8 +97,8 @@ struct exit_status {
   return formatted("exit code {}", status.code);
 }
 
-/// Whether `pid`, a child, has ended, and how. It stays a zombie, which keeps its process group's
-/// number from being given to strangers, until reap().
+/// Whether `pid`, a child, has ended, and how. It stays a zombie until reap(), so that the number
+/// of its process group is not reused.
 [[nodiscard]] inline bool has_ended(pid_t pid, exit_status& status) {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
@@ -108,7 +110,7 @@ struct exit_status {
   return true;
 }
 
-/// Whether `pid`, a child, stands still because of a signal.
+/// Whether `pid`, a child, is stopped by a signal.
 [[nodiscard]] inline bool is_stopped(pid_t pid) noexcept {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
@@ -120,15 +122,15 @@ inline void reap(pid_t pid) {
   }
 }
 
-/// What a new process gets as its descriptors 0, 1 and 2.
+/// The descriptors 0, 1 and 2 of a new process.
 struct standard_streams {
   int in = 0;
   int out = 1;
   int err = 2;
 };
 
-/// fork(), with all signals blocked in the child and no handler of ours left there: one would write
-/// into the pipe that both processes share, and the parent would take the signal for its own.
+/// fork(), with all signals blocked and no signal handlers in the child: Boost.Asio's handler would
+/// write into the pipe that both processes share, as if the parent had received the signal.
 [[nodiscard]] inline pid_t fork_without_handlers() {
   sigset_t all;
   ::sigfillset(&all);
@@ -143,7 +145,7 @@ struct standard_streams {
   }
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
-    // What is ignored (SIGHUP under nohup) stays so.
+    // An ignored signal (SIGHUP under nohup) stays ignored.
     if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     action = {};
     ::sigaction(signal, &action, nullptr);
@@ -172,11 +174,7 @@ struct standard_streams {
   shell_command.insert(shell_command.end(), command.begin() + 1, command.end());
   const std::vector<char*> shell_argv = pointers(shell_command);
 
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw_error(errc::io, "cannot make a pipe: {}", errno_text(errno));
-  const descriptor failure_reader(ends[0]);
-  descriptor failure_writer(ends[1]);
+  output_channel failure = make_pipe();  // carries the errno of a failed exec
   const pid_t parent = ::getpid();
   const pid_t pid = fork_without_handlers();
   if (pid < 0) throw_error(errc::io, "cannot start another process: {}", errno_text(errno));
@@ -185,7 +183,7 @@ struct standard_streams {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
     ::setpgid(0, 0);
-    // Copies first: a stream's source may itself be below 3.
+    // Copies first, as a source may itself be 0, 1 or 2.
     const int copies[3] = {::fcntl(streams.in, F_DUPFD_CLOEXEC, 3),
                            ::fcntl(streams.out, F_DUPFD_CLOEXEC, 3),
                            ::fcntl(streams.err, F_DUPFD_CLOEXEC, 3)};
@@ -194,15 +192,15 @@ struct standard_streams {
     ::execve(file.c_str(), argv.data(), envp.data());
     if (errno == ENOEXEC) ::execve("/bin/sh", shell_argv.data(), envp.data());
     const int why = errno;
-    [[maybe_unused]] const auto written = ::write(failure_writer.get(), &why, sizeof why);
+    [[maybe_unused]] const auto written = ::write(failure.writer.get(), &why, sizeof why);
     ::_exit(127);
   }
-  // Here too, so that the group exists whichever of the two runs first.
+  // Here as well, so that the group exists whichever of the two processes runs first.
   ::setpgid(pid, pid);
-  failure_writer.close();
+  failure.writer.close();
   int why = 0;
   ssize_t got = 0;
-  while ((got = ::read(failure_reader.get(), &why, sizeof why)) < 0 && errno == EINTR) {
+  while ((got = ::read(failure.reader.get(), &why, sizeof why)) < 0 && errno == EINTR) {
   }
   if (got == sizeof why) {
     reap(pid);

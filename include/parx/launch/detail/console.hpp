@@ -1,8 +1,8 @@
-// console: parxrun's own standard output and error, to which whole lines of all ranks go.
+// console: parxrun's own standard output and error, to which the lines of all ranks are written.
 //
-// Writing never blocks: text waits in a queue until there is room, so that a reader who stopped (a
-// pager) cannot keep parxrun from its signals. A line that a rank redraws in place (a progress bar)
-// stays the last one of the terminal while other lines scroll above it.
+// Writing does not block: text is queued until there is room, so that parxrun still handles signals
+// while its reader (a pager) has stopped reading. A line that a rank redraws in place (a progress
+// bar) stays the last one on the terminal while other lines scroll above it.
 #pragma once
 
 #include <sys/epoll.h>
@@ -27,16 +27,17 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Text on its way to one descriptor that somebody else owns.
+/// Text queued for a descriptor, which the queue does not own.
 class output_queue {
  public:
   output_queue(boost::asio::io_context& io, int number) : number_(number), room_(io) {
-    // Asio makes what it waits for non-blocking, and so it would become for everybody at the same
-    // terminal or pipe. It waits for an epoll set instead, which is readable when there is room.
+    // Asio sets O_NONBLOCK on descriptors that it waits for, which would affect all processes that
+    // share this terminal or pipe. So it waits for an epoll set, which is readable when there is
+    // room.
     descriptor set(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event room{};
     room.events = EPOLLOUT;
-    // A file cannot be in a set: it always has room.
+    // A file cannot be added to an epoll set (EPERM): it always has room.
     if (::epoll_ctl(set.get(), EPOLL_CTL_ADD, number, &room) == 0) room_.assign(set.release());
   }
 
@@ -46,17 +47,17 @@ class output_queue {
   }
   [[nodiscard]] bool empty() const noexcept { return waiting_.size() == sent_; }
 
-  /// Calls `next` as soon as the queue is not full: at once, or after something was written. Who
-  /// produces text waits here while our own reader is slow.
+  /// Calls `next` as soon as the queue is not full: at once or after a write. Slows the producers
+  /// down while the reader of the console is slow.
   void when_not_full(std::function<void()> next) {
     held_back_.push_back(std::move(next));
-    let_go_on();
+    resume_producers();
   }
 
  private:
   [[nodiscard]] bool full() const noexcept { return waiting_.size() - sent_ > (1U << 18); }
 
-  void let_go_on() {
+  void resume_producers() {
     while (!full() && !held_back_.empty()) {
       const auto next = std::move(held_back_.front());
       held_back_.pop_front();
@@ -70,7 +71,7 @@ class output_queue {
     const auto write = [this](const boost::system::error_code& = {}) {
       is_waiting_ = false;
       write_some();
-      let_go_on();
+      resume_producers();
       write_when_there_is_room();
     };
     if (room_.is_open()) {
@@ -80,14 +81,14 @@ class output_queue {
     }
   }
 
-  /// A pipe with room takes PIPE_BUF bytes without blocking.
+  /// Writes at most PIPE_BUF bytes, which a pipe with room takes without blocking.
   void write_some() {
     const auto size = std::min<std::size_t>(waiting_.size() - sent_, PIPE_BUF);
     const auto written = ::write(number_, waiting_.data() + sent_, size);
     if (written >= 0) {
       sent_ += static_cast<std::size_t>(written);
     } else if (errno != EINTR && errno != EAGAIN) {
-      // Nobody reads any more; SIGPIPE, where there is one, says so to the owner of this queue.
+      // The reader is gone; the agent learns it from SIGPIPE.
       broken_ = true;
       sent_ = waiting_.size();
     }
@@ -98,7 +99,7 @@ class output_queue {
   }
 
   int number_;
-  boost::asio::posix::stream_descriptor room_;  ///< readable when there is; closed for a file
+  boost::asio::posix::stream_descriptor room_;  ///< readable when there is room; closed for a file
   std::string waiting_;
   std::size_t sent_ = 0;
   std::deque<std::function<void()>> held_back_;
@@ -123,14 +124,14 @@ class console {
     return ::isatty(which == stream::out ? STDOUT_FILENO : STDERR_FILENO) == 1;
   }
 
-  /// A whole line, without its line feed.
+  /// Writes a line, given without its line feed.
   void line(stream which, std::string_view prefix, std::string_view text) {
     erase_live();
     queue(which).add(std::string(prefix) + std::string(text) + "\n");
     draw_live();
   }
 
-  /// The line that is being redrawn on a terminal; empty when it is finished.
+  /// Sets the line that is redrawn in place on a terminal; empty text when it is finished.
   void live(stream which, std::string_view prefix, std::string_view text) {
     erase_live();
     live_.clear();
@@ -140,7 +141,7 @@ class console {
   }
 
   [[nodiscard]] output_queue& queue(stream which) noexcept {
-    // Two queues to one terminal would be written out of order.
+    // With two queues the lines on one terminal would be out of order.
     return queues_[same_terminal_ ? 0 : static_cast<std::size_t>(which)];
   }
   [[nodiscard]] bool empty() const noexcept { return queues_[0].empty() && queues_[1].empty(); }

@@ -1,8 +1,9 @@
-// What parxrun prints when a job fails: whose fault it was, how that rank ended, what it said last,
-// and what became of the others. Pure.
+// failure_report: what parxrun prints when a job fails: which rank caused it, how that rank ended,
+// its last lines of output, and how the others ended. Pure.
 //
-// The first to end is not always the one to blame: a rank that lost its peer may be gone before the
-// peer's own end is seen, and one that waited in vain was kept waiting by another (parting.hpp).
+// The first rank to end is not always the cause: a rank that lost its peer may end before the
+// peer's own end is noticed, and a rank that timed out waited for another one
+// (divergence_text.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// "0-2,5" for {0, 1, 2, 5}; `ranks` ascend.
+/// "0-2,5" for {0, 1, 2, 5}; `ranks` must be in ascending order.
 [[nodiscard]] inline std::string rank_list(const std::vector<int>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -37,13 +38,13 @@ struct rank_end {
   int rank = 0;
   pid_t pid = 0;
   exit_status status;
-  bool was_told = false;  ///< parxrun had signalled it before it ended
+  bool was_signalled = false;  ///< parxrun had signalled it before it ended
   double seconds = 0;     ///< from the start of the job
-  bool echoes = false;    ///< its last words only tell that another rank failed
-  bool accuses = false;   ///< they tell that other ranks did not do what this one did
+  bool echoes = false;    ///< its last lines report the failure of another rank
+  bool accuses = false;   ///< its last lines report that others did not call what it called
 
   [[nodiscard]] bool failed_by_itself() const noexcept {
-    return !status.success() && !status.has_saved() && !was_told;
+    return !status.success() && !status.has_saved() && !was_signalled;
   }
 };
 
@@ -58,7 +59,7 @@ struct rank_end {
   return false;
 }
 
-/// Whether it is about what other ranks did or did not call.
+/// Whether such a line is about what other ranks did or did not call.
 [[nodiscard]] inline bool is_accusation(std::string_view line) {
   for (const std::string_view words :
        {"timed out waiting for", "called different operations", "lost rank "}) {
@@ -67,7 +68,7 @@ struct rank_end {
   return false;
 }
 
-/// The rank that a line says was lost; -1 where it says none.
+/// The rank that a line reports as lost; -1 where it reports none.
 [[nodiscard]] inline int lost_rank(std::string_view line) {
   for (const std::string_view words : {"lost rank ", "failed first: rank "}) {
     const std::size_t at = line.find(words);
@@ -77,15 +78,15 @@ struct rank_end {
     const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
     const std::string_view after = rest.substr(static_cast<std::size_t>(parsed.ptr - rest.data()));
     if (parsed.ec != std::errc() || rank < 0) continue;
-    // "failed first: rank 3 called ..." tells of a mismatch, not of a loss.
+    // "failed first: rank 3 called ..." reports a mismatch, not a loss.
     if (words == "lost rank " || after.starts_with(", which keeps the job's store")) return rank;
   }
   return -1;
 }
 
-/// The rank to blame among those that failed by themselves (at least one must have): one whose last
-/// words are its own before one that accuses or echoes another, one that a signal killed before one
-/// that gave up, the earlier before the later.
+/// The rank that caused the failure, as an index into `ends`; at least one rank must have failed by
+/// itself. Prefers a rank whose last lines are about its own failure to one that accuses or echoes
+/// others, then one that a signal killed to one that returned, then the one that ended first.
 [[nodiscard]] inline std::size_t find_cause(const std::vector<rank_end>& ends) {
   const auto less_to_blame = [](const rank_end& a, const rank_end& b) {
     if (a.failed_by_itself() != b.failed_by_itself()) return b.failed_by_itself();
@@ -98,15 +99,15 @@ struct rank_end {
       std::distance(ends.begin(), std::max_element(ends.begin(), ends.end(), less_to_blame)));
 }
 
-/// Everything the report says. `ends` are in order of rank and hold the cause too.
+/// The content of the report. `ends` are in rank order and include the cause.
 struct job_failure {
   std::string command;
   rank_end cause;
   std::vector<rank_end> ends;
   std::string log_file;                 ///< of the cause; empty when there is none
   std::vector<std::string> last_lines;  ///< of its standard error
-  std::string recorder = {};  ///< directory of the flight recorders; empty when there is none
-  std::string parting = {};   ///< see parting.hpp: who is to blame where the cause only accuses
+  std::string recorder = {};    ///< directory of the flight recorders; empty when there is none
+  std::string divergence = {};  ///< headline in place of the cause, where that only accuses others
 };
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
@@ -115,11 +116,11 @@ struct job_failure {
                                         failure.cause.rank, failure.ends.size(),
                                         to_string(failure.cause.status), failure.cause.seconds);
   std::string text =
-      formatted("{}\nparxrun: {}\n", rule, failure.parting.empty() ? cause : failure.parting);
+      formatted("{}\nparxrun: {}\n", rule, failure.divergence.empty() ? cause : failure.divergence);
   const auto field = [&](std::string_view name, std::string_view value) {
     text += formatted("  {:<9} {}\n", name, value);
   };
-  if (!failure.parting.empty()) field("told by", cause);
+  if (!failure.divergence.empty()) field("told by", cause);
   field("command", failure.command);
   field("pid", std::to_string(failure.cause.pid));
   if (!failure.log_file.empty()) field("log", failure.log_file);
@@ -130,8 +131,8 @@ struct job_failure {
   std::map<std::string, std::vector<int>> others;
   for (const rank_end& end : failure.ends) {
     if (end.rank == failure.cause.rank) continue;
-    others[to_string(end.status) + (end.was_told ? ", after parxrun ended the job" : "")].push_back(
-        end.rank);
+    const char* const why = end.was_signalled ? ", after parxrun ended the job" : "";
+    others[to_string(end.status) + why].push_back(end.rank);
   }
   for (const auto& [how, ranks] : others) {
     text +=

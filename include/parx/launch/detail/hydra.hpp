@@ -1,5 +1,5 @@
-// Which job of MPICH's launcher (hydra) this is. Its environment says nothing that differs between
-// two jobs on a host, but every rank on the host descends from the job's one hydra_pmi_proxy.
+// An id for a job started by MPICH's launcher (hydra). Its variables are the same for two jobs on a
+// host, but each job's ranks on a host are descendants of one hydra_pmi_proxy.
 #pragma once
 
 #include <unistd.h>
@@ -16,11 +16,11 @@
 namespace parx::inline PARX_ABI::detail {
 
 struct process_stat {
-  std::string name;  ///< at most 15 characters, as the kernel keeps it
+  std::string name;  ///< truncated to 15 characters by the kernel
   int parent = 0;
 };
 
-/// From the text of /proc/PID/stat: "PID (name) S PARENT ...", where the name may hold anything.
+/// Parses /proc/PID/stat: "PID (name) S PARENT ...". The name may contain any characters.
 [[nodiscard]] inline process_stat parse_process_stat(std::string_view text) {
   const auto open = text.find('(');
   const auto close = text.rfind(')');
@@ -45,8 +45,8 @@ struct process_stat {
   return 0;
 }
 
-/// `env` with PARX_RUN_ID added where a one-host hydra job has no other name. On several hosts each
-/// has a proxy of its own, so nothing is added.
+/// `env` with PARX_RUN_ID added for a hydra job on one host that has no other id. On several hosts
+/// nothing is added, because each has a proxy of its own.
 [[nodiscard]] inline environment with_hydra_run_id(environment env) {
   const auto size = env_string(env, "PMI_SIZE");
   if (size && size == env_string(env, "MPI_LOCALNRANKS") &&

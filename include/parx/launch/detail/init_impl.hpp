@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/ranges.h>
-
 #include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/rules.hpp>
@@ -24,6 +22,7 @@
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/tls.hpp>
 #include <parx/launch/detail/hydra.hpp>
@@ -38,8 +37,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// The value of `name`, in seconds. Throws usage_error for what is no time to wait: NaN, 0, or so
-/// many seconds that the clock has no such number, with which every wait would end at once.
+/// The value of `name`, in seconds. Throws usage_error for a value that is no sensible timeout:
+/// NaN, 0, or so large that the clock's arithmetic overflows and every wait would end at once.
 [[nodiscard]] inline std::optional<std::chrono::milliseconds> env_seconds(const environment& env,
                                                                           std::string_view name) {
   const auto seconds = env_number<double>(env, name);
@@ -49,9 +48,9 @@ namespace detail {
   return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
 }
 
-/// PARX_ALGO ("all_reduce:ring,broadcast:tree"), then the file that PARX_ALGO_FILE names, ahead of
-/// what the program gave. Throws usage_error for what is no rule, errc::io where the file cannot be
-/// read.
+/// The rules of PARX_ALGO ("all_reduce:ring,broadcast:tree"), then those of the file named by
+/// PARX_ALGO_FILE, then the program's. Throws usage_error for an invalid rule, errc::io where the
+/// file cannot be read.
 inline void read_algorithm_rules(const environment& env, choice_options& choice) {
   auto rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
   if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
@@ -69,7 +68,8 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   choice.rules.reset(new std::vector<algorithm_rule>(std::move(rules)));
 }
 
-/// What the environment says of groups, ahead of what the program gave. Throws as its parts do.
+/// The environment's settings for groups, which override the program's. Throws usage_error and
+/// errc::io as its parts do.
 inline void read_group_settings(const environment& env, group_options& group) {
   if (const auto mode = env_string(env, "PARX_PROGRESS")) {
     require(*mode == "thread" || *mode == "inline",
@@ -81,8 +81,8 @@ inline void read_group_settings(const environment& env, group_options& group) {
   read_algorithm_rules(env, group.choice);
 }
 
-/// Opens this rank's flight recorder; null, after a warning, where it cannot be had: a job runs
-/// without one.
+/// Opens this rank's flight recorder; null where it is switched off or, with a warning, where it
+/// cannot be opened.
 [[nodiscard]] inline std::shared_ptr<flight_recorder> open_recorder(const launch_env& job,
                                                                     const environment& env,
                                                                     store& job_store) {
@@ -102,7 +102,8 @@ inline void read_group_settings(const environment& env, group_options& group) {
   }
 }
 
-/// Says once, for all ranks, what it means that a job has no secret, or a store that knows none.
+/// Gives the job a secret if it has none but can have the user's. Warns on rank 0 where the job or
+/// its store has none, or a short one.
 inline void provide_secret(launch_env& job, const environment& env) {
   std::string why_not;
   if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
@@ -153,13 +154,13 @@ PARX_INLINE world::~world() {
   }
   const bool failed = closed() && !goes_on();
   static_cast<process_group&>(*this) = process_group(alone());
-  if (!process_.is_this()) {  // a forked copy: the store and its server are the rank's
+  if (!process_.is_this()) {  // a forked child: the store and its server belong to the parent
     detail::keep_for_good(meeting_.release());
   } else if (meeting_ != nullptr) {
     if (options_.recorder != nullptr && !failed) options_.recorder->leave();
-    // After a failure the others may never leave: one of them is stuck or stopped.
-    static constexpr std::chrono::milliseconds for_last_words{800};
-    meeting_->leave(failed ? for_last_words : options_.timeout);
+    // After a failure a rank that hangs or is stopped may never leave.
+    static constexpr std::chrono::milliseconds after_failure{800};
+    meeting_->leave(failed ? after_failure : options_.timeout);
   }
 }
 
@@ -176,8 +177,8 @@ PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
     std::set_difference(before.begin(), before.end(), members.begin(), members.end(),
                         std::back_inserter(lost));
     log(log_level::warn, "rank {} {} lost; the job goes on with {} {} of {}: {}",
-        fmt::join(lost, ", "), lost.size() == 1 ? "is" : "are", members.size(),
-        members.size() == 1 ? "rank" : "ranks", before.size(), fmt::join(members, ", "));
+        joined_text(lost), lost.size() == 1 ? "is" : "are", members.size(),
+        members.size() == 1 ? "rank" : "ranks", before.size(), joined_text(members));
   }
   const process_group everybody(meeting_->connect(), "world", options_);
   return everybody.subgroup(members,

@@ -1,10 +1,10 @@
-// job_secret: where a rank has its job's secret from.
+// job_secret: where a rank gets its job's secret from.
 //
-// PARX_SECRET; or the file that PARX_SECRET_FILE names, as parxrun does; or, under srun, a file of
-// the user's own, made once and read by all ranks: where all of them are on one host, or where the
-// home directory is on a file system that hosts share. A job's key is made of it and of the job's
-// run id, so that jobs of one user are strangers to each other all the same. Files with secrets
-// belong to this user and are closed to all others (0600), or they are refused.
+// From PARX_SECRET; from the file named by PARX_SECRET_FILE, which parxrun sets; or, under srun,
+// from ~/.config/parx/secret, which is made once per user. The latter only where all ranks are on
+// one host, or where the home directory is on a file system that hosts share. The job's key is
+// derived from the secret and the job's run id, so jobs of one user do not trust each other. A file
+// with a secret must belong to this user and be inaccessible to others (0600), or it is refused.
 #pragma once
 
 #include <fcntl.h>
@@ -31,11 +31,11 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-inline constexpr std::size_t least_secret = 16;      ///< characters; fewer are warned of
-inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer one is another file
+inline constexpr std::size_t least_secret = 16;  ///< characters; a shorter one causes a warning
+inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is probably not a secret
 
-/// The text of a file with a secret, without white space at its end. Throws usage_error where
-/// others may read it, where it is empty or no text, errc::io where it cannot be read.
+/// The secret in a file, without white space at its end. Throws usage_error where others may read
+/// the file or it is empty or not text, errc::io where it cannot be read.
 [[nodiscard]] inline std::string secret_in(const std::string& path) {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
@@ -56,7 +56,7 @@ inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer on
   return text;
 }
 
-/// Whether hosts share the file system of a path.
+/// Whether a path is on a network file system.
 [[nodiscard]] inline bool is_shared_among_hosts(const std::string& path) {
   struct statfs about {};
   if (::statfs(path.c_str(), &about) != 0) return false;
@@ -69,7 +69,7 @@ inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer on
   return false;
 }
 
-/// The secret of this user, made where there is none yet. Throws what secret_in() does.
+/// The secret of this user, made where there is none yet. Throws as secret_in() does.
 [[nodiscard]] inline std::string secret_of_user(const std::string& home) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(home) / ".config" / "parx";
@@ -77,7 +77,7 @@ inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer on
   if (::access(path.c_str(), F_OK) == 0) return secret_in(path);
   std::error_code why;
   fs::create_directories(folder, why);
-  // Many ranks may do this at once: the first link() counts, and no rank sees half a secret.
+  // Many ranks may do this at once: the first link() wins, and no rank reads a partial secret.
   std::string fresh = (folder / "secret.XXXXXX").string();
   const descriptor file(::mkostemp(fresh.data(), O_CLOEXEC));  // 0600
   const std::string text = random_hex() + "\n";
@@ -92,7 +92,7 @@ inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer on
   return secret_in(path);
 }
 
-/// `env` with PARX_SECRET as that of PARX_SECRET_FILE. Throws what secret_in() does.
+/// `env` with PARX_SECRET set from the file of PARX_SECRET_FILE. Throws as secret_in() does.
 [[nodiscard]] inline environment with_secret(environment env) {
   if (env_string(env, "PARX_SECRET")) return env;
   if (const auto path = env_string(env, "PARX_SECRET_FILE")) {
@@ -101,7 +101,8 @@ inline constexpr std::size_t longest_secret = 4096;  ///< of a file: a longer on
   return env;
 }
 
-/// Where a job of srun has none: one for all its ranks, or nothing and, in `why_not`, the reason.
+/// The user's secret, for a job of srun that has none of its own. Empty, with the reason in
+/// `why_not`, where it cannot be used.
 [[nodiscard]] inline std::string derived_secret(const launch_env& job, const environment& env,
                                                 std::string& why_not) {
   const std::string home = env_string(env, "HOME").value_or("");

@@ -1,5 +1,5 @@
-// The environment variables that parx reads, and a warning about those that look like one and are
-// none: PARX_TIMEOUTT=60 would otherwise change nothing, silently.
+// The environment variables that parx reads, and a warning about misspelt ones: PARX_TIMEOUTT=60
+// would otherwise be ignored silently.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +29,12 @@ inline constexpr std::array known_variables{"PARX_ALGO",
                                             "PARX_RANK",
                                             "PARX_RECORDER",
                                             "PARX_RENDEZVOUS_TIMEOUT",
-                                            "PARX_RUN_ID", "PARX_STORE_KEEPER",
+                                            "PARX_RUN_ID",
                                             "PARX_SECRET",
                                             "PARX_SECRET_FILE",
                                             "PARX_SINGLE_COPY",
                                             "PARX_SOCKET_IFNAME",
+                                            "PARX_STORE_KEEPER",
                                             "PARX_STREAMS",
                                             "PARX_TIMEOUT",
                                             "PARX_TLS",
@@ -43,7 +44,7 @@ inline constexpr std::array known_variables{"PARX_ALGO",
                                             "PARX_WARN_AFTER",
                                             "PARX_WORLD_SIZE"};
 
-/// How many letters must be added, removed or replaced to turn one word into the other.
+/// The Levenshtein distance: the letters to insert, delete or replace to turn `a` into `b`.
 [[nodiscard]] inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -57,8 +58,8 @@ inline constexpr std::array known_variables{"PARX_ALGO",
   return row.back();
 }
 
-/// A sentence about each variable that is within two letters of one of parx's and is none. Others
-/// that begin with PARX_ may be the program's own.
+/// A sentence about each unknown variable at a distance of at most two from a known one. Other
+/// variables that begin with PARX_ may be the program's own.
 [[nodiscard]] inline std::vector<std::string> misspelt_variables(const environment& env) {
   std::vector<std::string> sentences;
   for (auto each = env.lower_bound("PARX_"); each != env.end(); ++each) {

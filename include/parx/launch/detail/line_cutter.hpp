@@ -1,5 +1,5 @@
-// line_cutter: turns the bytes of one rank's output into lines, so that lines of several ranks
-// never mix. No I/O.
+// line_cutter: splits one rank's output into lines, so that lines of several ranks do not mix. No
+// I/O.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What a carriage return means.
+/// How a carriage return is treated.
 enum class carriage_return {
-  ordinary,  ///< a byte like any other: the output goes to a pipe or file
-  rewrites,  ///< the line begins again: the rank writes to a terminal and draws a progress bar
+  ordinary,  ///< like any other byte: the rank writes to a pipe or file
+  rewrites,  ///< it restarts the line: the rank draws a progress bar on a terminal
 };
 
 class line_cutter {
  public:
   explicit line_cutter(carriage_return rule = carriage_return::ordinary) : rule_(rule) {}
 
-  /// Calls on_line(text) for every line that `bytes` complete, without its line feed.
+  /// Calls on_line(text), without the line feed, for each line that `bytes` completes.
   template <typename OnLine>
   void feed(std::string_view bytes, OnLine&& on_line) {
     for (const char byte : bytes) {
@@ -50,7 +50,7 @@ class line_cutter {
   }
 
  private:
-  // A program that never writes a line feed must not fill the memory.
+  // Bounds the memory for a program that never writes a line feed.
   static constexpr std::size_t longest_line = 1 << 20;
 
   carriage_return rule_;

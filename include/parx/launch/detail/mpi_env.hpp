@@ -1,5 +1,5 @@
-// Open MPI's and PMI's variables. Neither launcher tells where rank 0 is, so a job on one host
-// meets on 127.0.0.1 at a port made from the job's id, and a job on several hosts needs
+// The variables of Open MPI's and PMI's launchers. Neither has the address of rank 0, so a job on
+// one host uses 127.0.0.1 and a port computed from the job's id, and a job on several hosts needs
 // MASTER_ADDR.
 #pragma once
 
@@ -30,7 +30,7 @@ inline void find_mpi_master(const environment& env, launch_env& job, std::string
                               {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
                               launcher::open_mpi);
-  // The first name is of Open MPI up to 4, the second also of 5.
+  // Open MPI up to 4 sets the first one; the second one is also set by Open MPI 5.
   for (const std::string_view name : {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}) {
     const auto id = env_string(env, name);
     if (id && job.run_id.empty()) job.run_id = "ompi-" + *id;
@@ -48,8 +48,8 @@ inline void find_mpi_master(const environment& env, launch_env& job, std::string
                                pals ? "PMI_LOCAL_SIZE" : "MPI_LOCALNRANKS"},
                               launcher::pmi);
   if (const auto id = env_string(env, "PMI_JOBID")) job.run_id = "pmi-" + *id;
-  // with_hydra_run_id() found the launcher's pid where the environment is silent. Where neither is
-  // there, two jobs on one host would share a port, and MASTER_PORT must tell them apart.
+  // with_hydra_run_id() has set it from the launcher's pid where PMI_JOBID is missing. Without
+  // either, two jobs on one host get the same port, and MASTER_PORT must be set for one of them.
   if (const auto id = env_string(env, "PARX_RUN_ID")) job.run_id = *id;
   find_mpi_master(env, job, "mpiexec -genv MASTER_ADDR HOST ...");
   return job;

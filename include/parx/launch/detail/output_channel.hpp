@@ -1,4 +1,5 @@
-// Where a rank's output can go: a pipe or a terminal that parxrun reads, or a log file.
+// output_channel: the destinations of a rank's output: a pipe or a terminal that parxrun reads, or
+// a log file.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The two ends of something a rank writes to and parxrun reads from.
+/// The two ends of a pipe or terminal.
 struct output_channel {
   descriptor reader;
   descriptor writer;
@@ -32,8 +33,8 @@ struct output_channel {
   return {descriptor(ends[0]), descriptor(ends[1])};
 }
 
-/// A terminal for a rank, `columns_taken` narrower than the one behind `model`, so that its
-/// progress bar is drawn as it would be without parxrun. Falls back on a pipe.
+/// A terminal for a rank, `columns_taken` narrower than the terminal `model`, so that the rank
+/// draws its progress bar as it would without parxrun. Falls back to a pipe.
 [[nodiscard]] inline output_channel make_terminal(int model, std::size_t columns_taken) {
   descriptor reader(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
@@ -44,11 +45,11 @@ struct output_channel {
   descriptor writer(::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
   termios settings{};
   if (!writer.valid() || ::tcgetattr(writer.get(), &settings) != 0) return make_pipe();
-  ::cfmakeraw(&settings);  // line feeds stay what they are
+  ::cfmakeraw(&settings);  // else line feeds become \r\n
   ::tcsetattr(writer.get(), TCSANOW, &settings);
   winsize size{};
   if (::ioctl(model, TIOCGWINSZ, &size) == 0) {
-    // One more column is left free: a full line would make a terminal wrap.
+    // One more column stays free, because some terminals wrap after a full line.
     const auto taken = static_cast<unsigned short>(columns_taken + 1);
     size.ws_col =
         size.ws_col > taken + 20 ? static_cast<unsigned short>(size.ws_col - taken) : size.ws_col;
@@ -75,7 +76,7 @@ struct output_channel {
   file.seekg(size > window ? size - window : 0);
   std::deque<std::string> lines;
   std::string line;
-  if (size > window) std::getline(file, line);  // probably the rest of one
+  if (size > window) std::getline(file, line);  // an incomplete line
   while (std::getline(file, line)) {
     lines.push_back(line);
     if (lines.size() > count) lines.pop_front();

@@ -1,5 +1,5 @@
-// Ranks, sizes and the store's address as environment variables: what every launcher's reader
-// needs, and the readers of the two plain families, PARX_* and torchrun's names.
+// Reading ranks, sizes and the store's address from environment variables: the functions that all
+// launchers need, and the readers of PARX_* and of torchrun's names.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The names under which one launcher says who a process is. Empty where it has no such variable.
+/// The names of one launcher's variables. Empty where it has no such variable.
 struct rank_names {
   std::string_view rank;
   std::string_view world_size;
@@ -80,7 +80,7 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
   return job;
 }
 
-/// MASTER_ADDR and MASTER_PORT into `job` where they are set.
+/// Reads MASTER_ADDR and MASTER_PORT into `job` where they are set.
 inline void read_master(const environment& env, launch_env& job) {
   for (const std::string_view name : {"MASTER_ADDR", "PARX_MASTER_ADDR"}) {
     if (auto host = env_string(env, name)) job.master_host = *host;
@@ -96,19 +96,19 @@ inline void read_master(const environment& env, launch_env& job) {
 }
 
 /// A port from 20000 to 29972: below the ephemeral ports, above most services. 9973 is prime, so
-/// that keys which differ by a multiple of a round number still get different ports.
+/// that keys that differ by a multiple of a round number still get different ports.
 [[nodiscard]] constexpr std::uint16_t port_of_key(std::uint64_t key) noexcept {
   return static_cast<std::uint16_t>(20000 + key % 9973);
 }
 
-/// FNV-1a of the name that a launcher gave the job.
+/// A port from the FNV-1a hash of the job's id.
 [[nodiscard]] constexpr std::uint16_t port_of_name(std::string_view name) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return port_of_key(hash);
 }
 
-/// The address where nothing but the environment can tell it.
+/// Reads the address for launchers where it is known only from these variables.
 inline void require_master(const environment& env, launch_env& job, const rank_names& names) {
   read_master(env, job);
   if (job.world_size == 1) return;
@@ -141,7 +141,7 @@ inline void require_master(const environment& env, launch_env& job, const rank_n
   const auto elastic_id = env_string(env, "TORCHELASTIC_RUN_ID");
   launch_env job = read_ranks(env, names, elastic_id ? launcher::torchrun : launcher::variables);
   job.run_id = elastic_id.value_or("");
-  // Python writes its truth values with a capital letter.
+  // torchrun writes Python's "True".
   const auto agent = env_string(env, "TORCHELASTIC_USE_AGENT_STORE");
   if (elastic_id && agent && (*agent == "True" || *agent == "true" || *agent == "1")) {
     job.keeper = store_keeper::agent;
@@ -150,7 +150,8 @@ inline void require_master(const environment& env, launch_env& job, const rank_n
   return job;
 }
 
-/// WORLD_SIZE without RANK: job scripts set it for programs that take their rank from the launcher.
+/// Checks WORLD_SIZE, which job scripts set without RANK for programs that get their rank from the
+/// launcher.
 inline void check_world_size_variable(const environment& env, const launch_env& job) {
   const auto world_size = env_number<int>(env, "WORLD_SIZE");
   if (!world_size || *world_size == job.world_size) return;

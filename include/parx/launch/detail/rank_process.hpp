@@ -1,4 +1,4 @@
-// One rank of a local job as parxrun sees it: its process, our ends of its output, how it ended.
+// rank_process: one rank of a local job in parxrun: its process, its output, how it ended.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// One of a rank's two outputs, when parxrun passes it on.
+/// One of a rank's two outputs, where parxrun passes it on.
 struct rank_stream {
   explicit rank_stream(boost::asio::io_context& io) : reader(io) {}
 
@@ -39,7 +39,7 @@ struct rank_process {
   rank_stream streams[2];
   std::string error_log;               ///< the file of its standard error, if it has one
   std::deque<std::string> last_lines;  ///< of its standard error, if parxrun passes it on
-  bool was_told = false;               ///< parxrun signalled it before it ended
+  bool was_signalled = false;          ///< by parxrun, before it ended
   std::optional<exit_status> ended;
   deadline::clock::time_point end_time{};
 
@@ -61,14 +61,14 @@ inline void pass_line_on(rank_process& process, stream which, std::string_view l
   if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();
 }
 
-/// Reads what is there, once, and passes whole lines on. Closes the stream at its end.
+/// Reads once and passes complete lines on. Closes the stream at its end.
 inline void pass_output_on(rank_process& process, stream which, console& to) {
   rank_stream& source = process[which];
   char buffer[1 << 16];
   boost::system::error_code failed;
   const std::size_t got = source.reader.read_some(boost::asio::buffer(buffer), failed);
   if (failed == boost::asio::error::would_block) return;
-  // A pipe whose other side is gone reports its end, a terminal EIO.
+  // When the writer is gone, a pipe reports end of file and a terminal EIO.
   if (failed) return source.reader.close();
   const bool was_live = source.lines.live();
   source.lines.feed({buffer, got}, [&](std::string_view line) {
@@ -82,7 +82,7 @@ inline void pass_output_on(rank_process& process, stream which, console& to) {
   }
 }
 
-/// Passes on what was left without a line feed.
+/// Passes on the last lines that have no line feed.
 inline void flush_output(rank_process& process, console& to) {
   for (const stream which : {stream::out, stream::err}) {
     line_cutter& lines = process[which].lines;

@@ -1,7 +1,7 @@
 // The environment that parxrun gives a rank: a pure function of its own environment and the job.
 //
-// A rank gets PARX_* for parx programs and torchrun's names for all others; the variables with
-// which an outer launcher described parxrun itself are taken away.
+// A rank gets PARX_* for parx programs and torchrun's names for all others. The variables by which
+// an outer launcher describes parxrun itself are removed.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What all ranks of one start have in common.
+/// The settings that all ranks of one start share.
 struct local_job {
   static constexpr const char* host = "127.0.0.1";
   int ranks = 1;
   std::uint16_t port = 0;
   std::string run_id;
-  std::string secret_file;  ///< of which the ranks read their secret; empty where there is none
-  std::string secret;       ///< itself, where it cannot be had in a file
-  bool keeps_store = false;  ///< parxrun does, instead of rank 0
+  std::string secret_file;   ///< the file with the job's secret; empty where there is none
+  std::string secret;        ///< the secret itself, where it cannot be in a file
+  bool keeps_store = false;  ///< parxrun keeps the job's store, instead of rank 0
   int threads_per_rank = 1;  ///< becomes OMP_NUM_THREADS where that is unset
 };
 
-/// Whether `name` says which process of an outer job parxrun is.
+/// Whether an outer launcher's variable `name` describes parxrun's own place in an outer job.
 [[nodiscard]] inline bool is_outer_rank_variable(std::string_view name) {
   for (const std::string_view prefix :
        {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "MPI_LOCAL", "TORCHELASTIC_"}) {
@@ -58,9 +58,8 @@ struct local_job {
   set("PARX_RUN_ID", job.run_id);
   env.erase("PARX_STORE_KEEPER");
   if (job.keeps_store) set("PARX_STORE_KEEPER", "parxrun");
-  for (const std::string_view name : {"PARX_SECRET", "PARX_SECRET_FILE"}) {
-    if (const auto outer = env.find(name); outer != env.end()) env.erase(outer);
-  }
+  env.erase("PARX_SECRET");
+  env.erase("PARX_SECRET_FILE");
   if (!job.secret_file.empty()) set("PARX_SECRET_FILE", job.secret_file);
   if (!job.secret.empty()) set("PARX_SECRET", job.secret);
   if (!env_string(env, "OMP_NUM_THREADS")) {

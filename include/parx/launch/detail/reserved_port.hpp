@@ -1,4 +1,4 @@
-// A free TCP port that stays free for one's children.
+// reserved_port: a free TCP port, kept free for a process's children.
 #pragma once
 
 #include <netinet/in.h>
@@ -12,20 +12,21 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Holds a port, chosen by the kernel, for as long as it lives. It is bound, but never listens, and
-/// allows reuse: so nobody gets the port by chance, while a server that sets SO_REUSEADDR (parx's
-/// store and PyTorch's do) can listen there. No moment is left in which the port is free.
+/// Holds a port, chosen by the kernel, during its lifetime. Its socket is bound, never listens, and
+/// has SO_REUSEADDR: the kernel gives the port to no other process, but a server that sets
+/// SO_REUSEADDR (parx's store and PyTorch's do) can listen there. The port is never free in
+/// between.
 class reserved_port {
  public:
   reserved_port() : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    // Hosts without IPv6 have only the second kind. The first covers both.
+    // An IPv6 socket covers IPv4 as well; hosts without IPv6 have only the second kind.
     if (!socket_.valid() || !bind_v6()) {
       socket_ = descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       if (!socket_.valid() || !bind_v4()) {
         throw_error(errc::io, "cannot reserve a TCP port on this host: {}", errno_text(errno));
       }
     }
-    // Only now: bound without reuse, the port was certainly nobody else's.
+    // Set only now: bind() without reuse guarantees that nobody else had the port.
     const int yes = 1;
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   }

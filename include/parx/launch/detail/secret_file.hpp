@@ -1,8 +1,8 @@
-// secret_file: what parxrun hands its ranks their secret in.
+// secret_file: the file in which parxrun passes the job's secret to its ranks.
 //
-// A file in memory that parxrun holds open and that its user alone may read, by its name under
-// /proc: unlike a variable it is not in the environment of all that a rank starts, and unlike a
-// file on disk it is gone with parxrun, however that ends.
+// A memfd that parxrun keeps open and only its user may read, named by its path under /proc. Unlike
+// an environment variable it is not inherited by the processes that a rank starts, and unlike a
+// file on disk it disappears with parxrun, however that ends.
 #pragma once
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ class secret_file {
     if (descriptor(::open(name.c_str(), O_RDONLY | O_CLOEXEC)).valid()) path_ = name;
   }
 
-  /// Empty where a sandbox knows no such files.
+  /// Empty where the file cannot be made or opened, for instance in a sandbox.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:

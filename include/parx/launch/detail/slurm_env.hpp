@@ -1,9 +1,9 @@
 // The variables of a task that srun started.
 //
 // The SLURM_STEP_ ones, never the SLURM_JOB_ ones: a step may be smaller than its job. A batch
-// script or a shell of salloc is no task, though the script has SLURM_PROCID=0 and SLURM_NTASKS of
-// the job. The store is on the step's first node, where srun puts rank 0 in every distribution but
-// "arbitrary"; never on SLURM_LAUNCH_NODE_IPADDR, which is where srun itself runs.
+// script or a shell of salloc is no task, though the script has SLURM_PROCID=0 and the job's
+// SLURM_NTASKS. The store is on the step's first node, where srun places rank 0 in every
+// distribution except "arbitrary"; never on SLURM_LAUNCH_NODE_IPADDR, where srun itself runs.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,14 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
   return step && *step < first_special_slurm_step;
 }
 
-/// Whether the PMI variables were set by srun itself (--mpi=pmi2), not by an mpiexec inside it.
+/// Whether the PMI variables were set by srun itself (--mpi=pmi2), not by an mpiexec inside the
+/// step.
 [[nodiscard]] inline bool is_srun_pmi(const environment& env) {
   return in_slurm_step(env) && env_string(env, "PMI_RANK") == env_string(env, "SLURM_PROCID") &&
          env_string(env, "PMI_SIZE") == env_string(env, "SLURM_STEP_NUM_TASKS");
 }
 
-/// The first node of the step, by name; 127.0.0.1 when there is only one, whose name need not
+/// The name of the step's first node; 127.0.0.1 when it is the only one, since its name may not
 /// resolve.
 [[nodiscard]] inline std::string find_slurm_master(const environment& env, const launch_env& job) {
   const auto list = env_string(env, "SLURM_STEP_NODELIST");
@@ -88,7 +89,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
   return job;
 }
 
-/// A world of one, with a warning where Slurm gave tasks that nobody started.
+/// A world of one, with a warning inside a Slurm job of several tasks that was not started by srun.
 [[nodiscard]] inline launch_env from_nothing(const environment& env) {
   launch_env job;
   job.local_rank = 0;

@@ -1,10 +1,10 @@
-// survivors: how the ranks that are left of a job agree on who they are.
+// survivors: how the surviving ranks of a job agree on the list of members.
 //
-// In rounds, each under its own prefix of the job's store. A rank comes by publishing a new record;
-// who has not come is missed only once its process is gone, or the patience is over. The first list
-// that is proposed is the list. It counts once all its ranks have seen it; where one dies before
-// that, all go to the next round. Every decision is one compare_set, so that no two ranks can see
-// different ones, whoever dies when.
+// In rounds, each under a prefix of its own in the job's store. A rank enters a round by publishing
+// a new record. A rank that has not entered is left out once its process has ended or the patience
+// is over. The first list that is proposed holds for the round. It is final once all its ranks have
+// seen it; if one of them dies before that, all start the next round. Every decision is one
+// compare_set, so that all ranks see the same one, whichever of them die.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
-
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/transport/hybrid.hpp>
@@ -29,9 +28,9 @@ namespace parx::inline PARX_ABI::detail {
 
 class survivors {
  public:
-  /// Blocks until the ranks that still come have agreed. `former` is this rank's part in the job so
-  /// far, by which the others see that it lives. `round` counts those of the job: 0 before the
-  /// first. Throws parx::error where the store fails or the others went on without this rank.
+  /// Blocks until the surviving ranks have agreed. `former` is this rank's present endpoint, by
+  /// which the others see that it is alive. `round` is the number of rounds in the job so far.
+  /// Throws parx::error where the store fails or the others went on without this rank.
   survivors(const std::shared_ptr<store>& job_store, endpoint& former, int& round,
             std::chrono::milliseconds patience)
       : former_(former) {
@@ -55,7 +54,7 @@ class survivors {
     } while (!confirm(deadline::after(patience)));
   }
 
-  /// Joins the members under their numbers of the job.
+  /// An endpoint for the members, with their ranks in the job.
   [[nodiscard]] const std::shared_ptr<endpoint>& joined() const noexcept { return joined_; }
   /// In ascending order; equal on all of them.
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
@@ -78,7 +77,7 @@ class survivors {
   [[nodiscard]] bool has(const std::string& key) {
     return store_->check(std::vector{key}, limit_of_question());
   }
-  /// Proposes a value; returns what the first has proposed.
+  /// Proposes a value; returns the first one that was proposed.
   [[nodiscard]] std::string agree(std::string_view key, std::string_view mine) {
     return store_->compare_set(key, "", mine, limit_of_question());
   }
@@ -94,7 +93,7 @@ class survivors {
 
   [[nodiscard]] std::vector<int> decide(const deadline& limit) {
     for (;;) {
-      // Told already: then those who have not come stay out.
+      // Decided already: ranks that come later are left out.
       if (has("members")) return ranks_from(store_->get("members", limit_of_question()));
       std::vector<int> come;
       bool complete = true;
@@ -109,7 +108,8 @@ class survivors {
     }
   }
 
-  /// Errors name lost ranks still, and the table of hosts has a place for each rank.
+  /// Copies the records of lost ranks into this round: error messages still name them, and the
+  /// table of hosts needs an entry for each rank.
   void describe_the_lost() {
     for (int rank = 0; rank < former_.options().world_size; ++rank) {
       if (std::find(members_.begin(), members_.end(), rank) != members_.end()) continue;
@@ -118,7 +118,7 @@ class survivors {
     }
   }
 
-  /// False where a member was lost before it has seen the list.
+  /// False where a member was lost before it had seen the list.
   [[nodiscard]] bool confirm(const deadline& limit) {
     for (;;) {
       if (has("outcome")) return store_->get("outcome", limit_of_question()) == "formed";
