@@ -113,7 +113,7 @@ class rendezvous {
         static_cast<void>(others_have_left(last, deadline::after(patience)));
       }
     } catch (const std::exception&) {
-      // Nothing is left to be told about it.
+      // The store's own server cannot be reached; leave without waiting.
     }
     server_.reset();
   }
@@ -322,7 +322,7 @@ class rendezvous {
     for (int rank = 0; rank < job_.world_size; ++rank) {
       if (!is_there(arrival_key(rank))) missing.push_back(rank);
     }
-    if (missing.empty()) return "the last rank";  // it comes at this moment
+    if (missing.empty()) return "the last rank";  // it has just arrived
     const auto named = std::min(missing.size(), most_named);
     std::string text = formatted(
         "{} {}", missing.size() == 1 ? "rank" : "ranks",

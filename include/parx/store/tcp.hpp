@@ -267,7 +267,7 @@ class tcp_store final : public store {
     ask(server, limit, {.op = operation::wait, .keys = wire(keys)});
     if (server.available(1, limit)) {
       if (server.receive<std::uint8_t>(limit) == 0) return true;
-      throw detail::store_failure{errc::protocol, "the server answered a wait with nonsense"};
+      throw detail::store_failure{errc::protocol, "the server's answer to a wait is invalid"};
     }
     if (dialect_ == store_dialect::torch_1_13) {
       // This dialect cannot cancel: the late answer would precede that of the next request.
@@ -383,7 +383,7 @@ class tcp_store final : public store {
 
   // The caller holds the lock.
   void require_open() const {
-    if (closed_) throw detail::store_failure{errc::closed, "this process has hung up"};
+    if (closed_) throw detail::store_failure{errc::closed, "this process has closed it"};
   }
 
   // No retry: a server that accepted before and refuses now is gone.

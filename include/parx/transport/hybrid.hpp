@@ -30,7 +30,7 @@ namespace parx::inline PARX_ABI {
 
 class hybrid_transport final : public transport {
  public:
-  /// All ranks of the job.
+  /// The transport over all ranks of the job.
   explicit hybrid_transport(std::shared_ptr<detail::endpoint> shared)
       : hybrid_transport(shared, everyone(shared->options().world_size), shared->options().rank,
                          0) {}
@@ -332,7 +332,7 @@ class hybrid_transport final : public transport {
     auto socket = shared_->connect_to_memory(key.peer, record);
     while (!socket.valid()) {
       if (limit.passed()) {
-        throw link_lost(key.peer, "it does not take shared memory: too many stand in line");
+        throw link_lost(key.peer, "it does not accept shared memory: its backlog stays full");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       socket = shared_->connect_to_memory(key.peer, record);

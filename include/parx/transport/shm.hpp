@@ -165,7 +165,7 @@ class shm_link final : public detail::process_link {
     const std::size_t ring_bytes = whole ? shared_layout().ring_bytes : 0;
     if ((ring_bytes != layout::small_ring && ring_bytes != layout::large_ring) ||
         memory_.size() != layout::bytes_for(ring_bytes)) {
-      throw link_lost(key_.peer, "its shared memory is not laid out as this version of parx does");
+      throw link_lost(key_.peer, "its shared memory has the layout of another version of parx");
     }
     finish_opening(shared_.can_read(wakes_->pid(), peer_));
     return true;

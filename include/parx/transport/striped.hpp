@@ -225,7 +225,7 @@ class striped_link final : public detail::process_link {
     const bool first = &each == lanes_.data();
     if (next.length == 0 || next.length > segment_bytes || next.offset < received_ ||
         (next.striped > 0 && !first)) {
-      throw link_lost(peer_, "it sent bytes that are no segment of parx");
+      throw link_lost(peer_, "it sent bytes that are not a segment of parx");
     }
     if (next.striped > 0) incoming_stripes_end_ = next.offset + next.length + next.striped;
   }

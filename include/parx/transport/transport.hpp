@@ -1,4 +1,4 @@
-// The seam between a process group and whatever moves its bytes.
+// transport: the interface between a process group and the network that moves its bytes.
 //
 // A `link` is an ordered, reliable stream of bytes to one peer. A `transport` owns one group's
 // links and can sleep until one of them is ready. A process group needs nothing else, so a new

@@ -33,7 +33,7 @@ class tcp_watch final : public store_watch {
     try {
       if (const auto answer = server_.try_receive_byte()) {
         state_ = *answer == 0 ? watch_state::set : watch_state::lost;
-        loss_ = {errc::protocol, "the server answered a wait with nonsense"};
+        loss_ = {errc::protocol, "the server's answer to a wait is invalid"};
       }
     } catch (const store_failure& failure) {
       state_ = watch_state::lost;

@@ -263,7 +263,7 @@ class endpoint {
     const auto greeting = hello(key, from, peer);
     if (!send_with_descriptor(socket.get(), &greeting, sizeof greeting, memory.get())) {
       throw link_lost(key.peer,
-                      formatted("it does not take shared memory: {}", errno_text(errno)));
+                      formatted("it does not accept shared memory: {}", errno_text(errno)));
     }
   }
 
@@ -365,7 +365,7 @@ class endpoint {
     const auto greeting = hello(wake_channel_key(rank), options_.rank, record);
     if (::send(socket.get(), &greeting, sizeof greeting, MSG_NOSIGNAL) !=
         static_cast<ssize_t>(sizeof greeting)) {
-      throw link_lost(peer, formatted("it does not take a greeting: {}", errno_text(errno)));
+      throw link_lost(peer, formatted("it does not accept the hello: {}", errno_text(errno)));
     }
     return socket;
   }

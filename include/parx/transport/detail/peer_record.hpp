@@ -37,7 +37,7 @@ struct peer_record {
     return formatted("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
                      memory, port, pid, probe, streams, challenge);
   }
-  /// Throws errc::protocol for anything that to_text() did not write.
+  /// Throws errc::protocol for text that is not from to_text().
   [[nodiscard]] static peer_record from_text(std::string_view text) {
     std::array<std::string_view, 10> lines;
     for (std::string_view& line : lines) {
@@ -56,7 +56,7 @@ struct peer_record {
     if (!number(lines[5], record.port) || !number(lines[6], record.pid) ||
         !number(lines[7], record.probe) || !number(lines[8], record.streams) ||
         record.streams < 1) {
-      throw_error(errc::protocol, "a rank's record in the store has a number that is none");
+      throw_error(errc::protocol, "a rank's record in the store has an invalid number");
     }
     record.challenge = lines[9];
     return record;
@@ -104,7 +104,7 @@ struct placement {
     next.memory = text.starts_with('m');
     const auto gap = text.find(' ');
     if (code != std::errc{} || gap > 1) {
-      throw_error(errc::protocol, "the table of hosts in the store is garbled");
+      throw_error(errc::protocol, "the table of hosts in the store is damaged");
     }
     text.remove_prefix(gap + 1);
     places.push_back(next);

@@ -68,7 +68,7 @@ struct socket_address {
   return descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-/// False where the kernel does not have it or does not permit it to this user.
+/// False where the kernel does not have this control or does not allow it to this user.
 inline bool set_congestion_control(int socket, std::string_view name) noexcept {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
                       static_cast<socklen_t>(name.size())) == 0;

@@ -227,7 +227,7 @@ class tcp_stream {
         if (::send(socket_.get(), &greeting_, sizeof greeting_, MSG_NOSIGNAL) !=
             static_cast<ssize_t>(sizeof greeting_)) {
           throw link_lost(key_.peer,
-                          formatted("it does not take a greeting: {}", errno_text(errno)));
+                          formatted("it does not accept the hello: {}", errno_text(errno)));
         }
         break;
       }
