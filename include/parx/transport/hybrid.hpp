@@ -16,6 +16,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -246,7 +247,7 @@ class hybrid_transport final : public transport {
 
   [[nodiscard]] static std::vector<int> everyone(int world_size) {
     std::vector<int> ranks(static_cast<std::size_t>(world_size));
-    for (int rank = 0; rank < world_size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+    std::iota(ranks.begin(), ranks.end(), 0);
     return ranks;
   }
   [[nodiscard]] link_owner& link_slot(int peer, channel traffic) noexcept {

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -373,7 +374,7 @@ class inproc_transport final : public transport {
 
 inline std::unique_ptr<transport> inproc_network::attach(int rank) {
   std::vector<int> everyone(ranks_.size());
-  for (int each = 0; each < size(); ++each) everyone[static_cast<std::size_t>(each)] = each;
+  std::iota(everyone.begin(), everyone.end(), 0);
   return std::make_unique<inproc_transport>(shared_from_this(), std::move(everyone), rank, 0);
 }
 
