@@ -1,7 +1,6 @@
-// L5: distributed data parallel training of any model. By name, since they need more than others
-// want to compile: <parx/ddp/save.hpp> (save0: files), <parx/ddp/hook_state.hpp> (checkpoints of a
-// hook), <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp> (parx's own tensors and
-// layers).
+// L5: distributed data parallel training of any model. These headers are left out, since they take
+// longer to compile; include them by name: <parx/ddp/save.hpp> (save0), <parx/ddp/hook_state.hpp>
+// (a hook's state in checkpoints), <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp>.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -1,10 +1,10 @@
-// Buckets: which gradients travel together, as a pure function.
+// Buckets: which gradients are sent together, as a pure function.
 //
 // Gradients become final in about the reverse order of the forward pass, so buckets are filled from
-// the last parameter backwards, one dtype each. The first one is small, so that communication
+// the last parameter backwards, one dtype each. The first bucket is small, so that communication
 // starts early; the others are large, so that it is efficient. (Li et al., PyTorch Distributed,
-// VLDB 2020.) The last one leaves when there is nothing left to compute: a model of few large
-// buckets would hide little of its communication, so it has more and smaller ones.
+// VLDB 2020.) When the last bucket is sent, no computation is left to hide it. A small model would
+// have few buckets and hide little, so its buckets are limited to a sixteenth of its gradients.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A bucket closes when it has reached its limit, or a sixteenth of its group's gradients
+/// A bucket is full when it has reached its limit, or a sixteenth of its group's gradients
 /// (least_bucket_bytes if that is more).
 struct bucket_limits {
   std::size_t first_bytes = std::size_t{1} << 20;
@@ -39,30 +39,30 @@ struct bucket_layout {
 struct bucket_parameter {
   dtype type;
   std::size_t bytes;
-  bool travels_alone = false;  ///< has a bucket of its own
+  bool is_alone = false;       ///< has a bucket of its own
   std::size_t group = 0;       ///< the number of its reduction group
 };
 
 /// Gradients start at cache lines, so that kernels on them run at full speed.
 inline constexpr std::size_t bucket_alignment = 64;
 
-/// Less is not worth an operation of its own.
+/// Smaller buckets are not worth an operation of their own.
 inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
 
-/// Deals `parameters` (in registration order) to buckets, in the order in which they are launched.
-/// Every parameter is in exactly one bucket.
+/// Assigns `parameters` (in registration order) to buckets, which are in launch order. Every
+/// parameter is in exactly one bucket.
 [[nodiscard]] inline std::vector<bucket_layout> assign_buckets(
     const std::vector<bucket_parameter>& parameters, const bucket_limits& limits) {
   constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
   struct group_state {
-    std::size_t total = 0;                      // bytes that share buckets
+    std::size_t total = 0;                      // bytes of the parameters that share buckets
     std::size_t first = none;                   // its first bucket
     std::array<std::size_t, dtype_count> open;  // the unfinished bucket of each dtype
   };
   std::vector<group_state> groups;
   for (const bucket_parameter& each : parameters) {
     while (groups.size() <= each.group) groups.emplace_back().open.fill(none);
-    groups[each.group].total += each.travels_alone ? 0 : each.bytes;
+    groups[each.group].total += each.is_alone ? 0 : each.bytes;
   }
   std::vector<bucket_layout> buckets;
   for (std::size_t i = parameters.size(); i-- > 0;) {
@@ -71,16 +71,16 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
     const std::size_t room =
         (next.bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
     std::size_t& current = group.open[static_cast<std::size_t>(next.type)];
-    const std::size_t number = next.travels_alone || current == none ? buckets.size() : current;
+    const std::size_t number = next.is_alone || current == none ? buckets.size() : current;
     if (number == buckets.size()) buckets.push_back({next.type, next.group, 0, {}});
     if (group.first == none) group.first = number;
     bucket_layout& bucket = buckets[number];
     bucket.items.push_back({i, bucket.bytes});
     bucket.bytes += room;
-    if (next.travels_alone) continue;
+    if (next.is_alone) continue;
     const std::size_t limit = number == group.first ? limits.first_bytes : limits.bytes;
-    const std::size_t share = std::max(least_bucket_bytes, group.total / 16);
-    current = bucket.bytes >= std::min(limit, share) ? none : number;
+    const std::size_t sixteenth = std::max(least_bucket_bytes, group.total / 16);
+    current = bucket.bytes >= std::min(limit, sixteenth) ? none : number;
   }
   return buckets;
 }

@@ -1,7 +1,6 @@
 // bucket_memory: the memory of the buckets that one group sums.
 //
-// Where all its ranks see each other's memory (one host), it is a shared area, in which sums are
-// made in place.
+// If all its ranks share memory (one host), it is a shared buffer, in which sums are made in place.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class bucket_memory {
  public:
-  /// Collective. Zeroed; every rank of `group` asks for as much.
+  /// Collective. Zeroed. All ranks of `group` pass the same number of bytes.
   bucket_memory(process_group& group, std::size_t bytes, call_site site) {
     if (bytes > 0 && group.size() > 1 && group.shares_memory()) {
       shared_ = allocate_shared<std::byte>(group, bytes, site);
@@ -28,7 +27,7 @@ class bucket_memory {
   }
 
   [[nodiscard]] std::byte* data() noexcept { return own_ != nullptr ? own_.get() : shared_.data(); }
-  /// Null where the ranks do not see each other's.
+  /// Null if the ranks do not share memory.
   [[nodiscard]] const shared_buffer<std::byte>* shared() const noexcept {
     return own_ != nullptr ? nullptr : &shared_;
   }

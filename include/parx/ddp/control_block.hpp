@@ -1,5 +1,5 @@
-// control_block: what travels ahead of a step's gradients, as numbers that are added up over the
-// ranks of a reduction group.
+// control_block: the numbers that are summed over the ranks of a reduction group ahead of a step's
+// gradients.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ class control_block {
   /// Ranks that have raised their flag.
   [[nodiscard]] double& flags() noexcept { return values_[1]; }
   [[nodiscard]] const double& flags() const noexcept { return values_[1]; }
-  /// Samples of the step before, on all ranks that share the data: by these each has divided.
+  /// Samples of the previous step on all ranks that share the data, by which each rank has divided.
   [[nodiscard]] double& last_count() noexcept { return values_[2]; }
   [[nodiscard]] const double& last_count() const noexcept { return values_[2]; }
-  /// A number below 2^32 that is to be equal on all ranks; their sum.
+  /// A number below 2^32 that must be equal on all ranks; after the sum, their sum.
   [[nodiscard]] double& way() noexcept { return values_[3]; }
   [[nodiscard]] const double& way() const noexcept { return values_[3]; }
   /// Ranks that have used parameter `i` of this group.
@@ -32,7 +32,7 @@ class control_block {
     return values_[first_parameter + i];
   }
 
-  /// What makes the mean of a sum over all samples; 0 where there are none.
+  /// The factor from a sum over all samples to their mean; 0 if there are no samples.
   [[nodiscard]] double factor() const noexcept { return count() == 0 ? 0 : 1 / count(); }
 
   /// All of it, to be summed in place.

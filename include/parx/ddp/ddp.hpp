@@ -5,15 +5,15 @@
 //   loss.backward();                      // gradients leave as they become final
 //   optimizer.step();                     // every rank takes the same step
 //
-// Each rank works on its own samples; after backward() every rank has the gradient of the mean over
-// all of them, however unevenly they are dealt. All ranks end with bit-identical parameters. A
-// parameter that is not the model's stays this rank's own: it gets the gradient of the mean over
-// its samples, and one warning, because as a rule it belongs to a layer that members() leaves out.
-// Buffers, such as the running statistics of a batch norm, are this rank's own from step to step:
-// see broadcast_buffers().
+// Each rank works on its own samples. After backward() every rank has the gradient of the mean over
+// all samples, even if ranks have different numbers of them. All ranks end with bit-identical
+// parameters. A parameter that the model does not name stays local: its gradient is the mean over
+// this rank's samples. The ddp warns once, because usually members() leaves out a layer. Buffers,
+// such as the running statistics of a batch norm, stay local between steps: see
+// broadcast_buffers().
 //
-// Where ranks have different numbers of batches (PyTorch's Join; a data::loader gives all equally
-// many), one that has run out goes on with batches without rows until nobody has more:
+// Ranks may have different numbers of batches (PyTorch's Join; a data::loader gives every rank the
+// same number). A rank that has run out continues with empty batches until no rank has more:
 //   for (bool more = true; more; more = ddp.flag_raised()) {
 //     ... x and y of the next batch, with an extent of 0 where there is none ...
 //     if (has_another) ddp.raise_flag();
@@ -41,17 +41,17 @@ namespace parx::inline PARX_ABI {
 
 struct ddp_options {
   bucket_limits buckets{};
-  comm_hook hook{};  ///< what is sent instead of the gradients as they are; equal on all ranks
-  /// serial: the same bits however the buckets are cut and the ranks connected. Where all ranks
-  /// share memory they are anyway; over TCP see reduce_options::order. Equal on all ranks.
+  comm_hook hook{};  ///< changes what is sent for a bucket; the same on all ranks
+  /// serial: the result does not depend on bucket sizes or on the network. With shared memory that
+  /// is always so; for TCP see reduce_options::order. The same on all ranks.
   reduction_order order = reduction_order::any;
   reduction_finish finish = reduction_finish::with_backward;
-  /// For parameters whose gradients are summed over other ranks than the ddp's.
+  /// For parameters whose gradients are summed over a group other than the ddp's.
   std::vector<reduction_group> reduction_groups{};
 };
 
-/// While it lives, backward adds gradients up on this rank only; the first backward after it sums
-/// them over the ranks, with the right weights.
+/// While it lives, backward accumulates gradients on this rank only. The first backward after it
+/// sums them over the ranks; every sample then has the same weight.
 class [[nodiscard]] no_sync_scope {
  public:
   explicit no_sync_scope(bool& synchronising) noexcept
@@ -67,7 +67,7 @@ class [[nodiscard]] no_sync_scope {
 
 namespace detail {
 
-/// Stands for the group where none was given: a compile-time error that says what to do.
+/// The default argument when no group is given: a compile-time error that says what to do.
 template <typename Module>
 [[nodiscard]] process_group& missing_group() {
   static_assert(std::is_void_v<Module>,
@@ -75,8 +75,8 @@ template <typename Module>
   std::abort();
 }
 
-/// Stands for a class that cannot be wrapped where a ddp is made of it: the sentence that a failed
-/// constraint does not find.
+/// The module type that is deduced for a class that cannot be wrapped: a compile-time error that
+/// says more than a failed constraint would.
 template <typename M>
 struct no_module {
   static_assert(distributed_module<M>,
@@ -93,11 +93,11 @@ class ddp {
   using reducer = detail::reducer<parameter_handle>;
 
  public:
-  /// Collective over `group`. Checks that all ranks have the same parameters (errc::mismatch with
-  /// the difference otherwise), gives all of them rank 0's values, and the random layers (dropout)
-  /// of each rank numbers of its own, under whatever seed. Model and group are borrowed and must
-  /// outlive this object; the gradients' memory is this object's from here on. Throws usage_error
-  /// where another wrapper of the model still lives.
+  /// Collective over `group`. Checks that all ranks have the same parameters (throws errc::mismatch
+  /// with the difference otherwise) and copies rank 0's values to all ranks. Random layers, such as
+  /// dropout, draw different numbers on each rank, whatever the seed. Model and group are borrowed
+  /// and must outlive this object, which owns the gradients' memory from here on. Throws
+  /// usage_error while another wrapper of the model exists.
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group), options_(std::move(options)), site_(site) {
@@ -105,10 +105,11 @@ class ddp {
     join();
   }
 
-  /// Collective over `next`, which is moved to where the group is, whoever refers to it: after a
-  /// loss, the ranks that are left. As if made anew: gradients, and what a hook remembers, are
-  /// dropped, and all ranks get rank 0's values. Where it fails it has to be called again before
-  /// anything else. Throws usage_error for a ddp with reduction groups.
+  /// Collective over `next`: the surviving ranks after a rank was lost. `next` is move-assigned to
+  /// the group that this ddp borrows, so every other reference to that group sees the new ranks.
+  /// Has the effect of constructing the ddp again: gradients and the hook's state are dropped, and
+  /// all ranks get rank 0's values. If it throws, call it again before anything else. Throws
+  /// usage_error for a ddp with reduction groups.
   void regroup(process_group next) {
     if (reducer_ != nullptr) {
       require(has_one_group(), "ddp: one with reduction_groups cannot be given other ranks");
@@ -126,24 +127,25 @@ class ddp {
   }
 
   /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all
-  /// micro-batches but the last. An optimizer refuses a step without that one.
+  /// micro-batches but the last. An optimizer throws if the last one was under no_sync(), too.
   no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
 
-  /// Collective. Begins to sum what passes under no_sync() have added up, without another pass.
+  /// Collective. Starts summing the gradients accumulated under no_sync(), without another pass.
   void reduce() { reducer_->reduce(); }
-  /// Collective. Blocks until gradients are what the optimizer should see, where options.finish is
-  /// when_asked; nothing where no sums are under way.
+  /// Collective. With options.finish == when_asked: blocks until the sums of the last backward are
+  /// complete and the gradients are means. Does nothing if no sums are under way.
   void finish() { reducer_->finish(); }
 
-  /// From any thread. What one rank has seen and all should know (its host goes down, a disk is
-  /// full): the flag leaves with the gradients of the next backward() that sums any, at no cost.
+  /// From any thread. Tells all ranks something that one rank has noticed (its host goes down, a
+  /// disk is full). The flag is sent with the next backward() that sums gradients, at no cost.
   void raise_flag() noexcept { reducer_->raise_flag(); }
-  /// Whether any rank's flag came with the last such gradients: equal on all ranks until the next.
+  /// Whether any rank's flag was sent with the last such gradients. The same on all ranks, until
+  /// the next such backward().
   [[nodiscard]] bool flag_raised() const noexcept { return reducer_->flag_raised(); }
 
-  /// Collective. Gives all ranks rank 0's buffers, which are those that save0 writes: before an
-  /// evaluation, so that all ranks evaluate one model. The trainer does so. PyTorch's DDP sends
-  /// them with each forward pass.
+  /// Collective. Copies rank 0's buffers, the ones that save0 writes, to all ranks. Call it before
+  /// an evaluation, so that all ranks evaluate the same model; the trainer does. PyTorch's DDP
+  /// broadcasts them in every forward pass instead.
   void broadcast_buffers(call_site site = call_site::current()) {
     if constexpr (requires { model_.for_each_buffer([](const std::string&, auto&) {}); }) {
       model_.for_each_buffer([&](const std::string&, auto& buffer) {
@@ -152,22 +154,22 @@ class ddp {
     }
   }
 
-  /// Drops the gradients of all parameters, also of those that are no optimizer's: the next
-  /// backward overwrites them. As the model's zero_grad(), without a walk over its layers.
+  /// Drops the gradients of all parameters, including those that no optimizer has: the next
+  /// backward overwrites them. Same as the model's zero_grad(), without a walk over its layers.
   void zero_grad() { reducer_->zero_grad(); }
 
-  /// Local. A hash of all parameter values, to compare replicas by.
+  /// Local. A hash of all parameter values, for comparing replicas.
   [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
 
   /// Collective. Whether all ranks hold the same parameter values, bit by bit: true unless
   /// something other than the optimizer changed them on some rank. A parameter with a reduction
-  /// group is compared over its ranks.
+  /// group is compared over that group.
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
     return reducer_->replicas_equal(site);
   }
 
-  /// Local. What the hook, and this object for it, remember between two steps: what a hook_state
-  /// keeps. Empty without a hook.
+  /// Local. The state that the hook, and this object for the hook, keep between two steps; a
+  /// hook_state saves it. Empty without a hook.
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
     return reducer_->buckets().remembered_by_hook();
   }
@@ -175,28 +177,29 @@ class ddp {
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }
-  // What the trainer asks (train/wrapped_model.hpp).
+  // For the trainer (train/wrapped_model.hpp).
   /// The ranks that have different samples.
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
   /// The ranks that run, log and save together.
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
-  /// The ranks whose gradients together are the whole gradient; null where each rank has all of it.
+  /// The ranks whose gradients together are the whole gradient; null if each rank has all of it.
   [[nodiscard]] process_group* gradient_group() noexcept { return nullptr; }
   /// The ranks that have the same parameters as this one: all.
   [[nodiscard]] process_group& replica_group() noexcept { return group_; }
-  /// Whether all gradients are summed over group(): without that, ranks may hold different parts.
+  /// Whether all gradients are summed over group(). If not, ranks may hold different parts.
   [[nodiscard]] bool has_one_group() const noexcept { return reducer_->has_one_group(); }
   [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
-  /// The buckets in the order in which they leave, and their sizes.
+  /// The number of buckets, and their sizes in the order in which they are sent.
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
     return reducer_->buckets().bytes(index);
   }
-  /// What backward passes have waited for so far: `(ddp.times() - before).hidden()`.
+  /// How long backward passes have communicated and waited so far:
+  /// `(ddp.times() - before).hidden()`.
   [[nodiscard]] ddp_times times() const noexcept { return reducer_->times(); }
 
  private:
-  /// Collective. Makes the sums, and the ranks' values equal.
+  /// Collective. Makes the reducer and copies rank 0's values to all ranks.
   void join() {
     std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model_);
     require(!parameters.empty(),
@@ -217,7 +220,7 @@ class ddp {
                                options_.hook, options_.order, options_.finish, site_));
     if (!is_alone) reducer_->buckets().broadcast_values();
     broadcast_buffers(site_);
-    // Different samples want different dropout masks.
+    // Each rank has different samples, so each draws its own dropout masks.
     if constexpr (requires { model_.set_replica(std::uint64_t{}); }) {
       model_.set_replica(static_cast<std::uint64_t>(group_.rank()));
     }
@@ -230,7 +233,7 @@ class ddp {
   std::unique_ptr<reducer> reducer_;
 };
 
-/// Of what cannot be wrapped: a compile-time error that says what can.
+/// For a class that cannot be wrapped: a compile-time error that says what can.
 template <typename Other, typename Group>
   requires(!distributed_module<Other>)
 ddp(Other&, const Group&, ddp_options = {}) -> ddp<detail::no_module<Other>>;

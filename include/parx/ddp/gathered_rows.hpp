@@ -1,7 +1,7 @@
-// gathered_rows: the sum of an embedding's gradients over any network.
+// gathered_rows: a row_exchange for any network.
 //
-// Rows travel by all_gather, with their numbers, and everybody adds up those of all ranks. What
-// this costs is the bytes of all ranks' rows, so it pays while they are less than the table.
+// Rows and their indices are exchanged by all_gather, and each rank adds up the rows of all ranks.
+// The cost is the bytes of all ranks' rows, so it pays while they are fewer than the table's.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class gathered_rows final : public row_exchange {
       : row_exchange(group, parameter, site), block_bytes_(counts_.size()),
         seen_(parameter.rows(), 0) {}
 
-  /// Sends the rows, if anybody has some.
+  /// Sends the rows, if any rank has some.
   void start(double factor) override {
     factor_ = factor;
     std::size_t begin = 0, total = 0;
@@ -84,7 +84,7 @@ class gathered_rows final : public row_exchange {
  private:
   static constexpr unsigned char listed = 1, summed = 2;
 
-  /// A block holds the values of the rows, then their numbers, and ends aligned for what follows.
+  /// A rank's block: the values of its rows, then their indices, padded to a multiple of 8 bytes.
   [[nodiscard]] std::size_t bytes_of(std::uint64_t rows) const noexcept {
     return (rows * (row_bytes_ + sizeof(std::uint32_t)) + 7) / 8 * 8;
   }
@@ -111,7 +111,7 @@ class gathered_rows final : public row_exchange {
   std::vector<std::size_t> block_bytes_;
   std::vector<std::byte> received_;
   std::vector<std::size_t> union_;
-  std::vector<unsigned char> seen_;  ///< of each row of the table; zero between two calls
+  std::vector<unsigned char> seen_;  ///< by row of the table; zero between two exchanges
   work exchange_;                    // destroyed, and so waited for, before the memory it uses
 };
 

@@ -1,19 +1,19 @@
-// gradient_buckets: what a ddp does with its groups: sums gradients while backward is still
-// computing the next ones, and makes means of them.
+// gradient_buckets: the communication of a ddp. Sums the gradients of a bucket over the ranks while
+// backward is still computing the next ones, then divides by the number of samples.
 //
-// Gradients are sums over samples and the count of samples travels ahead of them: the engine
-// divides each element once, when its last contribution arrives. Embeddings' gradients are added up
-// apart, by rows (row_exchange); what else a bucket's gradients are sent as, a hook can tell.
-// Either ends after backward, in the order of the buckets. Both are for the ddp's own group: what
-// another reduction group sums travels whole and as it is, and is divided after backward, because
+// Gradients are sums over samples. The count of samples is sent ahead of them, so the engine
+// divides each element once, when the last rank's contribution arrives. The gradients of embeddings
+// can be exchanged by rows instead (row_exchange), and a hook can change what is sent for a bucket;
+// both finish after backward, in the order of the buckets, and both are for the ddp's own group
+// only. Buckets of other reduction groups are all-reduced whole and divided after backward, because
 // the count of samples is the own group's.
-// Ranks cannot wait for each other in a circle. The sums of a group start in the order of its
-// buckets, which all its ranks share. Every sum of another group has been started when backward
-// ends, and starting waits for no sum of another group. finish() waits for those sums, and starts
-// further operations of the own group only, in the same order on all its ranks.
-// A parameter that no rank used keeps its gradient absent; one that some rank used gets the mean
-// everywhere, those who did not use it counting as zero.
-// What is called when is reduction_state's to say. Threads: on the thread that runs backward.
+// No deadlock is possible. The sums of a group start in the order of its buckets, which all its
+// ranks share. All sums of other groups have started when backward ends, and starting one never
+// waits for a sum of another group. finish() waits for those sums and starts further operations of
+// the own group only, in the same order on all its ranks.
+// If no rank used a parameter, its gradient stays absent. If some rank used it, all ranks get the
+// mean, and the ranks that did not use it count as zero.
+// reduction_state decides when each function is called. Threads: on the thread that runs backward.
 #pragma once
 
 #include <algorithm>
@@ -41,15 +41,15 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Of parameter_handle. A template, so that a program which includes ddp and wraps no model does
-/// not compile it.
+/// Handle is parameter_handle. A template, so that a program that includes ddp but wraps no model
+/// does not compile it.
 template <typename Handle>
 class gradient_buckets {
  public:
   using handles = std::vector<std::unique_ptr<Handle>>;
 
   /// Collective over all `groups`. Binds the gradients of `parameters`; both are borrowed. `site`
-  /// is the ddp's place in the user's program: the sums are named by it.
+  /// is where the user's program made the ddp; error messages name the sums by it.
   gradient_buckets(const reduction_groups& groups, const handles& parameters,
                    const bucket_limits& limits, comm_hook hook, reduction_order order,
                    call_site site)
@@ -57,8 +57,8 @@ class gradient_buckets {
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
       const std::size_t group = groups_.number_of(*each);
-      const bool travels_alone = group == own && row_exchange::suits(*each);
-      sizes.push_back({each->type(), each->bytes(), travels_alone, group});
+      const bool is_alone = group == own && row_exchange::suits(*each);
+      sizes.push_back({each->type(), each->bytes(), is_alone, group});
     }
     std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
     std::vector<std::size_t> bytes(groups_.size());
@@ -79,7 +79,7 @@ class gradient_buckets {
     }
   }
   ~gradient_buckets() {
-    // Sums may still be written to the memory that the parameters are about to leave.
+    // Sums in flight may still write to the buckets: wait before the parameters are unbound.
     control_works_.clear();
     hook_ = {};
     for (bucket& each : buckets_) {
@@ -100,17 +100,17 @@ class gradient_buckets {
   [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const noexcept {
     return places_[parameter].bucket;
   }
-  /// What was told ahead of the last step's sums; added up, after finish().
+  /// The control block of the own group: this rank's values before finish(), the sums after it.
   [[nodiscard]] control_block& control() noexcept { return controls_[own]; }
   [[nodiscard]] const control_block& control() const noexcept { return controls_[own]; }
 
-  /// Collective. Gives every rank of a group the values of its rank 0, a bucket's memory full at a
-  /// time.
+  /// Collective. Copies the parameter values of each group's rank 0 to its other ranks, bucket by
+  /// bucket, with the bucket's memory as the send buffer.
   void broadcast_values() {
     for (std::size_t group = 0; group < groups_.size(); ++group) broadcast_values(group);
   }
 
-  /// Collective, asynchronous. Tells what this rank has counted and used.
+  /// Collective, asynchronous. Starts the sums of the control blocks.
   void start(const reduction_state& state) {
     control().count() = state.count();
     for (control_block& each : controls_) each.last_count() = last_count_;
@@ -124,7 +124,8 @@ class gradient_buckets {
     }
   }
 
-  /// Collective, asynchronous, in the order of the buckets: the gradients of these are final.
+  /// Collective, asynchronous, in the order of the buckets: the gradients of buckets [first, last)
+  /// are final.
   void launch(std::size_t first, std::size_t last) {
     for (; first < last; ++first) {
       if (buckets_[first].rows != nullptr) {
@@ -136,7 +137,7 @@ class gradient_buckets {
     groups_.poll();
   }
 
-  /// Collective. All buckets have been launched: blocks until their gradients are means.
+  /// Collective. Called after all buckets were launched. Blocks until their gradients are means.
   void finish() {
     for (work& each : control_works_) each.wait();
     require_equal_counts();
@@ -169,7 +170,7 @@ class gradient_buckets {
     }
     last_count_ = control().count();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      // Also tells a row-sparse gradient that other rows than its own may be set now.
+      // For a row-sparse gradient this also records that any row may be nonzero now.
       if (users(i) > 0 && !buckets_[bucket_of(i)].by_rows) parameters_[i]->assume_grad();
     }
   }
@@ -181,26 +182,27 @@ class gradient_buckets {
       if (buckets_[i].layout.group == own) buckets.push_back(as_hooked(i));
     }
     std::vector<hook_memory> all = hook_.memory(buckets);
-    // The next step's scale is made of it.
+    // The next step's scale is computed from it.
     all.push_back({"samples_of_last_step", {&last_count_, 1, dtype::float64}, hook_share::equal});
     return all;
   }
 
  private:
-  /// Without buckets yet: what is bound to their memory is unbound also where the rest fails.
+  /// Makes no buckets yet. Once it has returned, the destructor runs even if the delegating
+  /// constructor throws, and unbinds the gradients that were bound so far.
   gradient_buckets(const reduction_groups& groups, const handles& parameters, comm_hook&& hook,
                    reduction_order order, call_site site)
       : groups_(groups), site_(site), parameters_(parameters), order_(order),
         places_(parameters.size()), hook_(std::move(hook)), control_works_(groups.size()) {}
 
-  static constexpr std::size_t own = 0;  ///< the number of the ddp's own group
+  static constexpr std::size_t own = 0;  ///< the index of the ddp's own group
 
   struct bucket {
     bucket_layout layout;
     std::byte* memory = nullptr;
     std::vector<hook_tensor> tensors = {};
-    std::unique_ptr<row_exchange> rows = nullptr;  ///< of an embedding that travels alone
-    bool by_rows = false;                          ///< in this step
+    std::unique_ptr<row_exchange> rows = nullptr;  ///< set if the bucket holds one embedding
+    bool by_rows = false;                          ///< whether this step uses `rows`
     work sum = {};
 
     [[nodiscard]] buffer_view view() const noexcept {
@@ -211,7 +213,7 @@ class gradient_buckets {
   struct place {
     std::size_t bucket = 0;
     std::byte* memory = nullptr;
-    std::size_t number = 0;  ///< among the parameters of its group
+    std::size_t number = 0;  ///< its index among the parameters of its group
   };
 
   [[nodiscard]] std::size_t mark_bytes(const bucket_layout& of) const {
@@ -255,7 +257,7 @@ class gradient_buckets {
     }
   }
 
-  /// Others may have a gradient where this rank has none.
+  /// If this rank has no gradient of parameter `i`, it contributes zeros: others may have one.
   void clear_absent(std::size_t i) {
     const Handle& absent = *parameters_[i];
     if (!absent.has_grad()) std::memset(places_[i].memory, 0, absent.bytes());
@@ -273,8 +275,8 @@ class gradient_buckets {
                       [&](const bucket_parameter& each) { return each.group == group; }));
   }
 
-  /// Ranks that divide the same sum by different counts would part without a word. What they have
-  /// divided by is known a step later, at no cost.
+  /// If ranks divided the same sum by different counts, their parameters would silently diverge.
+  /// The count that each has used is sent with the next step's control block, at no cost.
   void require_equal_counts() {
     const double count = control().last_count() / groups_[own].size();
     for (std::size_t group = 1; group < groups_.size(); ++group) {
@@ -301,7 +303,7 @@ class gradient_buckets {
       hook_bucket hooked = as_hooked(index);
       hook_.start(hooked);
     } else {
-      // The control sum was issued before, so its count is there when this sum starts to run.
+      // The control block's sum was issued first, so the count is complete when this sum runs.
       leaving.sum = async_all_reduce(
           groups_[own], leaving.view(), {.divide_by = &control().count(), .order = order_}, site_);
     }

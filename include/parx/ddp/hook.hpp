@@ -1,16 +1,15 @@
-// comm_hook: what is sent for a bucket instead of its gradients as they are, PyTorch's DDP
-// communication hooks.
+// comm_hook: changes what is sent for a bucket, as PyTorch's DDP communication hooks do.
 //
 //   parx::ddp ddp{model, world, {.hook = parx::bf16_compress_hook{}}};
 //   parx::ddp ddp{model, world, {.hook = parx::powersgd_hook{{.rank = 2}}}};
 //
 // A hook is any copyable class with `rounds`, `start(bucket)` and `proceed(bucket, round)`. start()
-// runs during backward and may only begin asynchronous operations; after backward, in each round,
-// proceed() is called for all buckets in order, and the last one leaves the mean in the gradients.
+// runs during backward and may only begin asynchronous operations. After backward, in each round,
+// proceed() is called for all buckets in order; the last round leaves the mean in the gradients.
 // Every rank calls the same functions in the same order, so a hook must begin the same operations
-// on all, whatever the gradients hold. It sees the buckets of the ddp's own group; those of other
-// reduction groups travel as they are. What a hook remembers from step to step it lists in
-// `memory(buckets)`: checkpoints keep it (hook_state.hpp).
+// on all ranks, whatever the gradients hold. It sees the buckets of the ddp's own group; those of
+// other reduction groups are sent unchanged. A hook with state that lasts from step to step returns
+// it from `memory(buckets)`, for checkpoints (hook_state.hpp).
 // Threads: on the thread that runs backward.
 #pragma once
 
@@ -29,39 +28,39 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A gradient inside a bucket: `rows` x `columns` elements, row-major, from `offset` on. What has
-/// more than two axes has them folded into columns; what has less has one row.
+/// A gradient inside a bucket: `rows` x `columns` elements, row-major, from element `offset` on. A
+/// tensor of more than two axes has the others folded into columns; a vector has one row.
 struct hook_tensor {
   std::size_t offset = 0;
   std::size_t rows = 1;
   std::size_t columns = 0;
 };
 
-/// What a hook works on. `gradients` are sums over this rank's samples until the last round, and
-/// the mean over all samples after it. Between gradients there is padding, which is zero.
+/// The bucket that a hook works on. `gradients` are sums over this rank's samples until the last
+/// round, and the mean over all samples after it. Padding between gradients is zero.
 struct hook_bucket {
   process_group& group;
   call_site site;
-  std::size_t index;  ///< the same number for the same bucket at every step
+  std::size_t index;  ///< the same for the same bucket in every step
   buffer_view gradients;
   std::span<const hook_tensor> tensors;
-  /// 1 / samples of the last step on all ranks, rounded to a power of two: brings the sums near the
-  /// mean without rounding them. The same on all ranks.
+  /// 1 / samples of the last step on all ranks, rounded to a power of two: scales the sums to about
+  /// the mean without rounding errors. The same on all ranks.
   double scale = 1;
-  /// Samples of this step on all ranks; for proceed() alone.
+  /// Samples of this step on all ranks; set only in proceed().
   double count = 0;
   reduction_order order = reduction_order::any;  ///< for the hook's own sums: ddp_options::order
 
-  /// What makes a mean of a sum of gradients times `scale`.
+  /// The factor from a sum of gradients times `scale` to their mean.
   [[nodiscard]] double unscale() const noexcept { return count == 0 ? 0 : 1 / (scale * count); }
 };
 
 enum class hook_share {
   equal,   ///< the same bits on all ranks
-  addend,  ///< each rank's own, of which the sum over the ranks is what matters
+  addend,  ///< differs by rank; only the sum over the ranks matters
 };
 
-/// A piece of what a hook remembers from one step to the next. The memory is the hook's.
+/// A piece of a hook's state. The hook owns the memory.
 struct hook_memory {
   std::string name;  ///< "bucket.0.left_out"
   buffer_view values;
@@ -75,7 +74,7 @@ concept communication_hook = std::copyable<H> && requires(H hook, hook_bucket& b
   hook.proceed(bucket, round);  // 0 .. rounds - 1
 };
 
-/// Any communication_hook, or none. Each ddp has a copy, so that what a hook remembers is its own.
+/// Any communication_hook, or none. Each ddp has a copy, and so its own state.
 class comm_hook {
  public:
   comm_hook() = default;
@@ -95,8 +94,8 @@ class comm_hook {
   [[nodiscard]] int rounds() const noexcept { return held_ != nullptr ? held_->rounds() : 0; }
   void start(hook_bucket& bucket) { held_->start(bucket); }
   void proceed(hook_bucket& bucket, int round) { held_->proceed(bucket, round); }
-  /// What is remembered of `buckets`, which are all that there are: to be read or set between two
-  /// steps, and valid until the next. Names, types and sizes are the same at all times.
+  /// The hook's state for `buckets`, which are all buckets of the ddp. Read or set it between two
+  /// steps; it is valid until the next step. Names, types and sizes never change.
   [[nodiscard]] std::vector<hook_memory> memory(std::span<const hook_bucket> buckets) {
     return held_ != nullptr ? held_->memory(buckets) : std::vector<hook_memory>();
   }

@@ -1,8 +1,8 @@
-// bf16_compress_hook and fp16_compress_hook: gradients travel with half the bytes.
+// bf16_compress_hook and fp16_compress_hook: gradients are sent in 16 bits.
 //
-// Gradients are brought near the mean over samples before they are rounded (hook_bucket::scale, a
-// power of two), so float16 overflows only where a gradient of the mean itself comes near 65504;
-// it becomes infinite there, for the gradient scaler to see. What is computed on stays in full
+// Gradients are scaled to about the mean over samples before they are rounded (hook_bucket::scale,
+// a power of two), so float16 overflows only if the mean gradient itself is near 65504. It becomes
+// infinite then, and a gradient scaler skips the step. Gradients on the rank stay in full
 // precision; each element is rounded once before it is sent and once by every addition on its way.
 // Source: PyTorch's default_hooks.py.
 #pragma once
@@ -26,7 +26,7 @@ class compress_hook {
   static constexpr int rounds = 1;
 
   compress_hook() = default;
-  /// What is on its way stays with the original.
+  /// Operations in flight stay with the original.
   compress_hook(const compress_hook&) {}
   compress_hook(compress_hook&&) noexcept = default;
   compress_hook& operator=(compress_hook other) noexcept {

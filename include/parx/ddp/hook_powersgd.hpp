@@ -1,17 +1,17 @@
-// powersgd_hook: of each gradient matrix M (n x m), two thin matrices of r columns travel.
+// powersgd_hook: for each gradient matrix M (n x m), two thin matrices of r columns are sent.
 //
-//   M += e                         what the last steps have left out (error feedback)
+//   M += e                         the error of earlier steps (error feedback)
 //   P = sum over ranks of M Q;     P = orthonormal basis of its columns
 //   Q = sum over ranks of M^T P;   M' = P Q^T;   e = M - M' / ranks
 //
-// r (n + m) elements instead of n m. Q starts from the last step's, which makes the iteration a
-// power method on matrices that change slowly; a column that a step has lost, whose gradients were
-// zero, of lower rank or not finite, starts anew from random numbers. Gradients that are not finite
-// stay so, for who looks at them, and are not remembered. Checkpoints keep e and Q; since all is
-// linear in M + e, only the sum of the ranks' e matters but for rounding (hook_state.hpp).
-// Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source: PyTorch's powerSGD_hook.py: matrices that
-// would not shrink by min_compression_rate are sent as they are, and so is everything in the first
-// steps, whose gradients change fast.
+// That is r (n + m) elements instead of n m. Q starts from the last step's Q, which makes the
+// iteration a power method on matrices that change slowly. If the gradients of a step were zero, of
+// lower rank or not finite, the lost columns of Q restart from random numbers. Gradients that are
+// not finite stay so, for the checks that follow, and are not added to e. Checkpoints keep e and Q.
+// Everything is linear in M + e, so only the sum of the ranks' e matters, up to rounding
+// (hook_state.hpp). Vogels, Karimireddy, Jaggi (arXiv 1905.13727). Source: PyTorch's
+// powerSGD_hook.py: matrices that would not shrink by min_compression_rate are sent uncompressed,
+// and so are all matrices in the first steps, whose gradients change fast.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@
 namespace parx::inline PARX_ABI {
 
 enum class error_feedback {
-  on,   ///< what a step leaves out is added to the next one's gradient
-  off,  ///< it is lost
+  on,   ///< a step's error is added to the next step's gradient
+  off,  ///< the error is dropped
 };
 
 struct powersgd_options {
@@ -49,7 +49,7 @@ class powersgd_hook {
 
   /// Throws usage_error for options outside their range.
   explicit powersgd_hook(powersgd_options options = {});
-  /// What is remembered of earlier steps, and on its way, stays with the original.
+  /// Copies only the options: state and operations in flight stay with the original.
   powersgd_hook(const powersgd_hook& other) : options_(other.options_) {}
   powersgd_hook(powersgd_hook&&) noexcept = default;
   powersgd_hook& operator=(powersgd_hook other) noexcept;
@@ -59,11 +59,11 @@ class powersgd_hook {
 
   void proceed(hook_bucket& bucket, int round);
 
-  /// The steps of each bucket, and where it is compressed its Q, its e and the scale of e.
+  /// The step count of each bucket and, if it is compressed, its Q, its e and the scale of e.
   [[nodiscard]] std::vector<hook_memory> memory(std::span<const hook_bucket> buckets);
 
-  /// What of this rank's gradients has not been sent so far, where they lie in their bucket and
-  /// times hook_bucket::scale; empty before the first compressed step.
+  /// e of this rank, times hook_bucket::scale, laid out as the bucket; empty before the first
+  /// compressed step.
   [[nodiscard]] std::span<const float> left_out(std::size_t bucket) const noexcept {
     return bucket < states_.size() ? std::span<const float>(states_[bucket].left_out)
                                    : std::span<const float>();
@@ -82,14 +82,14 @@ class powersgd_hook {
   };
   struct state {
     bool is_laid_out = false;
-    bool is_plain = true;  ///< this step sends the gradients as they are
+    bool is_plain = true;  ///< this step sends the gradients uncompressed
     std::uint64_t steps = 0;
-    double scale = 0;  ///< that of left_out
+    double scale = 0;  ///< of left_out
     std::vector<matrix> matrices;
     std::vector<plain_part> plain;
-    std::vector<float> p;  ///< of all matrices, then what is not compressed
+    std::vector<float> p;  ///< P of all matrices, then the uncompressed parts
     std::vector<float> q;
-    std::vector<float> left_out;
+    std::vector<float> left_out;  ///< e
     work sum;  // destroyed, and so waited for, before the memory it uses
   };
 
@@ -97,7 +97,7 @@ class powersgd_hook {
     return bucket.gradients.type == dtype::float32;
   }
 
-  /// Once a bucket.
+  /// Decides which matrices are compressed. Does nothing after the first call for a bucket.
   void lay_out(state& s, const hook_bucket& bucket) const;
 
   void project(state& s, const hook_bucket& bucket);
@@ -112,13 +112,13 @@ class powersgd_hook {
             static_cast<Eigen::Index>(which.at.columns)};
   }
 
-  /// Makes q orthonormal, with random columns for those that are zero or not finite. The same on
-  /// all ranks, whose q are equal.
+  /// Makes q orthonormal; columns that are zero or not finite become random. The result is the same
+  /// on all ranks, since their q are equal.
   static void renew_lost_columns(thin q, const random_stream& random);
 
-  /// Gram-Schmidt, twice a column: once leaves rounding errors as large as what is left of a column
-  /// that nearly depends on those before. One that does depend on them becomes zero; one that is
-  /// not finite NaN, and those after it with it.
+  /// Gram-Schmidt, two passes per column: after one pass over a column that nearly depends on
+  /// earlier ones, the rounding errors are as large as the remainder. A column that does depend on
+  /// earlier ones becomes zero. One that is not finite becomes NaN, and so do those after it.
   static void orthogonalize(thin columns);
 
   powersgd_options options_;

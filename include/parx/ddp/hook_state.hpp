@@ -1,15 +1,14 @@
-// hook_state: what a ddp's hook remembers from step to step, PowerSGD's error feedback for example,
-// in checkpoints.
+// hook_state: the state of a ddp's hook, PowerSGD's error feedback for example, in checkpoints.
 //
 //   const parx::hook_state hook(ddp);                  // collective
 //   hook.add_to(parts);                                // then checkpoints.save(step, parts)
 //   ...
 //   parx::load_hook_state(ddp, *checkpoints.latest());
 //
-// The trainer does so. Each rank's own part is kept, so a run with as many ranks goes on in the
-// same bits. Another number of ranks shares the sum of the parts out equally: nothing that was left
-// out of a gradient is lost, and PowerSGD goes on as it would have but for rounding.
-// Rank 0 holds all parts while it saves, for PowerSGD as many bytes as ranks times the gradients.
+// The trainer does so. The state of every rank is saved, so a run with the same number of ranks
+// resumes with the same bits. With another number of ranks, each gets an equal part of the sum: no
+// error feedback is lost, and PowerSGD continues as before up to rounding. While saving, rank 0
+// holds the state of all ranks: for PowerSGD, the number of ranks times the bytes of the gradients.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +32,10 @@ namespace detail {
 
 inline constexpr std::string_view hook_state_name = "gradient_hook";
 
-/// Whether what is `stored` can be read into `wanted`: one row a rank for an addend.
+/// Whether `stored` can be read into `wanted`. An addend is stored with one row per rank.
 [[nodiscard]] bool fits(const stored_tensor* stored, const hook_memory& wanted);
 
-/// False, and nothing is read, where the file holds something else than `memory`.
+/// Returns false and reads nothing if the tensors of the file are not those of `memory`.
 [[nodiscard]] bool load_hook_memory(const safetensors_file& file,
                                     const std::vector<hook_memory>& memory,
                                     const process_group& group);
@@ -45,8 +44,8 @@ inline constexpr std::string_view hook_state_name = "gradient_hook";
 
 class hook_state {
  public:
-  /// Collective. A copy of what the hook of `wrapper` remembers between two steps: on rank 0 of all
-  /// ranks, on the others nothing, nor where there is no hook.
+  /// Collective, between two steps. Rank 0 gets a copy of the hook's state of all ranks; the other
+  /// ranks get nothing. Empty if there is no hook.
   template <typename Module>
   explicit hook_state(ddp<Module>& wrapper, call_site site = call_site::current()) {
     process_group& group = wrapper.group();
@@ -70,7 +69,7 @@ class hook_state {
   hook_state& operator=(const hook_state&) = delete;
   ~hook_state() = default;
 
-  /// Local. Adds gradient_hook.safetensors where there is something in it; borrowed from this.
+  /// Local. Adds gradient_hook.safetensors unless it would be empty. `parts` borrows this memory.
   void add_to(checkpoint_parts& parts) const {
     if (!tensors_.empty()) parts.add_tensors(detail::hook_state_name, tensors_);
   }
@@ -82,9 +81,9 @@ class hook_state {
   std::vector<tensor_to_store> tensors_;
 };
 
-/// Local, on every rank. Gives the hook of `wrapper` what it remembered when `saved` was made.
-/// Where that was another hook or none, or one with other options or buckets, the hook begins anew,
-/// and rank 0 says so. Throws errc::io when the disk fails.
+/// Local, on every rank. Restores the state of the hook of `wrapper` from `saved`. If that was
+/// saved with another hook, other options or other buckets, or without a hook, the hook starts with
+/// no state and rank 0 warns. Throws errc::io when the disk fails.
 template <typename Module>
 void load_hook_state(ddp<Module>& wrapper, const saved_checkpoint& saved) {
   const std::vector<hook_memory> memory = wrapper.remembered_by_hook();
@@ -95,7 +94,7 @@ void load_hook_state(ddp<Module>& wrapper, const saved_checkpoint& saved) {
     stored = file.tensors().size();
     if (detail::load_hook_memory(file, memory, wrapper.group())) return;
   }
-  // The one number that each ddp with a hook keeps is no loss: a step finds it again.
+  // samples_of_last_step, which every ddp with a hook saves, may be lost: the next step sets it.
   if ((memory.size() <= 1 && stored <= 1) || wrapper.group().rank() != 0) return;
   constexpr const char* anew = "without a gradient hook's memory: this run's hook begins anew";
   constexpr const char* none =

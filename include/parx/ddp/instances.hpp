@@ -1,4 +1,4 @@
-// Instances of templates that the compiled form has: one joins by a line here (see parx/src.hpp).
+// Template instances that the compiled library contains (see parx/src.hpp): add one line for each.
 #pragma once
 
 #include <parx/autograd/parameter_handle.hpp>

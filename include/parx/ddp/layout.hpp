@@ -1,4 +1,4 @@
-// The layout check: all ranks have the same parameters, by name, shape, dtype, in the same order.
+// The layout check: all ranks have parameters of the same name, shape and dtype, in the same order.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": what must be
-/// equal on all ranks of the parameter's group.
+/// "fc1.weight [128, 784] float32", "fc1.weight rows 0-63 of [128, 784] float32": must be equal on
+/// all ranks of the parameter's group.
 [[nodiscard]] std::string layout_of(const parameter_handle& parameter);
 
 /// Collective over all `groups`. Throws errc::mismatch on every rank of a group unless all have the

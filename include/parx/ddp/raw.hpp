@@ -8,19 +8,19 @@
 //   pass.ready(w);                        // leaves for the other ranks once its bucket is full
 //   pass.end();                           // model.grad(w) is the mean over all ranks' samples
 //
-// A pass that is left before its end, by an exception for example, is abandoned. After a pass under
-// no_sync(), add to model.grad(w) instead of overwriting it. Take the step yourself, or have an
-// optimizer of <parx/optim.hpp> take it, made after the wrapper:
+// A pass that is destroyed before end(), by an exception for example, is abandoned. After a pass
+// under no_sync(), add to model.grad(w) instead of overwriting it. Update the values yourself, or
+// use an optimizer of <parx/optim.hpp>, constructed after the wrapper:
 //
 //   parx::optim::sgd optimizer{ddp.parameters()};
 //
-// The values stay in your memory; the gradients live in the wrapper's buckets: nothing is copied. A
-// matrix is written there through a map, made after the wrapper:
+// The values stay in your memory; the gradients live in the wrapper's buckets: nothing is copied.
+// Write a matrix there through a map, made after the wrapper:
 //
 //   Eigen::Map<Eigen::MatrixXf>(model.grad(w).data(), weight.rows(), weight.cols()) = delta * x;
 //
-// Ranks may have different numbers of samples, but all make the same number of passes: one whose
-// samples have run out makes a pass with begin_backward(0) and gradients of zero.
+// Ranks may have different numbers of samples, but all make the same number of passes. A rank that
+// has run out of samples calls begin_backward(0) and sets the gradients to zero.
 // Threads: one at a time.
 #pragma once
 
@@ -45,7 +45,7 @@ namespace parx::inline PARX_ABI {
 
 namespace optim {
 template <typename T>
-class target;  // for parameters() alone: whoever makes an optimizer includes <parx/optim.hpp>
+class target;  // for parameters(); its callers include <parx/optim.hpp>
 }
 
 template <element T>
@@ -57,15 +57,15 @@ class raw_module {
     std::vector<std::size_t> shape;
     std::vector<T> own_grad;  // until a wrapper binds a bucket
     std::span<T> grad;
-    bool has_grad = false;    // holds a part of this step's gradient
+    bool has_grad = false;    // grad holds at least a part of this step's gradient
     bool ready = false;
-    bool has_target = false;  // an optimizer knows where the gradient is
+    bool has_target = false;  // an optimizer holds a span of grad
     backward_observer* observer = nullptr;
     std::size_t observer_index = 0;
   };
 
  public:
-  /// A parameter's number, in the order of add().
+  /// A parameter's index, in the order of add().
   using index = std::size_t;
 
   /// The handle that wrappers see.
@@ -90,7 +90,7 @@ class raw_module {
     [[nodiscard]] bool has_grad() const noexcept { return state_->has_grad; }
     void assume_grad() const noexcept { state_->has_grad = true; }
     void zero_grad() const noexcept { state_->has_grad = false; }
-    /// What comes next is written over the mean that is there.
+    /// The next pass overwrites the mean.
     void end_step() const noexcept { zero_grad(); }
     [[nodiscard]] backward_observer* observer() const noexcept { return state_->observer; }
     void attach(backward_observer* observer, std::size_t number) const noexcept {
@@ -98,9 +98,9 @@ class raw_module {
       state_->observer_index = number;
     }
     void detach_observer() const noexcept { state_->observer = nullptr; }
-    /// The wrapper's memory goes; keep what it held.
+    /// The wrapper's memory is about to be freed: copies the gradient back.
     void unbind() const {
-      state_->has_target = false;  // its optimizer has gone before
+      state_->has_target = false;  // the optimizer was destroyed before the wrapper
       state_->own_grad.assign(state_->grad.begin(), state_->grad.end());
       state_->grad = state_->own_grad;
     }
@@ -109,12 +109,12 @@ class raw_module {
     entry* state_;
   };
 
-  /// A backward pass from begin_backward() to end(). Stay within the model's lifetime.
+  /// A backward pass from begin_backward() to end(). The model must outlive it.
   class [[nodiscard]] pass {
    public:
     pass(const pass&) = delete;
     pass& operator=(const pass&) = delete;
-    /// Abandons a pass that has not ended. Where sums are under way, the group is closed.
+    /// Abandons a pass that has not ended. If sums are under way, that closes the group.
     ~pass() {
       if (model_.running_) model_.abandon();
     }
@@ -137,9 +137,9 @@ class raw_module {
   raw_module(const raw_module&) = delete;
   raw_module& operator=(const raw_module&) = delete;
 
-  /// Names memory of yours as a parameter; it must outlive this object. Add parameters in the order
-  /// of their use in the forward pass: gradients are expected in the opposite order. `extents` are
-  /// those of a file, row by row; without them it has one axis.
+  /// Registers memory of yours as a parameter; it must outlive this object. Add parameters in the
+  /// order of their use in the forward pass: gradients are expected in the opposite order.
+  /// `extents` is the row-major shape written to files; by default the parameter has one axis.
   index add(std::string name, std::span<T> values, const shape& extents = {},
             call_site site = call_site::current()) {
     const shape held = extents.rank() == 0 ? shape{values.size()} : extents;
@@ -158,8 +158,8 @@ class raw_module {
     added.grad = added.own_grad;
     return entries_.size() - 1;
   }
-  /// The same of a container, an array or an Eigen matrix. Throws usage_error when there are gaps
-  /// between its elements.
+  /// The same for a container, an array or an Eigen matrix. Throws usage_error if its elements are
+  /// not contiguous.
   template <typename Buffer>
     requires mutable_buffer<Buffer&>
   index add(std::string name, Buffer& values, const shape& extents = {},
@@ -175,8 +175,8 @@ class raw_module {
     return 0;
   }
 
-  /// Names the ranks over which a wrapper sums the gradient of parameter `which`, before it wraps:
-  /// see ddp/reduction_group.hpp.
+  /// Names the group over which a wrapper sums the gradient of parameter `which`: see
+  /// ddp/reduction_group.hpp. Call it before the wrapper is made.
   void reduce_over(index which, std::string group, call_site site = call_site::current()) {
     entry& each = at(which, site);
     require(each.observer == nullptr,
@@ -185,8 +185,8 @@ class raw_module {
     each.reduction_group = std::move(group);
   }
 
-  /// Where the gradient of parameter `which` is written (overwrite it, it is not cleared), and read
-  /// after the end of a pass. Ask again after wrapping: it moves into the wrapper's memory.
+  /// The gradient of parameter `which`: write it during a pass (overwrite it, it is not cleared)
+  /// and read it after the end. Call again after wrapping: it moves into the wrapper's memory.
   [[nodiscard]] std::span<T> grad(index which, call_site site = call_site::current()) {
     return at(which, site).grad;
   }
@@ -194,9 +194,9 @@ class raw_module {
     return at(which, site).values;
   }
 
-  /// Values and gradients as they lie in memory now, for an optimizer of <parx/optim.hpp>, which
-  /// must be included. To be asked for after wrapping, since that moves the gradients: wrapping
-  /// later throws usage_error. The optimizer ends before the wrapper.
+  /// Values and gradients for an optimizer of <parx/optim.hpp>, which must be included. Call it
+  /// after wrapping, since wrapping moves the gradients: wrapping later throws usage_error. Destroy
+  /// the optimizer before the wrapper.
   [[nodiscard]] std::vector<optim::target<T>> parameters() {
     std::vector<optim::target<T>> all;
     for (entry& each : entries_) {
@@ -206,7 +206,7 @@ class raw_module {
     return all;
   }
 
-  /// Discards what passes under no_sync() have added up: the next pass overwrites.
+  /// Discards the gradients accumulated under no_sync(): the next pass overwrites them.
   void zero_grad() noexcept {
     for (entry& each : entries_) each.has_grad = false;
   }
@@ -245,7 +245,7 @@ class raw_module {
             site.file_name(), site.line, which, entries_.size());
     return entries_[which];
   }
-  /// The wrapper's, which is that of all parameters; null without one.
+  /// The wrapper's observer, the same for all parameters; null without a wrapper.
   [[nodiscard]] backward_observer* observer() const noexcept {
     return entries_.empty() ? nullptr : entries_.front().observer;
   }

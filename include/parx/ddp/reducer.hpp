@@ -1,8 +1,8 @@
-// reducer: the observer of a ddp. It asks reduction_state what an event of a backward pass means
-// and has gradient_buckets do it.
+// reducer: the backward_observer of a ddp. It passes each event of a backward pass to
+// reduction_state and has gradient_buckets execute the actions that it answers with.
 //
-// A backward pass that fails closes its groups only when its sums are under way: until then the
-// others wait for nothing.
+// A backward pass that fails closes its groups only if its sums are under way: otherwise no other
+// rank waits for them.
 // Threads: called on the thread that runs backward; raise_flag() on any.
 #pragma once
 
@@ -37,13 +37,13 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// Of parameter_handle, as gradient_buckets.
+/// Handle is parameter_handle; a template for the same reason as gradient_buckets.
 template <typename Handle>
 class reducer final : public backward_observer {
  public:
   using handles = std::vector<std::unique_ptr<Handle>>;
 
-  /// Collective. `site` is the ddp's place in the user's program.
+  /// Collective. `site` is where the user's program made the ddp.
   reducer(reduction_groups groups, handles parameters, const bucket_limits& limits, comm_hook hook,
           reduction_order order, reduction_finish finish, call_site site)
       : groups_(std::move(groups)), parameters_(std::move(parameters)),
@@ -61,7 +61,7 @@ class reducer final : public backward_observer {
   [[nodiscard]] gradient_buckets<Handle>& buckets() noexcept { return buckets_; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   [[nodiscard]] bool has_one_group() const noexcept { return groups_.size() == 1; }
-  /// While false, gradients are only added up on this rank.
+  /// While false, gradients are only accumulated on this rank.
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
 
   [[nodiscard]] std::uint64_t values_hash() const {
@@ -72,7 +72,7 @@ class reducer final : public backward_observer {
   [[nodiscard]] bool replicas_equal(call_site site) const {
     bool equal = true;
     for (std::size_t group = groups_.size(); group-- > 0;) {
-      // The own group comes last and hears what its ranks have found in the others.
+      // The own group comes last, so that its ranks also exchange what they found in the others.
       const std::array<std::uint64_t, 2> mine{
           values_hash([&](const Handle& each) { return groups_.number_of(each) == group; }),
           equal ? 1U : 0U};
@@ -90,7 +90,7 @@ class reducer final : public backward_observer {
   void raise_flag() noexcept { flag_ = true; }
   [[nodiscard]] bool flag_raised() const noexcept { return buckets_.control().flags() > 0; }
 
-  /// Alone and in one piece there is nothing to add up: backward may make the mean itself.
+  /// With one rank and one pass per step there is nothing to add up: backward computes the mean.
   [[nodiscard]] gradient_of wanted() const override {
     const bool makes_mean = synchronising_ && groups_.is_alone() && state_.is_whole(held());
     return makes_mean ? gradient_of::mean : gradient_of::sum;
@@ -112,9 +112,9 @@ class reducer final : public backward_observer {
     }
   }
 
-  /// Allowed, but more often a layer that was forgotten: says so once, on the first rank.
+  /// Allowed, but usually a layer was forgotten in members(): rank 0 warns once.
   void unobserved(std::string_view name, std::span<const std::size_t> shape) override {
-    if (std::exchange(knows_stranger_, true) || groups_[0].rank() != 0) return;
+    if (std::exchange(warned_unobserved_, true) || groups_[0].rank() != 0) return;
     log(log_level::warn,
         "{}: backward reaches parameter \"{}\" [{}], which the model does not name: its gradient "
         "stays this rank's own, and what is made from the model (an optimizer, a checkpoint) "
@@ -133,7 +133,7 @@ class reducer final : public backward_observer {
     if (!under_way_) end(next);
   }
 
-  /// A pass that reaches no parameter: what others have added up is final.
+  /// A pass that reaches no parameter: it only sums what earlier passes have accumulated.
   void reduce() {
     begin_backward({.count = 0});
     end_backward();
@@ -188,7 +188,7 @@ class reducer final : public backward_observer {
     return hash;
   }
 
-  /// A parameter that has a gradient.
+  /// The first parameter that has a gradient, or reduction_state::nothing.
   [[nodiscard]] std::size_t held() const {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i]->has_grad()) return i;
@@ -200,13 +200,13 @@ class reducer final : public backward_observer {
   const handles parameters_;
   gradient_buckets<Handle> buckets_;
   reduction_state state_;
-  std::atomic<bool> flag_{false};  ///< raised, and not sent yet
+  std::atomic<bool> flag_{false};  ///< raised but not sent yet
   ddp_times times_;
-  double async_before_ = 0;      ///< the groups' seconds when this pass started its sums
-  bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
+  double async_before_ = 0;          ///< groups_.async_seconds() when this pass started its sums
+  bool warned_unobserved_ = false;
   bool synchronising_ = true;
   const reduction_finish finish_;
-  bool under_way_ = false;  ///< sums that wait to be asked for
+  bool under_way_ = false;  ///< sums are under way and finish() has not been called yet
 };
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// reduction_finish: who waits for the sums of gradients over the ranks.
+// reduction_finish: when a ddp waits for the sums of gradients over the ranks.
 #pragma once
 
 #include <parx/core/abi.hpp>
@@ -6,8 +6,8 @@
 namespace parx::inline PARX_ABI {
 
 enum class reduction_finish {
-  with_backward,  ///< the backward that began them, at its end
-  when_asked,     ///< finish(): other work runs meanwhile
+  with_backward,  ///< at the end of the backward pass that started them
+  when_asked,     ///< in finish(): other work can run in between
 };
 
 }  // namespace parx

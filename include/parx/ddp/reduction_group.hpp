@@ -1,19 +1,21 @@
-// reduction_group: over which ranks the gradient of a parameter is summed.
+// reduction_group: the ranks over which the gradient of a parameter is summed.
 //
 //   norm.weight().reduce_over("dp+tp");
 //   parx::ddp ddp{model, dp, {.reduction_groups = {{"dp+tp", all}}}};
 //
-// A parameter carries the name of a group, and a ddp knows the groups by these names; without a
-// name it is summed over the ddp's own group. Whatever the group, the sum is divided by the samples
-// of the ddp's own group, whose ranks share the data, so that each sample counts once:
-//   sequence-parallel norms: own group dp, theirs dp x tp, each of whose ranks has a part of the
-//     gradient;
-//   a table that the first and the last pipeline stage share: own group the stage's dp, its group
-//     the dp of both stages. The last one sends the gradient of its border before it waits for
-//     these sums: backward_inputs(), send, weights();
-//   hybrid sharding, experts: own group all data ranks, theirs the ranks that hold the same part.
-// All ranks of a group have the parameters that carry its name, equally named, shaped and ordered;
-// other ranks need not have them. Those ranks must agree on the number of samples.
+// A parameter has the name of a group, and ddp_options::reduction_groups maps names to groups; a
+// parameter without a name is summed over the ddp's own group. Whatever the group, the sum is
+// divided by the samples of the ddp's own group, whose ranks share the data, so that each sample
+// counts once:
+//   sequence-parallel norms: own group dp, reduction group dp x tp, since each of its ranks has a
+//     part of the gradient;
+//   an embedding that the first and the last pipeline stage share: own group the stage's dp,
+//     reduction group the dp of both stages. The last stage sends the gradient of its inputs before
+//     it waits for these sums: backward_inputs(), send, weights();
+//   hybrid sharding, experts: own group all data ranks, reduction group the ranks that hold the
+//     same part.
+// All ranks of a group have the parameters with its name, with equal names and shapes and in the
+// same order; other ranks need not have them. The ranks of a group must count the same samples.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +37,10 @@ struct reduction_group {
 
 namespace detail {
 
-/// The groups of a ddp by number: 0 is its own, the others follow in the order of their names.
+/// The groups of a ddp by index: 0 is its own, the others follow in the order of their names.
 ///
-/// Blocking operations on several of them are issued in this order. It is the same on all ranks
-/// but for the groups that a rank does not have, so no circle of waiting ranks can close.
+/// Blocking operations on several groups are issued in this order. It is the same on all ranks,
+/// except that a rank may lack some of the groups, so there is no deadlock.
 class reduction_groups {
  public:
   /// `who` begins the errors: "ddp at train.cpp:12".
@@ -53,10 +55,10 @@ class reduction_groups {
     return groups_[number].name;
   }
 
-  /// Throws usage_error where the parameter carries a name that is none of these groups'.
+  /// Throws usage_error if the parameter's group name is unknown.
   [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const;
 
-  /// Whether there is nobody to sum with.
+  /// Whether every group has one rank: there is nothing to sum.
   [[nodiscard]] bool is_alone() const noexcept {
     return std::all_of(groups_.begin(), groups_.end(),
                        [](const named& each) { return each.group->size() == 1; });
@@ -65,7 +67,7 @@ class reduction_groups {
     for (const named& each : groups_) each.group->poll();
   }
   [[nodiscard]] double async_seconds() const noexcept;
-  /// Closes the groups in which others wait for this rank.
+  /// Closes all groups in which other ranks may wait for this one.
   void abort(std::string_view reason) const;
 
  private:

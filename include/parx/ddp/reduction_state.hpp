@@ -1,11 +1,12 @@
-// reduction_state: what a ddp does at each event of a backward pass, as a state machine that knows
-// no ranks.
+// reduction_state: decides what a ddp does at each event of a backward pass. A state machine
+// without communication.
 //
 //   begin -> ready, once for each gradient that the pass reaches -> end -> reduced
 //
-// or abandon instead, at any time. Each event answers with actions. Buckets are launched strictly
-// by index, in whatever order gradients become ready, so that every rank issues the same
-// operations. Events in a wrong order throw usage_error and change nothing. None allocates memory.
+// or abandon instead, at any time. Each event returns actions. Buckets are launched strictly in
+// index order, whatever the order in which gradients become ready, so that every rank issues the
+// same operations. Events in a wrong order throw usage_error and change nothing. No event allocates
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -20,30 +21,30 @@
 namespace parx::inline PARX_ABI::detail {
 
 enum class reduction_phase {
-  empty,      ///< no gradient of this step is there
-  adding,     ///< a pass adds up gradients of this rank, under no_sync()
+  empty,      ///< there is no gradient of this step yet
+  adding,     ///< a pass accumulates gradients on this rank, under no_sync()
   added,      ///< such passes have ended
-  averaging,  ///< a pass makes the mean itself: there is one rank
-  summing,    ///< a pass whose sums over the ranks are under way
-  reduced,    ///< gradients are final, or what a failed pass left: nothing may be added to them
+  averaging,  ///< a pass computes the mean itself: there is one rank
+  summing,    ///< a pass is running and its sums over the ranks are under way
+  reduced,    ///< gradients are final or left by a failed pass: nothing may be added to them
 };
 
-/// What a pass is to do with its gradients.
+/// What a pass does with its gradients.
 enum class pass_kind {
-  local,  ///< they stay with this rank until a later pass
-  mean,   ///< they are the step's
-  sums,   ///< they are summed over the ranks, and the step's
-  parts   ///< they are summed, too, and a later pass adds to the sums
+  local,  ///< they stay on this rank until a later pass
+  mean,   ///< they are final: one rank, one pass
+  sums,   ///< they are summed over the ranks and then final
+  parts   ///< they are summed over the ranks; a later pass of the step adds to the sums
 };
 
-/// In this order.
+/// To be executed in this order.
 struct reduction_actions {
-  bool start_sums = false;  ///< tell the other ranks what was counted and used
-  std::size_t first = 0;    ///< launch the buckets from here
-  std::size_t last = 0;     ///< to before here
+  bool start_sums = false;  ///< start the sums of the control blocks
+  std::size_t first = 0;    ///< launch buckets [first, last)
+  std::size_t last = 0;
   bool finish_sums = false;
-  bool end_step = false;  ///< gradients are final then
-  bool abort = false;     ///< other ranks wait for gradients that will not come
+  bool end_step = false;  ///< gradients are final
+  bool abort = false;     ///< other ranks wait for gradients that will not arrive
 
   friend bool operator==(const reduction_actions&, const reduction_actions&) = default;
 };
@@ -63,32 +64,34 @@ class reduction_state {
         awaited_(parameters_.size()), pending_(buckets) {}
 
   [[nodiscard]] reduction_phase phase() const noexcept { return phase_; }
-  /// Samples since the last reduced step, and the parameters that passes have reached since.
+  /// Samples of the passes of this step so far.
   [[nodiscard]] double count() const noexcept { return count_; }
+  /// Whether a pass of this step has reached the parameter.
   [[nodiscard]] bool is_used(std::size_t parameter) const noexcept { return used_[parameter] != 0; }
-  /// Of a pass with sums: its gradient is not ready yet.
+  /// In a pass with sums: whether the parameter's gradient is not ready yet.
   [[nodiscard]] bool is_awaited(std::size_t parameter) const noexcept {
     return awaited_[parameter] != 0;
   }
-  /// Whether a pass that begins now would be all of its step. `held` as for begin().
+  /// Whether a pass that begins now would be the only one of its step. `held` as for begin().
   [[nodiscard]] bool is_whole(std::size_t held) const noexcept {
     return phase_ != reduction_phase::added || held == nothing;
   }
 
-  /// `reached` are parameters; `held` is one that has a gradient already, or nothing.
+  /// `reached`: the parameters that the pass reaches. `held`: one that already has a gradient, or
+  /// nothing.
   reduction_actions begin(pass_kind kind, double count, std::span<const std::size_t> reached,
                           std::size_t held);
 
   reduction_actions ready(std::size_t parameter);
 
-  /// Where the actions have been taken, reduced() follows.
+  /// Call reduced() after the actions have been executed.
   [[nodiscard]] reduction_actions end() const;
   void reduced() noexcept;
 
-  /// Nothing where no pass runs.
+  /// Does nothing if no pass is running.
   reduction_actions abandon() noexcept;
 
-  /// An optimizer is about to use the gradients.
+  /// An optimizer is about to use the gradients. Throws usage_error if they are not reduced.
   void before_step() const;
 
  private:
@@ -109,7 +112,7 @@ class reduction_state {
   std::vector<std::size_t> pending_;    ///< gradients that are not ready, by bucket
   std::size_t next_ = 0;                ///< the bucket to launch next
   double count_ = 0;
-  bool ends_step_ = true;  ///< the pass that runs
+  bool ends_step_ = true;  ///< whether the running pass is the last of its step
   reduction_phase phase_ = reduction_phase::empty;
 };
 

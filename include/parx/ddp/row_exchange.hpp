@@ -1,10 +1,10 @@
-// row_exchange: how the gradients of an embedding become one: by the rows that the ranks touched,
-// or all of it when that is less.
+// row_exchange: sums the gradients of an embedding over the ranks by exchanging only the rows that
+// the ranks touched, if that is less than the whole table.
 //
-// A batch touches a thousand of 30522 rows, and rows of different ranks differ. The ranks tell each
-// other how many they have; from these numbers, which all of them know, follows what all of them do
-// next. Rows are added up in rank order: the same bits everywhere. See gathered_rows and
-// shared_rows for the two ways.
+// A batch touches a thousand of 30522 rows, and different ranks touch different rows. The ranks
+// exchange their numbers of rows; since all know these numbers, all decide alike. Rows are added in
+// rank order, so the result has the same bits on all ranks. gathered_rows and shared_rows implement
+// it.
 // Threads: on the thread that runs backward.
 #pragma once
 
@@ -20,12 +20,12 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// Whether ranks with `counts` rows of `row_bytes` each should exchange these instead of all
-/// `bytes` of the table. A count of all_rows stands for a gradient that is not row-sparse.
+/// `bytes` of the table. A count of all_rows means that a rank's gradient is not row-sparse.
 inline constexpr std::uint64_t all_rows = std::numeric_limits<std::uint64_t>::max();
 [[nodiscard]] inline bool rows_are_cheaper(std::span<const std::uint64_t> counts,
                                            std::size_t row_bytes, std::size_t bytes) {
-  // Every rank receives all rows of the others once, where a dense sum takes its table twice; the
-  // rest pays for adding them up.
+  // Every rank receives the others' rows once. A dense all_reduce moves the table twice; the factor
+  // of two allows for the time to add up the rows.
   std::size_t total = 0;
   for (const std::uint64_t count : counts) {
     if (count == all_rows) return false;
@@ -36,7 +36,7 @@ inline constexpr std::uint64_t all_rows = std::numeric_limits<std::uint64_t>::ma
 
 class row_exchange {
  public:
-  /// Whether a gradient is worth an exchange of its own.
+  /// Whether a parameter is an embedding that is large enough for an exchange of its own.
   [[nodiscard]] static bool suits(const parameter_handle& parameter) {
     const row_gradient_part* const part = parameter.row_gradient();
     return part != nullptr && part->expects_row_grad() && parameter.bytes() >= least_bytes &&
@@ -47,22 +47,22 @@ class row_exchange {
   row_exchange& operator=(const row_exchange&) = delete;
   virtual ~row_exchange() = default;
 
-  /// Collective, asynchronous: tells how many rows this rank has; its gradient is final.
+  /// Collective, asynchronous: starts to exchange the numbers of rows. The gradient is final.
   virtual void announce() {
     const auto mine = gradient_.touched_rows();
     own_count_ = !parameter_.has_grad() ? 0 : mine ? mine->size() : all_rows;
     counting_ = async_all_gather(group_, std::span(&own_count_, 1), counts_, {}, site_);
   }
-  /// Blocks until all ranks have told; the answer is the same on all.
+  /// Blocks until the numbers are there; returns the same on all ranks.
   [[nodiscard]] bool is_cheaper() {
     counting_.wait();
     return rows_are_cheaper(counts_, row_bytes_, parameter_.bytes());
   }
-  /// Collective: begins to make the gradient the sum of all ranks' times `factor`.
+  /// Collective: starts to replace the gradient by the sum over all ranks times `factor`.
   virtual void start(double factor) = 0;
-  /// Collective: blocks until it is. All ranks then have touched the rows of all of them.
+  /// Collective: blocks until that is done. touched_rows() is then the union over all ranks.
   virtual void finish() = 0;
-  /// Blocks while operations still use this object's memory.
+  /// Blocks until no operation uses this object's memory.
   virtual void settle() noexcept { counting_ = {}; }
 
  protected:

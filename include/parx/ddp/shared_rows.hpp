@@ -1,10 +1,10 @@
-// shared_rows: the sum of an embedding's gradients where all ranks see each other's memory.
+// shared_rows: a row_exchange for ranks that share memory.
 //
-// Beside its gradient each rank has a mark for every row that it touched. Of the rows that anybody
-// marked each rank adds up its share, in place, and writes the result to all ranks' gradients, as
-// all_reduce does with all elements of others: nothing is packed, and a row is read once for all.
-// Marks and rows are final when the counts have been gathered; that all shares are written, a
-// barrier tells.
+// Beside its gradient each rank has a bit for every row, set if it touched that row. The union of
+// all ranks' rows is divided among the ranks. Each rank adds up its part in place and writes the
+// result to all ranks' gradients, as all_reduce does with dense gradients: nothing is packed, and
+// each row is read once. Bits and rows are final when the counts have been gathered; a barrier at
+// the end waits until all parts are written.
 #pragma once
 
 #include <bit>
@@ -26,14 +26,14 @@ namespace parx::inline PARX_ABI::detail {
 
 class shared_rows final : public row_exchange {
  public:
-  /// Of the marks that go with a gradient.
+  /// The size of the bit set of a gradient.
   [[nodiscard]] static std::size_t mark_bytes(const parameter_handle& parameter) noexcept {
     const std::size_t bytes = words_of(parameter) * sizeof(word);
     return (bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
   }
 
-  /// The gradient lies at `offset` of each rank's part of `memory`, which must outlive this, and
-  /// the marks after its `room`.
+  /// The gradient is at `offset` of each rank's part of `memory`, which must outlive this object;
+  /// the bit set follows `room` bytes after the gradient's start.
   shared_rows(process_group& group, const parameter_handle& parameter, call_site site,
               const shared_buffer<std::byte>& memory, std::size_t offset, std::size_t room)
       : row_exchange(group, parameter, site),
@@ -44,7 +44,7 @@ class shared_rows final : public row_exchange {
   }
 
   void announce() override {
-    // What others write must not meet the rows of earlier steps.
+    // The other ranks write only the rows of this step: clear those of earlier steps.
     if (!parameter_.has_grad()) gradient_.clear_rows();
     word* const marks = marks_of(group_.rank());
     std::memset(marks, 0, words_ * sizeof(word));
@@ -55,10 +55,10 @@ class shared_rows final : public row_exchange {
   }
   void start(double factor) override {
     list_union();
-    const std::size_t share = chunk_begin(union_.size(), group_.size(), group_.rank());
+    const std::size_t begin = chunk_begin(union_.size(), group_.size(), group_.rank());
     const std::size_t end = chunk_begin(union_.size(), group_.size(), group_.rank() + 1);
     const std::size_t width = row_bytes_ / size_of(parameter_.type());
-    for (std::size_t i = share; i < end; ++i) {
+    for (std::size_t i = begin; i < end; ++i) {
       if (i + rows_ahead < end) prefetch(union_[i + rows_ahead]);
       add_up(union_[i], width, factor);
     }
@@ -82,7 +82,7 @@ class shared_rows final : public row_exchange {
     return reinterpret_cast<word*>(memory_[static_cast<std::size_t>(rank)] + room_);
   }
 
-  /// The rows that somebody touched, ascending.
+  /// Sets union_ to the rows that any rank touched, ascending.
   void list_union() {
     union_.clear();
     for (std::size_t i = 0; i < words_; ++i) {

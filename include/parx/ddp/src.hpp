@@ -1,4 +1,4 @@
-// The compiled part of ddp, for parx/src.hpp.
+// The definitions of ddp, for parx/src.hpp.
 #pragma once
 
 #include <parx/ddp/detail/hook_powersgd_impl.hpp>

@@ -1,9 +1,9 @@
 // sync_batch_norm: batch norm over the samples of all ranks, as one process with the whole batch
-// would compute it, however unevenly the samples are dealt.
+// would compute it, also if ranks have different numbers of samples.
 //
-// Forward adds sums, sums of squares and counts over the group, backward the two sums of its
-// formula: one small all-reduce each, blocking, on every rank that trains. Rows of weight 0, which
-// the sampler pads an epoch with, count in the statistics: see nn/batch_norm.hpp.
+// Forward sums the values, their squares and their counts over the group; backward the two sums of
+// its formula. Each is one small blocking all_reduce on every rank that trains. Rows of weight 0,
+// with which the sampler pads an epoch, count in the statistics: see nn/batch_norm.hpp.
 // Source: PyTorch's SyncBatchNorm.
 #pragma once
 
@@ -18,10 +18,10 @@ namespace parx::inline PARX_ABI {
 template <typename T = float>
 class sync_batch_norm : public nn::batch_norm_layer<sync_batch_norm<T>, T> {
  public:
-  /// The group is borrowed. In training, every rank calls the layer, and backward, equally often;
-  /// in evaluation nothing is exchanged. Under a ddp over the same group every rank uses the same
-  /// parameters in a pass, or the sums here and those of the gradients come in different orders:
-  /// give the layer a subgroup() of all ranks where that does not hold.
+  /// The group is borrowed. In training, every rank calls the layer, and backward, the same number
+  /// of times; in evaluation nothing is exchanged. Under a ddp over the same group all ranks must
+  /// use the same parameters in a pass: otherwise the sums here and those of the gradients are
+  /// issued in different orders. If that does not hold, give the layer a subgroup() of all ranks.
   sync_batch_norm(std::size_t channels, process_group& group, nn::batch_norm_options options = {})
       : nn::batch_norm_layer<sync_batch_norm<T>, T>(channels, options), group_(&group) {}
 

@@ -1,4 +1,4 @@
-// ddp_times: where the time of backward passes has gone.
+// ddp_times: the time that backward passes spend on communication.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@ namespace parx::inline PARX_ABI {
 
 /// Of the backward passes so far, on this rank.
 struct ddp_times {
-  double communication = 0;  ///< seconds for which gradients were on their way
+  double communication = 0;  ///< seconds in which sums of gradients were in flight
   double waited = 0;         ///< seconds of these in which nothing was left to compute
 
-  /// The share of the communication that computation hid; 1 where there was none.
+  /// The fraction of the communication that computation hid; 1 if there was none.
   [[nodiscard]] double hidden() const noexcept {
     return communication > 0 ? std::clamp(1 - waited / communication, 0.0, 1.0) : 1;
   }

@@ -1,5 +1,6 @@
-// What a trainer asks of a ddp besides forward and backward (train/wrapped_model.hpp): the norm of
-// the gradients, and what goes into checkpoints and comes out of them. Every rank has all of it.
+// The functions that a trainer needs from a ddp besides forward and backward
+// (train/wrapped_model.hpp): the norm of the gradients, and saving and loading checkpoints. Every
+// rank holds the whole state.
 #pragma once
 
 #include <memory>
@@ -33,7 +34,7 @@ void require_one_group(const ddp<Module>& wrapper, call_site site) {
 }  // namespace detail
 
 /// Local: after backward all ranks have the same gradients. Throws usage_error for a ddp with
-/// reduction groups, as all that follows.
+/// reduction groups; so do add_training_state and save_gathered.
 template <typename Module, typename T>
 [[nodiscard]] double grad_norm(ddp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
                                call_site site = call_site::current()) {
@@ -41,7 +42,7 @@ template <typename Module, typename T>
   return optim::grad_norm(targets);
 }
 
-/// Collective. Adds the parts "model", "optimizer" and, where a hook remembers something, its own.
+/// Collective. Adds the parts "model", "optimizer" and, if the hook has state, "gradient_hook".
 /// Model and optimizer are borrowed.
 template <typename Module, typename Optimizer>
 void add_training_state(ddp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
@@ -53,14 +54,14 @@ void add_training_state(ddp<Module>& wrapper, Optimizer& optimizer, checkpoint_p
   parts.keep(hook);
 }
 
-/// Local. Adds the part `name`, which every rank has as a whole. Borrowed.
+/// Local. Adds `state` as the part `name`; every rank has all of it. Borrowed.
 template <typename Module, typename State>
 void add_part(ddp<Module>& /*wrapper*/, const std::string& name, State& state,
               checkpoint_parts& parts) {
   parts.add(name, state);
 }
 
-/// Local, on every rank. Throws as load_state does where the parameters are others.
+/// Local, on every rank. Throws as load_state does if the parameters differ.
 template <typename Module>
 void load_model(ddp<Module>& wrapper, const saved_checkpoint& saved) {
   saved.load("model", wrapper.module());
@@ -75,7 +76,8 @@ void load_training_state(ddp<Module>& wrapper, Optimizer& optimizer,
   load_hook_state(wrapper, saved);
 }
 
-/// Local. Empty where every rank has all that training needs.
+/// Local. Why training cannot continue after a rank is lost; empty if it can: every rank then holds
+/// the whole state.
 template <typename Module>
 [[nodiscard]] std::string reason_to_stop_at_loss(ddp<Module>& wrapper) {
   if (!wrapper.has_one_group()) {

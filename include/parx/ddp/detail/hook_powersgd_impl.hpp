@@ -45,7 +45,7 @@ PARX_INLINE void powersgd_hook::start(hook_bucket& bucket) {
   lay_out(s, bucket);
   float* const gradients = static_cast<float*>(bucket.gradients.data);
   for (const matrix& each : s.matrices) {
-    // M, in the gradient's place. The remainder was kept at the last step's scale.
+    // m becomes M = scale * gradient + e. The stored e has the last step's scale.
     const auto scale = static_cast<float>(bucket.scale);
     const auto rescale = static_cast<float>(s.scale > 0 ? bucket.scale / s.scale : 1);
     float* const m = gradients + each.at.offset;
@@ -144,7 +144,7 @@ PARX_INLINE void powersgd_hook::project(state& s, const hook_bucket& bucket) {
     const float* const sum = s.p.data() + each.p_begin;
     for (std::size_t i = 0; i < each.count; ++i) gradients[each.offset + i] = sum[i] * factor;
   }
-  // A bucket of vectors alone has nothing to send, on any rank.
+  // A bucket that holds only vectors has nothing to send, on all ranks alike.
   if (s.q.empty()) return;
   s.sum = async_all_reduce(bucket.group, s.q, {.order = bucket.order}, bucket.site);
 }
@@ -155,15 +155,15 @@ PARX_INLINE void powersgd_hook::decompress(state& s, const hook_bucket& bucket) 
   const float share = 1 / static_cast<float>(bucket.group.size());
   for (const matrix& each : s.matrices) {
     auto m = matrix_of(gradients + each.at.offset, each);
-    auto rest = matrix_of(s.left_out.data() + each.at.offset, each);
+    auto error = matrix_of(s.left_out.data() + each.at.offset, each);
     const auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
     const auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
-    // The same bits, and so the same answer, on all ranks.
-    const bool remembers =
+    // p and q have the same bits on all ranks, so all decide alike.
+    const bool keeps_error =
         options_.feedback == error_feedback::on && p.allFinite() && q.allFinite();
-    if (remembers) rest = m;
+    if (keeps_error) error = m;
     m.noalias() = p * q.transpose();
-    if (remembers) rest -= m * share;
+    if (keeps_error) error -= m * share;
     m *= unscale;
   }
 }
@@ -172,7 +172,7 @@ PARX_INLINE void powersgd_hook::renew_lost_columns(thin q, const random_stream& 
   orthogonalize(q);
   bool lost = false;
   for (Eigen::Index k = 0; k < q.cols(); ++k) {
-    if (q.col(k).squaredNorm() > 0.5F) continue;  // 1, but for rounding
+    if (q.col(k).squaredNorm() > 0.5F) continue;  // it is 0 or, up to rounding, 1
     lost = true;
     const auto length = static_cast<std::size_t>(q.rows());
     random.substream(static_cast<std::uint64_t>(k))

@@ -28,7 +28,7 @@ PARX_INLINE bool fits(const stored_tensor* stored, const hook_memory& wanted) {
   return !by_rank || shape.front() > 0;
 }
 
-/// This rank's part of what `stored.shape[0]` ranks had.
+/// Reads this rank's row, or its part of the sum if another number of ranks saved.
 PARX_INLINE void read_addend(const safetensors_file& file, const stored_tensor& stored,
                              const buffer_view& values, const process_group& group) {
   const auto target = std::span(static_cast<std::byte*>(values.data), values.bytes());

@@ -24,7 +24,7 @@ PARX_INLINE std::string layout_of(const parameter_handle& parameter) {
   std::string text =
       formatted("{} {} {}", parameter.name(), parameter.spec().text(), name_of(parameter.type()));
   if (!group.empty()) return text + formatted(", summed over \"{}\"", group);
-  // Ranks that treat a gradient by rows and ranks that do not would wait for each other.
+  // If only some ranks exchanged a gradient by rows, they would deadlock.
   return rows != nullptr && rows->expects_row_grad() ? text + " by rows" : text;
 }
 
@@ -38,12 +38,12 @@ PARX_INLINE void check_layout(const reduction_groups& groups,
     layouts[groups.number_of(*each)] += line;
     all += line;
   }
-  // All at once: where the names of groups are mixed up, no order would be that of all ranks.
+  // All groups at once: if ranks mixed up the groups' names, comparing in order would deadlock.
   std::vector<std::unique_ptr<rank_comparison>> comparisons;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    // What is missing in the own group may be found under the name of another.
-    const std::string& told = i == 0 ? all : layouts[i];
-    comparisons.emplace_back(new rank_comparison(groups[i], layouts[i], told, site));
+    // The own group shows all parameters: one missing there may have another group's name.
+    const std::string& shown = i == 0 ? all : layouts[i];
+    comparisons.emplace_back(new rank_comparison(groups[i], layouts[i], shown, site));
   }
   for (const auto& each : comparisons) each->exchange_texts();
   std::optional<difference_of_ranks> found;
@@ -65,7 +65,7 @@ PARX_INLINE void check_layout(const reduction_groups& groups,
                "that of mesh[\"dp\"])"
              : "",
       found->text);
-  // Ranks that share other groups with this one, in which nothing differs, would wait for it.
+  // Ranks that share only other groups with this one saw no difference and would wait for it.
   if (groups.size() > 1) groups.abort(text);
   throw_error(errc::mismatch, "{}", text);
 }

@@ -20,7 +20,7 @@ PARX_INLINE reduction_actions reduction_state::begin(pass_kind kind, double coun
           "is still there, and adding to it would count it twice. Call optimizer.step() or "
           "zero_grad() between two backward passes, or add up micro-batches under no_sync()",
           who_, name(held));
-  // zero_grad() has discarded the micro-batches so far: what they counted goes with them.
+  // zero_grad() has discarded the earlier micro-batches, so their samples no longer count.
   if (held == nothing) start_over();
   count_ += count;
   for (const std::size_t each : reached) used_[each] = 1;
