@@ -29,7 +29,7 @@ struct slow_to_begin {
 
 BOOST_AUTO_TEST_CASE(a_line_of_the_console_says_how_late_a_loader_is_that_is_late) {
   const auto said = [](double percent) {
-    return train::dict_text(train::detail::spoken(
+    return train::dict_text(train::detail::console_figures(
         {{"loss", 1}, {"step_ms", 2}, {"data_wait_percent", percent}, {"eta_seconds", 9}}));
   };
   BOOST_TEST(said(38) == "{'loss': 1, 'data_wait_percent': 38}");

@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_from_its_file_to_the_last_bit) {
 
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_a_long_run_is_no_larger_than_can_be_read) {
   train::trainer_state state;
-  for (int step = 1; step <= 250'000; ++step) train::remember(state, {{"step", step}});
+  for (int step = 1; step <= 250'000; ++step) train::add_line(state, {{"step", step}});
   BOOST_TEST(state.log_history.size() <= 20'000u);
   BOOST_TEST(state.log_history.size() >= 10'000u);
   BOOST_TEST(state.log_history.back().at("step") == 250'000);

@@ -12,7 +12,7 @@
 
 namespace parx::inline PARX_ABI::train {
 
-/// The number of values in all parameters of a model, whatever its kind.
+/// The number of values in all parameters of a model, of an nn::module or of any other kind.
 template <typename Module>
 [[nodiscard]] std::size_t parameter_count(Module& module) {
   if constexpr (requires { module.parameter_count(); }) {
@@ -24,11 +24,11 @@ template <typename Module>
   }
 }
 
-/// Before the first step; `step` steps were done by an earlier run.
+/// Printed before the first step; an earlier run has made `step` steps.
 void announce(run_log& out, const run_plan& plan, const trainer_options& options,
               std::uint64_t parameters, std::uint64_t step);
 
-/// After the last step.
+/// Printed after the last step.
 void say_metrics(run_log& out, const record& figures);
 
 }  // namespace parx::train

@@ -1,8 +1,8 @@
-// evaluation: a data set, what is measured on it, and the figures over all ranks.
+// evaluation: metrics of a model on a data set, over all ranks.
 //
-// The model is in evaluation mode and records no graph meanwhile. A loader over a
-// distributed_sampler deals the samples out; those that only fill up a last batch have weight 0 and
-// do not count. Collective: a forward pass may need all ranks, so no rank leaves off alone.
+// During an evaluation the model is in evaluation mode and records no graph. The loader's
+// distributed_sampler gives each rank its samples; padding samples in a last batch have weight 0
+// and do not count. Collective: a forward pass may need all ranks, so no rank stops alone.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ template <typename Batch>
   }
 }
 
-/// Puts a module's random layers to rest while it lives; then each is in the mode that it was in.
+/// Puts a module into evaluation mode while it lives; then each layer returns to its earlier mode.
 template <typename Module>
 class [[nodiscard]] evaluation_mode {
  public:
@@ -69,22 +69,22 @@ class [[nodiscard]] evaluation_mode {
   no_grad guard_;
 };
 
-/// Asked on every rank after each batch of an evaluation: whether to leave out what is left. All
-/// ranks do where one says so. Empty: never, and nobody asks.
-using leave_off = std::function<bool()>;
+/// Called on every rank after each batch of an evaluation: whether to skip the remaining batches.
+/// If it returns true on any rank, all ranks stop. If empty, the ranks never stop early.
+using stop_early = std::function<bool()>;
 
-/// An evaluation without its types, collective: this rank's figures, then their samples and batches
-/// as "samples" and "steps"; none where the ranks left off.
-using evaluate_function = std::function<std::optional<metrics>(const leave_off&)>;
+/// A type-erased evaluation, collective: returns this rank's metrics, followed by the numbers of
+/// samples and batches as "samples" and "steps"; nullopt if the ranks stopped early.
+using evaluate_function = std::function<std::optional<metrics>(const stop_early&)>;
 
 /// Model and loader are borrowed. All ranks of the job pass the same number of batches through the
-/// model, which may communicate: a rank with fewer goes on with its last one, which it does not
-/// count again.
+/// model, which may communicate: a rank with fewer repeats its last batch without counting it
+/// again.
 template <typename Wrapper, typename Loader, typename Measure>
 [[nodiscard]] evaluate_function make_evaluation(Wrapper& model, const Loader& loader,
                                                 Measure measure, call_site site) {
   return [&model, &loader, site, measure = std::move(measure)](
-             const leave_off& leaves_off) mutable -> std::optional<metrics> {
+             const stop_early& stops) mutable -> std::optional<metrics> {
     process_group& job = model.job_group();
     const evaluation_mode quiet(model.module());
     metrics figures;
@@ -102,7 +102,7 @@ template <typename Wrapper, typename Loader, typename Measure>
         batches.sum += 1;
       }
       if (i + 1 < own.size()) ++next;
-      if (leaves_off && on_any_rank(job, leaves_off(), site)) return std::nullopt;
+      if (stops && on_any_rank(job, stops(), site)) return std::nullopt;
     }
     figures.emplace_back("samples", samples);
     figures.emplace_back("steps", batches);
@@ -110,15 +110,15 @@ template <typename Wrapper, typename Loader, typename Measure>
   };
 }
 
-/// Collective. Runs it and adds what all ranks found to `line`, each name after `prefix`_: the
-/// figures, then runtime, samples_per_second and steps_per_second. Returns false where the ranks
-/// left off. `data` are the ranks with samples of their own, `job` all.
+/// Collective. Runs an evaluation and adds the metrics of all ranks to `line`, then runtime,
+/// samples_per_second and steps_per_second; each name is prefixed with `prefix`_. Returns false if
+/// the ranks stopped early. `data` are the ranks with different samples, `job` all ranks.
 [[nodiscard]] inline bool evaluate_into(record& line, process_group& data, process_group& job,
                                         const std::string& prefix, const evaluate_function& run,
-                                        const leave_off& leaves_off,
+                                        const stop_early& stops,
                                         call_site site = call_site::current()) {
   const auto start = std::chrono::steady_clock::now();
-  std::optional<metrics> found = run(leaves_off);
+  std::optional<metrics> found = run(stops);
   if (!found) return false;
   sum_over(data, job, *found, site);
   const double steps = found->back().value.sum / data.size();

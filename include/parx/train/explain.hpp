@@ -1,4 +1,4 @@
-// explain_run: what a run will do, in words and numbers, before it does it.
+// explain_run: a summary of what a run is going to do.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ namespace detail {
 
 [[nodiscard]] std::string size_text(std::size_t count);
 
-[[nodiscard]] std::string rhythm_text(strategy when, std::uint64_t steps);
+/// "every 500 steps", "after each epoch" or "never".
+[[nodiscard]] std::string frequency_text(strategy when, std::uint64_t steps);
 
 [[nodiscard]] constexpr std::string_view decay_text(optim::decay form) noexcept {
   switch (form) {
@@ -39,8 +40,8 @@ namespace detail {
 /// "4 on 2 hosts (2 + 2)".
 [[nodiscard]] std::string ranks_text(const std::vector<int>& host_of_rank);
 
-/// How the gradients of a step are summed, and how long that takes. Collective where it is the
-/// group's first operation.
+/// How the gradients of a step are summed, and how long that is predicted to take. Collective if it
+/// is the group's first operation.
 template <typename Wrapper>
 [[nodiscard]] std::string sums_text(Wrapper& model, call_site site) {
   if (model.data_group().size() == 1) return "none: there is one rank";
@@ -61,8 +62,8 @@ template <typename Wrapper>
 
 }  // namespace detail
 
-/// Collective where it is the group's first operation. Ranks and hosts, the arithmetic of the
-/// batch, memory of a rank without activations, and how the gradients of a step will be summed.
+/// Ranks and hosts, batch sizes, steps, memory of a rank without activations, and how the gradients
+/// of a step will be summed. Collective if it is the group's first operation.
 template <typename Wrapper, typename Optimizer>
 [[nodiscard]] std::string explain_run(Wrapper& model, const Optimizer& /*optimizer*/,
                                       const run_plan& plan, const trainer_options& options,
@@ -103,14 +104,14 @@ template <typename Wrapper, typename Optimizer>
                  size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
                  size_text(bytes + gradient_bytes + state_bytes)));
   line("communication", detail::sums_text(model, site));
-  line("log", detail::rhythm_text(strategy::steps, options.logging_steps));
+  line("log", detail::frequency_text(strategy::steps, options.logging_steps));
   line("evaluate",
-       detail::rhythm_text(options.eval_strategy,
-                           options.eval_steps > 0 ? options.eval_steps : options.logging_steps));
+       detail::frequency_text(options.eval_strategy,
+                              options.eval_steps > 0 ? options.eval_steps : options.logging_steps));
   line("save", options.output_dir.empty()
                    ? std::string("never: no output_dir")
                    : formatted("{} {} into \"{}\"{}",
-                               detail::rhythm_text(options.save_strategy, options.save_steps),
+                               detail::frequency_text(options.save_strategy, options.save_steps),
                                size_text(bytes + state_bytes), options.output_dir,
                                options.save_total_limit > 0
                                    ? formatted(", {} kept", options.save_total_limit)

@@ -1,8 +1,9 @@
-// meter: what a rank counts between two log lines, and the line that all ranks' counts make.
+// meter: the counts of a rank between two log lines, and the figures computed from all ranks'
+// counts.
 //
-// The counts of all ranks travel in one all_gather at each log line and are added up in rank order
-// by everyone, so the figures are exact sums over ranks and steps, and equal bit by bit on all
-// ranks. No step between two lines communicates for them.
+// At each log line one all_gather exchanges the counts, and every rank adds them in rank order, so
+// the figures are exact sums over ranks and steps and have the same bits on all ranks. Steps
+// between two lines do not communicate for them.
 #pragma once
 
 #include <algorithm>
@@ -25,23 +26,23 @@ struct rank_counts {
   double samples = 0;
   double tokens = 0;
   double steps = 0;
-  double seconds = 0;        ///< since the last line, evaluations and saves left out
+  double seconds = 0;        ///< since the last line, without evaluations and saves
   double data = 0;           ///< of these, waiting for the loader's batches
   double wait = 0;           ///< of these, waiting for other ranks' gradients
-  double communication = 0;  ///< for which gradients were on their way, hidden or not
-  double cpu_seconds = 0;    ///< of the process's threads
+  double communication = 0;  ///< in which gradients were in flight, hidden or not
+  double cpu_seconds = 0;    ///< of all threads of the process
   double resident_bytes = 0;
-  double wants_stop = 0;  ///< 1 where this rank asked to end training
-  double signal = 0;      ///< that asked this rank's process to end; 0: none
-  double repeats = 0;     ///< 1 where a lower rank of the job works on the same samples
+  double wants_stop = 0;  ///< 1 if this rank asked to end training
+  double signal = 0;      ///< the signal that asked this rank's process to end; 0: none
+  double repeats = 0;     ///< 1 if a lower rank of the job works on the same samples
 
   [[nodiscard]] double compute() const noexcept { return std::max(0.0, seconds - data - wait); }
-  /// Adds what was counted later.
+  /// Adds the counts of a later interval.
   rank_counts& operator+=(const rank_counts& later) noexcept;
 };
 static_assert(std::is_trivially_copyable_v<rank_counts>);
 
-/// What a loss function returned, a weighted_loss or an nn::tally, as numbers.
+/// The result of a loss function, a weighted_loss or an nn::tally, as numbers.
 template <typename Loss>
 [[nodiscard]] nn::tally figure_of(const Loss& loss) {
   if constexpr (requires { loss.sum.item(); }) {
@@ -51,17 +52,17 @@ template <typename Loss>
   }
 }
 
-/// A rank's stopwatch: fills in the counts that come from clocks.
+/// A rank's stopwatch: measures the counts that come from clocks.
 class meter {
   using clock = std::chrono::steady_clock;
 
  public:
-  /// What the loop counts itself: loss, samples, tokens, steps, communication.
+  /// The training loop adds loss, samples, tokens, steps and communication.
   rank_counts counts;
 
   meter() { go_on(); }
 
-  /// What `wait` returns; its time is spent on the loader.
+  /// Calls `wait`, counts its time as waiting for data, and returns its result.
   template <typename Wait>
   decltype(auto) waiting_for_data(Wait&& wait) {
     const struct stopwatch {
@@ -72,11 +73,11 @@ class meter {
     return std::forward<Wait>(wait)();
   }
 
-  /// From here until go_on() nothing counts: evaluations and saves.
+  /// Time from here until go_on() does not count: evaluations and saves.
   void pause();
   void go_on();
 
-  /// The counts so far, which start anew.
+  /// Returns the counts so far and resets them.
   [[nodiscard]] rank_counts take();
 
  private:
@@ -85,10 +86,10 @@ class meter {
   double cpu_ = 0;
 };
 
-/// The figures of a log line that all ranks' counts give: loss, throughput, where the time went.
+/// The figures of a log line, from all ranks' counts: loss, throughput, and how time was spent.
 [[nodiscard]] record summarise(std::span<const rank_counts> ranks);
 
-/// What each rank did, for ranks.jsonl and the report: one array a quantity, by rank.
+/// The figures of each rank, for ranks.jsonl and the report: one array per quantity, by rank.
 [[nodiscard]] json::value rank_table(std::span<const rank_counts> ranks);
 
 }  // namespace parx::train

@@ -1,5 +1,5 @@
-// metrics: what an evaluation measures: named figures as (sum, count), added up over batches and
-// ranks and divided once.
+// metrics: the results of an evaluation: named (sum, count) pairs, added up over batches and ranks
+// and divided once.
 //
 //   [&](auto& model, auto& batch) -> parx::train::metrics {
 //     const auto logits = model(batch.x);
@@ -35,7 +35,7 @@ struct metric {
 
 using metrics = std::vector<metric>;
 
-/// Adds another batch's. Throws usage_error unless it measured the same things in the same order.
+/// Adds the metrics of another batch. Throws usage_error unless it has the same names in order.
 inline void add(metrics& total, const metrics& more) {
   if (total.empty()) {
     total = more;
@@ -52,7 +52,7 @@ inline void add(metrics& total, const metrics& more) {
   }
 }
 
-/// Collective. Whether it is true on any rank.
+/// Collective. Whether `here` is true on any rank.
 [[nodiscard]] inline bool on_any_rank(process_group& group, bool here,
                                       call_site site = call_site::current()) {
   std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(here)};
@@ -60,8 +60,8 @@ inline void add(metrics& total, const metrics& more) {
   return any[0] != 0;
 }
 
-/// Collective over `job`. Sums over `data`, the ranks with samples of their own; all ranks of the
-/// job get the bits of its rank 0, so that what is decided by them needs no further agreement.
+/// Collective over `job`. Sums over `data`, the ranks with different samples. All ranks of the job
+/// get the bits of its rank 0, so that decisions based on them are the same on all ranks.
 inline void sum_over(process_group& data, process_group& job, metrics& figures,
                      call_site site = call_site::current()) {
   std::vector<double> numbers;

@@ -1,9 +1,9 @@
-// trainer_options: what a training run does, in the words of Hugging Face's TrainingArguments.
+// trainer_options: the options of a training run, named as in Hugging Face's TrainingArguments.
 //
-// per_device_train_batch_size is the loader's batch_size, weight_decay the optimizer's; everything
-// else that the labs set has its name and its meaning here. Numbers of steps are optimizer steps,
-// as there. Checked as a whole before anything runs (validate), so that a wrong combination is an
-// error of the first second.
+// per_device_train_batch_size is the loader's batch_size and weight_decay the optimizer's; the
+// options here have the names and meanings that they have there. Numbers of steps are optimizer
+// steps. validate() checks all options before anything runs, so that a wrong combination fails at
+// once.
 #pragma once
 
 #include <cmath>
@@ -22,11 +22,11 @@ namespace parx::inline PARX_ABI::train {
 /// When something happens: never, every so many steps, or at the end of each epoch.
 enum class strategy { no, steps, epoch };
 
-/// Where a run goes on from.
+/// Where a run starts.
 enum class resume {
-  no,      ///< from the start; an output_dir with the checkpoints or logs of a run is refused
-  latest,  ///< from the newest whole checkpoint in output_dir, from the start where there is none
-  overwrite,  ///< from the start; checkpoints and logs that are there are deleted
+  no,      ///< at step 0; an output_dir with the checkpoints or logs of a run is an error
+  latest,  ///< at the newest complete checkpoint in output_dir, at step 0 if there is none
+  overwrite,  ///< at step 0; checkpoints and logs in output_dir are deleted
 };
 
 struct trainer_options {
@@ -36,84 +36,85 @@ struct trainer_options {
   std::uint64_t max_steps = 0;  ///< when above 0, ends training instead of num_train_epochs
   std::size_t gradient_accumulation_steps = 1;
 
-  /// The highest rate; without one that of the optimizer's options. It rises linearly over the
-  /// warm-up, then follows lr_scheduler_type to 0 at the end. Groups of parameters with rates of
-  /// their own keep them in proportion; it is left out then.
+  /// The highest rate; by default that of the optimizer's options. It rises linearly over the
+  /// warm-up, then follows lr_scheduler_type to 0 at the end. If parameter groups have different
+  /// rates, leave it out: the schedule then scales all of them in proportion.
   std::optional<double> learning_rate = std::nullopt;
   optim::decay lr_scheduler_type = optim::decay::linear;
   std::uint64_t warmup_steps = 0;
-  double warmup_ratio = 0;  ///< of all steps; used where warmup_steps is 0
-  /// The rate of each step, counted from 0, instead of all the above; the highest group's.
+  double warmup_ratio = 0;  ///< of all steps; used if warmup_steps is 0
+  /// Replaces the above: the rate of each step, counted from 0, of the group with the highest rate.
   std::function<double(std::uint64_t)> lr_schedule = {};
-  /// Matrix products in bfloat16 or float16 (parx::autocast), float16 with a loss scale.
+  /// Matrix products in bfloat16 or float16 (parx::autocast); float16 with a loss scale.
   bool bf16 = false;
   bool fp16 = false;
-  /// Activations are computed again in backward instead of kept: of models::bert_classifier, gpt,
-  /// llama, encoder_decoder, or what else has gradient_checkpointing_enable().
+  /// Recomputes activations in backward instead of storing them. For models::bert_classifier, gpt,
+  /// llama, encoder_decoder, and any model that has gradient_checkpointing_enable().
   bool gradient_checkpointing = false;
-  double max_grad_norm = 1;  ///< gradients are scaled down to this norm; 0: left as they are
+  double max_grad_norm = 1;  ///< gradients are scaled down to this norm; 0: no clipping
 
-  std::uint64_t logging_steps = 500;  ///< between two lines; 0: none
+  std::uint64_t logging_steps = 500;  ///< steps between two log lines; 0: none
   strategy eval_strategy = strategy::no;
   std::uint64_t eval_steps = 0;  ///< 0: as logging_steps
   strategy save_strategy = strategy::steps;
   std::uint64_t save_steps = 500;
-  std::size_t save_total_limit = 0;  ///< checkpoints kept, the best one among them; 0: all
+  std::size_t save_total_limit = 0;  ///< checkpoints to keep, including the best one; 0: all
   bool load_best_model_at_end = false;
-  /// "loss", "accuracy", ...: what evaluations are compared by; "eval_" in front may be left out.
+  /// The metric by which evaluations are compared: "loss", "accuracy", ..., with or without "eval_"
+  /// in front.
   std::string metric_for_best_model = "loss";
-  /// Unless said, true for every metric whose name does not end in "loss".
+  /// Default: true for every metric whose name does not end in "loss".
   std::optional<bool> greater_is_better = std::nullopt;
-  /// Evaluations in a row without a gain of early_stopping_threshold that end training; 0: never.
+  /// Training ends after this many evaluations in a row that improve by no more than
+  /// early_stopping_threshold; 0: never.
   std::size_t early_stopping_patience = 0;
   double early_stopping_threshold = 0;
 
-  std::uint64_t seed =
-      42;  ///< of dropout, at every step anew; the sampler and the model have theirs
+  std::uint64_t seed = 42;  ///< of dropout, which every step seeds again; not of sampler and model
   train::resume resume_from_checkpoint = train::resume::no;
-  /// Where checkpoints are written, SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 to any rank ends
-  /// training on all of them after the step: a checkpoint is saved, and train() throws
-  /// stopped_by_signal, with which parx::run() returns 75. A second one ends the process at once.
-  /// A signal that the program handles itself stays its own.
+  /// If checkpoints are written: SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 to any rank ends
+  /// training on all ranks after the current step. A checkpoint is saved, and train() throws
+  /// stopped_by_signal, for which parx::run() returns 75. A second signal ends the process at once.
+  /// Signals that the program handles itself are not touched.
   bool save_on_signal = true;
 
-  /// What follows when a rank is lost in training. Unset: train() throws on all ranks. Otherwise it
-  /// returns the group of the ranks that are left, `[&] { return world.shrink(); }`. This takes the
-  /// place of the ddp's group, of all ranks of the job; so `world` has the new ranks, too. They
-  /// agree on the last step that any of them has finished and go on after it as a run does that
-  /// resumes there with so few ranks: the samples of the interrupted step, and of the rest of the
-  /// epoch, are dealt out to those that are left. The line of the last step before has the figures
-  /// of these alone. A rank that fails by itself counts as lost.
-  /// For a ddp and data::loaders, by parxrun --on-loss continue or torchrun.
+  /// Called when a rank is lost in training. Unset: train() throws on all ranks. Otherwise it
+  /// returns the group of the surviving ranks, `[&] { return world.shrink(); }`, which is
+  /// move-assigned to the ddp's group, that of all ranks of the job; so `world` has the new ranks,
+  /// too. They agree on the last step that any of them has finished and continue after it, as a run
+  /// would that resumes there with fewer ranks: the samples of the interrupted step, and of the
+  /// rest of the epoch, are divided among the survivors. The log line of the last finished step has
+  /// only their figures. A rank that fails by itself counts as lost.
+  /// For a ddp and data::loaders, under parxrun --on-loss continue or torchrun.
   std::function<process_group()> on_loss = {};
 
-  bool disable_progress = false;  ///< no bar
-  bool explain = false;           ///< print what will be done before it is done
-  bool stop_at_nan = true;        ///< a loss or gradient that is none ends training on all ranks
-  /// Look at every value and name the module of the first Inf or NaN; slow. Under fp16 gradients
-  /// that overflow are left to the loss scale: backward is watched once that has fallen to 1.
+  bool disable_progress = false;  ///< no progress bar
+  bool explain = false;           ///< print explain() before training
+  bool stop_at_nan = true;        ///< an Inf or NaN loss or gradient ends training on all ranks
+  /// Check every value and name the module of the first Inf or NaN; slow. Under fp16 the loss scale
+  /// handles gradients that overflow: backward is checked only once the scale has fallen to 1.
   bool detect_anomaly = false;
   bool tensorboard = true;      ///< event files in output_dir/runs
   bool log_to_console = true;   ///< the lines that Hugging Face's Trainer prints
 };
 
-/// Whether one evaluation is held against another.
+/// Whether evaluations are compared with each other.
 [[nodiscard]] inline bool compares_evaluations(const trainer_options& o) {
   return o.load_best_model_at_end || o.early_stopping_patience > 0;
 }
-/// Of the metric that evaluations are compared by.
+/// greater_is_better or its default.
 [[nodiscard]] inline bool is_greater_better(const trainer_options& o) {
   return o.greater_is_better.value_or(!o.metric_for_best_model.ends_with("loss"));
 }
 
-/// For who finds another run in output_dir.
+/// The end of error messages about another run in output_dir.
 inline constexpr const char* resume_advice =
     "set resume_from_checkpoint to resume::latest (--resume) to go on from it or to "
     "resume::overwrite (--overwrite-output-dir), or give another folder";
 
-/// Throws usage_error for values and combinations that cannot be meant.
+/// Throws usage_error for invalid values and combinations.
 inline void validate(const trainer_options& o) {
-  // Of more there is no number of steps.
+  // With more epochs the number of steps would overflow.
   require(o.max_steps > 0 || (o.num_train_epochs > 0 && o.num_train_epochs <= 1e9),
           "trainer: num_train_epochs is {}; give more than 0 and at most 1e9, or max_steps",
           o.num_train_epochs);

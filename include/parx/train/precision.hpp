@@ -1,7 +1,7 @@
-// precision: what bf16 and fp16 change about a step: products in 16 bits, and for float16 a loss
-// scale that finds its own height.
+// precision: mixed precision for the trainer: matrix products in 16 bits (bf16, fp16) and a dynamic
+// loss scale (fp16).
 //
-// Without either it is a plain forward, backward and step. One thread.
+// Without either option it only calls forward, backward and step. One thread.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,8 @@ namespace parx::inline PARX_ABI::train {
 
 class precision {
  public:
-  /// `gradients`, where there is one, are the ranks that hold different parts of the gradients: one
-  /// of them with an overflow is enough. Borrowed.
+  /// `gradients`, if not null, are the ranks that hold different parts of the gradients: an
+  /// overflow on one of them counts for all. Borrowed.
   precision(const trainer_options& options, process_group* gradients) {
     if (options.bf16) products_ = dtype::bfloat16;
     if (options.fp16) products_ = dtype::float16;
@@ -32,7 +32,7 @@ class precision {
     }
   }
 
-  /// compute() with its matrix products in 16 bits.
+  /// Calls compute() with matrix products in 16 bits.
   template <typename Compute>
   [[nodiscard]] auto forward(Compute&& compute) const {
     std::optional<parx::detail::autocast_scope> low;
@@ -47,22 +47,22 @@ class precision {
       loss.backward();
     }
   }
-  /// Whether an Inf or NaN in backward may come from the loss scale, and no error be behind it: not
-  /// once the scale has fallen to 1.
+  /// Whether the loss scale alone can cause an Inf or NaN in backward: as long as it is above 1.
   [[nodiscard]] bool may_overflow() const { return scaler_ && scaler_->get_scale() > 1; }
-  /// Throws usage_error where a loss function that runs backward itself would miss the scale.
+  /// For loss functions that run backward themselves: throws usage_error if there is a loss scale,
+  /// which they would not apply.
   void require_unscaled() const {
     require(!scaler_,
             "trainer: fp16 scales the loss before backward, but this loss function runs "
             "backward itself; take bf16");
   }
 
-  /// The gradients as they are meant, to clip them.
+  /// Divides the gradients by the loss scale, before clipping.
   template <typename Optimizer>
   void unscale(Optimizer& optimizer) {
     if (scaler_) scaler_->unscale_(optimizer);
   }
-  /// With a loss scale, a step whose gradients overflowed is left out, on all ranks alike.
+  /// With a loss scale, a step whose gradients overflowed is skipped on all ranks.
   template <typename Optimizer>
   void step(Optimizer& optimizer) {
     if (!scaler_) return optimizer.step();
@@ -76,11 +76,11 @@ class precision {
   void add_to(checkpoint_parts& parts) {
     if (scaler_) parts.add("scaler", *scaler_);
   }
-  /// Collective. Gives all ranks what `root` has.
+  /// Collective. Copies the scale of `root` to all ranks.
   void broadcast(process_group& group, int root, call_site site) {
     if (scaler_) broadcast_state(group, *scaler_, root, site);
   }
-  /// A checkpoint without a scale leaves it at its start.
+  /// A checkpoint without a scale leaves the initial one.
   void load(const saved_checkpoint& saved) {
     if (scaler_ && saved.contains("scaler.safetensors")) saved.load("scaler", *scaler_);
   }

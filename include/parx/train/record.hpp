@@ -1,9 +1,9 @@
-// record: one line of the log: names and values in the order in which they were added.
+// record: one line of the log: names and values, in the order in which they were added.
 //
 //   {'loss': 1.2164, 'grad_norm': 2.4071, 'learning_rate': 4.5e-05, 'epoch': 0.21}
 //
-// The same record goes to the console in that form, to files as JSON and CSV, to event files as
-// scalars. Names are those of Hugging Face's Trainer. A value.
+// The console shows it in that form; files hold it as JSON and CSV, event files as scalars. Names
+// are those of Hugging Face's Trainer. A value type.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@
 
 namespace parx::inline PARX_ABI::train {
 
-/// `value` to so many significant digits; what is not finite stays as it is.
+/// `value` rounded to so many significant digits; Inf and NaN are returned unchanged.
 [[nodiscard]] double rounded(double value, int digits);
 
-/// 1234567 as "1,234,567", whatever the locale.
+/// 1234567 as "1,234,567", in every locale.
 [[nodiscard]] std::string with_commas(std::uint64_t number);
 
-/// A data_wait_percent above it is told, in the console's lines and by the report.
+/// Above this, data_wait_percent is shown on the console and mentioned in the report.
 inline constexpr double late_loader_percent = 10;
 
 class record {
@@ -37,12 +37,12 @@ class record {
   record() = default;
   record(std::initializer_list<entry> entries) : entries_(entries) {}
 
-  /// Replaces the value of a name that is there.
+  /// Adds a value, or replaces the one of this name.
   void set(std::string_view name, double value);
   [[nodiscard]] std::optional<double> find(std::string_view name) const;
-  /// Throws usage_error, with the names that there are, for another.
+  /// Throws usage_error, listing the names, if there is none of this name.
   [[nodiscard]] double at(std::string_view name) const;
-  /// "eval_loss, eval_accuracy, epoch"; "nothing" where it is empty.
+  /// "eval_loss, eval_accuracy, epoch"; "nothing" if empty.
   [[nodiscard]] std::string names() const;
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
@@ -52,16 +52,16 @@ class record {
   std::vector<entry> entries_;
 };
 
-/// A number for JSON, whole where it is: "step": 10, not 10.0.
+/// A number for JSON, without a fraction if it is whole: "step": 10, not 10.0.
 [[nodiscard]] json::value json_number(double value);
 
-/// Python's way, which the labs' users know; figures to five significant digits.
+/// As Python prints a dict; values to five significant digits.
 [[nodiscard]] std::string dict_text(const record& line);
 
-/// A JSON object in one line; what is not a finite number becomes null.
+/// A JSON object; Inf and NaN become null.
 [[nodiscard]] json::value to_json(const record& line);
 
-/// The inverse. Throws json::error for anything but an object of numbers; null is not a number.
+/// The inverse; null becomes NaN. Throws json::error for anything but an object of numbers.
 [[nodiscard]] record record_from(const json::value& object);
 
 }  // namespace parx::train

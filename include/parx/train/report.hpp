@@ -1,11 +1,11 @@
-// report: what a run leaves behind, as one HTML page with drawings in it: no scripts, no network.
+// report: one or several runs as one HTML page with embedded SVG charts: no scripts, no network.
 //
 //   parx::train::write_report("report.html", {"out"});
 //   parx::train::write_report("scaling.html", {"out1", "out2", "out4"});   // with the efficiency
 //
-// In the spirit of LLview's job reports: a table of the runs, what stands out in a sentence each,
-// the curves of training, processor and memory of each rank over time, and where each rank's time
-// went. From the files train.jsonl and ranks.jsonl that the trainer writes to output_dir. Local.
+// Modelled on LLview's job reports: a table of the runs, notable findings in a sentence each, the
+// training curves, CPU and memory of each rank over time, and how each rank spent its time. Reads
+// the files train.jsonl and ranks.jsonl that the trainer writes to output_dir. Local.
 #pragma once
 
 #include <array>
@@ -24,44 +24,44 @@
 
 namespace parx::inline PARX_ABI::train {
 
-/// What the files of one run hold.
+/// The contents of the log files of one run.
 struct run_report {
   std::string name;
   std::vector<record> lines = {};       ///< train.jsonl
   std::vector<json::value> ranks = {};  ///< ranks.jsonl
   std::size_t world = 1;
 
-  /// The last value of a figure; `otherwise` where no line has it.
-  [[nodiscard]] double last(std::string_view figure, double otherwise = 0) const;
-  /// A figure in all lines that have it, without the first, in which caches and memory warm up,
-  /// where there are more than two.
+  /// The last value of a figure; 0 if no line has it.
+  [[nodiscard]] double last(std::string_view figure) const;
+  /// The values of a figure in all lines that have it. If there are more than two, without the
+  /// first one, which includes the warm-up of caches and memory.
   [[nodiscard]] std::vector<double> settled(std::string_view figure) const;
-  /// The mean of settled(), 0 where no line has the figure.
+  /// The mean of settled(); 0 if no line has the figure.
   [[nodiscard]] double mean(std::string_view figure) const;
-  /// Samples per second: all settled lines' samples over their time, that is, the harmonic mean,
-  /// since a line stands for a number of steps. The plain mean counts the quick ones double.
+  /// Samples per second: the samples of all settled lines over their time. Every line covers the
+  /// same number of steps, so this is the harmonic mean; the plain mean overweights fast lines.
   [[nodiscard]] double rate() const;
 };
 
 namespace detail {
 
-/// What ranks.jsonl has of each rank.
+/// The figures that ranks.jsonl has for each rank.
 inline constexpr std::array<const char*, 6> rank_quantities{
     "cpu_percent",       "resident_mib", "compute_percent", "communication_wait_percent",
     "data_wait_percent", "samples_per_second"};
 
 }  // namespace detail
 
-/// Throws errc::io where `folder` has no train.jsonl or ranks.jsonl. Damaged lines are left out,
-/// and a warning names the first.
+/// Throws errc::io if `folder` has no train.jsonl or ranks.jsonl. Damaged lines are skipped, and a
+/// warning names the first.
 [[nodiscard]] run_report read_run(const std::string& folder);
 
 namespace detail {
 
-/// "97.3", and of four digits or more "1,298,608".
+/// "97.3", or from 1000 on "1,298,608".
 [[nodiscard]] std::string rate_text(double rate);
 
-/// Up to the first table. Narrow charts stand side by side where there is room.
+/// The page up to the first table. Charts stand side by side if the window is wide enough.
 inline constexpr const char* page_start =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>parx training "
     "report</title>\n"

@@ -1,13 +1,13 @@
-// run_log: where the lines of a run go, on rank 0.
+// run_log: writes the log lines of a run, on rank 0.
 //
 //   the console       {'loss': 1.2164, 'learning_rate': 4.5e-05, 'epoch': 0.21}, above the bar
-//   train.jsonl       every line with its step and time, exact
+//   train.jsonl       every line with its step and time, in full precision
 //   train.csv         the training lines as a table; eval.csv the evaluations
-//   ranks.jsonl       what each rank did, for the report
+//   ranks.jsonl       the figures of each rank, for the report
 //   runs/<time>/      event files for TensorBoard
 //
-// All append, so a run that is resumed goes on in the same files. An inactive log does nothing. One
-// thread.
+// All files are appended to, so a resumed run continues them. A default-constructed log does
+// nothing. One thread.
 #pragma once
 
 #include <array>
@@ -29,12 +29,11 @@ namespace parx::inline PARX_ABI::train {
 
 namespace detail {
 
-/// A table whose columns are those of its first line; what later lines have beside them is left
-/// out.
+/// A table whose columns are the names of its first line; other names in later lines are dropped.
 class csv_table {
  public:
   csv_table() = default;
-  /// Goes on with the columns of a table that is there.
+  /// If the file exists, continues it with its columns.
   explicit csv_table(const std::string& path);
 
   void append(const record& line);
@@ -44,34 +43,37 @@ class csv_table {
   std::vector<std::string> columns_;
 };
 
-/// The figures that people read line by line, and how late the loader is where it is.
-[[nodiscard]] record spoken(const record& line);
+/// The figures that the console shows: without timing details, except that data_wait_percent is
+/// shown above late_loader_percent.
+[[nodiscard]] record console_figures(const record& line);
 
 }  // namespace detail
 
 class run_log {
  public:
   run_log() = default;
-  /// Opens the files in options.output_dir, where one is given, and goes on after `step`. A bar, if
-  /// there is one, must outlive it. Throws errc::io.
+  /// Opens the files in options.output_dir, if there is one, and drops their lines after `step`.
+  /// The bar, which may be null, must outlive the log. Throws errc::io.
   run_log(const trainer_options& options, progress* bar, std::uint64_t step);
 
   /// Whether an earlier run has written lines into `folder`.
   [[nodiscard]] static bool has_lines(const std::string& folder);
 
-  /// Deletes what earlier runs have written into `folder`: lines, tables and TensorBoard's events.
+  /// Deletes the files that earlier runs have written into `folder`: lines, tables and
+  /// TensorBoard's events.
   static void clear(const std::string& folder);
 
   enum class kind { train, eval };
 
-  /// A line of figures after `step` steps, `seconds` after the start; in the files the time of the
-  /// runs before a resume is added. The console gets what detail::spoken leaves, the files all.
+  /// Writes a line of figures after `step` steps, `seconds` after the start; in the files the time
+  /// of the runs before a resume is added. The console shows detail::console_figures of it, the
+  /// files have all figures.
   void write(const record& line, kind what, std::uint64_t step, double seconds);
 
-  /// What each rank did up to `step`.
+  /// Writes the figures of each rank up to `step`.
   void write_ranks(const json::value& table, std::uint64_t step, double seconds);
 
-  /// A line for people alone.
+  /// Prints a line on the console only.
   void print(std::string_view text);
   /// For TensorBoard's page "Text".
   void text(std::string_view tag, std::string_view markdown, std::uint64_t step) {
@@ -83,7 +85,7 @@ class run_log {
                                                          "eval.csv"};
 
   bool console_ = false;
-  double seconds_before_ = 0;  // that the lines kept from earlier runs span
+  double seconds_before_ = 0;  // the time of the last line kept from earlier runs
   progress* bar_ = nullptr;
   detail::append_file lines_;
   detail::append_file ranks_;

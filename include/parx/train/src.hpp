@@ -1,4 +1,4 @@
-// The compiled part of train, for parx/src.hpp.
+// The definitions of train, for parx/src.hpp.
 #pragma once
 
 #include <parx/train/detail/announce_impl.hpp>

@@ -5,7 +5,7 @@
 //
 // The file is a sequence of TFRecords, length (8 bytes), masked CRC of the length, payload, masked
 // CRC of the payload, all little-endian; each payload is a tensorflow.Event in Protocol Buffers.
-// Events are on their way to the disk when a call returns, so a TensorBoard that runs sees them.
+// Events are written to the file before a call returns, so a running TensorBoard sees them.
 // One thread. Source: TensorFlow, tsl/lib/io/record_writer.cc and core/util/event.proto.
 #pragma once
 
@@ -35,13 +35,13 @@ class event_writer {
     return name.starts_with("events.out.tfevents.");
   }
 
-  /// Starts a new event file in `folder`, which is made where it is missing. Throws errc::io.
+  /// Creates a new event file in `folder`, which is created if it is missing. Throws errc::io.
   explicit event_writer(const std::string& folder);
 
-  /// A point of the curve `tag`; "train/loss" is the curve "loss" in the group "train".
+  /// Adds a point to the curve `tag`; "train/loss" is the curve "loss" in the group "train".
   void scalar(std::string_view tag, double value, std::uint64_t step);
 
-  /// Text that TensorBoard shows as Markdown under "Text": the options of a run.
+  /// Adds Markdown that TensorBoard shows under "Text".
   void text(std::string_view tag, std::string_view markdown, std::uint64_t step);
 
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }

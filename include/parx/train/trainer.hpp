@@ -1,5 +1,5 @@
-// trainer: the training loop of Hugging Face's Trainer, for models in a wrapper that makes them
-// parallel: a parx::ddp, or what else is a wrapped_model.
+// trainer: the training loop of Hugging Face's Trainer, for a model in a wrapper that makes it
+// parallel: a parx::ddp or any other wrapped_model.
 //
 //   parx::ddp ddp{model, world};
 //   parx::optim::adamw opt{ddp.parameters()};
@@ -10,14 +10,15 @@
 //       {.output_dir = "out", .num_train_epochs = 3, .learning_rate = 1e-3, .logging_steps = 10}};
 //   trainer.train();
 //
-// Losses are (sum, count): accumulation, uneven batches and padding weigh as in one big batch.
-// Ranks communicate for gradients, log lines, evaluations and checkpoints; what ends training
-// (steps, early stopping, request_stop, a signal to any rank) is decided by figures that are equal
-// bit by bit on all ranks: that a rank wants to stop travels with the gradients. Rank 0 alone
-// writes. A run that is resumed ends in the bits of one that never stopped, because whatever a step
-// depends on (order of the data, rate, dropout) is a function of its number and of the seeds; with
-// another number of ranks it goes on with the same global batches, and differs by rounding and
-// masks. With other global batches it still ends with num_train_epochs.
+// Losses are (sum, count) pairs, so with accumulation, uneven batches and padding every sample has
+// the weight that it has in one big batch. Ranks communicate for gradients, log lines, evaluations
+// and checkpoints. The decision to end training (steps, early stopping, request_stop, a signal to
+// any rank) is based on values with the same bits on all ranks; a rank's request to stop is sent
+// with the gradients. Only rank 0 writes logs. A resumed run ends with the same bits as one that
+// never stopped, because everything that a step depends on (order of the data, rate, dropout) is a
+// function of its number and the seeds. With another number of ranks but the same global batch it
+// differs by rounding and dropout masks. With another global batch it still ends after
+// num_train_epochs.
 //
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
@@ -60,17 +61,17 @@
 
 namespace parx::inline PARX_ABI::train {
 
-/// Loader: data::loader, or what has its epoch(), batches(), batch_size() and
-/// sampler(). Loss: called with (wrapper, batch), returns a weighted_loss, or, having run backward
-/// itself as a raw_module does, an nn::tally.
+/// Loader: data::loader, or a class with its epoch(), batches(), batch_size() and sampler(). Loss:
+/// called with (wrapper, batch); returns a weighted_loss, or an nn::tally if it runs backward
+/// itself, as with a raw_module.
 template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
 class trainer : public detail::trainer_base {
   static_assert(wrapped_model<Wrapper, Optimizer>,
                 "a trainer takes the model in its wrapper: parx::ddp ddp{model, world}");
 
  public:
-  /// Local. Model, optimizer and loader are borrowed. Throws usage_error for options that cannot be
-  /// meant, and for a loader that does not deal its samples out to the ranks.
+  /// Local. Model, optimizer and loader are borrowed. Throws usage_error for invalid options, and
+  /// for a loader that gives several ranks the same samples.
   trainer(Wrapper& model, Optimizer& optimizer, const Loader& loader, Loss loss,
           trainer_options options = {}, call_site site = call_site::current())
       : trainer_base(std::move(options), model.data_group(), model.job_group(), site),
@@ -90,17 +91,18 @@ class trainer : public detail::trainer_base {
     state_.data_order = data_order_of(loader.sampler().options());
   }
 
-  /// Local. An evaluation whose figures are called `prefix`_loss and so on; `measure` is called
-  /// with (wrapper, batch), as often on all ranks, and returns metrics. The loader is borrowed.
-  /// Throws usage_error for one without batches or that does not deal its samples out to the ranks.
+  /// Local. Adds an evaluation whose metrics are named `prefix`_loss and so on. `measure` is called
+  /// with (wrapper, batch), the same number of times on all ranks, and returns metrics. The loader
+  /// is borrowed. Throws usage_error if it has no batches or gives several ranks the same samples.
   template <typename EvalLoader, typename Measure>
   void add_evaluation(const EvalLoader& loader, Measure measure, std::string prefix = "eval") {
     detail::require_evaluable(loader, data(), prefix);
     evaluations_.emplace_back(std::move(prefix),
                               make_evaluation(model_, loader, std::move(measure), site_));
   }
-  /// Local. Saves `state`, an optim::ema or whatever checkpoint_parts::add takes, with every
-  /// checkpoint, as the part `name`, and loads it with the model. Borrowed; before train().
+  /// Local, before train(). Saves `state`, an optim::ema or anything else that
+  /// checkpoint_parts::add takes, with every checkpoint as the part `name`, and loads it with the
+  /// model. Borrowed.
   template <typename State>
   void add_state(const std::string& name, State& state) {
     states_.push_back({[=, &state, &model = model_](auto& to) { add_part(model, name, state, to); },
@@ -110,10 +112,10 @@ class trainer : public detail::trainer_base {
                        }});
   }
 
-  /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... Where
-  /// a rank fails (a loss that is not a number, a full disk), every rank throws, and the group is
-  /// closed; see on_loss, too. After a signal, see save_on_signal, every rank throws
-  /// stopped_by_signal, and the group is as it was.
+  /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... If a
+  /// rank fails (a loss that is not a number, a full disk), every rank throws and the group is
+  /// closed; see also on_loss. After a signal (save_on_signal) every rank throws stopped_by_signal,
+  /// and the group stays usable.
   record train() {
     const auto start = std::chrono::steady_clock::now();
     begin();
@@ -131,7 +133,7 @@ class trainer : public detail::trainer_base {
       }
       close_files();
     } catch (...) {
-      signals_.mark_handled();  // the failure is told instead
+      signals_.mark_handled();  // the exception takes precedence over a signal
       close_files();
       if (!job().closed()) job().abort(abort_reason(job().rank()));
       throw;
@@ -140,23 +142,24 @@ class trainer : public detail::trainer_base {
     return line;
   }
 
-  /// Collective. What train() will do: ranks, batch arithmetic, memory, how gradients are summed.
+  /// Collective. What train() will do: see explain_run.
   [[nodiscard]] std::string explain() {
     return explain_run(model_, optimizer_, plan_, options_, rates_.highest(), site_);
   }
 
-  /// Collective. All that were added; the figures of all ranks, on all ranks.
+  /// Collective. Runs all evaluations that were added. Returns the metrics over all ranks, on all
+  /// ranks.
   record evaluate() {
     require(!evaluations_.empty(),
             "trainer: evaluate() has nothing to measure: add_evaluation(loader, measure) first");
     return *evaluate_unless({});
   }
 
-  /// Collective. Rank 0 writes the model's parameters to `path`, a safetensors file.
+  /// Collective. Writes the model's parameters to `path`, one safetensors file.
   void save_model(const std::string& path) { save_gathered(model_, path, site_); }
 
  private:
-  /// From where the state stands to the end.
+  /// Trains from the current state to the end.
   record run(std::chrono::steady_clock::time_point start) {
     const bool shows = !options_.disable_progress && !done();
     progress bar{{.total = plan_.steps,
@@ -209,14 +212,14 @@ class trainer : public detail::trainer_base {
       tell_of_loss(before);
     }
   }
-  /// Collective over `next`. Takes over the state of the rank that has come farthest.
+  /// Collective over `next`. Copies the state of the rank that has progressed furthest to all.
   void catch_up(process_group& next) {
     standing_.folds = book_.folds();
     standing_.stopping = stopping_;
     standing_.signal = signal_;
     const detail::foremost_rank foremost = detail::find_foremost(next, standing_, site_);
     const bool behind = !standing_.whole || standing_.step != foremost.its.step;
-    if (behind) unfinished_.end();  // its counts are of a step that counts
+    if (behind) unfinished_.end();  // another rank has finished the step, so its counts are valid
     unfinished_.undo(book_.watch.counts, model_.module());
     if (foremost.all_equal) return;
     if (behind) standing_ = {.whole = false, .step = foremost.its.step};
@@ -235,7 +238,7 @@ class trainer : public detail::trainer_base {
     signal_ = standing_.signal;
   }
 
-  /// Looks at output_dir and goes back to where an earlier run stood.
+  /// Checks the options, opens output_dir and loads the checkpoint to resume from, if any.
   void begin() {
     require(!evaluations_.empty() || !compares_evaluations(options_),
             "trainer: load_best_model_at_end and early_stopping_patience need an add_evaluation()");
@@ -256,7 +259,7 @@ class trainer : public detail::trainer_base {
                  .done = state_.evaluation_is_due ? step_stage::logged : step_stage::complete};
   }
 
-  /// Collective. What this rank knows of a checkpoint of now.
+  /// Collective. This rank's parts of a checkpoint of the current state.
   [[nodiscard]] checkpoint_parts parts() {
     checkpoint_parts made;
     add_training_state(model_, optimizer_, made, site_);
@@ -279,7 +282,7 @@ class trainer : public detail::trainer_base {
     state_ = resumed(before, state_, saved.path());
     if (!state_.best_model_checkpoint.empty()) {
       state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
-      if (options_.load_best_model_at_end) {  // a wrong one is an error now, not at the end
+      if (options_.load_best_model_at_end) {  // fails now if it is damaged, not at the end
         (void)saved_checkpoint::open(state_.best_model_checkpoint, checkpoint_check::sizes);
       }
     }
@@ -301,7 +304,7 @@ class trainer : public detail::trainer_base {
       const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
       if (micro_batch == 0) begin_step();
       if (step_ends) {
-        if (own_wishes().any()) model_.raise_flag();
+        if (own_request().any()) model_.raise_flag();
         pass(*next);
       } else {
         const auto guard = model_.no_sync();
@@ -318,12 +321,11 @@ class trainer : public detail::trainer_base {
       }
       book_.watch.waiting_for_data([&] { ++next; });
     }
-    // Too little was left for a batch, after a resume with larger batches that drop the last.
+    // After a resume with larger batches and last_batch::drop no batch may be left in the epoch.
     if (taken == 0) state_.samples_seen = loader_.sampler().state({from.epoch + 1, 0});
   }
 
-  /// Dropout as a function of step and samples: what came before does not matter, so a run can
-  /// resume.
+  /// Dropout depends only on seed, step and rank, not on earlier steps, so a run can resume.
   void begin_step() {
     if (options_.on_loss) unfinished_.begin(book_.watch.counts, model_.module());
     if constexpr (requires { model_.module().reseed(std::uint64_t{}); }) {
@@ -347,7 +349,7 @@ class trainer : public detail::trainer_base {
     counts.samples += samples_in(batch);
     counts.tokens += tokens_in(batch);
     if constexpr (requires { loss.backward(); }) {
-      // What overflows from here on is for the loss scale to find and to leave out.
+      // From here on the loss scale handles overflows: it skips the step.
       if (precision_.may_overflow()) watch.reset();
       precision_.backward(loss);
     } else {
@@ -355,7 +357,7 @@ class trainer : public detail::trainer_base {
     }
   }
 
-  [[nodiscard]] detail::whereabouts here() {
+  [[nodiscard]] detail::run_position here() {
     return {job().rank(), state_.global_step + 1, state_.epoch, rate()};
   }
 
@@ -367,7 +369,7 @@ class trainer : public detail::trainer_base {
     const double lr = rate();
     const std::uint64_t step = state_.global_step + 1;
     precision_.unscale(optimizer_);
-    // A loss scale leaves a step with infinite gradients out.
+    // With a loss scale, a step with infinite gradients is skipped instead.
     const bool guards = options_.stop_at_nan && !precision_.loss_scale();
     const bool clips = options_.max_grad_norm > 0;
     const double norm = logs_at(step) || guards || clips ? grad_norm(model_, targets_, site_) : 0;
@@ -376,7 +378,7 @@ class trainer : public detail::trainer_base {
     rates_.set(optimizer_, lr);
     precision_.step(optimizer_);
     if (options_.stop_at_nan) detail::require_scale(precision_.loss_scale(), here());
-    // Of parameters that are not the optimizer's, too: ddp takes what is left for a step forgotten.
+    // Also of parameters that the optimizer does not have: ddp would report a forgotten step.
     model_.zero_grad();
     state_.global_step = step;
     standing_ = {.step = step, .done = detail::step_stage::updated, .norm = norm, .lr = lr};
@@ -387,7 +389,7 @@ class trainer : public detail::trainer_base {
     finish_step();
   }
 
-  /// What is still to do for the step that the state is at.
+  /// Logs, evaluates and saves after a step, as far as standing_.done says that is still to do.
   void finish_step() {
     if (standing_.done == detail::step_stage::updated) {
       if (logs_at(state_.global_step)) {
@@ -407,23 +409,23 @@ class trainer : public detail::trainer_base {
     standing_.done = detail::step_stage::complete;
   }
 
-  /// After a signal the evaluation, which may take long, is left to the run that resumes.
+  /// After a signal the evaluation, which may take long, is postponed to the resumed run.
   void evaluate_step(bool epoch_ends) {
     standing_.was_due |= std::exchange(state_.evaluation_is_due, false);
     if (evaluations_.empty() || !evaluation_is_due(epoch_ends)) return;
-    const auto line = evaluate_in_time();
+    const auto line = evaluate_unless_signalled();
     state_.evaluation_is_due = !line;
     if (line) standing_.metric = judged_metric(*line);
     standing_.best = standing_.metric && judge(*standing_.metric);
   }
 
-  /// The figures of all evaluations; none where a rank has left off.
-  [[nodiscard]] std::optional<record> evaluate_unless(const leave_off& leaves_off) {
+  /// The metrics of all evaluations; nullopt if they stopped early.
+  [[nodiscard]] std::optional<record> evaluate_unless(const stop_early& stops) {
     book_.watch.pause();
-    model_.broadcast_buffers(site_);  // what is evaluated is what is saved, statistics included
+    model_.broadcast_buffers(site_);  // evaluate the statistics that would be saved
     record line;
     for (const auto& [prefix, run] : evaluations_) {
-      if (!evaluate_into(line, data(), job(), prefix, run, leaves_off, site_)) return std::nullopt;
+      if (!evaluate_into(line, data(), job(), prefix, run, stops, site_)) return std::nullopt;
     }
     line.set("epoch", state_.epoch);
     book_.write(line, run_log::kind::eval);
@@ -431,10 +433,10 @@ class trainer : public detail::trainer_base {
     book_.watch.go_on();
     return line;
   }
-  /// The same unless a signal came or comes.
-  [[nodiscard]] std::optional<record> evaluate_in_time() {
+  /// The same, or nullopt if a signal came before or comes during it.
+  [[nodiscard]] std::optional<record> evaluate_unless_signalled() {
     if (signal_ != 0) return std::nullopt;
-    leave_off at_a_signal;
+    stop_early at_a_signal;
     if (options_.save_on_signal && saves()) {
       at_a_signal = [&] { return signals_.signal() != 0; };
     }
@@ -443,8 +445,9 @@ class trainer : public detail::trainer_base {
     return line;
   }
 
+  /// Collective. Merges the counts and requests of all ranks.
   void fold() {
-    const detail::wishes all = book_.fold(model_.times(), own_wishes());
+    const detail::stop_request all = book_.fold(model_.times(), own_request());
     stopping_ |= all.any();
     if (signal_ == 0) signal_ = all.signal;
     if (signal_ != 0) signals_.mark_handled();

@@ -1,7 +1,8 @@
-// usage: processor time and memory of this process, as the kernel counts them.
+// usage: CPU time and memory of this process, as the kernel counts them.
 //
-// Two reads of small kernel records, some microseconds: for every log line, not for every step.
-// Ranks that are threads of one process all see that process. Source: getrusage(2), proc(5).
+// Two system calls and a small file, some microseconds: for every log line, not for every step.
+// Ranks that are threads of one process all get that process's values. Source: getrusage(2),
+// proc(5).
 #pragma once
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@ namespace parx::inline PARX_ABI::train {
 
 struct process_usage {
   double cpu_seconds = 0;     ///< of all threads, user and system
-  double resident_bytes = 0;  ///< memory that is in RAM now; 0 where the kernel does not tell
+  double resident_bytes = 0;  ///< resident memory now; 0 if it is unknown
 };
 
 [[nodiscard]] process_usage usage_now() noexcept;

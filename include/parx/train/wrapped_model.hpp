@@ -1,15 +1,15 @@
-// wrapped_model: what the trainer needs of the wrapper that makes a model parallel: a ddp, or what
-// shards parameters, layers or stages.
+// wrapped_model: the interface between the trainer and the wrapper that makes a model parallel: a
+// ddp, fsdp, tensor_parallel or pipeline.
 //
-// Two groups. The data group: the ranks that work on different samples. Samplers deal samples out
-// over it, counts and figures of samples are sums over it, dropout takes its rank. The job group:
-// all ranks that train this model. Log lines, signals, checkpoints and decisions are made over it.
-// Ranks of the job with equal ranks in their data groups work on the same samples, each on its part
-// of the computation. A ddp has one group for both.
+// There are two groups. The data group has the ranks that work on different samples: samplers
+// divide the samples over it, counts of samples are summed over it, dropout is seeded with its
+// rank. The job group has all ranks that train this model: log lines, signals, checkpoints and
+// decisions concern all of it. Ranks of the job with equal ranks in their data groups work on the
+// same samples, each on its part of the computation. A ddp has one group for both.
 //
-// Everything is called on all ranks of the job, from one thread and in the same order, so that each
-// function may communicate. The free functions are found by the wrapper's namespace; those of ddp
-// are in ddp/training_state.hpp.
+// Everything is called on all ranks of the job, from one thread and in the same order, so each
+// function may communicate. The free functions are found by argument-dependent lookup; those of
+// ddp are in ddp/training_state.hpp.
 #pragma once
 
 #include <concepts>
@@ -31,44 +31,44 @@ concept wrapped_model =
              const saved_checkpoint& saved, const std::string& path, call_site site) {
       { wrapper.data_group() } -> std::same_as<process_group&>;
       { wrapper.job_group() } -> std::same_as<process_group&>;
-      // The ranks whose gradients make up the whole; nullptr where every rank holds all of them.
+      // The ranks whose gradients make up the whole; nullptr if every rank holds all of them.
       { wrapper.gradient_group() } -> std::same_as<process_group*>;
 
-  // The parameters that lie here, by path; train(), eval(), reseed() as far as it has them.
+  // The model with this rank's parameters; train(), eval(), reseed() are called if it has them.
   wrapper.module();
-  // A scope in which backward adds gradients up on this rank only.
+  // A scope in which backward accumulates gradients on this rank only.
   wrapper.no_sync();
   wrapper.zero_grad();
-  // Any rank of the job raises its flag before a backward pass; after the step all of them see
-  // the same answer.
+  // Any rank of the job may raise its flag before a backward pass; after the step flag_raised()
+  // is the same on all of them.
   wrapper.raise_flag();
   { wrapper.flag_raised() } -> std::same_as<bool>;
-  // All ranks get the buffers (running statistics) that are saved.
+  // Copies the buffers (running statistics) that would be saved to all ranks.
   wrapper.broadcast_buffers(site);
 
-  // What backward passes have waited for, and the messages that gradients are sent in.
+  // How long backward passes communicated and waited, and the sizes of the gradient buckets.
   { wrapper.times() } -> std::same_as<ddp_times>;
   { wrapper.bucket_count() } -> std::convertible_to<std::size_t>;
   { wrapper.bucket_bytes(std::size_t{}) } -> std::convertible_to<std::size_t>;
 
-  // The norm of the whole gradient: the same number on all ranks, whoever holds which part.
+  // The norm of the whole gradient, the same on all ranks.
   { grad_norm(wrapper, optimizer.targets(), site) } -> std::same_as<double>;
 
-  // What this rank puts into a checkpoint: model, optimizer, what is remembered from step to
-  // step. Memory of its own is given to parts.keep().
+  // Adds to a checkpoint what this rank saves: model, optimizer, and any state that lasts from
+  // step to step. parts.keep() takes memory that must live until the checkpoint is written.
   add_training_state(wrapper, optimizer, parts, site);
-  // The same for something else that is the parameters' (an optim::ema): the part `path`.
+  // The same for other state of the parameters (an optim::ema), as the part `path`.
   add_part(wrapper, path, optimizer, parts);
   // The inverse of add_training_state, and the model's part of it alone.
   load_training_state(wrapper, optimizer, saved);
   load_model(wrapper, saved);
-  // Why the others cannot go on where a rank is lost; empty for what is regroupable.
+  // Why training cannot continue after a rank is lost; empty if the wrapper is regroupable.
   { reason_to_stop_at_loss(wrapper) } -> std::same_as<std::string>;
-  // Rank 0 of the job writes the whole model, wherever its parts lie, as one file.
+  // Writes the whole model as one file.
   save_gathered(wrapper, path, site);
 };
 
-/// What can go on with the ranks of another group, each of which has the whole model.
+/// A wrapper that can continue with the ranks of another group, each of which has the whole model.
 template <typename Wrapper>
 concept regroupable = requires(Wrapper& wrapper, process_group next) {
   wrapper.regroup(std::move(next));

@@ -1,8 +1,8 @@
-// append_file: a file that grows by whole pieces, and is readable while it grows.
+// append_file: a file for logs: every append is one write, so a reader that follows the file
+// (tail -f, TensorBoard) never sees a partial line.
 //
-// A piece is one write, so a reader that follows the file (tail -f, TensorBoard) sees no half line.
-// A log that cannot be written is no reason to end a training: the first failure is a warning, and
-// what comes after it is dropped. One thread.
+// A log that cannot be written does not end training: the first failure is logged as a warning, and
+// later appends do nothing. One thread.
 #pragma once
 
 #include <fcntl.h>

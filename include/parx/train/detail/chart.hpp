@@ -1,7 +1,7 @@
-// chart: curves and bars as SVG text, for the report.
+// chart: line charts and bar charts as SVG text, for the report.
 //
-// Text and axes take the page's own colour (currentColor), the curves colours that stand out on
-// white and on black; so one drawing does for light and dark. Pure.
+// Text and axes have the page's text colour (currentColor); the colours of curves are visible on
+// white and on black. So one drawing serves light and dark mode. Pure.
 #pragma once
 
 #include <array>
@@ -29,34 +29,34 @@ struct chart_text {
 
 [[nodiscard]] std::string xml_text(std::string_view text);
 
-/// Colours of curves and bars, in turn.
+/// Colours of curves and bars, repeating.
 [[nodiscard]] constexpr std::string_view colour(std::size_t index) noexcept {
   constexpr std::array<std::string_view, 8> colours{"#3b82f6", "#f97316", "#10b981", "#a855f7",
                                                     "#ef4444", "#14b8a6", "#ca8a04", "#ec4899"};
   return colours[index % colours.size()];
 }
 
-/// Where an axis from `low` to `high` has its marks: about `wanted` of them, at multiples of 1, 2
-/// or 5 times a power of ten, and the axis reaches from the first to the last.
+/// The tick marks of an axis that includes `low` and `high`: about `wanted`, at multiples of 1, 2
+/// or 5 times a power of ten. The axis reaches from the first to the last.
 [[nodiscard]] std::vector<double> ticks(double low, double high, double wanted);
 
 /// 1500000 as "1.5M", 0.00002 as "2e-05".
 [[nodiscard]] std::string tick_text(double value);
 
-/// The page's width is that of two charts.
+/// Two charts fit side by side on the page.
 inline constexpr double chart_width = 560;
 inline constexpr double chart_height = 300;
 
 [[nodiscard]] std::string svg(double height, std::string_view title, std::string_view body);
 
-/// What names of a legend stand beside.
-enum class key_sample { line, area };
+/// The symbol beside each name in a legend.
+enum class legend_symbol { line, area };
 
-/// Samples with names, in lines of their own under a chart; `y` is moved below them.
+/// A legend under a chart, in as many rows as it needs; `y` is moved to its last row.
 [[nodiscard]] std::string legend(const std::vector<std::string>& names, double& y,
-                                 key_sample sample);
+                                 legend_symbol symbol);
 
-/// A pair of axes around all points that are finite, and where in the chart they lie.
+/// A pair of axes that includes all finite points, and the mapping from values to pixels.
 class chart_axes {
  public:
   explicit chart_axes(const std::vector<curve>& curves);
@@ -79,11 +79,11 @@ class chart_axes {
   std::vector<double> x_ticks_, y_ticks_;
 };
 
-/// Of a curve, that a pointer over it can read; of one of several with twice as many points, that
-/// are drawn, each the mean of some.
+/// At most this many points of a curve have tooltips. If one of three or more curves has over twice
+/// as many points, at most this many are drawn of each curve, each the mean of a block.
 inline constexpr std::size_t most_values = 60;
 
-/// Curves over one pair of axes. Nothing is drawn of a chart without points.
+/// Curves over one pair of axes. Empty if there are no finite points.
 [[nodiscard]] std::string line_chart(const chart_text& text, const std::vector<curve>& curves);
 
 struct bar {
@@ -91,7 +91,7 @@ struct bar {
   std::vector<double> parts = {};  ///< in percent of the whole bar
 };
 
-/// Horizontal bars of 100 %, one below the other, each cut into the same named parts.
+/// Horizontal bars of 100 %, one below the other, each divided into the same named parts.
 [[nodiscard]] std::string share_bars(std::string_view title, const std::vector<std::string>& parts,
                                      const std::vector<bar>& bars);
 

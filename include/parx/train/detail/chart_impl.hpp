@@ -39,7 +39,7 @@ PARX_INLINE std::string xml_text(std::string_view text) {
 }
 
 PARX_INLINE std::vector<double> ticks(double low, double high, double wanted) {
-  // What differs in its last digits is one value: marks between such two are no different numbers.
+  // Values that differ only in their last digits count as one: ticks between them would coincide.
   if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) {
     const double half = low == 0 ? 0.5 : std::abs(low) / 2;
     low -= half;
@@ -85,7 +85,7 @@ PARX_INLINE std::string svg(double height, std::string_view title, std::string_v
       body);
 }
 
-/// Of curve `i`: one that lies on another shows that in its gaps.
+/// The stroke of curve `i`. Dashed, so that a curve below is visible through the gaps.
 [[nodiscard]] PARX_INLINE std::string stroke_of_curve(std::size_t i) {
   static constexpr std::string_view dashes[] = {"none", "9 5", "3 4", "12 4 3 4"};
   return formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"",
@@ -93,8 +93,8 @@ PARX_INLINE std::string svg(double height, std::string_view title, std::string_v
 }
 
 PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y,
-                               key_sample sample) {
-  const double size = sample == key_sample::line ? 24 : 10;
+                               legend_symbol symbol) {
+  const double size = symbol == legend_symbol::line ? 24 : 10;
   std::string body;
   double x = 60;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -103,7 +103,7 @@ PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y,
       x = 60;
       y += 18;
     }
-    body += sample == key_sample::line
+    body += symbol == legend_symbol::line
                 ? formatted("<path d=\"M{:.1f} {:.1f}h{}\" {}/>\n", x, y - 4, size,
                             stroke_of_curve(i))
                 : formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" "
@@ -126,7 +126,7 @@ PARX_INLINE chart_axes::chart_axes(const std::vector<curve>& curves) {
     }
   }
   if (empty()) return;
-  // A curve that lies near zero anyway is seen against it.
+  // If the values are close enough to zero, the axis starts at zero.
   if (y_low_ > 0 && y_low_ < 0.5 * y_high_) y_low_ = 0;
   x_ticks_ = ticks(x_low_, x_high_, 7);
   y_ticks_ = ticks(y_low_, y_high_, 5);
@@ -159,7 +159,7 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
   return body;
 }
 
-/// The means of every `block` points; not finite where one of them is not.
+/// The means of every `block` points; a mean over a point that is not finite is not finite.
 [[nodiscard]] PARX_INLINE curve means_of(const curve& given, std::size_t block) {
   curve means{.name = given.name};
   for (std::size_t from = 0; from < given.points.size(); from += block) {
@@ -174,8 +174,8 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
   return means;
 }
 
-/// A line, which points that are not finite break; few points are dots as well. A pointer over the
-/// line reads its values.
+/// A line with tooltips, interrupted at points that are not finite. If there are few points, they
+/// are also drawn as dots.
 [[nodiscard]] PARX_INLINE std::string drawn_curve(const chart_axes& axes, const curve& given,
                                                   std::size_t number, std::string_view x_label) {
   std::string path, dots;
@@ -205,7 +205,7 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
 PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<curve>& curves) {
   std::size_t longest = 0;
   for (const curve& each : curves) longest = std::max(longest, each.points.size());
-  // Of many curves with noise nobody could follow one.
+  // Many noisy curves are unreadable: draw means of blocks instead.
   const bool is_crowded = curves.size() > 2 && longest > 2 * most_values;
   const std::size_t block = is_crowded ? (longest + most_values - 1) / most_values : 1;
   std::vector<curve> shown;
@@ -219,7 +219,7 @@ PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<cur
     names.push_back(each.name);
   }
   double y = chart_axes::bottom + 54;
-  body += legend(names, y, key_sample::line);
+  body += legend(names, y, legend_symbol::line);
   const std::string title =
       is_crowded ? formatted("{} (means of {} values)", text.title, block) : text.title;
   return svg(y + 12, title, body);
@@ -255,7 +255,7 @@ PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std
   }
   body += text_at((left + right) / 2, y + 32, "share of the time (%)", "text-anchor=\"middle\"");
   y += 52;
-  body += legend(parts, y, key_sample::area);
+  body += legend(parts, y, legend_symbol::area);
   return svg(y + 12, title, body);
 }
 

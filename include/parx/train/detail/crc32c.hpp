@@ -1,5 +1,5 @@
-// crc32c: the checksum of TFRecord files (Castagnoli's polynomial, reflected 0x82F63B78), and the
-// form in which they store it.
+// crc32c: the checksum of TFRecord files (Castagnoli's polynomial, reflected 0x82F63B78), plain and
+// masked.
 //
 // Pure. Source: RFC 3720, appendix B.4; the masking: TensorFlow, tsl/lib/hash/crc32c.h.
 #pragma once
@@ -32,7 +32,7 @@ namespace parx::inline PARX_ABI::train::detail {
 }
 static_assert(crc32c("123456789") == 0xE3069283U);
 
-/// A checksum of data that hold checksums would be weak, so records store this.
+/// The form that records store: a CRC of data that contain CRCs would be weak.
 [[nodiscard]] constexpr std::uint32_t masked_crc32c(std::string_view bytes) noexcept {
   const std::uint32_t crc = crc32c(bytes);
   return (crc >> 15U | crc << 17U) + 0xA282EAD8U;

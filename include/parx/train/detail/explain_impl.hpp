@@ -26,7 +26,7 @@ PARX_INLINE std::string size_text(std::size_t count) {
   return formatted("{:.1f} KiB", bytes / 1024);
 }
 
-PARX_INLINE std::string rhythm_text(strategy when, std::uint64_t steps) {
+PARX_INLINE std::string frequency_text(strategy when, std::uint64_t steps) {
   if (when == strategy::epoch) return "after each epoch";
   return when == strategy::no || steps == 0 ? "never" : formatted("every {} steps", steps);
 }

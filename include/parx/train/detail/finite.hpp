@@ -1,9 +1,8 @@
-// What stop_at_nan looks at: the loss of every batch, and the norm of the gradients before a step,
-// or with a loss scale, which leaves such steps out, how far it fell.
+// The checks of stop_at_nan: the loss of every batch, and the norm of the gradients before a step.
+// With a loss scale, which skips steps with overflows, its value is checked instead of the norm.
 //
-// They are looked at before anything is changed, so that the parameters and all checkpoints are
-// those of the last good step. Under data parallelism the gradients are equal on all ranks, and all
-// throw alike. Local.
+// The checks come before any change, so the parameters and all checkpoints are those of the last
+// good step. Under data parallelism the gradients are equal on all ranks, so all throw. Local.
 #pragma once
 
 #include <cmath>
@@ -20,10 +19,10 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// Where in a run something happened.
-struct whereabouts {
+/// A place in a run, for error messages.
+struct run_position {
   int rank = 0;
-  std::uint64_t step = 0;  ///< the one that is being made, counted from 1
+  std::uint64_t step = 0;  ///< the current one, counted from 1
   double epoch = 0;
   double learning_rate = 0;
 
@@ -33,12 +32,12 @@ struct whereabouts {
   }
 };
 
-/// What came out of 0 / 0 has a sign bit, and "-nan" says no more than "nan".
+/// 0 / 0 gives a NaN with the sign bit set, which would print as "-nan".
 [[nodiscard]] inline double without_sign_of_nan(double value) noexcept {
   return std::isnan(value) ? std::fabs(value) : value;
 }
 
-inline void require_finite(const nn::tally& loss, const whereabouts& here) {
+inline void require_finite(const nn::tally& loss, const run_position& here) {
   if (std::isfinite(loss.sum)) return;
   throw_error(errc::bad_data,
               "the loss of rank {} is {} {}; earlier checkpoints are as they were. Look at that "
@@ -46,10 +45,10 @@ inline void require_finite(const nn::tally& loss, const whereabouts& here) {
               here.rank, without_sign_of_nan(loss.sum), here.text());
 }
 
-/// `norm` is that of the gradients of `targets`, before they were scaled by it.
+/// `norm` is that of the gradients of `targets` before clipping.
 template <typename T>
 void require_finite(double norm, const std::vector<optim::target<T>>& targets,
-                    const whereabouts& here) {
+                    const run_position& here) {
   if (std::isfinite(norm)) return;
   std::string first;
   for (const optim::target<T>& each : targets) {
@@ -66,11 +65,11 @@ void require_finite(double norm, const std::vector<optim::target<T>>& targets,
               without_sign_of_nan(norm), here.text(), first.empty() ? "none" : first);
 }
 
-/// A scale that falls from 65536 to below this was halved 30 times: gradients are Inf or NaN at any
-/// scale, and training would leave out every step to come. Source: fairseq's min_loss_scale.
+/// A scale that has fallen from 65536 to below this was halved 30 times: gradients are Inf or NaN
+/// at any scale, and every later step would be skipped. Source: fairseq's min_loss_scale.
 inline constexpr double least_loss_scale = 1e-4;
 
-inline void require_scale(std::optional<double> loss_scale, const whereabouts& here) {
+inline void require_scale(std::optional<double> loss_scale, const run_position& here) {
   if (!loss_scale || *loss_scale >= least_loss_scale) return;
   throw_error(errc::bad_data,
               "the loss scale has fallen to {:.3g} {}: step after step was left out, since its "

@@ -1,5 +1,5 @@
-// What the lines of a training run say, made of its state and of what the ranks counted. Local,
-// pure functions.
+// The log lines of a training run, made from its state and the ranks' counts. Local, pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// A line of training: `loss` since the one before, and `figures` of all ranks (summarise).
+/// A training line: the `loss` since the previous line, and `figures` of all ranks (summarise).
 [[nodiscard]] inline record training_line(const trainer_state& state, double loss, double norm,
                                           double lr, const record& figures,
                                           std::optional<double> loss_scale) {
@@ -29,7 +29,8 @@ namespace parx::inline PARX_ABI::train::detail {
   return line;
 }
 
-/// The last line of a run that took `seconds` for its steps after `first_step` and `samples`.
+/// The last line of a run that took `seconds` for `samples` samples and the steps after
+/// `first_step`.
 [[nodiscard]] inline record closing_line(const trainer_state& state, double seconds,
                                          double samples, std::uint64_t first_step) {
   return {{"train_runtime", seconds},
@@ -46,7 +47,7 @@ namespace parx::inline PARX_ABI::train::detail {
                    state.best_metric.value_or(0), state.best_global_step);
 }
 
-/// What is said when `signal` has ended training after `step`, with a checkpoint at `path`.
+/// The message when `signal` has ended training after `step`, with a checkpoint at `path`.
 [[nodiscard]] inline std::string stopped_text(int signal, std::uint64_t step,
                                               const std::string& path) {
   return formatted(

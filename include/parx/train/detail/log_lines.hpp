@@ -1,9 +1,9 @@
-// log_lines: reading what runs have written into train.jsonl, ranks.jsonl and the tables, for a run
-// that resumes and for the report.
+// log_lines: reads train.jsonl, ranks.jsonl and the tables, for a run that resumes and for the
+// report.
 //
-// A last line without an end, which a killed process leaves, is left out. So is a line that is
-// damaged: a log is no reason to end a training, and the rest of it is worth a report. One warning
-// a file names the first such line. Local.
+// A last line without a newline, which a killed process may leave, is skipped. So are damaged
+// lines: they neither end training nor prevent a report. One warning per file names the first one.
+// Local.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// Calls take(line, number) for every whole line of `file`, numbers counted from 1. One for which
-/// it throws json::error is damaged.
+/// Calls take(line, number) for every complete line of `file`, numbers counted from 1. A line for
+/// which it throws json::error counts as damaged.
 template <typename Take>
 void for_each_log_line(std::ifstream& file, const std::string& path, Take&& take) {
   std::size_t damaged = 0, first = 0;
@@ -38,12 +38,11 @@ void for_each_log_line(std::ifstream& file, const std::string& path, Take&& take
       damaged > 1 ? formatted(", like {} more", damaged - 1) : "", reason);
 }
 
-/// Drops the lines that belong to steps after `step`: a run which resumes there writes them again.
-/// A table whose head is damaged begins anew. Returns the last line that is left, "" where there is
-/// none.
-std::string forget_after(const std::string& path, std::uint64_t step);
+/// Drops the lines of steps after `step`: a run that resumes there writes them again. A table whose
+/// header is damaged is emptied. Returns the last line that is kept, "" if there is none.
+std::string drop_lines_after(const std::string& path, std::uint64_t step);
 
-/// The time of a line of train.jsonl; 0 where it has none.
+/// The time of a line of train.jsonl; 0 if it has none.
 [[nodiscard]] double seconds_in(const std::string& line);
 
 }  // namespace parx::train::detail

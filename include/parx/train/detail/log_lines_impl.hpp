@@ -16,8 +16,7 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// The steps after which a line of a log was written: {"step": 10, ... or, in a table, 10,...
-/// Throws json::error.
+/// The step of a log line: {"step": 10, ... or, in a table, 10,... Throws json::error.
 [[nodiscard]] PARX_INLINE std::uint64_t step_of_line(const std::string& line) {
   if (line.starts_with('{')) return json::parse(line).as<std::uint64_t>("step");
   std::uint64_t step = 0;
@@ -28,22 +27,22 @@ namespace parx::inline PARX_ABI::train::detail {
   return step;
 }
 
-PARX_INLINE std::string forget_after(const std::string& path, std::uint64_t step) {
+PARX_INLINE std::string drop_lines_after(const std::string& path, std::uint64_t step) {
   parx::detail::remove_abandoned(path);
   std::ifstream file(path);
   if (!file.is_open()) return {};
   const bool is_table = path.ends_with(".csv");
-  bool has_head = false;
+  bool has_header = false;
   std::string kept, last;
   for_each_log_line(file, path, [&](std::string& line, std::size_t number) {
     if (step == 0) return;
-    const bool is_head = is_table && number == 1;
-    if (is_head && !line.starts_with("step,"))
+    const bool is_header = is_table && number == 1;
+    if (is_header && !line.starts_with("step,"))
       throw json::error(
           "it does not name the table's columns. The table begins anew, and "
           "train.jsonl has what was in it");
-    has_head |= is_head;
-    if ((is_table && !has_head) || (!is_head && step_of_line(line) > step)) return;
+    has_header |= is_header;
+    if ((is_table && !has_header) || (!is_header && step_of_line(line) > step)) return;
     kept += line + "\n";
     last = std::move(line);
   });
@@ -56,7 +55,7 @@ PARX_INLINE double seconds_in(const std::string& line) {
   try {
     return json::parse(line).as<double>("seconds");
   } catch (const json::error&) {
-    return 0;  // no line of a run_log
+    return 0;  // not a line of a run_log
   }
 }
 

@@ -1,5 +1,6 @@
-// own_samples: every rank works on samples of its own. A loader without a sampler gives all ranks
-// the same samples in the same order, and training goes on as if there were one rank. Local.
+// own_samples: checks that every rank works on different samples. A loader without a sampler gives
+// all ranks the same samples in the same order, and training would run as if there were one rank.
+// Local.
 #pragma once
 
 #include <concepts>
@@ -13,8 +14,8 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// Throws usage_error unless `sampler` takes the part of this rank of `group`. `what` the samples
-/// are for is for the message.
+/// Throws usage_error unless `sampler` takes the part of this rank of `group`. `what` says in the
+/// message what the samples are for.
 template <typename Sampler>
 void require_own_samples(const Sampler& sampler, const process_group& group,
                          std::string_view what) {
@@ -33,14 +34,14 @@ void require_own_samples(const Sampler& sampler, const process_group& group,
       rank, world, what, sampler.rank(), sampler.world(), advice);
 }
 
-/// A loader that can be dealt out anew, as a data::loader.
+/// A loader whose samples can be divided anew over other ranks, as those of a data::loader.
 template <typename Loader>
 concept dealable = requires(const Loader& loader, const process_group& group) {
   { loader.dealt_to(group) } -> std::same_as<Loader>;
 };
 
-/// The loader with the samples of this rank of `group`. They are the ones that it was made with,
-/// unless ranks have been lost since.
+/// The loader with the samples of this rank of `group`: the same samples as before unless ranks
+/// have been lost.
 template <typename Loader>
 [[nodiscard]] decltype(auto) dealt_to(const process_group& group, const Loader& loader) {
   if constexpr (dealable<Loader>) {
@@ -50,8 +51,8 @@ template <typename Loader>
   }
 }
 
-/// Throws usage_error for the loader of an evaluation that has no batch, or that gives a rank what
-/// another one has.
+/// Throws usage_error for an evaluation's loader that has no batch or gives several ranks the same
+/// samples.
 template <typename Loader>
 void require_evaluable(const Loader& loader, const process_group& group,
                        const std::string& prefix) {

@@ -1,4 +1,4 @@
-// protobuf: the few wire types of Protocol Buffers that event files are made of.
+// protobuf: an encoder for the wire types of Protocol Buffers that event files use.
 //
 // A message is a string of fields, each a key (number and wire type) and a value. Pure. Source:
 // protobuf.dev/programming-guides/encoding.

@@ -1,7 +1,7 @@
-// group_rates: the learning rates of an optimizer's groups of parameters under one schedule.
+// group_rates: the learning rates of an optimizer's parameter groups under one schedule.
 //
-// The schedule is that of the group with the highest rate; each other one follows it in the
-// proportion that it began with, as with PyTorch's LambdaLR. Local.
+// The schedule gives the rate of the group with the highest rate. The other groups keep the ratio
+// to it that they started with, as with PyTorch's LambdaLR. Local.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace parx::inline PARX_ABI::train::detail {
 
 class group_rates {
  public:
-  /// The rates are the optimizer's, or `learning_rate` for all where it is given. Throws
-  /// usage_error where that would make rates equal that are not.
+  /// The rates are the optimizer's, or `learning_rate` for all groups if it is given. Throws
+  /// usage_error if it is given and the groups have different rates.
   template <typename Optimizer>
   group_rates(const Optimizer& optimizer, std::optional<double> learning_rate) {
     if constexpr (requires { optimizer.group_count(); }) {
@@ -37,10 +37,10 @@ class group_rates {
     highest_ = learning_rate.value_or(highest_);
   }
 
-  /// What the schedule begins from.
+  /// The base rate of the schedule.
   [[nodiscard]] double highest() const noexcept { return highest_; }
 
-  /// Gives every group its part of `rate`, the highest one of a step.
+  /// Sets the rates of all groups in proportion; `rate` is the highest one.
   template <typename Optimizer>
   void set(Optimizer& optimizer, double rate) const {
     if (differ_) {

@@ -1,4 +1,4 @@
-// recomputation: trainer_options::gradient_checkpointing, where the model can.
+// recomputation: trainer_options::gradient_checkpointing, for models that support it.
 #pragma once
 
 #include <parx/core/check.hpp>

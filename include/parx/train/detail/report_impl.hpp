@@ -26,11 +26,11 @@
 
 namespace parx::inline PARX_ABI::train {
 
-PARX_INLINE double run_report::last(std::string_view figure, double otherwise) const {
+PARX_INLINE double run_report::last(std::string_view figure) const {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (const auto value = line->find(figure)) return *value;
   }
-  return otherwise;
+  return 0;
 }
 
 PARX_INLINE std::vector<double> run_report::settled(std::string_view figure) const {
@@ -63,7 +63,8 @@ PARX_INLINE double run_report::rate() const {
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// A line of ranks.jsonl. Throws json::error unless it has every quantity, of as many ranks.
+/// Parses a line of ranks.jsonl. Throws json::error unless it has every figure, each for the same
+/// number of ranks.
 [[nodiscard]] PARX_INLINE json::value rank_line(const std::string& text) {
   json::value line = json::parse(text);
   (void)line.as<double>("seconds");
@@ -116,7 +117,7 @@ PARX_INLINE std::string rate_text(double rate) {
   return with_commas(static_cast<std::uint64_t>(std::llround(rate)));
 }
 
-/// Figures of the log over steps: a curve for each run and figure.
+/// Figures of the log over steps: one curve for each run and figure.
 [[nodiscard]] PARX_INLINE std::string chart_of(const std::vector<run_report>& runs,
                                                const chart_text& text,
                                                const std::vector<std::string>& figures) {
@@ -134,7 +135,7 @@ PARX_INLINE std::string rate_text(double rate) {
   return line_chart(text, curves);
 }
 
-/// A quantity of each rank over time; of more than eight ranks the least, the mean and the most.
+/// A figure of each rank over time; for more than eight ranks the minimum, mean and maximum.
 [[nodiscard]] PARX_INLINE std::string chart_of_ranks(const run_report& run, const chart_text& text,
                                                      std::string_view quantity) {
   const bool each_rank = run.world <= 8;
@@ -150,7 +151,7 @@ PARX_INLINE std::string rate_text(double rate) {
     std::vector<double> values;
     for (const json::value& value : line.at(quantity).elements())
       values.push_back(value.as<double>());
-    if (values.size() != run.world) continue;  // before a resume with another number of ranks
+    if (values.size() != run.world) continue;  // a run with another number of ranks wrote this
     if (each_rank) {
       for (std::size_t rank = 0; rank < run.world; ++rank)
         curves[rank].points.emplace_back(seconds, values[rank]);
@@ -165,7 +166,7 @@ PARX_INLINE std::string rate_text(double rate) {
   return line_chart(text, curves);
 }
 
-/// The mean of a rank's quantity over the run.
+/// The mean of a figure over the run, by rank.
 [[nodiscard]] PARX_INLINE std::vector<double> mean_by_rank(const run_report& run,
                                                            std::string_view quantity) {
   std::vector<double> sums(run.world, 0.0);
@@ -189,7 +190,7 @@ PARX_INLINE std::string rate_text(double rate) {
   std::iota(shown.begin(), shown.end(), std::size_t{0});
   std::string title = "Where the time went, " + run.name;
   if (shown.size() > most_bars) {
-    // The rank that never waits for others is the one that they all wait for.
+    // The rank that waits least is the slowest: the others wait for it.
     std::sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) {
       return wait[a] < wait[b] || (wait[a] == wait[b] && a < b);
     });
@@ -203,10 +204,10 @@ PARX_INLINE std::string rate_text(double rate) {
   return share_bars(title, {"compute", "waiting for communication", "waiting for data"}, bars);
 }
 
-/// What stands out, in a sentence each.
-[[nodiscard]] PARX_INLINE std::vector<std::string> verdicts_of(const run_report& run) {
-  std::vector<std::string> verdicts;
-  if (run.ranks.empty()) return verdicts;
+/// Notable findings, one sentence each.
+[[nodiscard]] PARX_INLINE std::vector<std::string> findings_of(const run_report& run) {
+  std::vector<std::string> findings;
+  if (run.ranks.empty()) return findings;
   const auto wait = mean_by_rank(run, "communication_wait_percent");
   const auto data = mean_by_rank(run, "data_wait_percent");
   const auto memory = mean_by_rank(run, "resident_mib");
@@ -216,30 +217,31 @@ PARX_INLINE std::string rate_text(double rate) {
     return sum / static_cast<double>(values.size());
   };
   if (run.world > 1) {
-    verdicts.push_back(formatted(
+    findings.push_back(formatted(
         "{:.1f} % of the time went into waiting for communication; {:.0f} % of the communication "
         "was hidden behind computation.",
         mean_of(wait), run.mean("communication_hidden_percent")));
     const auto slowest = std::min_element(wait.begin(), wait.end());
     const auto most = std::max_element(wait.begin(), wait.end());
     if (*most - *slowest > 10) {
-      verdicts.push_back(formatted(
+      findings.push_back(formatted(
           "Rank {} is slower than the others: it waits {:.0f} % of its time, rank {} {:.0f} %.",
           slowest - wait.begin(), *slowest, most - wait.begin(), *most));
     }
   }
   if (mean_of(data) > late_loader_percent) {
-    verdicts.push_back(formatted(
+    findings.push_back(formatted(
         "The loader is late: {:.0f} % of the time went into waiting for data, the first batch of "
         "an epoch included. More workers or a larger prefetch may help.",
         mean_of(data)));
   }
-  verdicts.push_back(formatted("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
+  findings.push_back(formatted("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
                                mean_of(memory), *std::max_element(memory.begin(), memory.end())));
-  return verdicts;
+  return findings;
 }
 
-/// Throughput against the number of ranks, and how much of the smallest run's rate each rank keeps.
+/// Throughput by number of ranks, and the parallel efficiency relative to the run with the fewest
+/// ranks.
 [[nodiscard]] PARX_INLINE std::string scaling_of(const std::vector<run_report>& all) {
   std::vector<const run_report*> runs;
   for (const run_report& each : all) runs.push_back(&each);
@@ -287,21 +289,20 @@ PARX_INLINE std::string rate_text(double rate) {
          rows + "</table>\n";
 }
 
-/// What the evaluations measured but for the loss and the time they took.
-[[nodiscard]] PARX_INLINE std::vector<std::string> measured_figures(
+/// The names of all metrics of evaluations except loss and timing.
+[[nodiscard]] PARX_INLINE std::vector<std::string> evaluation_metrics(
     const std::vector<run_report>& runs) {
-  std::vector<std::string> measured;
+  std::vector<std::string> names;
   for (const run_report& run : runs) {
     for (const record& line : run.lines) {
       for (const auto& [name, value] : line.entries()) {
         const bool timing = name.ends_with("_runtime") || name.ends_with("_per_second");
         if (!name.starts_with("eval_") || name == "eval_loss" || timing) continue;
-        if (std::find(measured.begin(), measured.end(), name) == measured.end())
-          measured.push_back(name);
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
       }
     }
   }
-  return measured;
+  return names;
 }
 
 }  // namespace parx::train::detail
@@ -313,21 +314,21 @@ PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
   require(!runs.empty(), "a report needs at least one run");
   std::string body = table_of(runs) + "<ul>\n";
   for (const run_report& run : runs) {
-    const std::vector<std::string> verdicts = verdicts_of(run);
-    if (verdicts.empty()) continue;
+    const std::vector<std::string> findings = findings_of(run);
+    if (findings.empty()) continue;
     body += runs.size() > 1
                 ? formatted("<li>{}: {}</li>\n", xml_text(run.name),
-                            xml_text(joined_text(verdicts, " ")))
-                : formatted("<li>{}</li>\n", joined_text(verdicts, "</li>\n<li>"));
+                            xml_text(joined_text(findings, " ")))
+                : formatted("<li>{}</li>\n", joined_text(findings, "</li>\n<li>"));
   }
   body += "</ul>\n<h2>Time</h2>\n<div class=\"charts\">\n";
   for (const run_report& run : runs) body += shares_of(run);
   body += "</div>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
   body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
-  const std::vector<std::string> measured = measured_figures(runs);
-  // Curves of several runs are named after the runs.
-  const std::string value = measured.size() == 1 ? measured.front() : "value";
-  body += chart_of(runs, {"Evaluations", "step", value}, measured);
+  const std::vector<std::string> metrics = evaluation_metrics(runs);
+  // The curves of several runs are named after the runs, so the axis names the metric.
+  const std::string value = metrics.size() == 1 ? metrics.front() : "value";
+  body += chart_of(runs, {"Evaluations", "step", value}, metrics);
   body += chart_of(runs, {"Learning rate", "step", "learning rate"}, {"learning_rate"});
   body += chart_of(runs, {"Gradient norm", "step", "norm"}, {"grad_norm"});
   body += chart_of(runs, {"Throughput", "step", "samples/s"}, {"samples_per_second"});

@@ -1,8 +1,8 @@
-// run_book: what a run counts and writes down. The counts of all ranks since the last line, the
-// lines, and the log that they go to.
+// run_book: the counts and log lines of a run: the counts of all ranks since the last line, the
+// lines made from them, and the log.
 //
-// Ranks hear of each other in fold() alone, which all of them call at the same steps; what it says
-// about stopping is equal on all. Rank 0 alone writes.
+// Ranks exchange counts only in fold(), which all of them call at the same steps; its result is the
+// same on all ranks. Only rank 0 writes.
 #pragma once
 
 #include <chrono>
@@ -28,26 +28,26 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// What a rank, or any of them, wants besides training.
-struct wishes {
-  bool stop = false;  ///< request_stop()
-  int signal = 0;     ///< that asked a process to end; of several the highest
+/// The requests of one rank, or of any rank, to end training.
+struct stop_request {
+  bool stop = false;  ///< request_stop() was called
+  int signal = 0;     ///< asked a process to end; the highest of several
 
   [[nodiscard]] bool any() const noexcept { return stop || signal != 0; }
 };
 
 class run_book {
  public:
-  /// Borrowed, all four; `state` gets the sums of the losses and the history of the lines. `data`
-  /// are the ranks with samples of their own, `job` all.
+  /// Borrows all of these. `state` gets the sums of the losses and the history of the lines. `data`
+  /// are the ranks with different samples, `job` all ranks.
   run_book(const trainer_options& options, process_group& data, process_group& job,
            trainer_state& state, call_site site)
       : options_(options), data_(data), group_(job), state_(state), site_(site) {}
 
-  /// Collective. A run begins that `start`ed then, from the state's step. A bar, if given, is
-  /// borrowed until close().
+  /// Collective. Opens the log of a run that started at time `start` and begins at the state's
+  /// step. The bar, which may be null, is borrowed until close().
   void open(std::chrono::steady_clock::time_point start, progress* bar);
-  /// Local. Goes on counting from now on; `times` are the wrapper's.
+  /// Local. Restarts the clocks, keeping the counts; `times` are the wrapper's.
   void begin_counting(const ddp_times& times) {
     const rank_counts so_far = watch.counts;
     watch = meter();
@@ -56,23 +56,23 @@ class run_book {
   }
   void close() noexcept { log = run_log(); }
 
-  /// Collective. Brings all ranks' counts and wishes together. Where it fails, this rank's counts
-  /// are as before.
-  [[nodiscard]] wishes fold(const ddp_times& times, const wishes& of_this_rank);
+  /// Collective. Adds up all ranks' counts and combines their requests. If it throws, this rank's
+  /// counts are unchanged.
+  [[nodiscard]] stop_request fold(const ddp_times& times, const stop_request& of_this_rank);
   [[nodiscard]] std::uint64_t folds() const noexcept { return folds_; }
-  /// Local. The number of another rank, whose state has replaced this one's; its folds had this
-  /// rank's counts.
+  /// Local. After another rank's state has replaced this one's: takes over its number of folds. If
+  /// that differs, its last fold included this rank's counts, which are dropped.
   void follow(std::uint64_t folds) {
     if (std::exchange(folds_, folds) != folds) watch.counts = {};
   }
 
-  /// Local, after fold(). Writes and returns a line about the steps since the one before.
+  /// Local, after fold(). Writes and returns a line about the steps since the previous line.
   record write_training(double norm, double lr, std::optional<double> loss_scale);
-  /// Local. Whether there was a step since open().
+  /// Local. Whether there has been a step since open().
   [[nodiscard]] bool has_trained() const noexcept { return state_.global_step > first_step_; }
-  /// Local, after fold(). The last line.
+  /// Local, after fold(). Writes and returns the last line.
   record write_closing();
-  /// Local. A line in the log and in the state's history.
+  /// Local. Writes a line to the log and to the state's history.
   void write(const record& line, run_log::kind kind);
 
   run_log log;
@@ -82,8 +82,8 @@ class run_book {
   [[nodiscard]] std::size_t ranks() const noexcept {
     return static_cast<std::size_t>(group_.size());
   }
-  /// Collective. Whether a lower rank of the job has the samples of this one.
-  [[nodiscard]] bool another_has_its_samples();
+  /// Collective. Whether a lower rank of the job works on the same samples.
+  [[nodiscard]] bool repeats_samples();
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -96,7 +96,7 @@ class run_book {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   ddp_times times_before_;
   std::vector<rank_counts> merged_;  // since the last line, by rank
-  double samples_ = 0;               // of this process's run, over all ranks
+  double samples_ = 0;               // since open(), over all ranks
   std::uint64_t first_step_ = 0;
   std::uint64_t folds_ = 0;
   bool repeats_ = false;

@@ -32,12 +32,12 @@ PARX_INLINE void run_book::open(std::chrono::steady_clock::time_point start, pro
   first_step_ = state_.global_step;
   samples_ = 0;
   merged_.assign(ranks(), {});
-  repeats_ = another_has_its_samples();
+  repeats_ = repeats_samples();
   parx::detail::agree_on_rank0(&group_, site_,
                                [&] { log = run_log(options_, bar, state_.global_step); });
 }
 
-PARX_INLINE wishes run_book::fold(const ddp_times& times, const wishes& of_this_rank) {
+PARX_INLINE stop_request run_book::fold(const ddp_times& times, const stop_request& of_this_rank) {
   watch.pause();
   rank_counts mine = watch.take();
   mine.wait = (times - times_before_).waited;
@@ -54,7 +54,7 @@ PARX_INLINE wishes run_book::fold(const ddp_times& times, const wishes& of_this_
     throw;
   }
   ++folds_;
-  wishes of_all;
+  stop_request of_all;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     merged_[rank] += all[rank];
     if (all[rank].repeats == 0) {
@@ -89,11 +89,11 @@ PARX_INLINE record run_book::write_closing() {
 PARX_INLINE void run_book::write(const record& line, run_log::kind kind) {
   record kept = line;
   kept.set("step", static_cast<double>(state_.global_step));
-  remember(state_, std::move(kept));
+  add_line(state_, std::move(kept));
   log.write(line, kind, state_.global_step, seconds());
 }
 
-PARX_INLINE bool run_book::another_has_its_samples() {
+PARX_INLINE bool run_book::repeats_samples() {
   if (&data_ == &group_) return false;
   std::vector<int> data_ranks(ranks());
   const std::array<int, 1> mine{data_.rank()};

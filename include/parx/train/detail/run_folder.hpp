@@ -1,8 +1,8 @@
-// run_folder: the checkpoints of a run. What an earlier run left in output_dir when this one
-// begins, and where this one's go.
+// run_folder: the checkpoints of a run in output_dir: finds the one of an earlier run to resume
+// from, and saves those of this run.
 //
-// Without an output_dir nothing is looked at and nothing written. Collective, all of it, but for
-// leave() and path_of().
+// Without an output_dir nothing is read or written. All functions are collective except
+// is_given(), leave() and path_of().
 #pragma once
 
 #include <cstdint>
@@ -30,26 +30,27 @@ class run_folder {
 
   [[nodiscard]] bool is_given() const noexcept { return !options_.output_dir.empty(); }
 
-  /// Before the first step of a run with checkpoints of such `parts`: what to go on from. Throws
-  /// errc::io where they could not be written or another run is at it, usage_error where an earlier
-  /// one has not been spoken of. The folder is this run's until leave().
+  /// Called before the first step. Returns the checkpoint to resume from, if any. Throws errc::io
+  /// if checkpoints of such `parts` could not be written or another run uses the folder, and
+  /// usage_error if there is an earlier run but resume_from_checkpoint is not set. Locks the folder
+  /// until leave().
   [[nodiscard]] std::optional<saved_checkpoint> begin(const checkpoint_parts& parts,
                                                       const std::vector<callbacks>& listeners);
-  /// After a loss: the folder is this run's, whoever is rank 0 now.
+  /// After a rank was lost: the new rank 0 takes the lock.
   void take_over() {
     leave();
     if (!is_given()) return;
     parx::detail::agree_on_rank0(&group_, site_,
                                  [&] { lock_ = run_lock(options_.output_dir); });
   }
-  /// Local. Another run may have the folder.
+  /// Local. Releases the lock.
   void leave() noexcept { lock_ = run_lock(); }
 
-  /// Saves `parts` as the checkpoint of the state's step; `metric` is its evaluation's.
+  /// Saves `parts` as the checkpoint of the state's step; `metric` is from the step's evaluation.
   void save(const trainer_state& state, const checkpoint_parts& parts,
             std::optional<double> metric);
-  /// Calls use(saved_checkpoint) with that of step `step`, of whose files each rank has compared
-  /// some with their checksums. What fails on one rank throws on every rank.
+  /// Calls use(saved_checkpoint) with the checkpoint of `step`. The ranks share the work of
+  /// verifying its checksums. A failure on one rank throws on every rank.
   template <typename Use>
   void load(std::uint64_t step, Use&& use) const {
     const parx::shard_place mine = parx::detail::place_in(group_);
@@ -59,12 +60,12 @@ class run_folder {
     });
     parx::detail::agree(&group_, site_, [&] { use(*found); });
   }
-  /// Returns when all that was saved is on the disk.
+  /// Blocks until everything that was saved is on the disk.
   void wait() {
     if (checkpoints_) checkpoints_->wait(site_);
   }
 
-  /// Where the checkpoint of step `step` is now: the folder may have had another name when it was
+  /// The current path of the checkpoint of `step`: output_dir may have been renamed since it was
   /// saved.
   [[nodiscard]] std::string path_of(std::uint64_t step) const {
     return parx::detail::checkpoint_path(options_.output_dir, step).string();

@@ -1,8 +1,8 @@
-// run_lock: keeps an output_dir to one run at a time. Two that share one would replace each other's
-// checkpoints and logs, and each would end as if all were well.
+// run_lock: allows one run at a time to use an output_dir. Two runs in one folder would silently
+// replace each other's checkpoints and logs.
 //
-// Held by rank 0 while it trains; the kernel lets go of it when the process ends, however it ends.
-// On a file system without locks there is none. Local.
+// Held by rank 0 while it trains; the kernel releases it when the process ends, however it ends. On
+// a file system without locks it does nothing. Local.
 #pragma once
 
 #include <fcntl.h>
@@ -19,15 +19,15 @@ namespace parx::inline PARX_ABI::train::detail {
 
 class run_lock {
  public:
-  /// Holds nothing.
+  /// Holds no lock.
   run_lock() = default;
 
-  /// Throws errc::io when another run keeps `folder`, or the lock's file cannot be made. A run that
-  /// was killed a moment ago, to begin anew, may take two seconds to leave.
+  /// Throws errc::io if another run holds the lock of `folder`, or the lock file cannot be created.
+  /// Waits up to two seconds, since a run that was just killed may take a moment to end.
   explicit run_lock(const std::string& folder);
 
  private:
-  /// Says in the file who holds it, for the message of a process that cannot take the lock.
+  /// Writes into the file who holds the lock, for the error message of another process.
   void sign() const;
   [[nodiscard]] std::string holder() const;
 

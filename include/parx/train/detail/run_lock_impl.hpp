@@ -38,7 +38,7 @@ PARX_INLINE void run_lock::sign() const {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string name = formatted("process {} on {}", ::getpid(), host.data());
-  if (::ftruncate(file_.get(), 0) != 0) return;  // without a name the lock is as good
+  if (::ftruncate(file_.get(), 0) != 0) return;  // the lock works without a name, too
   [[maybe_unused]] const auto written = ::pwrite(file_.get(), name.data(), name.size(), 0);
 }
 

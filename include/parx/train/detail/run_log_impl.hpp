@@ -49,7 +49,7 @@ PARX_INLINE void csv_table::append(const record& line) {
   file_.append(text + "\n");
 }
 
-PARX_INLINE record spoken(const record& line) {
+PARX_INLINE record console_figures(const record& line) {
   record figures;
   for (const auto& [name, value] : line.entries()) {
     const bool is_for_files =
@@ -77,7 +77,7 @@ PARX_INLINE run_log::run_log(const trainer_options& options, progress* bar, std:
     : console_(options.log_to_console), bar_(bar) {
   if (options.output_dir.empty()) return;
   for (const std::string name : file_names) {
-    const auto last = detail::forget_after(options.output_dir + "/" + name, step);
+    const auto last = detail::drop_lines_after(options.output_dir + "/" + name, step);
     if (name == "train.jsonl") seconds_before_ = detail::seconds_in(last);
   }
   lines_ = detail::append_file(options.output_dir + "/train.jsonl");
@@ -109,12 +109,12 @@ PARX_INLINE void run_log::clear(const std::string& folder) {
   }
   for (const auto& file : events) {
     std::filesystem::remove(file, missing);
-    std::filesystem::remove(file.parent_path(), missing);  // where nothing else is in it
+    std::filesystem::remove(file.parent_path(), missing);  // fails unless the folder is empty
   }
 }
 
 PARX_INLINE void run_log::write(const record& line, kind what, std::uint64_t step, double seconds) {
-  print(dict_text(detail::spoken(line)));
+  print(dict_text(detail::console_figures(line)));
   record whole{{"step", static_cast<double>(step)},
                {"seconds", rounded(seconds_before_ + seconds, 6)}};
   for (const auto& [name, value] : line.entries()) whole.set(name, value);

@@ -39,7 +39,7 @@ PARX_INLINE run_plan make_plan(const trainer_options& options, std::size_t sampl
 PARX_INLINE run_plan continued(run_plan plan, const trainer_options& options, std::uint64_t step,
                                double epoch) {
   if (options.max_steps > 0) return plan;
-  constexpr double rounding = 1e-9;  // of an epoch's part, which came from a division
+  constexpr double rounding = 1e-9;  // the fraction of an epoch has the rounding of a division
   const auto steps_in = [&](double samples_left) {
     const double steps = samples_left / static_cast<double>(plan.global_batch());
     return std::clamp(std::ceil(steps - rounding), 0.0, static_cast<double>(plan.steps_per_epoch));

@@ -1,9 +1,9 @@
-// same_settings: all ranks train with the same options, or none does.
+// same_settings: checks that all ranks train with the same options.
 //
-// A rank with another rhythm of lines or evaluations would soon call another operation than the
-// others and be told so; one with another learning rate, loss scale or batch would train on, and
-// every replica would become a model of its own. What a rank may have for itself (its bar, its
-// console, detect_anomaly, the folder's path) is not compared. Collective.
+// If logging_steps or eval_steps differed, a collective would soon report the mismatch. But if the
+// learning rate, loss scale or batch size differed, training would run and the replicas would
+// silently diverge. Options that may differ (progress bar, console, detect_anomaly, the folder's
+// path) are not compared. Collective.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// What must be equal on all ranks, a line each. `rate` is that of the first step, `fresh` the
-/// state of a run that begins.
+/// Everything that must be equal on all ranks, one line each. `rate` is that of the first step,
+/// `fresh` the state of a run that begins.
 [[nodiscard]] std::string settings_text(const trainer_options& o, const trainer_state& fresh,
                                         double rate, std::size_t evaluations);
 

@@ -1,10 +1,10 @@
-// signal_watch: notes that this process is asked to end, where the signal would have ended it.
+// signal_watch: records a signal that asks this process to end, instead of ending it.
 //
-// While a watch lives, the first SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 is noted; the next one
-// ends the process, as without a watch. What comes within 100 ms is the same wish: timeout(1) tells
-// its child and then the child's group. A signal that the program handles, ignores or blocks is
-// left to it. Handlers belong to a process: ranks that are threads of one share them, and the last
-// watch takes them away. Safe from any thread.
+// While a watch lives, the first SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 is recorded; the next
+// one ends the process, as without a watch. Signals within 100 ms count as one: timeout(1) signals
+// its child and then the child's group. A signal that the program handles, ignores or blocks is not
+// touched. Handlers belong to the process: ranks that are threads of one process share them, and
+// the last watch removes them. Safe from any thread.
 #pragma once
 
 #include <signal.h>
@@ -22,24 +22,24 @@ namespace parx::inline PARX_ABI::train::detail {
 
 class signal_watch {
  public:
-  /// Watches nothing.
+  /// Records nothing.
   signal_watch() = default;
   [[nodiscard]] static signal_watch start();
   signal_watch(signal_watch&& other) noexcept : active_(std::exchange(other.active_, false)) {}
   signal_watch& operator=(signal_watch&& other) noexcept;
-  /// A signal that came and was not handled takes effect after the last watch.
+  /// The last watch raises a recorded signal again unless it was marked as handled.
   ~signal_watch() { leave(); }
 
-  /// The signal that was noted; 0 while there is none.
+  /// The recorded signal; 0 if there is none.
   [[nodiscard]] int signal() const noexcept { return active_ ? noted.load() : 0; }
-  /// What was or will be noted is the caller's to act on: it is not raised again.
+  /// The caller acts on any signal recorded before or after this call: it is not raised again.
   void mark_handled() noexcept {
     if (active_) the_process().handled = true;
   }
 
  private:
   static constexpr std::array<int, 5> signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-  static constexpr std::int64_t same_wish = 100'000'000;  // ns
+  static constexpr std::int64_t same_request = 100'000'000;  // ns
 
   struct process {
     std::mutex mutex;

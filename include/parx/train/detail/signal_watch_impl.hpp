@@ -45,9 +45,9 @@ PARX_INLINE void signal_watch::handle(int signal) noexcept {
   std::int64_t first = 0;
   if (noted_at.compare_exchange_strong(first, now)) {
     noted = signal;
-  } else if (now - first > same_wish) {
+  } else if (now - first > same_request) {
     set(signal, SIG_DFL);
-    ::raise(signal);  // when this handler returns
+    ::raise(signal);  // takes effect when this handler returns
   }
   errno = errno_before;
 }
@@ -72,7 +72,7 @@ PARX_INLINE void signal_watch::leave() noexcept {
   const std::lock_guard lock(all.mutex);
   if (--all.watches > 0) return;
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    // The program may have set a handler of its own meanwhile.
+    // The program may have installed a handler of its own in the meantime.
     if (all.taken[i] && has(signals[i], handle)) set(signals[i], SIG_DFL);
   }
   if (const int signal = noted; signal != 0 && !all.handled) ::raise(signal);

@@ -1,8 +1,9 @@
-// standing: how far a rank has come, by which ranks agree after a loss where they go on.
+// standing: the progress of a rank, by which the surviving ranks agree after a loss where to
+// continue.
 //
-// To update its parameters a rank needs the gradients of all. So those that are left are in the
-// same step, or some have finished it and the others have not; ranks of a ddp with the same number
-// of steps have the same bits. The foremost rank's state is that of all from then on.
+// To update its parameters a rank needs the gradients of all ranks. So the survivors are all in the
+// same step, or some have finished it and the others have not. Ranks of a ddp with the same number
+// of steps have the same bits. All survivors continue with the state of the foremost rank.
 #pragma once
 
 #include <algorithm>
@@ -24,19 +25,19 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// Of a step whose parameters are updated: what has followed.
+/// What has been done in a step since its parameters were updated.
 enum class step_stage { updated, logged, evaluated, complete };
 
 struct standing {
-  bool whole = true;  ///< false while another rank's state is taken over
+  bool whole = true;  ///< false while another rank's state is being copied
   std::uint64_t step = 0;
   step_stage done = step_stage::complete;
   std::uint64_t folds = 0;  ///< run_book's
-  double norm = 0, lr = 0;  ///< for the line of the step
-  // For its checkpoint, of its evaluation:
+  double norm = 0, lr = 0;  ///< for the log line of the step
+  // The result of the step's evaluation, for its checkpoint:
   std::optional<double> metric = std::nullopt;
-  bool best = false;     ///< of all evaluations so far
-  bool was_due = false;  ///< since before a resume
+  bool best = false;     ///< whether it is the best so far
+  bool was_due = false;  ///< whether it was postponed by the run before a resume
   bool stopping = false;
   int signal = 0;
 
@@ -44,7 +45,8 @@ struct standing {
 };
 static_assert(std::is_trivially_copyable_v<standing>);
 
-/// Throws usage_error where ranks that are left could not go on, for a `reason` or for the loader.
+/// Throws usage_error if training cannot continue after a loss, for a `reason` or because the
+/// loader's samples cannot be divided anew.
 inline void require_replaceable(const std::string& reason, bool deals_anew) {
   require(reason.empty(),
           "trainer: on_loss cannot go on without a rank: {}. Leave it out, and go on from a "
@@ -55,22 +57,23 @@ inline void require_replaceable(const std::string& reason, bool deals_anew) {
           "data::loader");
 }
 
-/// Whether a rank was lost, or had seen that one was and closed the group.
+/// Whether the error means that a rank was lost, or that another rank noticed a loss and closed the
+/// group.
 [[nodiscard]] inline bool tells_of_loss(const error& failure) noexcept {
   const errc code = failure.code_value();
   return code == errc::peer_lost || code == errc::aborted || code == errc::closed ||
          code == errc::timeout;
 }
 
-/// What the ranks of `group` agree on.
+/// The rank with the most progress.
 struct foremost_rank {
   int rank = 0;
   standing its;
-  bool all_equal = true;   ///< nobody has anything to take over
-  bool same_steps = true;  ///< all have the parameters of its step
+  bool all_equal = true;   ///< no rank has anything to copy
+  bool same_steps = true;  ///< all ranks have the parameters of its step
 };
 
-/// Collective. Throws where nobody has a whole state any more.
+/// Collective. Throws if no rank has a complete state any more.
 [[nodiscard]] inline foremost_rank find_foremost(process_group& group, const standing& mine,
                                                  call_site site) {
   std::vector<standing> all(static_cast<std::size_t>(group.size()));
@@ -92,7 +95,7 @@ struct foremost_rank {
   return found;
 }
 
-/// What a step changes before it is finished: the counts and the buffers (running statistics).
+/// A backup of what a step changes before it is finished: counts and buffers (running statistics).
 class unfinished_step {
  public:
   template <typename Module>
@@ -105,7 +108,7 @@ class unfinished_step {
   }
   void end() noexcept { counts_.reset(); }
 
-  /// As it was at begin(), unless the step has ended.
+  /// Restores the values of begin(), unless the step has ended.
   template <typename Module>
   void undo(rank_counts& counts, Module& module) {
     if (!counts_) return;

@@ -23,7 +23,7 @@
 
 namespace parx::inline PARX_ABI::train {
 
-PARX_INLINE void remember(trainer_state& state, record line) {
+PARX_INLINE void add_line(trainer_state& state, record line) {
   constexpr std::size_t most = 20'000;  // some 10 MB of JSON
   auto& lines = state.log_history;
   if (lines.size() >= most) lines.erase(lines.begin(), lines.begin() + most / 2);
@@ -137,7 +137,7 @@ PARX_INLINE trainer_state state_from(const json::value& object) {
   const auto tally_of = [&](const char* name) {
     const json::array& pair = object.at(name).elements();
     if (pair.size() != 2) throw json::error(formatted("\"{}\" is not [sum, count]", name));
-    // JSON has no word for the sum of a run that went on after a loss that was not a number.
+    // JSON has no NaN: after a loss that was not a number the sum is written as null.
     const double sum =
         pair[0].is_null() ? std::numeric_limits<double>::quiet_NaN() : pair[0].as<double>();
     return nn::tally{.sum = sum, .count = pair[1].as<double>()};

@@ -40,7 +40,7 @@ PARX_INLINE event_writer::event_writer(const std::string& folder) {
   static std::atomic<unsigned> counter{0};
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  // TensorBoard takes every file with "tfevents" in its name and orders them by the seconds.
+  // TensorBoard reads all files with "tfevents" in their names, ordered by the seconds.
   file_ = detail::append_file(formatted("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder,
                                         static_cast<std::uint64_t>(now()), host, ::getpid(),
                                         counter.fetch_add(1)));

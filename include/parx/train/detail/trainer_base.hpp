@@ -1,7 +1,7 @@
-// trainer_base: what a trainer keeps whatever the types of model, optimizer and data are: options,
-// groups, plan, state, log, checkpoints and listeners, and what it decides by them alone.
+// trainer_base: the part of a trainer that does not depend on the types of model, optimizer and
+// data: options, groups, plan, state, log, checkpoints and callbacks.
 //
-// Threads: that of train(), but for request_stop().
+// Threads: only that of train(), except request_stop().
 #pragma once
 
 #include <atomic>
@@ -30,11 +30,10 @@ namespace parx::inline PARX_ABI::train::detail {
 
 class trainer_base {
  public:
-  /// Local. Called at the turning points of training, after those that were added before.
+  /// Local. Callbacks run in the order in which they were added.
   void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
 
-  /// From any thread, on any rank: training ends on all ranks, after the step that they are in or
-  /// the next one.
+  /// From any thread, on any rank: training ends on all ranks, after the current step or the next.
   void request_stop() noexcept { stop_requested_ = true; }
 
   [[nodiscard]] const trainer_state& state() const noexcept { return state_; }
@@ -42,7 +41,7 @@ class trainer_base {
   [[nodiscard]] const trainer_options& options() const noexcept { return options_; }
 
  protected:
-  /// The groups are borrowed. Throws usage_error for options that cannot be meant.
+  /// The groups are borrowed. Throws usage_error for invalid options.
   trainer_base(trainer_options options, process_group& data, process_group& job, call_site site)
       : options_(std::move(options)), site_(site), data_(data), job_(job),
         folder_(options_, job, site), book_(options_, data, job, state_, site) {
@@ -67,11 +66,11 @@ class trainer_base {
            (step % options_.logging_steps == 0 || step >= plan_.steps);
   }
 
-  /// After the step that the state is at.
+  /// After the current step.
   [[nodiscard]] bool evaluation_is_due(bool epoch_ends) const noexcept {
-    const std::uint64_t rhythm =
+    const std::uint64_t interval =
         options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
-    return is_due(options_.eval_strategy, rhythm, state_.global_step, epoch_ends);
+    return is_due(options_.eval_strategy, interval, state_.global_step, epoch_ends);
   }
   [[nodiscard]] bool checkpoint_is_due(bool epoch_ends) const noexcept {
     return folder_.is_given() &&
@@ -87,12 +86,13 @@ class trainer_base {
     }
   }
 
-  /// What evaluations are compared by, where they are.
+  /// The metric by which evaluations are compared; nullopt if they are not.
   [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
     if (!compares_evaluations(options_)) return std::nullopt;
     return metric_of(line, options_.metric_for_best_model);
   }
-  /// Whether this is the best so far; ends training when there was no gain for long enough.
+  /// Returns whether this is the best so far. Ends training after early_stopping_patience
+  /// evaluations without a gain.
   [[nodiscard]] bool judge(double metric) {
     const bool best =
         note_metric(state_, metric, is_greater_better(options_), options_.early_stopping_threshold);
@@ -104,8 +104,9 @@ class trainer_base {
     return best;
   }
 
-  /// This rank's.
-  [[nodiscard]] wishes own_wishes() const noexcept { return {stop_requested_, signals_.signal()}; }
+  [[nodiscard]] stop_request own_request() const noexcept {
+    return {stop_requested_, signals_.signal()};
+  }
   [[noreturn]] void leave_after_signal() {
     const std::string text =
         stopped_text(signal_, state_.global_step, folder_.path_of(state_.global_step));
@@ -141,7 +142,7 @@ class trainer_base {
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;
   signal_watch signals_;
-  int signal_ = 0;  ///< that ends this run, on all ranks
+  int signal_ = 0;  ///< the signal that ends this run, on all ranks
   progress* bar_ = nullptr;
 };
 

@@ -23,7 +23,7 @@ PARX_INLINE process_usage usage_now() noexcept {
     };
     now.cpu_seconds = seconds(counted.ru_utime) + seconds(counted.ru_stime);
   }
-  // "size resident shared ...", in pages. ru_maxrss is the highest ever, not the present one.
+  // "size resident shared ...", in pages. ru_maxrss is the peak, not the current value.
   char text[128];
   const descriptor file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   const ssize_t length = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
