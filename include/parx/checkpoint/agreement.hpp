@@ -1,4 +1,4 @@
-// agree: what went wrong on one rank is an error on every rank, with that rank's reason.
+// agree: an error on one rank becomes an error on every rank, with that rank's reason.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Collective, or local where `group` is nullptr. Runs `act`; where it throws on any rank, every
-/// rank throws parx::error with the reason of the lowest such rank. The group stays usable.
+/// Collective, or local if `group` is nullptr. Runs `act`; if it throws on any rank, every rank
+/// throws parx::error with the reason of the lowest such rank. The group stays usable.
 template <typename Act>
 void agree(process_group* group, call_site site, Act&& act) {
   if (group == nullptr) {
@@ -52,7 +52,7 @@ void agree(process_group* group, call_site site, Act&& act) {
               group->rank() == root ? failure : formatted("rank {}: {}", root, failure));
 }
 
-/// The same for what only rank 0 does.
+/// The same, but only rank 0 runs `act`.
 template <typename Act>
 void agree_on_rank0(process_group* group, call_site site, Act&& act) {
   agree(group, site, [&] {

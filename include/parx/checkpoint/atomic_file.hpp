@@ -1,8 +1,8 @@
 // atomic_file: a file that appears under its name only when it is complete and on the disk.
 //
-// Written under a temporary name in the same folder, flushed, then renamed over the old file.
-// Whatever fails or is killed before, the old file stays as it was; what a killed process leaves,
-// the next writer of the same file removes. One thread.
+// Written under a temporary name in the same folder, flushed, then renamed over the old file. If
+// anything fails before, the old file is unchanged. The next writer of the same file removes the
+// temporary files of killed processes. One thread.
 #pragma once
 
 #include <unistd.h>
@@ -18,8 +18,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Where a file named `path` is really written: a symbolic link is followed. Throws errc::io where
-/// something other than a file has that name, which a rename would destroy or not replace.
+/// The path that is actually written for `path`: symbolic links are followed. Throws errc::io if it
+/// exists but is not a regular file, since a rename would destroy it or fail.
 [[nodiscard]] std::string file_target(const std::string& path);
 
 class atomic_file {
@@ -40,7 +40,7 @@ class atomic_file {
   output_file file_;
 };
 
-/// Writes a text file in one stroke. Throws errc::io.
+/// Writes a text file through an atomic_file. Throws errc::io.
 void write_atomically(const std::string& path, std::string_view text);
 
 }  // namespace parx::detail

@@ -1,7 +1,7 @@
 // differences_of: how the tensors of two files, model folders or checkpoints differ, by name.
 //
-// Values are compared as doubles, whatever types they have; NaN equals NaN. Takes a few megabytes,
-// however large the tensors are. Local, one thread.
+// Values are compared as doubles, whatever their types; NaN equals NaN. Needs a few megabytes of
+// memory, whatever the size of the tensors. Local, one thread.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Of a tensor that both have in one shape.
+/// For a tensor that has the same shape in both.
 struct tensor_difference {
   std::string name;
-  std::size_t elements = 0;   ///< that differ
-  double largest = 0;         ///< of the absolute differences; infinite beside a NaN
-  std::size_t where = 0;      ///< the element with the largest
+  std::size_t elements = 0;      ///< number of elements that differ
+  double largest = 0;            ///< absolute difference; infinite if one of the values is NaN
+  std::size_t where = 0;         ///< index of the element with the largest difference
   double first = 0, second = 0;  ///< its values
 };
 
@@ -31,7 +31,7 @@ struct difference_report {
   [[nodiscard]] bool empty() const noexcept { return names.empty() && values.empty(); }
 };
 
-/// Throws errc::io, errc::bad_data where one of them cannot be read.
+/// Throws errc::io, errc::bad_data if one of them cannot be read.
 [[nodiscard]] difference_report differences_of(const safetensors_shards& first,
                                                const safetensors_shards& second);
 

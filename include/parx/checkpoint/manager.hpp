@@ -4,12 +4,12 @@
 //   if (auto last = checkpoints.latest()) last->load("model", model);
 //   checkpoints.save(step, checkpoint_parts{}.add("model", model).add("optimizer", optimizer));
 //
-// Invariant: whatever is killed whenever, every folder with such a name is whole, and the newest
-// good one is never removed but by clear(). Files carry checksums; latest() passes over what does
-// not fit them.
-// Names and limits are those of Hugging Face's Trainer. Made for a group, all functions are
-// collective, and what fails on one rank throws on every rank. Rank 0 writes, and every rank the
-// shards that it alone holds: see write_together. One thread calls.
+// Invariant: whenever a process is killed, every folder with such a name is complete, and the
+// newest good one is only removed by clear(). Files have checksums; latest() skips checkpoints that
+// do not match theirs.
+// Folder names and save_total_limit are those of Hugging Face's Trainer. If made for a group, all
+// functions are collective, and a failure on one rank throws on every rank. Rank 0 writes the parts
+// that all ranks have; every rank writes its own shards: see write_together. Called by one thread.
 #pragma once
 
 #include <cstddef>
@@ -42,54 +42,54 @@ enum class save_mode {
 };
 
 struct checkpoint_options {
-  std::size_t save_total_limit = 0;  ///< checkpoints to keep, the best among them; 0: all
+  std::size_t save_total_limit = 0;  ///< checkpoints to keep, including the best one; 0: all
   metric_goal goal = metric_goal::maximize;
   save_mode mode = save_mode::background;
 };
 
 class checkpoint_manager {
  public:
-  /// Touches nothing yet: see probe().
+  /// Does not touch the folder: see probe().
   explicit checkpoint_manager(std::string folder, checkpoint_options options = {})
       : folder_(std::move(folder)), options_(options) {}
-  /// `group` must outlive the manager; `folder` is in a file system that all ranks see.
+  /// `group` must outlive the manager; `folder` must be in a file system that all ranks share.
   checkpoint_manager(process_group& group, std::string folder, checkpoint_options options = {})
       : group_(&group), folder_(std::move(folder)), options_(options) {}
   checkpoint_manager(const checkpoint_manager&) = delete;
   checkpoint_manager& operator=(const checkpoint_manager&) = delete;
-  /// Waits for the writer; its failure is logged, since nobody can be told any more.
+  /// Waits for the writer. A destructor cannot throw, so a failure of the writer is logged.
   ~checkpoint_manager();
 
-  /// Before training: creates the folder where it is missing, and throws errc::io unless a
+  /// Call it before training: creates the folder if it is missing, and throws errc::io unless a
   /// checkpoint of `bytes` could be saved into it now.
   void probe(std::uint64_t bytes = 0, call_site site = call_site::current());
-  /// The same for a checkpoint of these parts, and of those of the other ranks.
+  /// The same for a checkpoint of the parts of all ranks.
   void probe(const checkpoint_parts& parts, call_site site = call_site::current());
 
-  /// Removes all checkpoints, whole or damaged; the folder and what else is in it stay. Throws
-  /// errc::io where there is no folder, or another writer keeps it.
+  /// Removes all checkpoints, complete or damaged, and nothing else in the folder. Throws errc::io
+  /// if the folder does not exist or another writer has locked it.
   void clear(call_site site = call_site::current());
 
-  /// Saves <folder>/checkpoint-<step>; one that is there is replaced. In the background, an earlier
-  /// save is waited for first, and its failure thrown here; `parts` may change again as soon as
-  /// this returns. Throws errc::io, naming path and reason: earlier checkpoints are untouched.
-  /// All ranks pass equal parts, but for shards; ranks other than 0 may leave them out. `metric` is
-  /// what best() compares, at rank 0; where the caller knows of a best one, `best_step` is
-  /// the one that save_total_limit spares.
+  /// Saves <folder>/checkpoint-<step>, replacing an existing one. In the background mode it first
+  /// waits for an earlier save and throws its failure; `parts` may change as soon as this returns.
+  /// Throws errc::io with path and reason; earlier checkpoints are untouched then. All ranks pass
+  /// equal parts, except for shards; ranks other than 0 may leave out all but their shards.
+  /// `metric`, at rank 0, is what best() compares. save_total_limit keeps the checkpoint of
+  /// `best_step`, if given, instead of the one with the best metric.
   void save(std::uint64_t step, const checkpoint_parts& parts, std::optional<double> metric = {},
             std::optional<std::uint64_t> best_step = {}, call_site site = call_site::current());
 
-  /// Returns when the last save is on the disk; throws where it failed.
+  /// Returns when the last save is on the disk; throws if it failed.
   void wait(call_site site = call_site::current());
 
-  /// The checkpoint with the highest step that is whole; damaged ones are passed over with a
-  /// warning that names what is wrong. nullopt where there is none. Throws errc::bad_data where
-  /// every checkpoint is damaged: the user decides whether to begin anew.
+  /// The complete checkpoint with the highest step. Damaged ones are skipped with a warning that
+  /// names the damage. nullopt if there is no checkpoint. Throws errc::bad_data if all checkpoints
+  /// are damaged: the user decides whether to start over.
   [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
     return find(site, [](const auto& all) { return all; });
   }
-  /// The one with the best metric, of equal ones the oldest, in the same way; nullopt where no
-  /// whole checkpoint has a metric.
+  /// The same for the checkpoint with the best metric, the oldest of equal ones; nullopt if no
+  /// complete checkpoint has a metric.
   [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current());
 
   /// The folder, as given.
@@ -109,26 +109,26 @@ class checkpoint_manager {
     });
   }
 
-  /// Collective. Whether a rank other than 0 may have something to write.
+  /// Collective. Whether any rank has a shard to write.
   [[nodiscard]] bool any_shards(const checkpoint_parts& parts, call_site site) const;
-  /// The same ranks as a group of their own: the writers' collectives do not come between those of
-  /// training.
+  /// A new group of the same ranks, so that the writer threads' collectives do not mix with those
+  /// of training.
   [[nodiscard]] static process_group all_of(const process_group& group, call_site site);
 
-  /// The first good one of order(all checkpoints, newest first), as rank 0 lists them. The ranks
-  /// share the reading: each compares the checksums of some of the files.
+  /// The first undamaged one of order(all checkpoints, newest first), as rank 0 lists them. The
+  /// ranks share the work: each verifies the checksums of some of the files.
   template <typename Order>
   std::optional<saved_checkpoint> find(call_site site, Order&& order) {
     wait(site);
-    std::size_t passed_over = 0;  // at rank 0, as the next
+    std::size_t skipped = 0;  // this and the next: at rank 0
     bool were_all = false;
-    const auto pass_over = [&](const error& reason) {
+    const auto skip = [&](const error& reason) {
       if (rank() == 0) log(log_level::warn, "passing over a checkpoint: {}", reason.what());
-      ++passed_over;
+      ++skipped;
     };
     std::vector<std::uint64_t> steps;
     detail::agree_on_rank0(group_, site, [&] {
-      const auto all = detail::list_checkpoints(folder_, pass_over);
+      const auto all = detail::list_checkpoints(folder_, skip);
       const auto candidates = order(all);
       were_all = candidates.size() == all.size();
       for (const saved_checkpoint& one : candidates) steps.push_back(one.step());
@@ -145,11 +145,11 @@ class checkpoint_manager {
         return found;
       } catch (const error& reason) {
         if (group_ != nullptr && group_->closed()) throw;
-        pass_over(reason);
+        skip(reason);
       }
     }
     detail::agree_on_rank0(group_, site, [&] {
-      if (passed_over > 0 && were_all) {
+      if (skipped > 0 && were_all) {
         throw_error(errc::bad_data,
                     "none of the checkpoints in \"{}\" is whole, as was said of each. Nothing was "
                     "changed: get one back from a copy, or move them away to begin anew.",
@@ -162,10 +162,10 @@ class checkpoint_manager {
   process_group* group_ = nullptr;
   std::string folder_;
   checkpoint_options options_;
-  std::vector<std::byte> memory_;  // what the writer writes
-  std::exception_ptr failure_;     // the writer's; read after it was joined
+  std::vector<std::byte> memory_;  // the copy that the writer thread writes
+  std::exception_ptr failure_;     // of the writer thread; read after it was joined
   std::optional<process_group> writers_;
-  bool together_ = false;  // all ranks have written the last one; equal on all
+  bool together_ = false;  // whether all ranks wrote the last checkpoint; the same on all ranks
   std::thread writer_;
 };
 

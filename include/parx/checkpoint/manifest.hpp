@@ -1,7 +1,7 @@
 // checkpoint_manifest: manifest.json, the list of a checkpoint's files with sizes and checksums.
 //
-// It is written last: a folder without one is no checkpoint. Its own checksum is its last member.
-// The list may name any number of files, so the shards of several ranks fit in as well. Pure.
+// It is written last: a folder without it is not a checkpoint. Its last member is a checksum of the
+// others. It lists the shards of all ranks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct checkpoint_manifest {
     std::uint64_t bytes = 0;
     std::uint64_t checksum = 0;  ///< XXH64, seed 0
   };
-  std::uint64_t step = 0;                 ///< optimizer steps that are done
+  std::uint64_t step = 0;             ///< optimizer steps done
   std::optional<double> metric = {};  ///< by which checkpoints are compared; none: never the best
   std::vector<file> files = {};
 };

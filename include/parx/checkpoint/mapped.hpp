@@ -1,12 +1,13 @@
-// mapped_safetensors: the tensors of a file as they lie in the page cache, without a copy.
+// mapped_safetensors: the tensors of a file by mmap, without a copy.
 //
 //   mapped_safetensors file("model.safetensors");
 //   tensor<float> weight = file.view<float>("fc.weight");   // keeps the mapping alive
 //
-// Opening costs the same for a megabyte and for a terabyte: pages are read when they are touched,
-// and shared by all processes of a host that only read. Writing to a view changes memory of this
-// process alone. A file that becomes shorter while it is mapped kills its readers (SIGBUS), as with
-// every mapping: replace files by rename, as write_safetensors does. Any number of threads.
+// Opening takes the same time for a megabyte and for a terabyte: pages are read when they are
+// touched, and all processes of a host share the pages that they only read. Writing to a view
+// changes only this process's memory. As with every mapping, truncating the file while it is mapped
+// kills its readers (SIGBUS): replace files by rename, as write_safetensors does. Any number of
+// threads.
 #pragma once
 
 #include <sys/mman.h>
@@ -29,7 +30,7 @@ namespace parx::inline PARX_ABI {
 
 class mapped_safetensors {
  public:
-  /// Throws what safetensors_file throws, and errc::io where the file system has no mappings.
+  /// Throws as safetensors_file does, and errc::io if the file system does not support mmap.
   explicit mapped_safetensors(std::string path);
 
   [[nodiscard]] const safetensors_file& file() const noexcept { return *file_; }
@@ -40,7 +41,7 @@ class mapped_safetensors {
             static_cast<std::size_t>(tensor.end - tensor.begin)};
   }
 
-  /// The tensor `name`; a copy where its file did not align it for T. Throws errc::bad_data when
+  /// The tensor `name`; a copy if it is not aligned for T in the file. Throws errc::bad_data if
   /// there is none of this name, or it has another type or more than max_rank axes.
   template <element T>
   [[nodiscard]] tensor<T> view(std::string_view name) const {

@@ -1,14 +1,14 @@
-// checkpoint_parts: what goes into a checkpoint, by name.
+// checkpoint_parts: the contents of a checkpoint, by name.
 //
 //   checkpoint_parts parts;
 //   parts.add("model", model).add("optimizer", optimizer);
 //   parts.add_json("trainer_state", state).add_text("vocab.txt", vocabulary);
 //
-// Tensors become <name>.safetensors, JSON <name>.json. Where all ranks of a job save, their parts
-// are equal, and rank 0 writes them. What lies on several ranks in parts is a shard on each, which
-// that rank writes as <name>-0000i-of-0000n.safetensors; saved_checkpoint::load(name, ...) reads
-// either form. The parts borrow the memory of models and optimizers: build them anew for each save,
-// which costs a list of names. One thread.
+// Tensors are saved as <name>.safetensors, JSON as <name>.json. When all ranks of a job save,
+// rank 0 writes the parts, which are equal on all ranks. If a model is distributed over ranks, each
+// rank writes its shard as <name>-0000i-of-0000n.safetensors; saved_checkpoint::load(name, ...)
+// reads either form. The parts borrow the memory of models and optimizers. Make new ones for each
+// save; that only costs a list of names. One thread.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +32,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// What this rank writes of something that is spread over ranks.
-[[nodiscard]] std::optional<piece_to_write> piece_of(const state_entry& entry,
-                                                            const sharding& how);
+/// The piece of an entry that this rank writes; nullopt if another rank writes it.
+[[nodiscard]] std::optional<piece_to_write> piece_of(const state_entry& entry, const sharding& how);
 
 }  // namespace detail
 
@@ -52,8 +51,8 @@ class checkpoint_parts {
     std::string text;
   };
 
-  /// The parameters of a model or the state of an optimizer: whatever save_state takes. Throws
-  /// usage_error for a name that is taken or that is not a file's.
+  /// Adds the parameters of a model, the state of an optimizer, or anything else that save_state
+  /// takes. Throws usage_error if the name is taken or not valid as a file name.
   template <typename Source>
   checkpoint_parts& add(std::string_view name, Source& source) {
     tensor_file made{.name = checked(std::string(name) + ".safetensors"),
@@ -63,9 +62,9 @@ class checkpoint_parts {
     tensors_.push_back(std::move(made));
     return *this;
   }
-  /// The same where `source` lies on several ranks in parts: what this rank writes of it, in the
-  /// file how.file. Ranks together write each element once, or saving fails and says which one is
-  /// written twice or never.
+  /// The same for a `source` that is distributed over ranks: adds the pieces that this rank writes,
+  /// in the file how.file. The ranks together must write each element once; otherwise saving fails
+  /// with the elements that are written twice or never.
   template <typename Source>
   checkpoint_parts& add_shard(std::string_view name, const sharding& how, Source& source) {
     tensor_file made{.name = checked(shard_name(name, how.file) + ".safetensors"),
@@ -91,7 +90,7 @@ class checkpoint_parts {
     tensors_.push_back(std::move(made));
     return *this;
   }
-  /// Tensors of one's own, borrowed.
+  /// Adds any tensors, borrowed.
   checkpoint_parts& add_tensors(std::string_view name, std::vector<tensor_to_store> tensors,
                                 checkpoint_metadata metadata = {});
   checkpoint_parts& add_tensor_shard(std::string_view name, shard_place place,
@@ -101,7 +100,7 @@ class checkpoint_parts {
   /// A file of any kind, under its whole name.
   checkpoint_parts& add_text(std::string_view file_name, std::string text);
 
-  /// Shares `memory`, which some of the tensors lie in, for as long as they are borrowed.
+  /// Keeps `memory`, which some of the tensors refer to, alive as long as these parts.
   void keep(std::shared_ptr<const void> memory);
 
   [[nodiscard]] const std::vector<tensor_file>& tensor_files() const noexcept { return tensors_; }
@@ -112,11 +111,10 @@ class checkpoint_parts {
   [[nodiscard]] bool has_shards() const noexcept {
     return std::any_of(tensors_.begin(), tensors_.end(), is_shard);
   }
-  /// What rank `rank` writes: rank 0 all that are here, another one its shards.
+  /// The parts that `rank` writes: rank 0 all of these, the other ranks only their shards.
   [[nodiscard]] checkpoint_parts written_by(int rank) const;
 
-  /// The same parts with the tensors in memory of their own, which grows to hold them and is kept
-  /// for the next time.
+  /// The same parts with the tensors copied to `memory`, which grows as needed and can be reused.
   [[nodiscard]] checkpoint_parts copied_to(std::vector<std::byte>& memory) const;
 
  private:

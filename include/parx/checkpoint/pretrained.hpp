@@ -2,9 +2,9 @@
 //
 //   config.json  model.safetensors  vocab.txt  tokenizer_config.json  special_tokens_map.json
 //
-// so that transformers' from_pretrained() finds what it looks for where the tensors' names are
-// those of its architecture. The configuration is a JSON value here; what it means is the model's
-// to know. Local. Source: huggingface/transformers, modeling_utils.py and configuration_utils.py.
+// Transformers' from_pretrained() can load it if the tensors have the names of its architecture.
+// The configuration is a JSON value, interpreted only by the model. Local. Source:
+// huggingface/transformers, modeling_utils.py and configuration_utils.py.
 #pragma once
 
 #include <filesystem>
@@ -26,27 +26,27 @@ using text_files = std::map<std::string, std::string>;
 
 enum class letter_case { lower, kept };
 
-/// The files with which transformers makes a BertTokenizer. `vocabulary` has one token a line.
+/// The files from which transformers makes a BertTokenizer. `vocabulary` has one token per line.
 [[nodiscard]] text_files bert_tokenizer_files(std::string vocabulary,
                                               letter_case letters = letter_case::lower);
 
 namespace detail {
 
-/// Removes a model in several files that one in a single file has replaced. What cannot be removed
-/// stays: nobody reads it beside the single file.
+/// Removes the index and files of a sharded model that a single file has replaced. Errors are
+/// ignored: the single file takes precedence over files that remain.
 void remove_shards(const std::filesystem::path& folder);
 
 }  // namespace detail
 
-/// Writes what save_pretrained() writes but the model: its configuration and `files` into `folder`,
-/// which is created. For a model that lies on several ranks: rank 0 does this, and all ranks write
-/// model.safetensors (save_gathered).
+/// Writes the configuration and `files` into `folder`, which is created, but not the model. For a
+/// model that is distributed over ranks: rank 0 calls this, and all ranks write model.safetensors
+/// (save_gathered).
 void save_pretrained_config(const json::value& config, const std::filesystem::path& folder,
                             const text_files& files = {});
 
 /// Writes the model, its configuration and `files` (a tokenizer's) into `folder`, which is created.
-/// Each file appears whole or not at all, the model last; a model in several files that was there
-/// is removed after that. Throws errc::io.
+/// Each file is replaced atomically, the model last; then the files of an earlier sharded model are
+/// removed. Throws errc::io.
 template <typename Model>
 void save_pretrained(Model& model, const json::value& config, const std::filesystem::path& folder,
                      const text_files& files = {}) {
@@ -58,14 +58,14 @@ void save_pretrained(Model& model, const json::value& config, const std::filesys
 /// The config.json of a model directory. Throws errc::io, errc::bad_data.
 [[nodiscard]] json::value load_config(const std::filesystem::path& folder);
 
-/// Lines that name each member of `expected` that `config` has not, or has with another value.
+/// One line for each member of `expected` that `config` lacks or has with another value.
 [[nodiscard]] std::string config_differences(const json::value& config,
                                              const json::value& expected);
 
-/// Fills `model` from one file or many. `expected` are the members of config.json that this model
+/// Fills `model` from one file or many. `expected` has the members of config.json that this model
 /// depends on (hidden_size, num_hidden_layers, ...). Throws errc::bad_data with the differences of
 /// the configuration first, then those of the tensors; nothing is changed then. With
-/// state_match::partial differences of the tensors are only reported, as for a new head.
+/// state_match::partial, differences of the tensors are only reported: for a new head.
 template <typename Model>
 state_report load_pretrained(Model& model, const json::value& expected,
                              const std::filesystem::path& folder,

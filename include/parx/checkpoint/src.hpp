@@ -1,4 +1,4 @@
-// The compiled part of checkpoint, for parx/src.hpp.
+// The definitions of checkpoint, for parx/src.hpp.
 #pragma once
 
 #include <parx/checkpoint/detail/atomic_file_impl.hpp>

@@ -136,7 +136,7 @@ PARX_INLINE std::vector<checkpoint_manifest::file> write_parts(const std::filesy
 
 PARX_INLINE void add_indexes(const std::filesystem::path& hidden,
                              std::vector<checkpoint_manifest::file>& files) {
-  std::map<std::string, std::vector<std::string>, std::less<>> shards;  // by what they are parts of
+  std::map<std::string, std::vector<std::string>, std::less<>> shards;  // by the name before -0000i
   for (const auto& file : files) {
     const auto shard = parse_shard_name(file.name);
     if (!shard) continue;
@@ -171,7 +171,7 @@ PARX_INLINE void unfinished_checkpoint::commit(const checkpoint_manifest& manife
 PARX_INLINE void rotate(const std::string& folder, std::uint64_t just_saved, std::size_t limit,
                         metric_goal goal, std::optional<std::uint64_t> best_step) {
   if (limit == 0) return;
-  const auto all = list_checkpoints(folder, [](const error& /*told when loading*/) {});
+  const auto all = list_checkpoints(folder, [](const error& /*reported when loading*/) {});
   const saved_checkpoint* best = nullptr;
   for (const saved_checkpoint& one : all) {  // newest first
     if (one.metric() && (best == nullptr || !is_better(*best->metric(), *one.metric(), goal)))

@@ -81,21 +81,21 @@ PARX_INLINE void checkpoint_manager::save(std::uint64_t step, const checkpoint_p
     return;
   }
   if (!writers_) writers_ = all_of(*group_, site);
-  // Where a rank has no memory for its copy or no thread, the writers of all others would wait
-  // for its: none begins before all are there.
-  std::promise<bool> all_are_there;
+  // If a rank fails to allocate its copy or to start its thread, the other ranks' writers would wait
+  // for it forever. So they begin only after all ranks have started theirs.
+  std::promise<bool> all_started;
   try {
     detail::agree(group_, site, [&] {
       write_behind(
-          [this, plan, copy = copy_of_parts(), begins = all_are_there.get_future()]() mutable {
+          [this, plan, copy = copy_of_parts(), begins = all_started.get_future()]() mutable {
             if (begins.get()) detail::write_together(*writers_, plan, copy);
           });
     });
   } catch (...) {
-    all_are_there.set_value(false);
+    all_started.set_value(false);
     throw;
   }
-  all_are_there.set_value(true);
+  all_started.set_value(true);
 }
 
 PARX_INLINE void checkpoint_manager::wait(call_site site) {
@@ -105,7 +105,7 @@ PARX_INLINE void checkpoint_manager::wait(call_site site) {
     if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
   };
   if (together_) {
-    end();  // the writers have agreed
+    end();  // the writers have agreed: all ranks throw or none does
   } else {
     detail::agree_on_rank0(group_, site, end);
   }

@@ -26,7 +26,8 @@ namespace parx::inline PARX_ABI::detail {
 PARX_INLINE std::optional<piece_to_write> piece_of(const state_entry& entry, const sharding& how) {
   const shard_spec* const part = entry.owner ? &*entry.owner : nullptr;
   const bool is_placed = part != nullptr && part->global_shape().size() > 0;
-  // A number of a parameter is on all ranks: one with the parameter's first element writes it.
+  // A number that belongs to a parameter is on all ranks. A rank with the parameter's first element
+  // writes it.
   const bool is_number = entry.part.global_shape().rank() == 0;
   if (is_placed && is_number && (part->size() == 0 || part->run_at(0).global != 0))
     return std::nullopt;

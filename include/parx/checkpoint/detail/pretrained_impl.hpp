@@ -46,7 +46,7 @@ PARX_INLINE void remove_shards(const std::filesystem::path& folder) {
         std::filesystem::remove(folder / name, failure);
     }
     if (is_shard_index(whole)) std::filesystem::remove(folder / manifest_name, failure);
-  } catch (const error& /*unreadable: then it names nothing*/) {
+  } catch (const error& /*an unreadable index names no files*/) {
   } catch (const json::error&) {
   }
   std::filesystem::remove(index, failure);
